@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hv is the hypervisor as Volferry needs it, in Volferry's own nouns:
+// domains, disks, image chains, block jobs, pools, events. It imports the
+// standard library only. Package libvirt implements it on a real libvirtd,
+// package hv/hvtest on an in-memory model, and one conformance suite (also in
+// hvtest) holds both to the promises made here.
+//
+// No call decides anything: each does one thing or reports one fact. Whoever
+// acts reads the state first, acts, and reads again, because the outcome of a
+// call whose connection broke is unknown until it has been looked at.
+package hv
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The errors that callers branch on. Every method may return ErrUnavailable
+// (libvirt is away, hung or restarting: the outcome of the call is unknown,
+// read the state again once it is back).
+var (
+	ErrUnavailable = errors.New("hypervisor unavailable")
+	// ErrNotFound: no such domain, disk, pool or pool volume.
+	ErrNotFound = errors.New("not found")
+	// ErrNotActive: the call needs a running or paused domain.
+	ErrNotActive = errors.New("domain is not active")
+	// ErrActive: the call needs a domain that is shut off.
+	ErrActive = errors.New("domain is active")
+	// ErrNotReady: a pivot before the job was ready. Nothing was changed; ask
+	// again.
+	ErrNotReady = errors.New("block job is not ready")
+	// ErrBusy: another block job or domain job is in the way.
+	ErrBusy = errors.New("domain or disk is busy")
+	// ErrExists: the pool volume is there already.
+	ErrExists = errors.New("already exists")
+	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
+	ErrUnsupported = errors.New("unsupported by the hypervisor")
+)
+
+// State is the state of a domain.
+type State string
+
+// The states of a domain. Everything that is neither running nor off for good
+// (saving, dying, suspended by power management, crashed with its process
+// still there) is StateOther.
+const (
+	StateRunning State = "running"
+	StatePaused  State = "paused"
+	StateStopped State = "stopped"
+	StateOther   State = "other"
+)
+
+// Active says whether a hypervisor process holds the domain's disks open.
+func (s State) Active() bool { return s != StateStopped }
+
+// PauseReason says why a domain is paused.
+type PauseReason string
+
+// The pause reasons that matter here: by a caller (us, or a person with
+// virsh), by an I/O error, or anything else.
+const (
+	PauseUser    PauseReason = "user"
+	PauseIOError PauseReason = "io_error"
+	PauseOther   PauseReason = "other"
+)
+
+// Domain is one libvirt domain at one moment.
+type Domain struct {
+	ID          string // UUID, lower case, with dashes
+	Name        string
+	State       State
+	PauseReason PauseReason // only if paused
+	Persistent  bool
+	Autostart   bool
+	// ManagedSave: starting it would restore an old XML with old paths.
+	ManagedSave bool
+	Snapshots   int
+	Checkpoints int
+	// Live are the disks of the running process, nil if the domain is not
+	// active. Config are the disks of the persistent definition, nil if the
+	// domain is transient.
+	Live   []Disk
+	Config []Disk
+}
+
+// LiveDisk returns the live disk with this target (vda), nil if none.
+func (d *Domain) LiveDisk(target string) *Disk { return findDisk(d.Live, target) }
+
+// ConfigDisk returns the disk of the persistent definition with this target,
+// nil if none.
+func (d *Domain) ConfigDisk(target string) *Disk { return findDisk(d.Config, target) }
+
+func findDisk(disks []Disk, target string) *Disk {
+	for i := range disks {
+		if disks[i].Target == target {
+			return &disks[i]
+		}
+	}
+	return nil
+}
+
+// Source types of an image.
+const (
+	SourceFile  = "file"
+	SourceBlock = "block"
+)
+
+// Image is one layer of a chain. Type is the libvirt source type: file, block,
+// or something that Volferry does not handle (network, volume, nvme, ...), for
+// which Path is empty. Format is what the XML says, never probed; empty if it
+// does not say.
+type Image struct {
+	Type   string
+	Format string
+	Path   string
+}
+
+// Disk is one <disk> of a domain.
+type Disk struct {
+	Target    string // vda
+	Bus       string // virtio, scsi, sata, ...
+	Device    string // disk, cdrom, floppy, lun
+	Serial    string
+	Address   string // guest-visible address in one line, e.g. pci:0000:00:05.0
+	BootOrder int    // 0 if none
+	// Chain is the image chain, top first. Terminated says that the XML states
+	// its end with an empty <backingStore/>; libvirt would probe otherwise.
+	Chain      []Image
+	Terminated bool
+	// Mirror is the running copy or active commit, nil if none.
+	Mirror *Mirror
+
+	ReadOnly    bool
+	Shareable   bool
+	Transient   bool
+	CopyOnRead  bool
+	Encrypted   bool
+	Slices      bool   // a storage slice limits the source
+	Cache       string // driver attributes, empty if not set
+	Discard     string
+	ErrorPolicy string
+}
+
+// Top is the image that takes the guest's writes; the zero Image for an empty
+// drive.
+func (d *Disk) Top() Image {
+	if len(d.Chain) == 0 {
+		return Image{}
+	}
+	return d.Chain[0]
+}
+
+// JobKind is the kind of a block job.
+type JobKind string
+
+// The kinds of block jobs.
+const (
+	JobCopy         JobKind = "copy"
+	JobActiveCommit JobKind = "active-commit"
+	JobOther        JobKind = "other"
+)
+
+// Mirror is what the live XML says of a copy or an active commit on a disk.
+// Ready is the only word to trust before a pivot: a job whose counters are
+// equal may still not be ready.
+type Mirror struct {
+	Job   JobKind
+	Image Image // where it goes; for an active commit the base
+	Ready bool
+}
+
+// Job is the progress of a block job as the hypervisor reports it. Current
+// equal to End on a ready job of a paused domain means that nothing is dirty.
+type Job struct {
+	Kind         JobKind
+	Current      int64
+	End          int64
+	BandwidthBps int64
+}
+
+// DiskStats are counters of one live disk since its process started. Times are
+// the sum over all requests.
+type DiskStats struct {
+	ReadRequests  int64
+	ReadBytes     int64
+	WriteRequests int64
+	WriteBytes    int64
+	WriteTime     time.Duration
+	FlushRequests int64
+	FlushTime     time.Duration
+	// AllocationBytes is the highest offset written in the top image, which for
+	// an overlay is how much of the local disk it takes.
+	AllocationBytes int64
+}
+
+// OpenFile is one open file descriptor of a domain's process on an image.
+type OpenFile struct {
+	FD       int
+	Writable bool
+}
+
+// CopyOptions are the options of BlockCopy.
+type CopyOptions struct {
+	// Shallow copies the top layer only. The caller has just seen that the live
+	// chain has a backing image: without one QEMU would quietly do a full copy
+	// and zero the target first.
+	Shallow bool
+	// Synchronous mirrors every guest write before it completes, so that the
+	// job converges under any load.
+	Synchronous bool
+	// BandwidthBps caps the job; 0 is no cap.
+	BandwidthBps int64
+	// GranularityBytes of the dirty bitmap, a power of two; 0 lets QEMU choose.
+	GranularityBytes int
+}
+
+// PoolInfo is a storage pool of this host. Path is empty where pools of its type have none.
+type PoolInfo struct {
+	Name          string
+	Type          string
+	Path          string
+	Active        bool
+	CapacityBytes int64
+	FreeBytes     int64
+}
+
+// PoolVolume is one volume of a pool.
+type PoolVolume struct {
+	Name          string
+	Path          string
+	Format        string
+	CapacityBytes int64
+	Block         bool
+}
+
+// EventKind is the kind of an event.
+type EventKind string
+
+// The kinds of events.
+const (
+	// EventConnected: the connection is up, and events of the time without it
+	// are lost: read everything again.
+	EventConnected    EventKind = "connected"
+	EventDisconnected EventKind = "disconnected"
+	// EventLifecycle: a domain was defined, undefined, started, suspended,
+	// resumed, stopped, ...; Detail names it.
+	EventLifecycle EventKind = "lifecycle"
+	// EventIOError: the hypervisor met an I/O error on a disk; Detail is the
+	// reason (enospc or empty), Paused says that the domain was stopped by it.
+	EventIOError EventKind = "io_error"
+	// EventBlockJob: a block job became ready or ended. A hint to look, never
+	// a proof.
+	EventBlockJob EventKind = "block_job"
+)
+
+// Event is a hint that something changed. Nothing may be decided from an event
+// or from its absence.
+type Event struct {
+	Kind     EventKind
+	DomainID string
+	Path     string
+	Detail   string
+	Paused   bool
+}
+
+// Hypervisor is the host's hypervisor. Implementations are safe for concurrent
+// use. A domain is named by its UUID, a disk by its target (vda).
+type Hypervisor interface {
+	// Domains lists every domain, active or defined.
+	Domains(ctx context.Context) ([]Domain, error)
+	// Domain reads one domain by UUID. ErrNotFound if there is none.
+	Domain(ctx context.Context, id string) (*Domain, error)
+
+	// SetConfigChain makes the persistent definition's disk use this chain, top
+	// first, written out in full and terminated; everything else of the disk
+	// (address, serial, boot order, unknown elements) stays. Works on active
+	// and stopped domains and does not touch the live one. A repeated call is
+	// harmless.
+	SetConfigChain(ctx context.Context, id, target string, chain []Image) error
+	// Snapshot puts overlay, a prepared empty qcow2 file whose backing file is
+	// the disk's top image, on top of the live chain, atomically: when it
+	// returns nil, what was on top gets no more writes. Other disks are left
+	// alone. On any error read the domain to see whether it happened.
+	Snapshot(ctx context.Context, id, target string, overlay Image) error
+	// BlockCopy starts mirroring the live disk into dst, an image that exists.
+	// It returns once the job runs.
+	BlockCopy(ctx context.Context, id, target string, dst Image, opts CopyOptions) error
+	// CommitActive starts committing the top image of the live chain into its
+	// direct backing image (never deeper), with bandwidthBps as cap, 0 for none.
+	CommitActive(ctx context.Context, id, target string, bandwidthBps int64) error
+	// Job reports the block job on the live disk, nil if there is none. Absence
+	// proves nothing: read the chain.
+	Job(ctx context.Context, id, target string) (*Job, error)
+	// SetJobBandwidth changes the cap of the running job; 0 lifts it.
+	SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error
+	// Pivot ends a ready job by making its target the live disk. ErrNotReady if
+	// it is not ready. When it returns nil the hypervisor has closed the images
+	// that were left.
+	Pivot(ctx context.Context, id, target string) error
+	// AbortJob ends the job and stays on the present chain. No job is no error.
+	AbortJob(ctx context.Context, id, target string) error
+
+	// Suspend pauses a running domain; already paused is no error.
+	Suspend(ctx context.Context, id string) error
+	// Resume lets a paused domain run; already running is no error.
+	Resume(ctx context.Context, id string) error
+	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
+	// second; 0 lifts it.
+	SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
+	// DiskStats reads the counters of the live disk.
+	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
+	// OpenFiles lists what the domain's process holds open on the image at path,
+	// by device and inode (or device number), as the kernel says (/proc).
+	// ErrNotActive if there is no process.
+	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
+
+	// Pools lists the storage pools.
+	Pools(ctx context.Context) ([]PoolInfo, error)
+	// CreateVolume makes a pool volume of exactly sizeBytes without backing
+	// file. ErrExists if the name is taken, ErrNotFound if there is no such
+	// pool or it is not active.
+	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*PoolVolume, error)
+	// LookupVolume finds a pool volume by name, after refreshing the pool.
+	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
+	// DeleteVolume deletes a pool volume. Absent is no error.
+	DeleteVolume(ctx context.Context, pool, name string) error
+
+	// Up says whether the connection works now.
+	Up() bool
+	// Events returns a new subscription that starts with EventConnected if the
+	// connection is up. A slow reader loses the oldest events and is told so by
+	// another EventConnected. It ends when ctx does.
+	Events(ctx context.Context) <-chan Event
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Run is what a step sees of the op that it is part of.
+type Run struct {
+	op     Op
+	step   string
+	output json.RawMessage
+	// outputs and notes of all steps, by step name; the last one counts.
+	outputs map[string]json.RawMessage
+	notes   map[string]json.RawMessage
+	note    func(ctx context.Context, data json.RawMessage) error
+}
+
+// OpID returns the id of the op.
+func (r *Run) OpID() string { return r.op.ID }
+
+// Group returns the group of the op.
+func (r *Run) Group() string { return r.op.Group }
+
+// Input decodes the input of the op into v.
+func (r *Run) Input(v any) error {
+	if err := json.Unmarshal(r.op.Input, v); err != nil {
+		return fmt.Errorf("decode the input of op %s: %w", r.op.ID, err)
+	}
+	return nil
+}
+
+// SetOutput keeps v as the output of the step that is running. It reaches the
+// journal with the record that says that the step succeeded. A step that a
+// crash may cut off between effect and record sets its output in Observe as
+// well.
+func (r *Run) SetOutput(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the output of step %s: %w", r.step, err)
+	}
+	r.output = data
+	return nil
+}
+
+// Output decodes the output of an earlier step into v and says whether there
+// is one.
+func (r *Run) Output(step string, v any) (bool, error) {
+	return decode(r.outputs, step, v)
+}
+
+// Note writes v to the journal, durably, before it returns: for a fact that the
+// effect to come destroys and that Undo or a resumed Do needs (whether the
+// guest was running before it was paused). On error the effect must not be
+// made. The last note of a step counts.
+func (r *Run) Note(ctx context.Context, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode a note of step %s: %w", r.step, err)
+	}
+	if err := r.note(ctx, data); err != nil {
+		return err
+	}
+	r.notes[r.step] = data
+	return nil
+}
+
+// Noted decodes the last note of a step (of this one or of an earlier one)
+// into v and says whether there is one.
+func (r *Run) Noted(step string, v any) (bool, error) {
+	return decode(r.notes, step, v)
+}
+
+func decode(from map[string]json.RawMessage, step string, v any) (bool, error) {
+	data, ok := from[step]
+	if !ok || len(data) == 0 {
+		return false, nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return true, fmt.Errorf("decode what step %s left: %w", step, err)
+	}
+	return true, nil
+}

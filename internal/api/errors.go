@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Code names one kind of refusal or failure. The list is closed: scripts
+// branch on it, so a code is never renamed and never reused.
+type Code string
+
+// The closed list of error codes (the table of the public contract).
+const (
+	CodeInvalidArgument       Code = "invalid_argument"
+	CodePermissionDenied      Code = "permission_denied"
+	CodePolicyDenied          Code = "policy_denied"
+	CodeNotYourHost           Code = "not_your_host"
+	CodeRootDetachForbidden   Code = "root_detach_forbidden"
+	CodeRootAttachForbidden   Code = "root_attach_forbidden"
+	CodeRootVolumeMissing     Code = "root_volume_missing"
+	CodeNotFound              Code = "not_found"
+	CodeConflict              Code = "conflict"
+	CodeVolumeInUse           Code = "volume_in_use"
+	CodeVolumeNotAvailable    Code = "volume_not_available"
+	CodeMultiattached         Code = "multiattached"
+	CodeMigrationActive       Code = "migration_active"
+	CodeNoMigration           Code = "no_migration"
+	CodeStateForbidden        Code = "state_forbidden"
+	CodeInstanceBusy          Code = "instance_busy"
+	CodeInstanceLocked        Code = "instance_locked"
+	CodeDstInUse              Code = "dst_in_use"
+	CodeSameLocation          Code = "same_location"
+	CodeChainChanged          Code = "chain_changed"
+	CodeCopyNotVerified       Code = "copy_not_verified"
+	CodePastPointOfNoReturn   Code = "past_point_of_no_return"
+	CodeStaleEpoch            Code = "stale_epoch"
+	CodeStaleGeneration       Code = "stale_generation"
+	CodeInUseRetype           Code = "in_use_retype"
+	CodeUnsupportedDisk       Code = "unsupported_disk"
+	CodeSizeMismatch          Code = "size_mismatch"
+	CodeCopyMismatch          Code = "copy_mismatch"
+	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
+	CodeNoCapablePool         Code = "no_capable_pool"
+	CodeNoSpace               Code = "no_space"
+	CodeRegistryUnavailable   Code = "registry_unavailable"
+	CodeHypervisorUnavailable Code = "hypervisor_unavailable"
+	CodeJournalUnavailable    Code = "journal_unavailable"
+	CodeNeedsOperator         Code = "needs_operator"
+	CodeInternal              Code = "internal"
+)
+
+// Exit codes of volferryctl (public contract).
+const (
+	ExitDone          = 0
+	ExitInternal      = 1
+	ExitUsage         = 2
+	ExitNotFound      = 3
+	ExitRefused       = 4
+	ExitUnavailable   = 5
+	ExitOpFailed      = 6
+	ExitNeedsOperator = 7
+)
+
+// codeInfo says how a code is spoken over HTTP and by the exit status of
+// volferryctl.
+type codeInfo struct {
+	http int
+	exit int
+}
+
+var codes = map[Code]codeInfo{
+	CodeInvalidArgument:       {http.StatusBadRequest, ExitUsage},
+	CodePermissionDenied:      {http.StatusForbidden, ExitRefused},
+	CodePolicyDenied:          {http.StatusForbidden, ExitRefused},
+	CodeNotYourHost:           {http.StatusForbidden, ExitRefused},
+	CodeRootDetachForbidden:   {http.StatusForbidden, ExitRefused},
+	CodeRootAttachForbidden:   {http.StatusForbidden, ExitRefused},
+	CodeRootVolumeMissing:     {http.StatusForbidden, ExitRefused},
+	CodeNotFound:              {http.StatusNotFound, ExitNotFound},
+	CodeConflict:              {http.StatusConflict, ExitRefused},
+	CodeVolumeInUse:           {http.StatusConflict, ExitRefused},
+	CodeVolumeNotAvailable:    {http.StatusConflict, ExitRefused},
+	CodeMultiattached:         {http.StatusConflict, ExitRefused},
+	CodeMigrationActive:       {http.StatusConflict, ExitRefused},
+	CodeNoMigration:           {http.StatusConflict, ExitRefused},
+	CodeStateForbidden:        {http.StatusConflict, ExitRefused},
+	CodeInstanceBusy:          {http.StatusConflict, ExitRefused},
+	CodeInstanceLocked:        {http.StatusConflict, ExitRefused},
+	CodeDstInUse:              {http.StatusConflict, ExitRefused},
+	CodeSameLocation:          {http.StatusConflict, ExitRefused},
+	CodeChainChanged:          {http.StatusConflict, ExitRefused},
+	CodeCopyNotVerified:       {http.StatusConflict, ExitRefused},
+	CodePastPointOfNoReturn:   {http.StatusConflict, ExitRefused},
+	CodeStaleEpoch:            {http.StatusConflict, ExitRefused},
+	CodeStaleGeneration:       {http.StatusConflict, ExitRefused},
+	CodeInUseRetype:           {http.StatusConflict, ExitRefused},
+	CodeUnsupportedDisk:       {http.StatusUnprocessableEntity, ExitRefused},
+	CodeSizeMismatch:          {http.StatusUnprocessableEntity, ExitRefused},
+	CodeCopyMismatch:          {http.StatusUnprocessableEntity, ExitRefused},
+	CodeIdempotencyMismatch:   {http.StatusUnprocessableEntity, ExitRefused},
+	CodeNoCapablePool:         {http.StatusUnprocessableEntity, ExitRefused},
+	CodeNoSpace:               {http.StatusInsufficientStorage, ExitRefused},
+	CodeRegistryUnavailable:   {http.StatusServiceUnavailable, ExitUnavailable},
+	CodeHypervisorUnavailable: {http.StatusServiceUnavailable, ExitUnavailable},
+	CodeJournalUnavailable:    {http.StatusServiceUnavailable, ExitUnavailable},
+	CodeNeedsOperator:         {http.StatusInternalServerError, ExitNeedsOperator},
+	CodeInternal:              {http.StatusInternalServerError, ExitInternal},
+}
+
+// Codes returns every code of the closed list, in no order.
+func Codes() []Code {
+	out := make([]Code, 0, len(codes))
+	for c := range codes {
+		out = append(out, c)
+	}
+	return out
+}
+
+// HTTPStatus is the status that an answer with this code has; 500 for a code
+// outside the closed list.
+func (c Code) HTTPStatus() int {
+	if i, ok := codes[c]; ok {
+		return i.http
+	}
+	return http.StatusInternalServerError
+}
+
+// ExitStatus is the exit status of volferryctl for a request that was answered
+// with this code; 1 for a code outside the closed list.
+func (c Code) ExitStatus() int {
+	if i, ok := codes[c]; ok {
+		return i.exit
+	}
+	return ExitInternal
+}
+
+// Error is the one error that crosses a socket. Its JSON form is the value of
+// "error" in an ErrorBody. Message is a whole sentence for a person: it names
+// the thing that is wrong and, where there is something to do, says what.
+type Error struct {
+	Code    Code           `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+// Error returns the message alone: the code is for programs.
+func (e *Error) Error() string { return e.Message }
+
+// With returns e with one more detail. It changes e and is meant to be chained
+// onto Errorf.
+func (e *Error) With(key string, value any) *Error {
+	if e.Details == nil {
+		e.Details = map[string]any{}
+	}
+	e.Details[key] = value
+	return e
+}
+
+// Errorf makes an Error. The format takes no %w: what crosses the socket has
+// no chain.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// AsError returns the Error inside err. An error that carries none is a bug of
+// ours by definition, so it comes back as CodeInternal with err's own text.
+// AsError of nil is nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: CodeInternal, Message: "internal error: " + err.Error()}
+}
+
+// CodeOf returns the code inside err, CodeInternal if it carries none, and ""
+// for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	return AsError(err).Code
+}
+
+// ErrorBody is the JSON document of every answer that is not a success.
+type ErrorBody struct {
+	Error *Error `json:"error"`
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import "time"
+
+// IdempotencyKeyHeader carries the client's op id of a mutation. The same key
+// with the same body gets the same answer; with another body,
+// CodeIdempotencyMismatch.
+const IdempotencyKeyHeader = "Idempotency-Key"
+
+// VolumeCreate asks for a new volume. An empty Type is the type "default"; an
+// empty Pool lets Volferry choose one that the type allows; an empty Format is
+// raw.
+type VolumeCreate struct {
+	Name      string `json:"name"`
+	SizeBytes int64  `json:"size_bytes"`
+	Type      string `json:"type,omitempty"`
+	Pool      string `json:"pool,omitempty"`
+	Format    Format `json:"format,omitempty"`
+	Bootable  bool   `json:"bootable,omitempty"`
+}
+
+// VolumeAdopt registers an image that exists already, named by Path or by Pool
+// and VolumeName. The format is the caller's word and is never probed.
+type VolumeAdopt struct {
+	Name       string `json:"name"`
+	Path       string `json:"path,omitempty"`
+	Pool       string `json:"pool,omitempty"`
+	VolumeName string `json:"volume_name,omitempty"`
+	Format     Format `json:"format"`
+	Type       string `json:"type,omitempty"`
+	Bootable   bool   `json:"bootable,omitempty"`
+}
+
+// VolumeUpdate changes what is not nil.
+type VolumeUpdate struct {
+	Name     *string `json:"name,omitempty"`
+	Bootable *bool   `json:"bootable,omitempty"`
+}
+
+// InstanceAdopt takes over the disks of a libvirt domain, named by name or
+// UUID, or with All of every domain on the host.
+type InstanceAdopt struct {
+	Domain string `json:"domain,omitempty"`
+	All    bool   `json:"all,omitempty"`
+}
+
+// VolumeTypeCreate asks for a new volume type.
+type VolumeTypeCreate struct {
+	Name        string   `json:"name"`
+	Multiattach bool     `json:"multiattach,omitempty"`
+	Pools       []string `json:"pools,omitempty"`
+}
+
+// VolumeTypeUpdate changes what is not nil.
+type VolumeTypeUpdate struct {
+	Name        *string   `json:"name,omitempty"`
+	Multiattach *bool     `json:"multiattach,omitempty"`
+	Pools       *[]string `json:"pools,omitempty"`
+}
+
+// MigrationTarget says where a volume shall go and how: the body of
+// migration:start and of a volume's migrate. Exactly one of ToPool and ToPath
+// is set. An empty ToFormat keeps the format, an empty Method is "auto", an
+// empty Verify is "full".
+type MigrationTarget struct {
+	ToPool                  string `json:"to_pool,omitempty"`
+	ToPath                  string `json:"to_path,omitempty"`
+	ToFormat                Format `json:"to_format,omitempty"`
+	Method                  string `json:"method,omitempty"`
+	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
+	Verify                  string `json:"verify,omitempty"`
+	DeleteSource            bool   `json:"delete_source,omitempty"`
+	ExternalCopy            bool   `json:"external_copy,omitempty"`
+}
+
+// MigrationComplete is the body of migration:complete.
+type MigrationComplete struct {
+	DstAttachmentID string `json:"dst_attachment_id"`
+}
+
+// MigrationUpdate changes a migration while it runs.
+type MigrationUpdate struct {
+	BandwidthBytesPerSecond *int64 `json:"bandwidth_bytes_per_second,omitempty"`
+}
+
+// HostReport is what a daemon tells the registry of its host, at start and
+// then every few seconds. Pools replaces what was known.
+type HostReport struct {
+	ID        string           `json:"id"`
+	Name      string           `json:"name"`
+	Version   string           `json:"version"`
+	BootID    string           `json:"boot_id"`
+	Pools     []Pool           `json:"pools"`
+	Instances []InstanceReport `json:"instances"`
+}
+
+// InstanceReport is the state of one instance in a HostReport.
+type InstanceReport struct {
+	ID    string        `json:"id"`
+	State InstanceState `json:"state"`
+}
+
+// AdoptedDisk is one disk of a domain that an instance adoption registers as a
+// volume with one attachment. Ids are chosen by the daemon, so that a repeated
+// call does not make a second volume.
+type AdoptedDisk struct {
+	VolumeID     string   `json:"volume_id"`
+	VolumeName   string   `json:"volume_name"`
+	AttachmentID string   `json:"attachment_id"`
+	Device       string   `json:"device"`
+	BootIndex    *int     `json:"boot_index"`
+	Mode         Mode     `json:"mode"`
+	Location     Location `json:"location"`
+}
+
+// InstanceRegister records an adopted instance with its disks, in one
+// transaction: the body of POST /v1/instances at the registry. Slots are
+// disks of the domain that are no volume (an ISO, an unsupported disk).
+type InstanceRegister struct {
+	ID    string               `json:"id"`
+	Name  string               `json:"name"`
+	Host  string               `json:"host"`
+	State InstanceState        `json:"state"`
+	Disks []AdoptedDisk        `json:"disks"`
+	Slots []BlockDeviceMapping `json:"slots"`
+}
+
+// VolumeRegister records a volume whose bytes the daemon makes or has found:
+// the body of POST /v1/volumes at the registry. Status is creating or
+// available.
+type VolumeRegister struct {
+	ID       string       `json:"id"`
+	Name     string       `json:"name"`
+	Status   VolumeStatus `json:"status"`
+	Type     string       `json:"type"`
+	Bootable bool         `json:"bootable"`
+	Host     string       `json:"host"`
+	Location Location     `json:"location"`
+}
+
+// VolumeTransition moves a volume from one status to another, if it still is
+// in From (compare and swap; CodeConflict otherwise).
+type VolumeTransition struct {
+	From VolumeStatus `json:"from"`
+	To   VolumeStatus `json:"to"`
+}
+
+// MigrationRegister is step S0 of a migration at the registry, one
+// transaction: the volume is locked for the migration, Dst is reserved against
+// every other use, and, where the volume is attached, a second attachment of
+// the same volume is made at Dst in state reserved. Generation is the volume's
+// that the caller saw (CodeStaleGeneration if it moved on); Epoch the host's.
+type MigrationRegister struct {
+	ID              string   `json:"id"`
+	VolumeID        string   `json:"volume_id"`
+	SrcAttachmentID string   `json:"src_attachment_id,omitempty"`
+	DstAttachmentID string   `json:"dst_attachment_id,omitempty"`
+	Host            string   `json:"host"`
+	Epoch           int64    `json:"epoch"`
+	Generation      int64    `json:"generation"`
+	Dst             Location `json:"dst"`
+	Method          string   `json:"method"`
+	OpID            string   `json:"op_id"`
+}
+
+// MigrationTransition moves the registry's row of a migration to another
+// state, if it is in one of From. To completed flips the attachment (or the
+// unattached volume) to dst, frees src and bumps the volume's generation, in
+// one transaction; to cancelled releases dst and leaves src as it was; both
+// give the lock back. Dst, where not nil, replaces the reserved location (its
+// path is known only once it was made).
+type MigrationTransition struct {
+	From  []MigrationState `json:"from"`
+	To    MigrationState   `json:"to"`
+	Host  string           `json:"host"`
+	Epoch int64            `json:"epoch"`
+	OpID  string           `json:"op_id"`
+	Dst   *Location        `json:"dst,omitempty"`
+	Error *Error           `json:"error,omitempty"`
+}
+
+// EventPost is an audit event that a daemon adds to the registry's trail.
+type EventPost struct {
+	At      time.Time      `json:"at"`
+	What    string         `json:"what"`
+	Object  string         `json:"object"`
+	From    string         `json:"from,omitempty"`
+	To      string         `json:"to,omitempty"`
+	OpID    string         `json:"op_id,omitempty"`
+	Result  string         `json:"result,omitempty"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+// Which is the answer to "which copy is the good one": what registry, journal
+// and hypervisor each hold to be the volume's chain, top first.
+type Which struct {
+	VolumeID string `json:"volume_id"`
+	// Authoritative is the chain that holds every acknowledged write, nil if
+	// the three disagree in a way that Volferry cannot settle.
+	Authoritative []Location `json:"authoritative"`
+	Registry      *Location  `json:"registry"`
+	Journal       []Location `json:"journal"`
+	Live          []Location `json:"live"`
+	Persistent    []Location `json:"persistent"`
+	Agree         bool       `json:"agree"`
+	Explanation   string     `json:"explanation"`
+}
+
+// Check is one line of `volferryctl doctor`. Status is ok, warn or fail.
+type Check struct {
+	Name    string `json:"name"`
+	Status  string `json:"status"`
+	Message string `json:"message"`
+	Advice  string `json:"advice,omitempty"`
+}
+
+// Status is one screen about a daemon or a registry.
+type Status struct {
+	Program  string    `json:"program"`
+	Version  string    `json:"version"`
+	Host     string    `json:"host,omitempty"`
+	HostID   string    `json:"host_id,omitempty"`
+	Since    time.Time `json:"since"`
+	Degraded bool      `json:"degraded"`
+	// Parts are what this program leans on: registry, libvirt, journal,
+	// overlays.
+	Parts            []Check `json:"parts"`
+	Instances        int     `json:"instances"`
+	Volumes          int     `json:"volumes"`
+	MigrationsActive int     `json:"migrations_active"`
+	NeedsOperator    int     `json:"needs_operator"`
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import "time"
+
+// SchemaVersion is the version of every JSON document, the value of
+// "schema_version" in what `volferryctl -o json` prints and the API answers.
+const SchemaVersion = 1
+
+// Format is the format of an image. It is stored state: never probed.
+type Format string
+
+// The formats that a location may have.
+const (
+	FormatRaw   Format = "raw"
+	FormatQcow2 Format = "qcow2"
+)
+
+// Valid says whether f is one of the formats above.
+func (f Format) Valid() bool { return f == FormatRaw || f == FormatQcow2 }
+
+// Location says where the bytes of a volume are. Path is always set once the
+// location exists; Pool and Name are empty for a location given by an absolute
+// path. SizeBytes is the exact virtual size.
+type Location struct {
+	Pool      string `json:"pool,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Path      string `json:"path"`
+	Format    Format `json:"format"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
+// InstanceState is the state of an instance.
+type InstanceState string
+
+// The states of an instance.
+const (
+	InstanceRunning          InstanceState = "running"
+	InstancePaused           InstanceState = "paused"
+	InstanceStopped          InstanceState = "stopped"
+	InstanceShelved          InstanceState = "shelved"
+	InstanceShelvedOffloaded InstanceState = "shelved_offloaded"
+	InstanceError            InstanceState = "error"
+)
+
+// VolumeStatus is the status of a volume.
+type VolumeStatus string
+
+// The statuses of a volume.
+const (
+	VolumeCreating  VolumeStatus = "creating"
+	VolumeAvailable VolumeStatus = "available"
+	VolumeReserved  VolumeStatus = "reserved"
+	VolumeInUse     VolumeStatus = "in-use"
+	VolumeDeleting  VolumeStatus = "deleting"
+	VolumeError     VolumeStatus = "error"
+)
+
+// AttachmentState is the state of an attachment.
+type AttachmentState string
+
+// The states of an attachment.
+const (
+	AttachmentReserved  AttachmentState = "reserved"
+	AttachmentAttaching AttachmentState = "attaching"
+	AttachmentAttached  AttachmentState = "attached"
+	AttachmentDetaching AttachmentState = "detaching"
+	AttachmentError     AttachmentState = "error"
+)
+
+// Mode is how an attachment may use its volume.
+type Mode string
+
+// The modes of an attachment.
+const (
+	ModeRW Mode = "rw"
+	ModeRO Mode = "ro"
+)
+
+// MigrationState is the state of a migration.
+type MigrationState string
+
+// The states of a migration. Completed and cancelled are final; error means
+// that the last operation failed, was undone, and may be tried again or
+// cancelled; needs_operator means that Volferry will not touch it unasked.
+const (
+	MigrationStarting      MigrationState = "starting"
+	MigrationStarted       MigrationState = "started"
+	MigrationCopying       MigrationState = "copying"
+	MigrationCopied        MigrationState = "copied"
+	MigrationCompleting    MigrationState = "completing"
+	MigrationCompleted     MigrationState = "completed"
+	MigrationCancelling    MigrationState = "cancelling"
+	MigrationCancelled     MigrationState = "cancelled"
+	MigrationError         MigrationState = "error"
+	MigrationNeedsOperator MigrationState = "needs_operator"
+	MigrationOrphaned      MigrationState = "orphaned"
+)
+
+// Final says whether a migration in this state is over and holds no lock.
+func (s MigrationState) Final() bool {
+	return s == MigrationCompleted || s == MigrationCancelled
+}
+
+// Host is a hypervisor as the registry knows it. Epoch is its fencing token.
+type Host struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Status     string     `json:"status"`
+	Epoch      int64      `json:"epoch"`
+	Version    string     `json:"version,omitempty"`
+	LastSeenAt *time.Time `json:"last_seen_at,omitempty"`
+	CreatedAt  time.Time  `json:"created_at"`
+}
+
+// Pool is a storage pool of one host, or of several where Shared is set.
+type Pool struct {
+	Name          string    `json:"name"`
+	Host          string    `json:"host"`
+	Type          string    `json:"type"`
+	Path          string    `json:"path,omitempty"`
+	Shared        bool      `json:"shared"`
+	Active        bool      `json:"active"`
+	CapacityBytes int64     `json:"capacity_bytes"`
+	FreeBytes     int64     `json:"free_bytes"`
+	UpdatedAt     time.Time `json:"updated_at"`
+}
+
+// VolumeType is a named set of properties. No pools means every pool.
+type VolumeType struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Multiattach bool      `json:"multiattach"`
+	Pools       []string  `json:"pools"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// Volume is a disk's content. Its ID never changes when its bytes move;
+// Generation is the fencing token that does.
+type Volume struct {
+	ID          string       `json:"id"`
+	Name        string       `json:"name"`
+	Status      VolumeStatus `json:"status"`
+	SizeBytes   int64        `json:"size_bytes"`
+	Type        string       `json:"type"`
+	Multiattach bool         `json:"multiattach"`
+	Bootable    bool         `json:"bootable"`
+	Generation  int64        `json:"generation"`
+	Host        string       `json:"host,omitempty"`
+	Location    Location     `json:"location"`
+	Attachments []Attachment `json:"attachments"`
+	MigrationID string       `json:"migration_id,omitempty"`
+	CreatedAt   time.Time    `json:"created_at"`
+	UpdatedAt   time.Time    `json:"updated_at"`
+}
+
+// Attachment is one volume at one instance. BootIndex is nil for a slot that
+// takes no part in booting.
+type Attachment struct {
+	ID         string          `json:"id"`
+	VolumeID   string          `json:"volume_id"`
+	InstanceID string          `json:"instance_id"`
+	Host       string          `json:"host"`
+	Mode       Mode            `json:"mode"`
+	Device     string          `json:"device"`
+	BootIndex  *int            `json:"boot_index"`
+	State      AttachmentState `json:"state"`
+	Location   Location        `json:"location"`
+	CreatedAt  time.Time       `json:"created_at"`
+	UpdatedAt  time.Time       `json:"updated_at"`
+}
+
+// BlockDeviceMapping is a slot of an instance. VolumeID and AttachmentID are
+// nil for an empty slot and for an ephemeral disk, which is no volume.
+type BlockDeviceMapping struct {
+	Device       string  `json:"device"`
+	BootIndex    *int    `json:"boot_index"`
+	VolumeID     *string `json:"volume_id"`
+	AttachmentID *string `json:"attachment_id"`
+}
+
+// Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID.
+type Instance struct {
+	ID                  string               `json:"id"`
+	Name                string               `json:"name"`
+	Host                string               `json:"host"`
+	State               InstanceState        `json:"state"`
+	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
+	CreatedAt           time.Time            `json:"created_at"`
+	UpdatedAt           time.Time            `json:"updated_at"`
+}
+
+// StallMS is how long the guest could not complete a write, in milliseconds,
+// as the host measured it; nil where the moment has not come, or where there
+// was no guest.
+type StallMS struct {
+	Start  *float64 `json:"start"`
+	Switch *float64 `json:"switch"`
+}
+
+// Migration is the move of a volume from Src to Dst.
+type Migration struct {
+	ID                 string         `json:"id"`
+	VolumeID           string         `json:"volume_id"`
+	VolumeName         string         `json:"volume_name,omitempty"`
+	InstanceID         string         `json:"instance_id,omitempty"`
+	Host               string         `json:"host"`
+	SrcAttachmentID    string         `json:"src_attachment_id,omitempty"`
+	DstAttachmentID    string         `json:"dst_attachment_id,omitempty"`
+	Src                Location       `json:"src"`
+	Dst                Location       `json:"dst"`
+	Method             string         `json:"method"`
+	State              MigrationState `json:"state"`
+	Phase              string         `json:"phase"`
+	BytesTotal         int64          `json:"bytes_total"`
+	BytesDone          int64          `json:"bytes_done"`
+	RateBytesPerSecond int64          `json:"rate_bytes_per_second"`
+	// BandwidthBytesPerSecond is the operator's cap on the copy; 0 is none.
+	BandwidthBytesPerSecond int64      `json:"bandwidth_bytes_per_second"`
+	OverlayBytes            int64      `json:"overlay_bytes"`
+	StallMS                 StallMS    `json:"stall_ms"`
+	ExposedSeconds          float64    `json:"exposed_seconds"`
+	Verify                  string     `json:"verify"`
+	ExternalCopy            bool       `json:"external_copy"`
+	DeleteSource            bool       `json:"delete_source"`
+	StartedAt               *time.Time `json:"started_at"`
+	FinishedAt              *time.Time `json:"finished_at"`
+	Error                   *Error     `json:"error"`
+}
+
+// Op is a durable operation on a host. Migration is set where the op is part
+// of one.
+type Op struct {
+	ID          string     `json:"id"`
+	Kind        string     `json:"kind"`
+	State       string     `json:"state"`
+	Step        string     `json:"step,omitempty"`
+	MigrationID string     `json:"migration_id,omitempty"`
+	CreatedAt   time.Time  `json:"created_at"`
+	FinishedAt  *time.Time `json:"finished_at"`
+	Error       *Error     `json:"error"`
+}
+
+// Event is one line of the audit trail, and of the stream of an op. Seq only
+// grows; a reader that knows the last one it saw misses nothing.
+type Event struct {
+	Seq       int64          `json:"seq"`
+	At        time.Time      `json:"at"`
+	Who       string         `json:"who,omitempty"`
+	Host      string         `json:"host,omitempty"`
+	What      string         `json:"what"`
+	Object    string         `json:"object,omitempty"`
+	From      string         `json:"from,omitempty"`
+	To        string         `json:"to,omitempty"`
+	OpID      string         `json:"op_id,omitempty"`
+	Result    string         `json:"result,omitempty"`
+	Migration *Migration     `json:"migration,omitempty"`
+	Details   map[string]any `json:"details,omitempty"`
+}
