@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// claimsDir holds one record for each thing of a lab that outlives the process
+// that made it. /run is empty after a boot, and so is the kernel.
+const claimsDir = "/run/volferry-lab"
+
+// claim says which process answers for what is in a lab directory.
+type claim struct {
+	Dir       string
+	PID       int
+	StartTime string // of PID, see startTime
+
+	path string
+}
+
+// claimDir records, before anything in dir is made that only a clean end would
+// remove, that this process will do so. Sweep looks after the claims of dead
+// processes.
+func claimDir(dir string) (*claim, error) {
+	c := &claim{Dir: dir, PID: os.Getpid(), StartTime: startTime(os.Getpid())}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("claim lab directory: %w", err)
+	}
+	if err := os.MkdirAll(claimsDir, 0o700); err != nil {
+		return nil, fmt.Errorf("claim lab directory: %w", err)
+	}
+	f, err := os.CreateTemp(claimsDir, "claim-*.json")
+	if err != nil {
+		return nil, fmt.Errorf("claim lab directory: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("claim lab directory: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	c.path = f.Name()
+	return c, nil
+}
+
+// release ends the claim; what it stood for is gone.
+func (c *claim) release() error {
+	if err := os.Remove(c.path); err != nil {
+		return fmt.Errorf("release lab directory: %w", err)
+	}
+	return nil
+}
+
+// dead reports whether the process that made the claim is no more.
+func (c *claim) dead() bool {
+	return startTime(c.PID) != c.StartTime
+}
+
+// claims reads all records. One that cannot be read is being written by a
+// process that lives, or was when the machine lost power: it claims nothing.
+func claims() ([]*claim, error) {
+	paths, err := filepath.Glob(filepath.Join(claimsDir, "claim-*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("list lab claims: %w", err)
+	}
+	var all []*claim
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		c := &claim{path: path}
+		if json.Unmarshal(data, c) == nil {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// Sweep removes what labs left behind whose process is dead: their processes,
+// mounts and loop devices, not their files. It never touches a lab whose
+// process lives. It returns the directories it cleaned.
+func Sweep() ([]string, error) {
+	all, err := claims()
+	if err != nil {
+		return nil, err
+	}
+	alive := make(map[string]bool)
+	for _, c := range all {
+		if !c.dead() {
+			alive[c.Dir] = true
+		}
+	}
+	var swept []string
+	var errs []error
+	for _, c := range all {
+		if !c.dead() {
+			continue
+		}
+		if alive[c.Dir] { // taken over by a living lab, which will clean up
+			errs = append(errs, c.release())
+			continue
+		}
+		if err := clean(c.Dir); err != nil {
+			errs = append(errs, fmt.Errorf("sweep lab %s: %w", c.Dir, err))
+			continue
+		}
+		swept = append(swept, c.Dir)
+		errs = append(errs, c.release())
+	}
+	return swept, errors.Join(errs...)
+}
+
+// clean removes everything of the lab in dir that is not a file.
+func clean(dir string) error {
+	return errors.Join(killAllOf(dir), unmountUnder(dir), detachLoopsUnder(dir))
+}

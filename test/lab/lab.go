@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lab builds the machines that the end-to-end tests and the demo run
+// on: a private libvirtd, pools on loop devices, real guests under QEMU's TCG
+// whose only program is a deterministic writer, and the checker that reads a
+// volume afterwards and proves that no acknowledged write was lost.
+//
+// It needs root, and the packages that install.sh installs. It knows libvirt,
+// QEMU and the kernel, and must not know Volferry: what it finds out about a
+// volume is evidence only because no code under test took part in it.
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// maxSocketPath is the longest path of a unix socket that Linux accepts, the
+// terminating zero included.
+const maxSocketPath = 108
+
+// tools are the programs that the lab runs, with the Debian package of each.
+var tools = map[string]string{
+	"libvirtd":           "libvirt-daemon",
+	"virtlogd":           "libvirt-daemon",
+	"virsh":              "libvirt-clients",
+	"qemu-system-x86_64": "qemu-system-x86",
+	"qemu-img":           "qemu-utils",
+	"mkfs.ext4":          "e2fsprogs",
+	"mkfs.xfs":           "xfsprogs",
+	"mkfs.btrfs":         "btrfs-progs",
+	"losetup":            "mount",
+	"mount":              "mount",
+	"unshare":            "util-linux",
+	"nsenter":            "util-linux",
+}
+
+// qemuDriver matches libvirtd's QEMU driver, a package of its own on Debian.
+const qemuDriver = "/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so"
+
+// Missing returns what the lab needs and this machine lacks, in words for a
+// person: privileges, programs, the guests' kernel. It is empty where the lab
+// can run.
+func Missing() []string {
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root privileges")
+	}
+	for _, tool := range slices.Sorted(maps.Keys(tools)) {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = append(missing, fmt.Sprintf("%s (package %s)", tool, tools[tool]))
+		}
+	}
+	if found, _ := filepath.Glob(qemuDriver); len(found) == 0 {
+		missing = append(missing, "libvirt's QEMU driver (package libvirt-daemon-driver-qemu)")
+	}
+	if _, err := os.Stat(filepath.Join(cacheDir(), "kernel", "package")); err != nil {
+		missing = append(missing, "the guests' kernel")
+	}
+	return missing
+}
+
+// Require skips the test, and says why, where the lab cannot run. With
+// VOLFERRY_LAB=require in the environment, as in CI, it fails instead: a suite
+// that quietly skips everything proves nothing.
+func Require(tb testing.TB) {
+	tb.Helper()
+	missing := Missing()
+	if len(missing) == 0 {
+		return
+	}
+	msg := "the lab needs " + strings.Join(missing, ", ") + "; run test/lab/install.sh as root"
+	if os.Getenv("VOLFERRY_LAB") == "require" {
+		tb.Fatal(msg)
+	}
+	tb.Skip("SKIPPED: " + msg)
+}
+
+// TempDir makes a directory whose path is short enough for the unix sockets in
+// it, which testing.TB's own is not for a test with a long name. It is removed
+// with the test; a lab that lives in it must be closed before.
+func TempDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "vflab-")
+	if err != nil {
+		tb.Fatalf("make lab directory: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Errorf("remove lab directory: %v", err)
+		}
+	})
+	return dir
+}
+
+// poll calls done every few milliseconds until it returns true, or until the
+// deadline has passed, and reports which.
+func poll(timeout time.Duration, done func() bool) bool {
+	deadline := time.Now().Add(timeout)
+	for !done() {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return true
+}

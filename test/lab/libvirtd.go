@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// daemonTimeout bounds the start of one daemon. libvirtd asks every QEMU on the
+// machine what it can do before it answers, which is slow on a busy machine.
+const daemonTimeout = 90 * time.Second
+
+// Libvirtd is a private libvirtd: its own sockets, configuration, state, logs
+// and cache in a mount namespace of its own, beside whatever the host runs. Its
+// methods may be called from one goroutine at a time.
+type Libvirtd struct {
+	// Dir is the lab's directory. What is mounted below it, before or after
+	// the start, libvirtd and its guests see too.
+	Dir string
+	// Socket is the read-write socket, for clients outside the namespace.
+	Socket string
+	// HooksDir is what libvirtd sees as /etc/libvirt/hooks. It notices its
+	// first hook at the next Reload.
+	HooksDir string
+	// RunDir is what libvirtd sees as /run/libvirt: qemu/NAME.pid is there.
+	RunDir string
+	// EtcDir is what libvirtd sees as /etc/libvirt: qemu/NAME.xml is there.
+	EtcDir string
+
+	claim    *claim
+	virtlogd *daemon
+	libvirtd *daemon
+}
+
+// daemon is a child process of ours.
+type daemon struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it was waited for
+}
+
+// StartLibvirtd starts a private libvirtd with its state below dir, and virtlogd
+// beside it. It returns when libvirtd answers. ctx bounds the start only. Close
+// must be called.
+func StartLibvirtd(ctx context.Context, dir string) (*Libvirtd, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("start libvirtd: %w", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("start libvirtd: %w", err)
+	}
+	l := &Libvirtd{
+		Dir:      dir,
+		Socket:   filepath.Join(dir, "run", "libvirt-sock"),
+		HooksDir: filepath.Join(dir, "etc", "hooks"),
+		RunDir:   filepath.Join(dir, "run"),
+		EtcDir:   filepath.Join(dir, "etc"),
+	}
+	if len(filepath.Join(l.RunDir, "libvirt-admin-sock")) >= maxSocketPath {
+		return nil, fmt.Errorf("start libvirtd: directory %s is too long for unix sockets; use lab.TempDir", dir)
+	}
+	if err := layOut(dir); err != nil {
+		return nil, err
+	}
+	if l.claim, err = claimDir(dir); err != nil {
+		return nil, err
+	}
+	if err := l.start(ctx); err != nil {
+		return nil, fmt.Errorf("start libvirtd: %w", errors.Join(err, l.Close()))
+	}
+	return l, nil
+}
+
+func (l *Libvirtd) start(ctx context.Context) error {
+	if err := shareDir(l.Dir); err != nil {
+		return err
+	}
+	if err := l.startVirtlogd(ctx); err != nil {
+		return err
+	}
+	return l.startLibvirtd(ctx)
+}
+
+// startVirtlogd starts virtlogd in a new mount namespace and so makes the
+// namespace: it lives as long as virtlogd or a guest does, whatever becomes of
+// libvirtd. The namespace receives what is mounted below Dir and passes nothing
+// back.
+func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
+	script := []string{"set -e"}
+	for _, d := range privateDirs {
+		script = append(script, fmt.Sprintf(`mkdir -p %s; mount --bind "$1/%s" %s`, d.seenAt, d.name, d.seenAt))
+	}
+	script = append(script, "exec virtlogd -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid")
+	var err error
+	l.virtlogd, err = l.spawn("virtlogd", "unshare", "--mount", "--propagation", "slave",
+		"sh", "-c", strings.Join(script, "\n"), "lab", l.Dir)
+	if err != nil {
+		return err
+	}
+	return l.waitSocket(ctx, "virtlogd", l.virtlogd, filepath.Join(l.RunDir, "virtlogd-sock"))
+}
+
+func (l *Libvirtd) startLibvirtd(ctx context.Context) error {
+	// A socket that a killed daemon left would look like a living one's.
+	if err := os.Remove(l.Socket); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	var err error
+	l.libvirtd, err = l.spawn("libvirtd", "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", l.virtlogd.cmd.Process.Pid),
+		"libvirtd", "-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirt/libvirtd.pid")
+	if err != nil {
+		return err
+	}
+	if err := l.waitSocket(ctx, "libvirtd", l.libvirtd, l.Socket); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	defer cancel()
+	_, err = l.Virsh(ctx, "list") // answered only when every driver is ready
+	return err
+}
+
+// spawn starts a daemon in its own process group, so that an interrupt from the
+// terminal reaches only us, with its standard error in the log directory.
+func (l *Libvirtd) spawn(name, program string, args ...string) (*daemon, error) {
+	stderr, err := os.OpenFile(filepath.Join(l.Dir, "log", name+".stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log of %s: %w", name, err)
+	}
+	defer stderr.Close()
+	cmd := exec.Command(program, args...) //nolint:noctx // it outlives the call
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = stderr, stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	d := &daemon{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		_ = cmd.Wait() // how it ended is in its log
+	}()
+	return d, nil
+}
+
+// waitSocket waits until something listens at path, or the daemon is dead.
+func (l *Libvirtd) waitSocket(ctx context.Context, name string, d *daemon, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	defer cancel()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "unix", path)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-d.done:
+			log, _ := os.ReadFile(filepath.Join(l.Dir, "log", name+".stderr"))
+			return fmt.Errorf("%s ended at once: %s", name, strings.TrimSpace(string(log)))
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", name, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// URI is the connection URI for virsh and other libvirt clients.
+func (l *Libvirtd) URI() string {
+	return "qemu+unix:///system?socket=" + l.Socket
+}
+
+// Virsh runs virsh against this libvirtd and returns its standard output. The
+// error carries what virsh said.
+func (l *Libvirtd) Virsh(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, "virsh", append([]string{"-q", "-c", l.URI()}, args...)...)
+}
+
+// run runs a program to its end and returns its standard output. The error
+// carries its standard error.
+func run(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.Output()
+	if err == nil {
+		return string(out), nil
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return string(out), fmt.Errorf("run %s %s: %w", program, strings.Join(args, " "), err)
+}
+
+// Kill kills libvirtd alone, as a crash of it would. Guests live on.
+func (l *Libvirtd) Kill() error {
+	if err := l.signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	<-l.libvirtd.done
+	return nil
+}
+
+// Stop freezes libvirtd: it neither answers nor ends, until Cont.
+func (l *Libvirtd) Stop() error { return l.signal(unix.SIGSTOP) }
+
+// Cont lets a stopped libvirtd go on.
+func (l *Libvirtd) Cont() error { return l.signal(unix.SIGCONT) }
+
+// Reload makes libvirtd look for hooks and configuration again.
+func (l *Libvirtd) Reload() error { return l.signal(unix.SIGHUP) }
+
+// PID is the process id of libvirtd.
+func (l *Libvirtd) PID() int { return l.libvirtd.cmd.Process.Pid }
+
+func (l *Libvirtd) signal(sig unix.Signal) error {
+	if err := l.libvirtd.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("send %v to libvirtd: %w", sig, err)
+	}
+	return nil
+}
+
+// Restart ends libvirtd, if it runs, and starts it again. Guests live on.
+func (l *Libvirtd) Restart(ctx context.Context) error {
+	select {
+	case <-l.libvirtd.done:
+	default:
+		// Frozen or not, it must go.
+		if err := errors.Join(l.signal(unix.SIGTERM), l.Cont()); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		select {
+		case <-l.libvirtd.done:
+		case <-time.After(daemonTimeout):
+			return errors.New("restart libvirtd: it did not end")
+		}
+	}
+	return l.startLibvirtd(ctx)
+}
+
+// Close destroys the guests and ends the daemons, and undoes the mounts and
+// loop devices below Dir. The files stay. It may be called twice.
+func (l *Libvirtd) Close() error {
+	if l.claim == nil {
+		return nil
+	}
+	err := clean(l.Dir)
+	var reaped sync.WaitGroup
+	for _, d := range []*daemon{l.libvirtd, l.virtlogd} {
+		if d != nil {
+			reaped.Go(func() { <-d.done })
+		}
+	}
+	if err == nil {
+		reaped.Wait()
+		err = l.claim.release()
+		l.claim = nil
+	}
+	if err != nil {
+		return fmt.Errorf("close lab: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// privateDirs maps the directories below a lab's own to the places where its
+// daemons see them. The host's are not visible to the daemons, and theirs not
+// to the host; everything else is the same for both.
+var privateDirs = []struct{ name, seenAt string }{
+	{"run", "/run/libvirt"},
+	{"etc", "/etc/libvirt"},
+	{"lib", "/var/lib/libvirt"},
+	{"log", "/var/log/libvirt"},
+	{"cache", "/var/cache/libvirt"},
+}
+
+// configFiles are the contents of the lab's /etc/libvirt. QEMU runs as root on
+// the files of the host, with nothing of systemd, cgroups or security modules
+// between: those belong to the packages' own tests.
+var configFiles = map[string]string{
+	"libvirtd.conf": `unix_sock_group = "root"
+unix_sock_rw_perms = "0700"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+log_outputs = "2:file:/var/log/libvirt/libvirtd.log"
+`,
+	"virtlogd.conf": `log_outputs = "2:file:/var/log/libvirt/virtlogd.log"
+`,
+	"qemu.conf": `user = "root"
+group = "root"
+security_driver = "none"
+namespaces = []
+cgroup_controllers = []
+`,
+}
+
+// layOut makes the private directories below dir and the configuration in them.
+// What is there from an earlier start, domains for example, stays.
+func layOut(dir string) error {
+	for _, d := range privateDirs {
+		// 0755: qemu may be told to run as another user by a test.
+		if err := os.MkdirAll(filepath.Join(dir, d.name), 0o755); err != nil {
+			return fmt.Errorf("lay out lab: %w", err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "etc", "hooks"), 0o755); err != nil {
+		return fmt.Errorf("lay out lab: %w", err)
+	}
+	for name, content := range configFiles {
+		path := filepath.Join(dir, "etc", name)
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("lay out lab: %w", err)
+		}
+	}
+	return nil
+}

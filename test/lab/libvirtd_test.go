@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// startLibvirtd starts a private libvirtd that ends with the test.
+func startLibvirtd(t *testing.T) *Libvirtd {
+	t.Helper()
+	Require(t)
+	l, err := StartLibvirtd(t.Context(), TempDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func mustVirsh(t *testing.T, l *Libvirtd, args ...string) string {
+	t.Helper()
+	out, err := l.Virsh(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestTwoLibvirtdsDoNotSeeEachOther(t *testing.T) {
+	a, b := startLibvirtd(t), startLibvirtd(t)
+	xml := filepath.Join(a.Dir, "net.xml")
+	if err := os.WriteFile(xml, []byte("<network><name>only-a</name></network>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustVirsh(t, a, "net-define", xml)
+	if got := mustVirsh(t, b, "net-list", "--all", "--name"); strings.TrimSpace(got) != "" {
+		t.Errorf("b sees a's network: %q", got)
+	}
+	if _, err := os.Stat("/etc/libvirt/qemu/networks/only-a.xml"); !os.IsNotExist(err) {
+		t.Errorf("the host's /etc/libvirt was written to: %v", err)
+	}
+}
+
+func TestLibvirtdKeepsItsStateOverKillAndRestart(t *testing.T) {
+	l := startLibvirtd(t)
+	xml := filepath.Join(l.Dir, "net.xml")
+	if err := os.WriteFile(xml, []byte("<network><name>kept</name></network>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustVirsh(t, l, "net-define", xml)
+	if err := l.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Virsh(t.Context(), "list"); err == nil {
+		t.Error("virsh was answered by a killed libvirtd")
+	}
+	for range 2 { // once after the kill, once while it runs
+		if err := l.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(mustVirsh(t, l, "net-list", "--all", "--name")); got != "kept" {
+			t.Errorf("networks after restart: %q, want %q", got, "kept")
+		}
+	}
+}
+
+func TestLibvirtdCloseLeavesNoProcessAndNoMount(t *testing.T) {
+	Require(t)
+	dir := TempDir(t)
+	l, err := StartLibvirtd(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if procs, err := processesOf(dir); err != nil || len(procs) < 2 {
+		t.Fatalf("processes of a running lab: %v, %v; want libvirtd and virtlogd", procs, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	procs, err := processesOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := mountsUnder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]process(nil), procs, cmp.AllowUnexported(process{})); diff != "" {
+		t.Errorf("processes left (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string(nil), mounts); diff != "" {
+		t.Errorf("mounts left (-want +got):\n%s", diff)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+}
