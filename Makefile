@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# "make help" lists what there is. Everything here works without a terminal.
+
+GO      ?= go
+DESTDIR ?=
+PREFIX  ?= /usr/local
+HOOKS   ?= /etc/libvirt/hooks/qemu.d
+
+MODULE  := github.com/volferry/volferry
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X $(MODULE)/internal/version.version=$(VERSION)
+
+LINT         := bin/golangci-lint
+LINT_VERSION := 2.15.0
+
+# Packages whose tests start a real libvirtd. Everything else but the
+# end-to-end tests is a unit test.
+REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/demo)(/|$$)
+
+SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build lint shellcheck test-unit test-conformance test-e2e test-crash bench \
+	install clean lab compiler
+
+help: ## Show this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+demo: build lab ## Move a volume under a running guest and prove that no write was lost
+	$(GO) run ./test/demo
+
+test: build lint test-unit test-conformance test-e2e ## Everything that CI runs
+
+build: ## Build the three programs into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferry-registry ./registry
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryctl ./ctl
+
+lint: shellcheck ## Check style, import rules and scripts
+	@[ "$$($(LINT) version --short 2>/dev/null)" = "$(LINT_VERSION)" ] || \
+		GOBIN='$(CURDIR)/bin' $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
+	$(LINT) run ./...
+
+shellcheck:
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
+	else echo 'shellcheck is not installed: the scripts were not checked'; fi
+
+test-unit: compiler ## Unit tests with the race detector, op matrix, conformance of the fake, the tree itself
+	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)')
+
+test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
+	CGO_ENABLED=1 $(GO) test -race -count=1 $(REAL_LIBVIRT)
+
+test-e2e: build lab ## Real guests through volferryctl (root)
+	$(GO) test -count=1 -timeout 15m ./test/e2e
+
+test-crash: build lab ## Only those end-to-end tests that kill volferryd at every fault point (root)
+	$(GO) test -count=1 -timeout 15m -run 'Kill|Crash' ./test/e2e
+
+bench: ## Benchmarks of the engine and the registry
+	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
+
+install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
+	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(HOOKS)'
+	install -m 0755 bin/volferryd bin/volferry-registry '$(DESTDIR)$(PREFIX)/sbin/'
+	install -m 0755 bin/volferryctl '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 0755 packaging/libvirt-hook/volferry-guard '$(DESTDIR)$(HOOKS)/'
+
+clean: ## Remove what was built and downloaded
+	rm -rf bin .cache
+
+# What the guests of tests and demo need, installed if missing.
+lab:
+	test/lab/install.sh
+
+# The race detector needs a C compiler; nothing else does.
+compiler:
+	@command -v gcc >/dev/null || { \
+		echo 'installing gcc for the race detector'; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev; }
