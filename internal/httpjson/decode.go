@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// maxBodyBytes is far above the largest honest request (an instance with a few
+// dozen disks) and far below what would hurt.
+const maxBodyBytes = 1 << 20
+
+// maxKeyLength bounds an Idempotency-Key: it is stored with every answer.
+const maxKeyLength = 128
+
+// Decode reads the body of r, which must be one JSON document of at most 1 MiB
+// without unknown fields, into v. Every error is an invalid_argument that says
+// what is wrong where.
+func Decode(r *http.Request, v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return bodyError(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return api.Errorf(api.CodeInvalidArgument, "the request body has something after its JSON document")
+	}
+	return nil
+}
+
+func bodyError(err error) error {
+	var (
+		tooLarge *http.MaxBytesError
+		syntax   *json.SyntaxError
+		kind     *json.UnmarshalTypeError
+	)
+	text := err.Error()
+	switch {
+	case errors.As(err, &tooLarge):
+		text = fmt.Sprintf("the request body is larger than %d bytes", tooLarge.Limit)
+	case errors.Is(err, io.EOF):
+		text = "the request body is empty; it has to be a JSON object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the request body ends in the middle of its JSON document"
+	case errors.As(err, &syntax):
+		text = fmt.Sprintf("the request body is not JSON: %v at byte %d", syntax, syntax.Offset)
+	case errors.As(err, &kind) && kind.Field != "":
+		text = fmt.Sprintf("the field %q of the request body cannot be a JSON %s", kind.Field, kind.Value)
+	case errors.As(err, &kind):
+		text = fmt.Sprintf("the request body cannot be a JSON %s", kind.Value)
+	case strings.HasPrefix(text, "json: unknown field "):
+		text = "the request body has the " + strings.TrimPrefix(text, "json: ") + ", which is not part of this request"
+	default:
+		text = "the request body cannot be read: " + text
+	}
+	return &api.Error{Code: api.CodeInvalidArgument, Message: text}
+}
+
+// Query returns the query parameters of r, each of which must be one of known
+// and be given once.
+func Query(r *http.Request, known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, api.Errorf(api.CodeInvalidArgument, "the query of the request cannot be read: %v", err)
+	}
+	for name, given := range values {
+		if !slices.Contains(known, name) {
+			return nil, api.Errorf(api.CodeInvalidArgument, "%q is no query parameter of %s", name, r.URL.Path)
+		}
+		if len(given) > 1 {
+			return nil, api.Errorf(api.CodeInvalidArgument, "the query parameter %q is given %d times", name, len(given))
+		}
+	}
+	return values, nil
+}
+
+// IdempotencyKey returns the op id that the caller gave the request, "" if it
+// gave none.
+func IdempotencyKey(r *http.Request) (string, error) {
+	key := r.Header.Get(api.IdempotencyKeyHeader)
+	if len(key) > maxKeyLength {
+		return "", api.Errorf(api.CodeInvalidArgument, "the %s is longer than %d characters", api.IdempotencyKeyHeader, maxKeyLength)
+	}
+	for _, c := range []byte(key) {
+		if c <= ' ' || c > '~' {
+			return "", api.Errorf(api.CodeInvalidArgument, "the %s has a character that is not visible ASCII", api.IdempotencyKeyHeader)
+		}
+	}
+	return key, nil
+}

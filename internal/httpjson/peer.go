@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// overflowUID is what the kernel shows for a user of another user namespace:
+// it may be anybody.
+const overflowUID = 65534
+
+// Peer is the process at the other end of a Unix socket, as the kernel knew it
+// when it connected. PID is for the audit trail, never for a decision: by the
+// time it is read it may be another process's.
+type Peer struct {
+	UID    uint32
+	GID    uint32
+	PID    int32
+	Groups []uint32
+}
+
+// String returns the peer in the form of the audit trail.
+func (p Peer) String() string { return fmt.Sprintf("uid=%d gid=%d pid=%d", p.UID, p.GID, p.PID) }
+
+type peerKey struct{}
+
+// ConnContext is an http.Server.ConnContext: it notes the peer of a Unix
+// socket in the context of its requests.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	p, err := peerOf(u)
+	if err != nil {
+		return ctx
+	}
+	return WithPeer(ctx, p)
+}
+
+// WithPeer returns ctx for requests of p.
+func WithPeer(ctx context.Context, p Peer) context.Context {
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// PeerOf returns the peer of the request that ctx belongs to; false if it came
+// by another way than a Unix socket.
+func PeerOf(ctx context.Context) (Peer, bool) {
+	p, ok := ctx.Value(peerKey{}).(Peer)
+	return p, ok
+}
+
+// SocketAuthorizer lets whoever the mode of the socket lets in read, and lets
+// root, the user that this program runs as, and members of group operate. A
+// negative group is none.
+func SocketAuthorizer(group int) Authorizer {
+	self := os.Getuid()
+	return func(r *http.Request, need Access) error {
+		p, ok := PeerOf(r.Context())
+		if !ok || p.UID == overflowUID {
+			return api.Errorf(api.CodePermissionDenied, "cannot tell who is calling; use the Unix socket from the host's own user namespace")
+		}
+		if need == Read || p.UID == 0 || int(p.UID) == self || p.in(group) {
+			return nil
+		}
+		return api.Errorf(api.CodePermissionDenied, "the user with uid %d may only read here; be root or a member of the socket's group", p.UID)
+	}
+}
+
+func (p Peer) in(group int) bool {
+	return group >= 0 && (int(p.GID) == group || slices.Contains(p.Groups, uint32(group)))
+}
+
+func peerOf(c *net.UnixConn) (Peer, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return Peer{}, fmt.Errorf("read peer: %w", err)
+	}
+	var (
+		p       Peer
+		sockErr error
+	)
+	err = raw.Control(func(fd uintptr) {
+		var cred *unix.Ucred
+		if cred, sockErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); sockErr != nil {
+			return
+		}
+		p = Peer{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid, Groups: peerGroups(fd)}
+	})
+	if err == nil {
+		err = sockErr
+	}
+	if err != nil {
+		return Peer{}, fmt.Errorf("read peer: %w", err)
+	}
+	return p, nil
+}
+
+// peerGroups returns the supplementary groups of the peer, as the kernel holds
+// them: a look-up in /etc/group would be another answer. None if there are more
+// than fit, which only takes rights away.
+func peerGroups(fd uintptr) []uint32 {
+	groups := make([]uint32, 256)
+	size := uint32(len(groups) * 4)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+		uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return nil
+	}
+	return groups[:size/4]
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Access is what a route asks of its caller.
+type Access int
+
+// The accesses, weakest first.
+const (
+	// Read is asked by routes that change nothing.
+	Read Access = iota + 1
+	// Operate is asked by every route that changes something.
+	Operate
+)
+
+// String returns the word that messages use.
+func (a Access) String() string {
+	if a == Read {
+		return "read"
+	}
+	return "operate"
+}
+
+// Route is one line of a program's API table.
+type Route struct {
+	Method string
+	// Path is a pattern of http.ServeMux without method and host.
+	Path    string
+	Access  Access
+	Summary string
+	// Handler answers the request. An error that it returns becomes the
+	// answer, unless it has begun to write one.
+	Handler func(http.ResponseWriter, *http.Request) error
+}
+
+// Authorizer says whether the caller of r has the access, with a
+// permission_denied error if not.
+type Authorizer func(r *http.Request, need Access) error
+
+// Config is what a Handler needs.
+type Config struct {
+	Routes    []Route
+	Authorize Authorizer
+	Log       *slog.Logger
+	// Observe, where not nil, is told of every answered request that had a
+	// route.
+	Observe func(route Route, status int, took time.Duration)
+}
+
+// NewHandler serves the routes of c. A path that no route has is answered
+// with not_found, a method that a path does not have with 405, and a handler
+// that panics with internal: always as an ErrorBody. It panics if two routes
+// clash, as http.ServeMux does.
+func NewHandler(c Config) http.Handler {
+	mux := http.NewServeMux()
+	for _, route := range c.Routes {
+		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
+			c.serve(route, w, r)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, w, r) })
+	return mux
+}
+
+func (c Config) serve(route Route, w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	answer := &answerWriter{ResponseWriter: w}
+	err := c.call(route, answer, r)
+	if err != nil && api.CodeOf(err) == api.CodeInternal && !errors.Is(err, context.Canceled) {
+		c.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	if err != nil && answer.status == 0 {
+		WriteError(answer, err)
+	}
+	if c.Observe != nil {
+		c.Observe(route, answer.status, time.Since(begin))
+	}
+}
+
+// call runs the handler of a caller that may, and turns a panic into an error:
+// a bug in one request must not end a daemon that others lean on.
+func (c Config) call(route Route, w http.ResponseWriter, r *http.Request) (err error) {
+	defer func() {
+		what := recover()
+		if what == nil {
+			return
+		}
+		if what == http.ErrAbortHandler { //nolint:errorlint // a sentinel that net/http compares the same way
+			panic(what)
+		}
+		c.Log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "err", what, "stack", string(debug.Stack()))
+		err = api.Errorf(api.CodeInternal, "internal error: the request ended in a bug of Volferry; the log of the daemon has the details")
+	}()
+	if err := c.Authorize(r, route.Access); err != nil {
+		return err
+	}
+	return route.Handler(w, r)
+}
+
+// noRoute answers what no route matched: 405 if another method would have
+// matched, else not_found.
+func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := mux.Handler(probe); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		WriteError(w, api.Errorf(api.CodeNotFound, "there is nothing at %s; /v1/openapi.json lists what there is", r.URL.Path))
+		return
+	}
+	allow := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", allow)
+	writeError(w, http.StatusMethodNotAllowed,
+		api.Errorf(api.CodeInvalidArgument, "%s is no method of %s; it has %s", r.Method, r.URL.Path, allow))
+}
+
+// answerWriter remembers whether an answer was begun, and with which status.
+type answerWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *answerWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	if err != nil {
+		return n, fmt.Errorf("write answer: %w", err)
+	}
+	return n, nil
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

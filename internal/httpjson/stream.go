@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// lineTimeout is how long a reader may leave a line lying before it is taken
+// for dead.
+const lineTimeout = 30 * time.Second
+
+// Stream is an answer of JSON documents, one per line, each sent at once.
+type Stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// NewStream begins an NDJSON answer with status 200, and sends the header now,
+// so that a reader knows that it is connected before anything happens.
+func NewStream(w http.ResponseWriter) (*Stream, error) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	s := &Stream{w: w, control: http.NewResponseController(w)}
+	if err := s.control.Flush(); err != nil {
+		return nil, fmt.Errorf("begin stream: %w", err)
+	}
+	return s, nil
+}
+
+// Send sends one line. After an error the reader is gone and the handler
+// should return.
+func (s *Stream) Send(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode line: %w", err)
+	}
+	if err := s.control.SetWriteDeadline(time.Now().Add(lineTimeout)); err != nil {
+		return fmt.Errorf("send line: %w", err)
+	}
+	if _, err := s.w.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("send line: %w", err)
+	}
+	if err := s.control.Flush(); err != nil {
+		return fmt.Errorf("send line: %w", err)
+	}
+	return nil
+}

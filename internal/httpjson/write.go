@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Write answers with the document {"schema_version":1, noun: v}. A v that is a
+// list should not be nil: an empty list is [], not null.
+func Write(w http.ResponseWriter, status int, noun string, v any) error {
+	value, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", noun, err)
+	}
+	// By hand, so that a reader meets the version before what it governs.
+	writeJSON(w, status, fmt.Appendf(nil, "{\"schema_version\":%d,%q:%s}\n", api.SchemaVersion, noun, value))
+	return nil
+}
+
+// WriteError answers with an ErrorBody and the status of err's code.
+func WriteError(w http.ResponseWriter, err error) {
+	writeError(w, api.CodeOf(err).HTTPStatus(), err)
+}
+
+func writeError(w http.ResponseWriter, status int, err error) {
+	body, encodeErr := json.Marshal(api.ErrorBody{Error: api.AsError(err)})
+	if encodeErr != nil {
+		// Only details can be at fault; the code and the message matter more.
+		e := api.AsError(err)
+		body, _ = json.Marshal(api.ErrorBody{Error: &api.Error{Code: e.Code, Message: e.Message}})
+	}
+	writeJSON(w, status, append(body, '\n'))
+}
+
+// writeJSON sends an answer. That the caller went away meanwhile is not ours
+// to report.
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
