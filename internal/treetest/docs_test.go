@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package treetest
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestLinksInDocumentsPointAtFiles(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	eachFile(t, func(name, text string) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, path.Dir(name), target)); err != nil {
+				t.Errorf("%s links to %s: %v", name, m[1], err)
+			}
+		}
+	})
+}
+
+func TestMakeTargetsInDocumentsExist(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	mention := regexp.MustCompile("`make ([a-z0-9-]+)")
+	eachFile(t, func(name, text string) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		for _, m := range mention.FindAllStringSubmatch(text, -1) {
+			if !targets[m[1]] {
+				t.Errorf("%s speaks of make %s, which the Makefile does not have", name, m[1])
+			}
+		}
+	})
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package treetest
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryPackageHasExactlyOnePackageComment(t *testing.T) {
+	for _, p := range packages(t) {
+		files := p.GoFiles
+		if len(files) == 0 {
+			files = p.TestGoFiles
+		}
+		var with []string
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Doc != nil {
+				with = append(with, name)
+			}
+		}
+		if len(with) != 1 {
+			t.Errorf("%s has %d package comments %v, want 1", p.rel(), len(with), with)
+		}
+	}
+}
+
+// A package is named after what it owns. These names own nothing.
+func TestNoPackageIsADrawer(t *testing.T) {
+	drawers := []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib", "base"}
+	for _, p := range packages(t) {
+		if slices.Contains(drawers, p.Name) {
+			t.Errorf("%s is named %s", p.rel(), p.Name)
+		}
+	}
+}
+
+// layers is the order of the arrows, top first. A package may import packages
+// of lower layers only; what stands in no layer may be imported by whatever
+// the compiler allows. Longest prefix wins.
+var layers = [][]string{
+	{"daemon", "registry", "ctl"},
+	{"daemon/internal/adminapi"},
+	{"daemon/internal/migrate", "daemon/internal/attach"},
+	{
+		"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/metrics",
+		"daemon/internal/uplink", "registry/internal/server",
+	},
+	{
+		"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "daemon/internal/qemuimg",
+		"registry/internal/store", "ctl/internal/render", "internal/client",
+	},
+	{"internal/httpjson", "internal/mtls", "internal/service", "internal/sqlitedb", "internal/atomicfile", "internal/fault", "internal/version"},
+	{"internal/api"},
+}
+
+// layerOf returns the layer of a package and the prefix that put it there; -1
+// if it stands in none.
+func layerOf(rel string) (layer int, prefix string) {
+	layer = -1
+	for i, names := range layers {
+		for _, name := range names {
+			if (rel == name || strings.HasPrefix(rel, name+"/")) && len(name) > len(prefix) {
+				layer, prefix = i, name
+			}
+		}
+	}
+	return layer, prefix
+}
+
+func TestArrowsOnlyGoDown(t *testing.T) {
+	for _, p := range packages(t) {
+		from, own := layerOf(p.rel())
+		if from < 0 {
+			continue
+		}
+		for _, imported := range p.Imports {
+			rel, ours := strings.CutPrefix(imported, module+"/")
+			to, prefix := layerOf(rel)
+			if ours && to >= 0 && to <= from && prefix != own {
+				t.Errorf("%s imports %s, which is not below it", p.rel(), rel)
+			}
+		}
+	}
+}
+
+// Each program has its own half of the truth. What it links shows what it could
+// touch.
+func TestProgramsDoNotLinkWhatIsNotTheirs(t *testing.T) {
+	const (
+		libvirt    = "github.com/digitalocean/go-libvirt"
+		libvirtXML = "libvirt.org/go/libvirtxml"
+		sqlite     = "modernc.org/sqlite"
+	)
+	forbidden := map[string][]string{
+		"daemon":          {module + "/registry", module + "/ctl", module + "/test"},
+		"registry":        {module + "/daemon", module + "/ctl", module + "/test", libvirt, libvirtXML},
+		"ctl":             {module + "/daemon", module + "/registry", module + "/test", libvirt, libvirtXML, sqlite},
+		"internal/client": {module + "/daemon", module + "/registry", module + "/test", libvirt, libvirtXML, sqlite},
+	}
+	seen := 0
+	for _, p := range packages(t) {
+		for program, deny := range forbidden {
+			if p.rel() != program && !strings.HasPrefix(p.rel(), program+"/") {
+				continue
+			}
+			seen++
+			for _, dep := range p.Deps {
+				for _, d := range deny {
+					if dep == d || strings.HasPrefix(dep, d+"/") {
+						t.Errorf("%s links %s", p.rel(), dep)
+					}
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Fatal("none of the programs was found")
+	}
+}
+
+// End-to-end tests that reach into a program prove less than a user sees.
+func TestTestsFromOutsideSeeOnlyThePublicSurface(t *testing.T) {
+	for _, p := range packages(t) {
+		if !strings.HasPrefix(p.rel(), "test/") {
+			continue
+		}
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			rel, ours := strings.CutPrefix(imported, module+"/")
+			if ours && !strings.HasPrefix(rel, "test/") && rel != "internal/api" && rel != "internal/client" {
+				t.Errorf("%s imports %s", p.rel(), rel)
+			}
+		}
+	}
+}
+
+// The programs are static: CGO_ENABLED=0 must not lose a feature.
+func TestNothingNeedsCgo(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains(p.Imports, "C") {
+			t.Errorf("%s uses cgo", p.rel())
+		}
+	}
+}
