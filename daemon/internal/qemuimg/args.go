@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import "strconv"
+
+// The command lines. Every function of this file returns one, beginning with
+// the verb, and every image in it is preceded by its format or is a
+// description that begins with driver=; a test walks them all.
+
+// overlayOptions: a subcluster of 2 KiB keeps a random 4 KiB write from copying
+// 64 KiB (14 times fewer bytes written).
+const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
+
+// createOverlayArgs does not open the backing image (-u): it may be in use.
+func createOverlayArgs(path string, backing Image, sizeBytes int64) []string {
+	return []string{
+		"create", "-q", "-u", "-f", FormatQCOW2, "-o", overlayOptions,
+		"-F", backing.Format, "-b", backing.Path, path, strconv.FormatInt(sizeBytes, 10),
+	}
+}
+
+func createArgs(path string, sizeBytes int64) []string {
+	return []string{
+		"create", "-q", "-f", FormatQCOW2, "-o", "compat=1.1",
+		path, strconv.FormatInt(sizeBytes, 10),
+	}
+}
+
+// commitArgs names the image to commit into as the overlay's backing node, in
+// the place of what the overlay's header names, and keeps the overlay as it is
+// (-d): the same command can run again.
+func commitArgs(overlay, into Image, intoProtocol, cache string) []string {
+	return []string{
+		"commit", "-p", "-d", "-t", cache, "--image-opts",
+		overlay.options("", protocolFile) + "," + into.options("backing.", intoProtocol),
+	}
+}
+
+// convertArgs writes into an existing image (-n), out of order (-W), which is
+// right for one that is either preallocated or sparse and not compressed.
+func convertArgs(srcOpts, srcCache, dstOpts, dstCache string, dstIsZero bool) []string {
+	args := []string{"convert", "-p", "-n", "-W", "-T", srcCache, "-t", dstCache}
+	if dstIsZero {
+		args = append(args, "--target-is-zero")
+	}
+	return append(args, "--image-opts", "--target-image-opts", srcOpts, dstOpts)
+}
+
+// compareArgs has one cache mode for both.
+func compareArgs(srcOpts, dstOpts, cache string) []string {
+	return []string{"compare", "-p", "-T", cache, "--image-opts", srcOpts, dstOpts}
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// builders has one sample of every function of args.go.
+func builders() map[string][]string {
+	raw, qcow2 := Image{"/pool/a", FormatRaw}, Image{"/pool/b", FormatQCOW2}
+	return map[string][]string{
+		"createOverlayArgs": createOverlayArgs("/ovl/x", raw, 512),
+		"createArgs":        createArgs("/pool/new", 512),
+		"commitArgs":        commitArgs(Image{"/ovl/x", FormatQCOW2}, raw, protocolDevice, "none"),
+		"convertArgs": convertArgs(raw.options("", protocolFile), "none",
+			qcow2.options("", protocolFile), "none", true),
+		"compareArgs": compareArgs(raw.options("", protocolFile), qcow2.options("", protocolFile), "none"),
+	}
+}
+
+// unformatted returns the image arguments whose format is not stated.
+func unformatted(args []string) []string {
+	var formats, options, bad []string
+	images := 0
+	for i := 1; i < len(args); i++ {
+		switch args[i] {
+		case "-f", "-F", "-O":
+			formats = append(formats, args[i])
+			i++
+		case "-b":
+			images++
+			i++
+		case "-o", "-t", "-T":
+			i++
+		default:
+			switch {
+			case strings.HasPrefix(args[i], "driver="):
+				options = append(options, args[i])
+			case strings.HasPrefix(args[i], "/"):
+				images++
+			}
+		}
+	}
+	if len(formats) < images {
+		bad = append(bad, "an image without -f, -F or -O")
+	}
+	if len(options) > 0 && !slices.Contains(args, "--image-opts") {
+		bad = append(bad, "a description without --image-opts")
+	}
+	if args[0] == "convert" && !slices.Contains(args, "--target-image-opts") {
+		bad = append(bad, "a target without --target-image-opts")
+	}
+	for _, o := range options {
+		if strings.Count(o, "driver=") != 2*strings.Count(o, "file.filename=") {
+			bad = append(bad, "a node without driver= in "+o)
+		}
+	}
+	if images+len(options) == 0 {
+		bad = append(bad, "no image at all")
+	}
+	return bad
+}
+
+func TestEveryCommandLineStatesEveryFormat(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "args.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := builders()
+	for _, decl := range file.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		args, ok := samples[fn.Name.Name]
+		if !ok {
+			t.Errorf("%s has no sample in this test", fn.Name.Name)
+			continue
+		}
+		if bad := unformatted(args); bad != nil {
+			t.Errorf("%s: %v in %q", fn.Name.Name, bad, args)
+		}
+	}
+}
+
+func TestTheWalkFindsAMissingFormat(t *testing.T) {
+	for _, args := range [][]string{
+		{"convert", "-n", "/a", "/b"},
+		{"convert", "-n", "-f", "raw", "/a", "/b"},
+		{"compare", "--image-opts", "file.filename=/a"},
+		{"commit", "--image-opts", "driver=qcow2,file.driver=file,file.filename=/a,backing.file.filename=/b"},
+		{"create", "-f", "qcow2", "-b", "/a", "/b"},
+	} {
+		if unformatted(args) == nil {
+			t.Errorf("%q passes", args)
+		}
+	}
+}
+
+func TestPathsThatMeanSomethingElseAreRefused(t *testing.T) {
+	for _, path := range []string{
+		"", "relative", "json:{}", "nbd:x", "fat:/etc", "/a/../b", "/a//b", "/a/", "/a\nb", "/a\x00b", "/\xff", "/" + strings.Repeat("a", 5000),
+	} {
+		var refused *ImageError
+		if err := (Image{path, FormatRaw}).validate(); !errors.As(err, &refused) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	var refused *ImageError
+	if err := (Image{"/a", "vmdk"}).validate(); !errors.As(err, &refused) {
+		t.Errorf("vmdk: %v", err)
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// maxOutputBytes of each of stdout and stderr that are kept.
+const maxOutputBytes = 16 << 10
+
+// pipeGrace is how long a killed child's pipes may stay open.
+const pipeGrace = 5 * time.Second
+
+// childOptions of one run.
+type childOptions struct {
+	progress func(fraction float64) // optional; the arguments have -p
+	throttle Throttle               // optional
+}
+
+// run runs qemu-img to its end and returns what it wrote to stdout. The child
+// is killed when ctx ends, and by the kernel when this process dies, stopped by
+// a throttle or not. The error is ctx's if ctx ended it, else a *CommandError.
+func run(ctx context.Context, args []string, opts childOptions) (string, error) {
+	stdout := &outputTail{report: opts.progress}
+	stderr := &outputTail{}
+	cmd := exec.CommandContext(ctx, "qemu-img", args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.WaitDelay = pipeGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := runOnOneThread(ctx, cmd, opts.throttle)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		err = &CommandError{Verb: args[0], Stderr: string(stderr.kept), Err: err}
+	}
+	return string(stdout.kept), err
+}
+
+// runOnOneThread keeps the thread that starts the child until the child has
+// ended: the kernel sends the death signal when that thread ends, not the
+// process.
+func runOnOneThread(ctx context.Context, cmd *exec.Cmd, throttle Throttle) error {
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			ended <- err
+			return
+		}
+		if throttle == nil {
+			ended <- cmd.Wait()
+			return
+		}
+		paceCtx, stop := context.WithCancel(ctx)
+		paced := make(chan error, 1)
+		go func() { paced <- pace(paceCtx, cmd.Process, throttle) }()
+		err := cmd.Wait()
+		stop()
+		ended <- errors.Join(err, <-paced)
+	}()
+	return <-ended
+}
+
+// outputTail keeps the end of a stream, and reports the progress lines of
+// qemu-img -p, which are "    (12.34/100%)\r".
+type outputTail struct {
+	report func(fraction float64)
+	kept   []byte
+}
+
+func (o *outputTail) Write(p []byte) (int, error) {
+	o.kept = append(o.kept, p...)
+	if len(o.kept) > maxOutputBytes {
+		o.kept = o.kept[len(o.kept)-maxOutputBytes:]
+	}
+	if o.report != nil {
+		if fraction, ok := lastPercent(o.kept); ok {
+			o.report(fraction)
+		}
+	}
+	return len(p), nil
+}
+
+func lastPercent(out []byte) (fraction float64, ok bool) {
+	end := bytes.LastIndex(out, []byte("/100%)"))
+	if end < 0 {
+		return 0, false
+	}
+	start := bytes.LastIndexByte(out[:end], '(')
+	if start < 0 {
+		return 0, false
+	}
+	percent, err := strconv.ParseFloat(string(out[start+1:end]), 64)
+	return percent / 100, err == nil
+}

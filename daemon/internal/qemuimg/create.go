@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create makes a new image file that reads as zeros, on stable storage when it
+// returns nil. fs.ErrExist if something is there already. A crash leaves
+// nothing or the whole image.
+func Create(ctx context.Context, image Image, sizeBytes int64) error {
+	if err := image.validate(); err != nil {
+		return err
+	}
+	return createWhole(image.Path, func(tmp string) error {
+		if image.Format == FormatRaw {
+			return os.Truncate(tmp, sizeBytes)
+		}
+		_, err := run(ctx, createArgs(tmp, sizeBytes), childOptions{})
+		return err
+	})
+}
+
+// VirtualSize is the number of bytes that a guest sees, read without qemu-img:
+// the size of a raw file or block device, or what a qcow2 header says.
+// *ImageError for an image that cannot be used.
+func VirtualSize(_ context.Context, image Image) (int64, error) {
+	if err := image.validate(); err != nil {
+		return 0, err
+	}
+	if _, err := probeProtocol(image.Path); err != nil {
+		return 0, err
+	}
+	return virtualSize(image)
+}
+
+// AllocatedBytes is the space that the file at path takes on its filesystem.
+func AllocatedBytes(path string) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, fmt.Errorf("stat %s: %w", path, err)
+	}
+	const blockBytes = 512 // st_blocks counts these, whatever st_blksize says
+	return st.Blocks * blockBytes, nil
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package qemuimg is the one place that runs qemu-img. It owns the command
+// lines, the children (their pace and their death) and a strict reader of
+// qcow2 headers. It knows images by path and stated format, and nothing of
+// volumes, migrations or the guest.
+//
+// Three rules hold for everything here:
+//
+//   - A format is stated, never probed: a guest may write any header into its
+//     raw volume. Every command line names the format of every image.
+//   - Images are handed over as driver options (file.filename=...), so that no
+//     path can be read as a protocol or as a json: description.
+//   - A qcow2 header is read by this package before qemu-img sees the file: an
+//     external data file or an unexpected backing file would make qemu-img read
+//     or write another file of the host.
+package qemuimg

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ImageError says that an image is not one that may be handed to qemu-img, or
+// not the one that the caller described.
+type ImageError struct {
+	Path   string
+	Reason string
+}
+
+func (e *ImageError) Error() string { return fmt.Sprintf("image %s: %s", e.Path, e.Reason) }
+
+// SizeError says that the image at Path has Bytes bytes where WantBytes are
+// needed.
+type SizeError struct {
+	Path      string
+	Bytes     int64
+	WantBytes int64
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("%s has %d bytes, needs exactly %d", e.Path, e.Bytes, e.WantBytes)
+}
+
+// MismatchError says that two images of equal size do not hold the same bytes,
+// and where they begin to differ. Offset is exact to the byte for two raw
+// images, and to the sector (512 bytes) otherwise.
+type MismatchError struct {
+	Src    string
+	Dst    string
+	Offset int64
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%s differs from %s at byte %d", e.Dst, e.Src, e.Offset)
+}
+
+// CommandError says that qemu-img ran and did not succeed. Err is what the
+// process ended with; Stderr the end of what it said.
+type CommandError struct {
+	Verb   string
+	Stderr string
+	Err    error
+}
+
+func (e *CommandError) Error() string {
+	if s := strings.TrimSpace(e.Stderr); s != "" {
+		return fmt.Sprintf("qemu-img %s: %s (%v)", e.Verb, s, e.Err)
+	}
+	return fmt.Sprintf("qemu-img %s: %v", e.Verb, e.Err)
+}
+
+func (e *CommandError) Unwrap() error { return e.Err }
