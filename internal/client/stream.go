@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Stream reads an NDJSON stream of events until it ends, the caller stops or
+// ctx does. An error is the last thing that it yields; the errors are those of
+// Do. A reader that wants to go on after a broken connection asks again from
+// the last Seq it saw.
+func (c *Client) Stream(ctx context.Context, path string, opts ...Option) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		resp, err := c.send(ctx, http.MethodGet, path, nil, opts)
+		if err != nil {
+			yield(api.Event{}, err)
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		dec := json.NewDecoder(resp.Body)
+		for {
+			var e api.Event
+			err := dec.Decode(&e)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(api.Event{}, c.transportError(ctx, err))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
