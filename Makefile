@@ -9,7 +9,7 @@ HOOKS   ?= /etc/libvirt/hooks/qemu.d
 
 MODULE  := github.com/volferry/volferry
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X $(MODULE)/internal/version.version=$(VERSION)
+LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 
 LINT         := bin/golangci-lint
 LINT_VERSION := 2.15.0
