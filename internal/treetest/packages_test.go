@@ -58,7 +58,8 @@ var layers = [][]string{
 		"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "daemon/internal/qemuimg",
 		"registry/internal/store", "ctl/internal/render", "internal/client",
 	},
-	{"internal/httpjson", "internal/mtls", "internal/service", "internal/sqlitedb", "internal/atomicfile", "internal/fault", "internal/version"},
+	{"internal/service"},
+	{"internal/httpjson", "internal/mtls", "internal/sqlitedb", "internal/atomicfile", "internal/fault", "internal/version"},
 	{"internal/api"},
 }
 
