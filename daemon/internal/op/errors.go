@@ -59,6 +59,17 @@ var (
 	ErrFinished = errors.New("the op is finished")
 	// ErrCommitted: the op is past its commit point and goes only forward.
 	ErrCommitted = errors.New("the op is past its commit point")
+	// ErrParked: the op waits for the operator; Continue is what it needs.
+	ErrParked = errors.New("the op waits for the operator")
+	// ErrNotParked: the op does not wait for the operator.
+	ErrNotParked = errors.New("the op does not wait for the operator")
+	// ErrUnknownKind: no plan is known for this kind of op.
+	ErrUnknownKind = errors.New("unknown kind of op")
+	// ErrHistory: the records of the op cannot be followed: this version does
+	// not know a step in them, or one contradicts those before it.
+	ErrHistory = errors.New("the history of the op cannot be followed")
+	// ErrStopped: the runner is shut down; the op goes on at the next start.
+	ErrStopped = errors.New("the runner is stopped")
 	// ErrJournal: the journal did not take a record, so the effect that the
 	// record announces was not begun.
 	ErrJournal = errors.New("journal unavailable")

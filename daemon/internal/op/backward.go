@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import "fmt"
+
+// undoTries is how often an Undo may fail in a row before the operator is
+// called. What it leaves behind is in nobody's way, so there is no hurry.
+const undoTries = 5
+
+// undo reverses one step and records it. It returns false if the op cannot go
+// on now.
+func (a *activeOp) undo(step *Step) bool {
+	a.fault(step, momentBeforeUndoStarted)
+	if !a.record(EventUndoStarted, step.Name, nil) {
+		return false
+	}
+	a.fault(step, momentAfterUndoStarted)
+	err := a.reverse(step)
+	if a.stopping() {
+		return false
+	}
+	a.fault(step, momentAfterUndo)
+	if err != nil {
+		a.r.cfg.Log.Error("step cannot be undone", "op", a.op.ID, "step", step.Name, "err", err)
+		return a.record(EventUndoFailed, step.Name, encodeFailure(a.r.cfg.Describe(err)))
+	}
+	if !a.record(EventUndone, step.Name, nil) {
+		return false
+	}
+	a.fault(step, momentAfterUndone)
+	return true
+}
+
+// reverse calls Undo until it succeeds or there is no more point in it. An
+// interruption does not reach it.
+func (a *activeOp) reverse(step *Step) error {
+	if step.Undo == nil {
+		return nil
+	}
+	run := a.newRun(step.Name)
+	tries := patience{a: a, ctx: a.r.ctx, step: step.Name, insist: undoTries}
+	for {
+		err := step.Undo(a.r.ctx, run)
+		if err == nil || a.stopping() {
+			return nil
+		}
+		if !tries.bear(err) {
+			return fmt.Errorf("undo step %s: %w", step.Name, err)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"errors"
+	"fmt"
+)
+
+// verdict is what became of a step that was to be done.
+type verdict int
+
+const (
+	// verdictLeave: the runner is stopped; nothing is recorded.
+	verdictLeave verdict = iota
+	verdictSucceeded
+	// verdictFailed: permanent, before the commit point.
+	verdictFailed
+	// verdictOperator: nobody knows what happened, or it must succeed and does
+	// not.
+	verdictOperator
+)
+
+// do brings the current step to its end and records it. It returns false if
+// the op cannot go on now.
+func (a *activeOp) do(step *Step, status StepStatus) bool {
+	a.fault(step, momentBeforeStarted)
+	if !a.record(EventStarted, step.Name, nil) {
+		return false
+	}
+	a.fault(step, momentAfterStarted)
+	run := a.newRun(step.Name)
+	v, err := a.bring(step, run, status == StepStarted)
+	switch v {
+	case verdictSucceeded:
+		if !a.record(EventSucceeded, step.Name, run.output) {
+			return false
+		}
+		a.fault(step, momentAfterSucceeded)
+		return true
+	case verdictFailed:
+		a.r.cfg.Log.Warn("step failed, the op is undone", "op", a.op.ID, "step", step.Name, "err", err)
+		return a.record(EventFailed, step.Name, encodeFailure(a.r.cfg.Describe(err)))
+	case verdictOperator:
+		return a.park(a.r.cfg.Describe(err))
+	case verdictLeave:
+	}
+	return false
+}
+
+// bring tries a step until there is a verdict. The world decides: Do's error
+// counts only when Observe says that it did not happen. While that question is
+// open an interruption has to wait, or it could undo what is past undoing.
+func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
+	ctx := a.stepContext()
+	tries := patience{a: a, ctx: ctx, step: step.Name, insist: 1}
+	if a.snapshot().Committed {
+		tries.insist = a.r.cfg.MaxTries
+	}
+	for ; ; repeat = true {
+		if repeat && step.Observe != nil {
+			if v, err := a.look(step, run); v != verdictFailed {
+				return v, err
+			}
+		}
+		if cause := a.interruption(); cause != nil {
+			return verdictFailed, cause
+		}
+		doErr := step.Do(ctx, run)
+		if a.stopping() {
+			return verdictLeave, nil
+		}
+		a.fault(step, momentAfterDo)
+		v, err := a.outcome(step, run, doErr)
+		if v != verdictFailed {
+			return v, err
+		}
+		switch {
+		case isUnknown(err):
+			return verdictOperator, err
+		case a.interruption() != nil:
+			return verdictFailed, a.interruption()
+		case tries.bear(err):
+		case a.stopping():
+			return verdictLeave, nil
+		case a.interruption() != nil:
+			return verdictFailed, a.interruption()
+		case a.snapshot().Committed:
+			return verdictOperator, err
+		default:
+			return verdictFailed, err
+		}
+	}
+}
+
+// outcome is what Do achieved, whatever it returned. verdictFailed means that
+// it did not happen, and comes with the reason.
+func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
+	if step.Observe == nil {
+		if doErr != nil {
+			return verdictFailed, doErr
+		}
+		return verdictSucceeded, nil
+	}
+	v, err := a.look(step, run)
+	switch {
+	case v == verdictOperator:
+		return v, errors.Join(err, doErr)
+	case v == verdictSucceeded && doErr != nil:
+		a.r.cfg.Log.Warn("step reports an error but it happened", "op", a.op.ID, "step", step.Name, "err", doErr)
+	case v == verdictFailed && doErr == nil:
+		return v, fmt.Errorf("step %s reports success but it did not happen", step.Name)
+	}
+	return v, doErr
+}
+
+// look asks Observe until it answers. If it cannot look for too long that is as
+// good as unknown: what is not known is never undone.
+func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
+	tries := patience{a: a, ctx: a.r.ctx, step: step.Name, insist: a.r.cfg.MaxTries}
+	for {
+		seen, err := step.Observe(a.r.ctx, run)
+		switch {
+		case a.stopping():
+			return verdictLeave, nil
+		case err != nil:
+			if tries.bear(err) {
+				continue
+			}
+			if a.stopping() {
+				return verdictLeave, nil
+			}
+			return verdictOperator, fmt.Errorf("observe step %s: %w", step.Name, err)
+		case seen == Done:
+			return verdictSucceeded, nil
+		case seen == NotDone:
+			return verdictFailed, nil
+		default:
+			return verdictOperator, fmt.Errorf("whether step %s happened is unknown", step.Name)
+		}
+	}
+}
+
+func isUnknown(err error) bool {
+	var u *unknownError
+	return errors.As(err, &u)
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package optest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// errInjected is the cause of failures that a test asked for.
+var errInjected = errors.New("injected by the test")
+
+// Journal is an op.Journal in memory. The zero value is not usable.
+type Journal struct {
+	mu      sync.Mutex
+	ops     []op.Op
+	records map[string][]op.Record
+	appends int
+	failAt  map[int]bool // by number of the append; true: it is stored all the same
+	down    bool
+	after   func(op.Record)
+}
+
+// NewJournal returns an empty journal.
+func NewJournal() *Journal {
+	return &Journal{records: map[string][]op.Record{}, failAt: map[int]bool{}}
+}
+
+// FailAppend makes the nth Append (from 1, over all ops) return an error. With
+// stored the record is kept all the same, as when only the answer was lost.
+func (j *Journal) FailAppend(n int, stored bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.failAt[n] = stored
+}
+
+// SetDown makes every Create and Append fail until it is taken back.
+func (j *Journal) SetDown(down bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.down = down
+}
+
+// AfterAppend sets a function that is called, without a lock, after every record
+// that was stored and before its Append returns.
+func (j *Journal) AfterAppend(f func(op.Record)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.after = f
+}
+
+// Cut drops all records of an op but the first keep.
+func (j *Journal) Cut(opID string, keep int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.records[opID] = slices.Clip(j.records[opID][:keep])
+}
+
+// Create implements op.Journal.
+func (j *Journal) Create(_ context.Context, o op.Op) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.down {
+		return fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
+	}
+	if old, ok := j.find(o.ID); ok {
+		if old.Kind != o.Kind || old.Group != o.Group || !bytes.Equal(old.Input, o.Input) {
+			return op.ErrMismatch
+		}
+		return nil
+	}
+	j.ops = append(j.ops, o)
+	return nil
+}
+
+// Append implements op.Journal.
+func (j *Journal) Append(_ context.Context, r op.Record) error {
+	after, err := j.store(r)
+	if err != nil {
+		return err
+	}
+	if after != nil {
+		after(r)
+	}
+	return nil
+}
+
+func (j *Journal) store(r op.Record) (after func(op.Record), err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.appends++
+	stored, fail := j.failAt[j.appends]
+	if j.down || (fail && !stored) {
+		return nil, fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
+	}
+	if _, ok := j.find(r.OpID); !ok {
+		return nil, fmt.Errorf("append to op %s: %w", r.OpID, op.ErrNotFound)
+	}
+	if due := int64(len(j.records[r.OpID])) + 1; r.Seq != due {
+		return nil, fmt.Errorf("%w: record %d of op %s where %d is due", op.ErrJournal, r.Seq, r.OpID, due)
+	}
+	j.records[r.OpID] = append(j.records[r.OpID], r)
+	if fail {
+		return nil, fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
+	}
+	return j.after, nil
+}
+
+// Unfinished implements op.Journal.
+func (j *Journal) Unfinished(context.Context) ([]op.Op, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var ops []op.Op
+	for _, o := range j.ops {
+		rs := j.records[o.ID]
+		if n := len(rs); n == 0 || rs[n-1].Kind != op.EventFinished {
+			ops = append(ops, o)
+		}
+	}
+	return ops, nil
+}
+
+// Op implements op.Journal.
+func (j *Journal) Op(_ context.Context, id string) (op.Op, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if o, ok := j.find(id); ok {
+		return o, nil
+	}
+	return op.Op{}, fmt.Errorf("op %s: %w", id, op.ErrNotFound)
+}
+
+// Group implements op.Journal.
+func (j *Journal) Group(_ context.Context, group string) ([]op.Op, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var ops []op.Op
+	for _, o := range j.ops {
+		if o.Group == group {
+			ops = append(ops, o)
+		}
+	}
+	return ops, nil
+}
+
+// Records implements op.Journal.
+func (j *Journal) Records(_ context.Context, opID string) ([]op.Record, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.records[opID]), nil
+}
+
+func (j *Journal) find(id string) (op.Op, bool) {
+	i := slices.IndexFunc(j.ops, func(o op.Op) bool { return o.ID == id })
+	if i < 0 {
+		return op.Op{}, false
+	}
+	return j.ops[i], true
+}

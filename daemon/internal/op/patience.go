@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// The pause before another try where the error does not say how long.
+const (
+	backoffFirst = 100 * time.Millisecond
+	backoffMax   = 10 * time.Second
+)
+
+// patience decides what an error of a step means and spends the time until the
+// next try. One is made per visit of a step: tries are counted across it.
+type patience struct {
+	a *activeOp
+	// ctx ends the pauses.
+	ctx  context.Context
+	step string
+	// insist is how many tries an error of no type gets; 1 means that the first
+	// one is final.
+	insist int
+	tries  int
+	delay  time.Duration
+}
+
+// bear waits for the next try and returns true, or returns false: err is final
+// or ctx has ended.
+func (p *patience) bear(err error) bool {
+	var (
+		wait    *waitError
+		retry   *retryError
+		unknown *unknownError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return false
+	case errors.Is(err, ErrJournal):
+		p.log(err)
+		return sleep(p.ctx, p.backoff())
+	case errors.As(err, &wait):
+		return p.waitFor(wait.on, err)
+	case errors.As(err, &retry):
+		return p.try(p.a.r.cfg.MaxTries, retry.after, err)
+	default:
+		return p.try(p.insist, p.backoff(), err)
+	}
+}
+
+func (p *patience) try(limit int, after time.Duration, err error) bool {
+	p.tries++
+	if p.tries >= limit {
+		return false
+	}
+	p.log(err)
+	return sleep(p.ctx, after)
+}
+
+func (p *patience) backoff() time.Duration {
+	p.delay = min(max(2*p.delay, backoffFirst), backoffMax)
+	return p.delay
+}
+
+// waitFor waits until Wake(on), for WaitPoll at most.
+func (p *patience) waitFor(on string, err error) bool {
+	woken := p.a.r.wakes.on(on)
+	p.log(err)
+	p.a.setWaiting(on)
+	defer p.a.setWaiting("")
+	timer := time.NewTimer(p.a.r.cfg.WaitPoll)
+	defer timer.Stop()
+	select {
+	case <-woken:
+		return true
+	case <-timer.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+func (p *patience) log(err error) {
+	p.a.r.cfg.Log.Warn("step is tried again", "op", p.a.op.ID, "step", p.step, "err", err)
+}
+
+// wakes holds those who wait, by reason.
+type wakes struct {
+	mu      sync.Mutex
+	waiting map[string]chan struct{}
+}
+
+func newWakes() *wakes { return &wakes{waiting: map[string]chan struct{}{}} }
+
+// on returns a channel that the next wake for this reason closes.
+func (w *wakes) on(reason string) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting[reason] == nil {
+		w.waiting[reason] = make(chan struct{})
+	}
+	return w.waiting[reason]
+}
+
+func (w *wakes) wake(reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.waiting[reason]; c != nil {
+		close(c)
+		delete(w.waiting, reason)
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The journal is asked again after these times as long as it does not take a
+// record: soon, since the guest of a migration may be paused, and then rarely.
+const (
+	appendRetryFirst = 100 * time.Millisecond
+	appendRetryMax   = 10 * time.Second
+)
+
+// record brings a record to stable storage, however long that takes: until it
+// is there nothing else of the op moves. It returns false when the runner is
+// stopped or the history turns out to be broken.
+func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) bool {
+	for delay := appendRetryFirst; ; delay = min(2*delay, appendRetryMax) {
+		if a.stopping() {
+			return false
+		}
+		err := a.append(kind, step, data)
+		if err == nil {
+			a.setTrouble(nil)
+			return true
+		}
+		if errors.Is(err, ErrHistory) {
+			a.setBroken(err)
+			a.r.cfg.OnChange(a.op.ID)
+			return false
+		}
+		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", step, "record", kind, "err", err)
+		a.setTrouble(err)
+		sleep(a.r.ctx, delay)
+	}
+}
+
+// noteFor makes the function behind Run.Note. It tries once: the step that is
+// told no must not act, and is tried again as a whole.
+func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) error {
+	return func(ctx context.Context, data json.RawMessage) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		return a.append(EventNoted, step, data)
+	}
+}
+
+// append tries once to store a record. An error wraps ErrJournal, and the
+// record is then in doubt, or ErrHistory, and then it was not even tried.
+func (a *activeOp) append(kind EventKind, step string, data json.RawMessage) error {
+	if a.inDoubt != nil {
+		landed, err := a.settle()
+		if err != nil {
+			return err
+		}
+		if landed != nil && sameEvent(*landed, kind, step, data) {
+			return nil
+		}
+	}
+	p := a.snapshot()
+	rec := Record{OpID: a.op.ID, Seq: p.Seq + 1, At: a.r.cfg.Now(), Step: step, Kind: kind, Data: data}
+	next, err := p.after(a.plan, rec)
+	if err != nil {
+		return err
+	}
+	// Not the context of the step: an append that is cut off leaves a doubt.
+	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.r.ctx), rec); err != nil {
+		a.inDoubt = &rec
+		return fmt.Errorf("record %q: %w", kind, journalError(err))
+	}
+	a.setProgress(next)
+	a.r.cfg.Log.Debug("op moves", "op", a.op.ID, "step", step, "record", kind)
+	return nil
+}
+
+// settle reads whether the record in doubt reached the journal, and returns it
+// if so. A different one in its place means that somebody else writes for this
+// op.
+func (a *activeOp) settle() (landed *Record, err error) {
+	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.r.ctx), a.op.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read back the last record: %w", journalError(err))
+	}
+	p, err := Replay(a.plan, records)
+	if err != nil {
+		return nil, err
+	}
+	doubt, known := a.inDoubt, a.snapshot().Seq
+	switch n := int64(len(records)); {
+	case n == known:
+		a.inDoubt = nil
+		return nil, nil
+	case n == doubt.Seq && sameEvent(records[n-1], doubt.Kind, doubt.Step, doubt.Data):
+		a.inDoubt = nil
+		a.setProgress(p)
+		return doubt, nil
+	default:
+		return nil, fmt.Errorf("%w: the journal holds %d records, %d were written here", ErrHistory, n, known)
+	}
+}
+
+func sameEvent(r Record, kind EventKind, step string, data json.RawMessage) bool {
+	return r.Kind == kind && r.Step == step && bytes.Equal(r.Data, data)
+}
+
+func (a *activeOp) setProgress(p Progress) {
+	a.mu.Lock()
+	a.progress = p
+	a.announce()
+	a.mu.Unlock()
+	a.r.cfg.OnChange(a.op.ID)
+}
+
+func (a *activeOp) setTrouble(err error) {
+	a.mu.Lock()
+	same := a.trouble == nil && err == nil
+	a.trouble = err
+	if !same {
+		a.announce()
+	}
+	a.mu.Unlock()
+	if !same {
+		a.r.cfg.OnChange(a.op.ID)
+	}
+}
+
+// journalError makes sure that an error of the journal says so.
+func journalError(err error) error {
+	if errors.Is(err, ErrJournal) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrJournal, err)
+}
+
+// encodeFailure leaves details out that JSON cannot express: what happened must
+// reach the journal in any case.
+func encodeFailure(f Failure) json.RawMessage {
+	data, err := json.Marshal(f)
+	if err != nil {
+		f.Details = nil
+		return encodeFailure(f)
+	}
+	return data
+}
+
+// sleep waits for d or until ctx ends, and says whether it was the time.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

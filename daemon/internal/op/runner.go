@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Config is what a Runner is made of. Journal and Plans are needed; the rest
+// has defaults.
+type Config struct {
+	Journal Journal
+	// Plans are the kinds of ops that the runner knows.
+	Plans []Plan
+	// Describe turns an error into what the journal keeps and the user sees.
+	// Default: code "internal" and the error's text.
+	Describe func(error) Failure
+	// Log gets one line for each record and each try that went wrong. Default:
+	// nothing is logged.
+	Log *slog.Logger
+	// FaultPoint is called with the names of FaultPoints as an op passes them,
+	// so that a test can end the process there. It may not return.
+	FaultPoint func(name string)
+	// OnChange is called after every record, and when waiting begins or ends,
+	// without any lock held: all methods may be called but Stop. The op goes on
+	// when it returns.
+	OnChange func(opID string)
+	// MaxTries limits the tries of a step that asks for Retry, and those of a
+	// step that must not fail. They are counted anew when the daemon starts and
+	// when the operator says go on. Default 20.
+	MaxTries int
+	// WaitPoll is how often a step that waits for something looks by itself.
+	// Default 5 s.
+	WaitPoll time.Duration
+	// Now stamps records. Nothing is decided by it. Default time.Now.
+	Now func() time.Time
+}
+
+const (
+	defaultMaxTries = 20
+	defaultWaitPoll = 5 * time.Second
+)
+
+// Runner runs ops, each in a goroutine of its own. All methods may be called
+// from any goroutine. At the start of the daemon Resume comes before the first
+// Submit, so that ops of before keep their turn.
+type Runner struct {
+	cfg   Config
+	plans map[string]*Plan
+	turns *turns
+	wakes *wakes
+
+	// ctx ends with Stop: the context of everything that an interruption of a
+	// single op must not cut off.
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	// admit makes the order of ops in the journal their order in turns. It is
+	// held while the journal is written, mu never is.
+	admit sync.Mutex
+
+	mu      sync.Mutex
+	stopped bool
+	active  map[string]*activeOp
+}
+
+// New makes a runner. A plan that is not valid, or two of a kind, is an error.
+func New(cfg Config) (*Runner, error) {
+	if cfg.Journal == nil {
+		return nil, errors.New("a runner needs a journal")
+	}
+	plans := map[string]*Plan{}
+	for i := range cfg.Plans {
+		p := &cfg.Plans[i]
+		if err := p.Validate(); err != nil {
+			return nil, err
+		}
+		if plans[p.Kind] != nil {
+			return nil, fmt.Errorf("two plans are of kind %s", p.Kind)
+		}
+		plans[p.Kind] = p
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	return &Runner{
+		cfg:    cfg.withDefaults(),
+		plans:  plans,
+		turns:  newTurns(),
+		wakes:  newWakes(),
+		ctx:    ctx,
+		stop:   stop,
+		active: map[string]*activeOp{},
+	}, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Describe == nil {
+		c.Describe = func(err error) Failure { return Failure{Code: "internal", Message: err.Error()} }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.FaultPoint == nil {
+		c.FaultPoint = func(string) {}
+	}
+	if c.OnChange == nil {
+		c.OnChange = func(string) {}
+	}
+	if c.MaxTries <= 0 {
+		c.MaxTries = defaultMaxTries
+	}
+	if c.WaitPoll <= 0 {
+		c.WaitPoll = defaultWaitPoll
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Submit stores a new op and starts it; when it returns nil the op survives a
+// crash. The same op again is no error and is not started twice. Errors:
+// ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the
+// op may have been stored or not: submit it again.
+func (r *Runner) Submit(ctx context.Context, o Op) error {
+	if r.plans[o.Kind] == nil {
+		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
+	}
+	r.admit.Lock()
+	defer r.admit.Unlock()
+	if r.isStopped() {
+		return fmt.Errorf("submit op %s: %w", o.ID, ErrStopped)
+	}
+	if err := r.cfg.Journal.Create(ctx, o); err != nil {
+		return fmt.Errorf("submit op %s: %w", o.ID, err)
+	}
+	if err := r.activate(ctx, o); err != nil {
+		return fmt.Errorf("submit op %s: %w", o.ID, err)
+	}
+	return nil
+}
+
+// Resume starts every op of the journal that is not finished. One that waits
+// for the operator goes on waiting and keeps its keys. If it returns an error it
+// may be called again.
+func (r *Runner) Resume(ctx context.Context) error {
+	r.admit.Lock()
+	defer r.admit.Unlock()
+	if r.isStopped() {
+		return fmt.Errorf("resume ops: %w", ErrStopped)
+	}
+	ops, err := r.cfg.Journal.Unfinished(ctx)
+	if err != nil {
+		return fmt.Errorf("resume ops: %w", err)
+	}
+	for _, o := range ops {
+		if err := r.activate(ctx, o); err != nil {
+			return fmt.Errorf("resume op %s: %w", o.ID, err)
+		}
+	}
+	return nil
+}
+
+// Stop ends the runner: it cancels what is running, waits until every
+// goroutine has ended and writes nothing that says so, since a shutdown is not
+// a failure. The ops go on at the next start.
+func (r *Runner) Stop() {
+	r.mu.Lock()
+	r.stopped = true
+	r.mu.Unlock()
+	r.stop()
+	r.wg.Wait()
+}
+
+func (r *Runner) isStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
+
+// activate takes an op up that the journal holds, unless it is active already
+// or finished. The caller holds admit.
+func (r *Runner) activate(ctx context.Context, o Op) error {
+	if r.lookup(o.ID) != nil {
+		return nil
+	}
+	records, err := r.cfg.Journal.Records(ctx, o.ID)
+	if err != nil {
+		return err
+	}
+	if n := len(records); n > 0 && records[n-1].Kind == EventFinished {
+		return nil
+	}
+	a := newActiveOp(r, o)
+	a.replay(records)
+	r.turns.enter(o.ID, o.Keys)
+	r.mu.Lock()
+	r.active[o.ID] = a
+	r.mu.Unlock()
+	if a.isParked() {
+		r.cfg.Log.Error("op still waits for the operator", "op", o.ID)
+		return nil
+	}
+	return r.start(a)
+}
+
+// start runs the goroutine of an op, which must not have one.
+func (r *Runner) start(a *activeOp) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return ErrStopped
+	}
+	r.wg.Go(a.run)
+	return nil
+}
+
+func (r *Runner) lookup(id string) *activeOp {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active[id]
+}
+
+// retire forgets an op whose finished record is in the journal.
+func (r *Runner) retire(a *activeOp) {
+	r.mu.Lock()
+	delete(r.active, a.op.ID)
+	r.mu.Unlock()
+	a.interrupt(ErrFinished)
+	r.turns.leave(a.op.ID)
+}
