@@ -285,7 +285,8 @@ type Hypervisor interface {
 	// alone. On any error read the domain to see whether it happened.
 	Snapshot(ctx context.Context, id, target string, overlay Image) error
 	// BlockCopy starts mirroring the live disk into dst, an image that exists.
-	// It returns once the job runs.
+	// It returns once the job runs. A dst of another size ends the job at once,
+	// without an error here: compare the sizes before.
 	BlockCopy(ctx context.Context, id, target string, dst Image, opts CopyOptions) error
 	// CommitActive starts committing the top image of the live chain into its
 	// direct backing image (never deeper), with bandwidthBps as cap, 0 for none.
@@ -299,7 +300,8 @@ type Hypervisor interface {
 	// it is not ready. When it returns nil the hypervisor has closed the images
 	// that were left.
 	Pivot(ctx context.Context, id, target string) error
-	// AbortJob ends the job and stays on the present chain. No job is no error.
+	// AbortJob ends the job and stays on the present chain. No job is no error,
+	// and a domain that is not active has none.
 	AbortJob(ctx context.Context, id, target string) error
 
 	// Suspend pauses a running domain; already paused is no error.
@@ -307,7 +309,8 @@ type Hypervisor interface {
 	// Resume lets a paused domain run; already running is no error.
 	Resume(ctx context.Context, id string) error
 	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
-	// second; 0 lifts it.
+	// second; 0 lifts it. A lower limit that the domain's owner set stays, and
+	// comes back after ours. ErrUnsupported if the owner limits the total.
 	SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+import (
+	"context"
+	"sync"
+)
+
+// feedDepth is how many events a subscriber may be behind. It bounds memory
+// only: who falls further behind reads everything again.
+const feedDepth = 64
+
+// Feed hands the events of a Hypervisor to its subscribers and keeps what
+// Hypervisor.Events promises. Implementations of Hypervisor own one. The zero
+// Feed is ready and down. It is safe for concurrent use, and publishing never
+// waits for a subscriber.
+type Feed struct {
+	mu   sync.Mutex
+	up   bool
+	subs map[chan Event]struct{}
+}
+
+// Publish sends an event to every subscriber. EventConnected and
+// EventDisconnected also change what Up says.
+func (f *Feed) Publish(ev Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch ev.Kind {
+	case EventConnected:
+		f.up = true
+	case EventDisconnected:
+		f.up = false
+	case EventLifecycle, EventIOError, EventBlockJob:
+	}
+	for sub := range f.subs {
+		f.push(sub, ev)
+	}
+}
+
+// push puts ev into the subscriber's queue. Only Feed sends, under mu, so a
+// queue that has room keeps it.
+func (f *Feed) push(sub chan Event, ev Event) {
+	if len(sub) >= cap(sub)-1 {
+		drain(sub)
+		if f.up && ev.Kind != EventConnected {
+			sub <- Event{Kind: EventConnected}
+		}
+	}
+	sub <- ev
+}
+
+func drain(sub chan Event) {
+	for {
+		select {
+		case <-sub:
+		default:
+			return
+		}
+	}
+}
+
+// Subscribe returns a subscription as Hypervisor.Events describes it.
+func (f *Feed) Subscribe(ctx context.Context) <-chan Event {
+	sub := make(chan Event, feedDepth)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.up {
+		sub <- Event{Kind: EventConnected}
+	}
+	if f.subs == nil {
+		f.subs = make(map[chan Event]struct{})
+	}
+	f.subs[sub] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.subs, sub)
+		close(sub)
+	})
+	return sub
+}
+
+// Up says whether the last word on the connection was EventConnected.
+func (f *Feed) Up() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.up
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// BlockCopy starts mirroring the live disk into dst.
+func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.CopyOptions) error {
+	doc, err := copyXML(dst)
+	if err != nil {
+		return fmt.Errorf("copy disk %s of domain %s: %w", target, id, err)
+	}
+	// TRANSIENT_JOB: without it libvirt refuses persistent domains. A job that
+	// does not survive the domain is what we want.
+	flags := golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
+	if opts.Shallow {
+		flags |= golibvirt.DomainBlockCopyShallow
+	}
+	if opts.Synchronous {
+		flags |= golibvirt.DomainBlockCopySynchronousWrites
+	}
+	var params []golibvirt.TypedParam
+	if opts.BandwidthBps > 0 {
+		params = append(params, golibvirt.TypedParam{
+			Field: golibvirt.DomainBlockCopyBandwidth,
+			Value: *golibvirt.NewTypedParamValueUllong(uint64(opts.BandwidthBps)),
+		})
+	}
+	if opts.GranularityBytes > 0 {
+		params = append(params, golibvirt.TypedParam{
+			Field: golibvirt.DomainBlockCopyGranularity,
+			Value: *golibvirt.NewTypedParamValueUint(uint32(opts.GranularityBytes)),
+		})
+	}
+	return c.change(ctx, c.callTimeout, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainBlockCopy(dom, target, doc, params, flags)
+	})
+}
+
+// copyXML describes the destination of a copy. The format and the end of the
+// chain are stated because libvirt would probe for them, in content that a
+// guest wrote.
+func copyXML(dst hv.Image) (string, error) {
+	source, err := sourceOf(dst)
+	if err != nil {
+		return "", err
+	}
+	disk := libvirtxml.DomainDisk{
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: dst.Format},
+		Source:       source,
+		BackingStore: &libvirtxml.DomainDiskBackingStore{},
+	}
+	doc, err := disk.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("write disk XML: %w", err)
+	}
+	return doc, nil
+}
+
+// CommitActive starts committing the top image into its direct backing image.
+func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthBps int64) error {
+	// SHALLOW with an explicit base: libvirt checks that the two agree. Without
+	// either it would commit into the bottom of the chain, which may be a
+	// template that others use.
+	const flags = golibvirt.DomainBlockCommitActive | golibvirt.DomainBlockCommitShallow |
+		golibvirt.DomainBlockCommitBandwidthBytes
+	base, err := c.directBacking(ctx, id, target)
+	if err != nil {
+		return fmt.Errorf("commit disk %s of domain %s: %w", target, id, err)
+	}
+	return c.change(ctx, c.callTimeout, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bandwidthBps), flags)
+	})
+}
+
+// directBacking names the live image below the top as libvirt does: vda[5].
+func (c *Conn) directBacking(ctx context.Context, id, target string) (string, error) {
+	s, err := c.reads()
+	if err != nil {
+		return "", err
+	}
+	doc, err := onLive(ctx, c, s, c.callTimeout, "read XML of", id, "",
+		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
+	if err != nil {
+		return "", err
+	}
+	return backingName(doc, target)
+}
+
+func backingName(domainXML, target string) (string, error) {
+	var dom libvirtxml.Domain
+	if err := dom.Unmarshal(domainXML); err != nil {
+		return "", fmt.Errorf("parse domain XML: %w", err)
+	}
+	if dom.ID == nil {
+		return "", hv.ErrNotActive
+	}
+	for _, d := range dom.Devices.Disks {
+		if d.Target == nil || d.Target.Dev != target {
+			continue
+		}
+		if d.BackingStore == nil || d.BackingStore.Index == 0 {
+			return "", fmt.Errorf("%w: the disk has no backing image to commit into", hv.ErrUnsupported)
+		}
+		return fmt.Sprintf("%s[%d]", target, d.BackingStore.Index), nil
+	}
+	return "", fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+}
+
+// Job reports the block job on the live disk, nil if there is none.
+func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
+	s, err := c.reads()
+	if err != nil {
+		return nil, fmt.Errorf("read block job of disk %s of domain %s: %w", target, id, err)
+	}
+	return onLive(ctx, c, s, c.callTimeout, "read block job of", id, target,
+		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*hv.Job, error) {
+			found, kind, bandwidth, cur, end, err := lv.DomainGetBlockJobInfo(dom, target,
+				uint32(golibvirt.DomainBlockJobInfoBandwidthBytes))
+			if err != nil || found == 0 {
+				return nil, err
+			}
+			return &hv.Job{
+				Kind:         jobKind(golibvirt.DomainBlockJobType(kind)),
+				Current:      int64(cur),
+				End:          int64(end),
+				BandwidthBps: int64(bandwidth),
+			}, nil
+		})
+}
+
+func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
+	switch t {
+	case golibvirt.DomainBlockJobTypeCopy:
+		return hv.JobCopy
+	case golibvirt.DomainBlockJobTypeActiveCommit:
+		return hv.JobActiveCommit
+	case golibvirt.DomainBlockJobTypeUnknown, golibvirt.DomainBlockJobTypePull,
+		golibvirt.DomainBlockJobTypeCommit, golibvirt.DomainBlockJobTypeBackup:
+	}
+	return hv.JobOther
+}
+
+// SetJobBandwidth changes the cap of the running job; 0 lifts it.
+func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error {
+	return c.change(ctx, c.callTimeout, "set block job speed of", id, target,
+		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bandwidthBps), golibvirt.DomainBlockJobSpeedBandwidthBytes)
+		})
+}
+
+// Pivot ends a ready job by making its target the live disk. The call is
+// synchronous: libvirt answers when it has closed the old images.
+func (c *Conn) Pivot(ctx context.Context, id, target string) error {
+	err := c.change(ctx, longCallTimeout, "pivot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainBlockJobAbort(dom, target, golibvirt.DomainBlockJobAbortPivot)
+	})
+	if said(err, golibvirt.ErrBlockCopyActive) {
+		return fmt.Errorf("%w: %w", hv.ErrNotReady, err)
+	}
+	return err
+}
+
+// AbortJob ends the job and stays on the present chain.
+func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
+	err := c.change(ctx, longCallTimeout, "abort block job of", id, target,
+		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainBlockJobAbort(dom, target, 0)
+		})
+	if errors.Is(err, hv.ErrNotActive) {
+		return nil
+	}
+	if !said(err, golibvirt.ErrInvalidArg) || errors.Is(err, hv.ErrNotFound) {
+		return err
+	}
+	// "Invalid argument" is also libvirt's word for a disk without a job.
+	job, readErr := c.Job(ctx, id, target)
+	if readErr == nil && job == nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package libvirt is hv.Hypervisor on a real libvirtd. It owns the connection
+// (how it is made, lost, watched and made again), the translation between
+// libvirt's XML and errors and the nouns of package hv, and nothing else: it
+// decides nothing, remembers nothing of a domain, and must not know what a
+// migration is. It is the only importer of go-libvirt and libvirtxml.
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+var _ hv.Hypervisor = (*Conn)(nil)
+
+const (
+	// defaultCallTimeout is above the 30 s for which libvirt itself waits for a
+	// domain that is busy with another job, so that its answer comes first.
+	defaultCallTimeout = 45 * time.Second
+	// longCallTimeout bounds the calls that wait for storage: pivot and abort
+	// (which drain and flush), and pool calls. The heartbeat on the other
+	// session still notices a hung libvirtd within CallTimeout.
+	longCallTimeout = 15 * time.Minute
+
+	heartbeatInterval = 5 * time.Second
+	minBackoff        = 100 * time.Millisecond
+	maxBackoff        = 2 * time.Second
+)
+
+// defaultSockets are where libvirtd, or the modular daemon that replaces it,
+// listens.
+var defaultSockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
+
+// Config is what a Conn needs to know.
+type Config struct {
+	// Socket is the path of libvirtd's read-write socket. Empty: the usual
+	// places.
+	Socket string
+	// CallTimeout is after how long without an answer libvirtd counts as hung.
+	// 0 is 45 s.
+	CallTimeout time.Duration
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Conn is a Hypervisor on libvirtd. Until Run has connected, and while
+// libvirtd is away, every call returns hv.ErrUnavailable at once.
+type Conn struct {
+	sockets     []string
+	callTimeout time.Duration
+	log         *slog.Logger
+	feed        hv.Feed
+
+	mu   sync.Mutex
+	link *link // nil while down
+}
+
+// link is the pair of sessions that make up a connection. libvirtd works on
+// five requests of a client at a time, and a synchronous pivot is one request
+// for as long as it takes: were there one session, changes would keep reads and
+// events waiting.
+type link struct {
+	reads   *session
+	changes *session
+}
+
+func (l *link) close() {
+	l.reads.close()
+	l.changes.close()
+}
+
+// New returns a Conn that is not connected yet. Run connects it.
+func New(cfg Config) *Conn {
+	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, log: cfg.Log}
+	if cfg.Socket != "" {
+		c.sockets = []string{cfg.Socket}
+	}
+	if c.callTimeout == 0 {
+		c.callTimeout = defaultCallTimeout
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Up says whether the connection works now.
+func (c *Conn) Up() bool { return c.feed.Up() }
+
+// Events returns a new subscription, see hv.Hypervisor.
+func (c *Conn) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subscribe(ctx) }
+
+// Run keeps the connection up until ctx ends, and returns nil then: that
+// libvirtd is away is a state, not an error. It must be called once.
+func (c *Conn) Run(ctx context.Context) error {
+	backoff := minBackoff
+	for ctx.Err() == nil {
+		l, err := c.connect(ctx)
+		if err != nil {
+			if backoff == minBackoff {
+				c.log.Warn("libvirt is not reachable; trying on", "err", err)
+			}
+		} else {
+			backoff = minBackoff
+			c.serve(ctx, l)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+	return nil
+}
+
+// connect makes a link with its subscriptions. A new go-libvirt object is made
+// for every session: reconnecting an old one races inside go-libvirt.
+func (c *Conn) connect(ctx context.Context) (*link, error) {
+	reads, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := c.dial(ctx)
+	if err != nil {
+		reads.close()
+		return nil, err
+	}
+	l := &link{reads: reads, changes: changes}
+	if err := c.subscribe(ctx, reads); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (c *Conn) dial(ctx context.Context) (*session, error) {
+	var errs []error
+	for _, path := range c.sockets {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "unix", path)
+		if err == nil {
+			return openSession(ctx, conn, c.callTimeout)
+		}
+		if !errors.Is(err, os.ErrNotExist) || len(c.sockets) == 1 {
+			return nil, fmt.Errorf("connect to libvirt: %w", err)
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("connect to libvirt: %w", errors.Join(errs...))
+}
+
+// serve makes the link available until it is lost or ctx ends.
+func (c *Conn) serve(ctx context.Context, l *link) {
+	c.setLink(l)
+	c.log.Info("connected to libvirt")
+	// Only now, with the subscriptions made: what changed before the first
+	// event could arrive is found by whoever reads everything again.
+	c.feed.Publish(hv.Event{Kind: hv.EventConnected})
+
+	c.watch(ctx, l)
+
+	c.setLink(nil)
+	l.close()
+	c.feed.Publish(hv.Event{Kind: hv.EventDisconnected})
+	if ctx.Err() == nil {
+		c.log.Warn("lost the connection to libvirt; connecting again")
+	}
+}
+
+// watch returns when the link is lost or ctx ends. go-libvirt sends no
+// keepalives and libvirtd sends none unasked, so a hung libvirtd would go
+// unnoticed until the next call: a cheap question takes their place.
+func (c *Conn) watch(ctx context.Context, l *link) {
+	heartbeat := time.NewTicker(heartbeatInterval)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.reads.lost():
+			return
+		case <-l.changes.lost():
+			return
+		case <-heartbeat.C:
+			_, err := call(ctx, l.reads, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) {
+				return lv.ConnectGetLibVersion()
+			})
+			if errors.Is(err, hv.ErrUnavailable) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Conn) setLink(l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = l
+}
+
+// reads is the session for calls that change nothing and return soon.
+func (c *Conn) reads() (*session, error) {
+	l, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	return l.reads, nil
+}
+
+// changes is the session for calls that change something or wait for storage.
+func (c *Conn) changes() (*session, error) {
+	l, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	return l.changes, nil
+}
+
+func (c *Conn) current() (*link, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return nil, fmt.Errorf("%w: not connected to libvirt", hv.ErrUnavailable)
+	}
+	return c.link, nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"fmt"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// parsedDomain is what is read from a domain's XML.
+type parsedDomain struct {
+	active bool // it is the XML of a process
+	disks  []hv.Disk
+}
+
+func parseDomain(doc string) (*parsedDomain, error) {
+	var dom libvirtxml.Domain
+	if err := dom.Unmarshal(doc); err != nil {
+		return nil, fmt.Errorf("parse domain XML: %w", err)
+	}
+	p := &parsedDomain{active: dom.ID != nil, disks: []hv.Disk{}}
+	if dom.Devices == nil {
+		return p, nil
+	}
+	for i := range dom.Devices.Disks {
+		p.disks = append(p.disks, diskOf(&dom.Devices.Disks[i]))
+	}
+	return p, nil
+}
+
+func diskOf(x *libvirtxml.DomainDisk) hv.Disk {
+	d := hv.Disk{
+		Device:    x.Device,
+		Serial:    x.Serial,
+		Address:   addressOf(x.Address),
+		ReadOnly:  x.ReadOnly != nil,
+		Shareable: x.Shareable != nil,
+		Transient: x.Transient != nil,
+		Encrypted: x.Encryption != nil,
+	}
+	if d.Device == "" {
+		d.Device = "disk" // libvirt's default
+	}
+	if x.Target != nil {
+		d.Target, d.Bus = x.Target.Dev, x.Target.Bus
+	}
+	if x.Boot != nil {
+		d.BootOrder = int(x.Boot.Order)
+	}
+	format := ""
+	if x.Driver != nil {
+		format = x.Driver.Type
+		d.CopyOnRead = x.Driver.CopyOnRead == "on"
+		d.Cache = x.Driver.Cache
+		d.Discard = x.Driver.Discard
+		d.ErrorPolicy = x.Driver.ErrorPolicy
+	}
+	if addLayer(&d, x.Source, format) {
+		addBacking(&d, x.BackingStore)
+	}
+	d.Mirror = mirrorOf(x.Mirror)
+	return d
+}
+
+// addLayer appends an image to the chain; false for an empty drive.
+func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string) bool {
+	img, ok := imageOf(src, format)
+	if !ok {
+		return false
+	}
+	d.Chain = append(d.Chain, img)
+	d.Encrypted = d.Encrypted || src.Encryption != nil
+	d.Slices = d.Slices || src.Slices != nil
+	return true
+}
+
+// addBacking walks down the chain. An empty <backingStore/> is the end of it;
+// where there is none libvirt would probe the image.
+func addBacking(d *hv.Disk, b *libvirtxml.DomainDiskBackingStore) {
+	for ; b != nil; b = b.BackingStore {
+		if !addLayer(d, b.Source, formatOf(b.Format)) {
+			d.Terminated = true
+			return
+		}
+	}
+}
+
+func mirrorOf(x *libvirtxml.DomainDiskMirror) *hv.Mirror {
+	if x == nil {
+		return nil
+	}
+	m := &hv.Mirror{Job: hv.JobOther, Ready: x.Ready == "yes"} // "pivot" and "abort" are on their way out
+	switch x.Job {
+	case "copy":
+		m.Job = hv.JobCopy
+	case "active-commit":
+		m.Job = hv.JobActiveCommit
+	}
+	m.Image, _ = imageOf(x.Source, formatOf(x.Format))
+	return m
+}
+
+func formatOf(f *libvirtxml.DomainDiskFormat) string {
+	if f == nil {
+		return ""
+	}
+	return f.Type
+}
+
+// imageOf translates a <source>; false if it names nothing.
+func imageOf(src *libvirtxml.DomainDiskSource, format string) (hv.Image, bool) {
+	img := hv.Image{Format: format}
+	switch {
+	case src == nil:
+		return img, false
+	case src.File != nil:
+		img.Type, img.Path = hv.SourceFile, src.File.File
+		return img, img.Path != ""
+	case src.Block != nil:
+		img.Type, img.Path = hv.SourceBlock, src.Block.Dev
+		return img, img.Path != ""
+	case src.Volume != nil:
+		img.Type = "volume"
+	case src.Network != nil:
+		img.Type = "network"
+	case src.NVME != nil:
+		img.Type = "nvme"
+	case src.Dir != nil:
+		img.Type = "dir"
+	case src.VHostUser != nil:
+		img.Type = "vhostuser"
+	case src.VHostVDPA != nil:
+		img.Type = "vhostvdpa"
+	case src.Ctl != nil:
+		img.Type = "ctl"
+	default:
+		return img, false
+	}
+	return img, true
+}
+
+// addressOf writes a device address in one line that is the same for the same
+// place in the guest.
+func addressOf(a *libvirtxml.DomainAddress) string {
+	switch {
+	case a == nil:
+		return ""
+	case a.PCI != nil:
+		return fmt.Sprintf("pci:%04x:%02x:%02x.%x",
+			number(a.PCI.Domain), number(a.PCI.Bus), number(a.PCI.Slot), number(a.PCI.Function))
+	case a.Drive != nil:
+		return fmt.Sprintf("drive:%d:%d:%d:%d",
+			number(a.Drive.Controller), number(a.Drive.Bus), number(a.Drive.Target), number(a.Drive.Unit))
+	case a.USB != nil:
+		return fmt.Sprintf("usb:%d:%s", number(a.USB.Bus), a.USB.Port)
+	case a.CCW != nil:
+		return fmt.Sprintf("ccw:%x.%x.%04x", number(a.CCW.CSSID), number(a.CCW.SSID), number(a.CCW.DevNo))
+	case a.VirtioMMIO != nil:
+		return "virtio-mmio"
+	}
+	return "other"
+}
+
+func number(n *uint) uint {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

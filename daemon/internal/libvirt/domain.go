@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// maxReads is how often a domain is read that changes its state meanwhile.
+const maxReads = 5
+
+// Domains lists every domain, active or defined.
+func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
+	s, err := c.reads()
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	doms, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
+		doms, _, err := lv.ConnectListAllDomains(1, golibvirt.ConnectListDomainsActive|golibvirt.ConnectListDomainsInactive)
+		return doms, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	var found []hv.Domain
+	for _, dom := range doms {
+		d, err := c.readDomain(ctx, s, dom)
+		if errors.Is(err, hv.ErrNotFound) {
+			continue // gone since the list was made
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list domains: %w", err)
+		}
+		found = append(found, *d)
+	}
+	return found, nil
+}
+
+// Domain reads one domain by UUID.
+func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	s, err := c.reads()
+	if err != nil {
+		return nil, fmt.Errorf("read domain %s: %w", id, err)
+	}
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	return c.readDomain(ctx, s, dom)
+}
+
+// lookup finds a domain by UUID.
+func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return golibvirt.Domain{}, fmt.Errorf("look up domain %q: %w: %w", id, hv.ErrNotFound, err)
+	}
+	dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+		return lv.DomainLookupByUUID(golibvirt.UUID(u))
+	})
+	if err != nil {
+		return dom, fmt.Errorf("look up domain %s: %w", id, err)
+	}
+	return dom, nil
+}
+
+func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String() }
+
+// readDomain reads everything about a domain that belongs to one moment: state
+// and XML come from separate calls, so it reads again if they contradict each
+// other.
+func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
+	for range maxReads {
+		facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
+			return gather(lv, dom)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
+		}
+		d, consistent, err := facts.domain()
+		if err != nil {
+			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
+		}
+		if consistent {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("read domain %s: %w: its state keeps changing", domainID(dom), hv.ErrBusy)
+}
+
+// domainFacts are libvirt's answers about one domain.
+type domainFacts struct {
+	dom         golibvirt.Domain
+	state       golibvirt.DomainState
+	reason      int32
+	persistent  bool
+	autostart   bool
+	managedSave bool
+	snapshots   int
+	checkpoints int
+	xml         string // of the process, or of the definition if there is none
+	configXML   string // of the definition, empty if transient
+}
+
+func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
+	f := &domainFacts{dom: dom}
+	var err error
+	if f.xml, err = lv.DomainGetXMLDesc(dom, 0); err != nil {
+		return nil, fmt.Errorf("get XML: %w", err)
+	}
+	state, reason, err := lv.DomainGetState(dom, 0)
+	if err != nil {
+		return nil, fmt.Errorf("get state: %w", err)
+	}
+	f.state, f.reason = golibvirt.DomainState(state), reason
+	persistent, err := lv.DomainIsPersistent(dom)
+	if err != nil {
+		return nil, fmt.Errorf("get persistence: %w", err)
+	}
+	if persistent == 0 {
+		// Autostart and saved images belong to definitions.
+		return f, f.gatherSnapshots(lv)
+	}
+	f.persistent = true
+	if f.configXML, err = lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive); err != nil {
+		return nil, fmt.Errorf("get inactive XML: %w", err)
+	}
+	autostart, err := lv.DomainGetAutostart(dom)
+	if err != nil {
+		return nil, fmt.Errorf("get autostart: %w", err)
+	}
+	saved, err := lv.DomainHasManagedSaveImage(dom, 0)
+	if err != nil {
+		return nil, fmt.Errorf("get managed save: %w", err)
+	}
+	f.autostart, f.managedSave = autostart != 0, saved != 0
+	return f, f.gatherSnapshots(lv)
+}
+
+func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
+	n, err := lv.DomainSnapshotNum(f.dom, 0)
+	if err != nil {
+		return fmt.Errorf("count snapshots: %w", err)
+	}
+	f.snapshots = int(n)
+	// With 0 for NeedResults the answer is the number alone.
+	_, n, err = lv.DomainListAllCheckpoints(f.dom, 0, 0)
+	if err != nil {
+		return fmt.Errorf("count checkpoints: %w", err)
+	}
+	f.checkpoints = int(n)
+	return nil
+}
+
+// domain translates the facts. consistent is false if the domain started or
+// stopped while they were gathered.
+func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
+	current, err := parseDomain(f.xml)
+	if err != nil {
+		return nil, false, err
+	}
+	d = &hv.Domain{
+		ID:          domainID(f.dom),
+		Name:        f.dom.Name,
+		Persistent:  f.persistent,
+		Autostart:   f.autostart,
+		ManagedSave: f.managedSave,
+		Snapshots:   f.snapshots,
+		Checkpoints: f.checkpoints,
+	}
+	d.State, d.PauseReason = stateOf(f.state, f.reason)
+	// Only the XML of a running process carries an id.
+	if current.active != d.State.Active() {
+		return nil, false, nil
+	}
+	if current.active {
+		d.Live = current.disks
+	}
+	if f.persistent {
+		config, err := parseDomain(f.configXML)
+		if err != nil {
+			return nil, false, err
+		}
+		d.Config = config.disks
+	}
+	return d, true, nil
+}
+
+func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReason) {
+	switch state {
+	case golibvirt.DomainRunning, golibvirt.DomainBlocked:
+		return hv.StateRunning, ""
+	case golibvirt.DomainShutoff:
+		return hv.StateStopped, ""
+	case golibvirt.DomainPaused:
+		return pausedState(golibvirt.DomainPausedReason(reason))
+	case golibvirt.DomainNostate, golibvirt.DomainShutdown, golibvirt.DomainCrashed, golibvirt.DomainPmsuspended:
+	}
+	return hv.StateOther, ""
+}
+
+// pausedState tells a domain that waits for a Resume from one that libvirt
+// paused in the middle of something of its own.
+func pausedState(reason golibvirt.DomainPausedReason) (hv.State, hv.PauseReason) {
+	switch reason {
+	case golibvirt.DomainPausedUser:
+		return hv.StatePaused, hv.PauseUser
+	case golibvirt.DomainPausedIoerror:
+		return hv.StatePaused, hv.PauseIOError
+	case golibvirt.DomainPausedMigration, golibvirt.DomainPausedSave, golibvirt.DomainPausedDump,
+		golibvirt.DomainPausedShuttingDown, golibvirt.DomainPausedSnapshot, golibvirt.DomainPausedCrashed,
+		golibvirt.DomainPausedStartingUp, golibvirt.DomainPausedPostcopy, golibvirt.DomainPausedPostcopyFailed:
+		return hv.StateOther, ""
+	case golibvirt.DomainPausedUnknown, golibvirt.DomainPausedWatchdog, golibvirt.DomainPausedFromSnapshot,
+		golibvirt.DomainPausedAPIError:
+	}
+	return hv.StatePaused, hv.PauseOther
+}

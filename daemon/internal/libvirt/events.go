@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// eventIDs are the events asked for. BLOCK_JOB is the old event, which names a
+// disk by path: go-libvirt drops BLOCK_JOB_2 and BLOCK_THRESHOLD unseen.
+var eventIDs = []golibvirt.DomainEventID{
+	golibvirt.DomainEventIDLifecycle,
+	golibvirt.DomainEventIDIoErrorReason,
+	golibvirt.DomainEventIDBlockJob,
+}
+
+// subscribe asks for the events of every domain and passes them to the feed for
+// as long as the session lives. go-libvirt ignores a domain given to
+// SubscribeEvents, so one subscription serves all.
+func (c *Conn) subscribe(ctx context.Context, s *session) error {
+	for _, id := range eventIDs {
+		events, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (<-chan any, error) {
+			// Never cancelled, and drained to the end below: an unsubscribe
+			// deadlocks go-libvirt's reader if an event arrives meanwhile. The
+			// channel closes when the connection does.
+			return lv.SubscribeEvents(context.WithoutCancel(ctx), id, nil)
+		})
+		if err != nil {
+			return fmt.Errorf("subscribe to event %d: %w", id, err)
+		}
+		go func() {
+			for msg := range events {
+				if ev, ok := translate(msg); ok {
+					c.feed.Publish(ev)
+				}
+			}
+		}()
+	}
+	return nil
+}
+
+func translate(msg any) (hv.Event, bool) {
+	switch m := msg.(type) {
+	case *golibvirt.DomainEventCallbackLifecycleMsg:
+		return hv.Event{
+			Kind:     hv.EventLifecycle,
+			DomainID: domainID(m.Msg.Dom),
+			Detail:   lifecycleNames[golibvirt.DomainEventType(m.Msg.Event)],
+		}, true
+	case *golibvirt.DomainEventCallbackIOErrorReasonMsg:
+		return hv.Event{
+			Kind:     hv.EventIOError,
+			DomainID: domainID(m.Msg.Dom),
+			Path:     m.Msg.SrcPath,
+			Detail:   m.Msg.Reason,
+			Paused:   golibvirt.DomainEventIOErrorAction(m.Msg.Action) == golibvirt.DomainEventIoErrorPause,
+		}, true
+	case *golibvirt.DomainEventCallbackBlockJobMsg:
+		return hv.Event{
+			Kind:     hv.EventBlockJob,
+			DomainID: domainID(m.Msg.Dom),
+			Path:     m.Msg.Path,
+			Detail:   blockJobNames[golibvirt.ConnectDomainEventBlockJobStatus(m.Msg.Status)],
+		}, true
+	}
+	return hv.Event{}, false
+}
+
+var lifecycleNames = map[golibvirt.DomainEventType]string{
+	golibvirt.DomainEventDefined:     "defined",
+	golibvirt.DomainEventUndefined:   "undefined",
+	golibvirt.DomainEventStarted:     "started",
+	golibvirt.DomainEventSuspended:   "suspended",
+	golibvirt.DomainEventResumed:     "resumed",
+	golibvirt.DomainEventStopped:     "stopped",
+	golibvirt.DomainEventShutdown:    "shutdown",
+	golibvirt.DomainEventPmsuspended: "pmsuspended",
+	golibvirt.DomainEventCrashed:     "crashed",
+}
+
+var blockJobNames = map[golibvirt.ConnectDomainEventBlockJobStatus]string{
+	golibvirt.DomainBlockJobCompleted: "completed",
+	golibvirt.DomainBlockJobFailed:    "failed",
+	golibvirt.DomainBlockJobCanceled:  "canceled",
+	golibvirt.DomainBlockJobReady:     "ready",
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// onLive makes one call on a domain, or on a live disk of it if target is not
+// empty. what starts the error text.
+func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what, id, target string,
+	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
+) (T, error) {
+	where := "domain " + id
+	if target != "" {
+		where = "disk " + target + " of " + where
+	}
+	var zero T
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return zero, fmt.Errorf("%s %s: %w", what, where, err)
+	}
+	result, err := call(ctx, s, limit, func(lv *golibvirt.Libvirt) (T, error) { return do(lv, dom) })
+	if err != nil {
+		return zero, fmt.Errorf("%s %s: %w", what, where, c.explain(ctx, id, target, err))
+	}
+	return result, nil
+}
+
+// change is onLive for calls that change something.
+func (c *Conn) change(ctx context.Context, limit time.Duration, what, id, target string,
+	do func(*golibvirt.Libvirt, golibvirt.Domain) error,
+) error {
+	s, err := c.changes()
+	if err != nil {
+		return fmt.Errorf("%s domain %s: %w", what, id, err)
+	}
+	_, err = onLive(ctx, c, s, limit, what, id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (none, error) {
+		return none{}, do(lv, dom)
+	})
+	return err
+}
+
+// Suspend pauses a running domain. libvirt accepts it for a paused one.
+func (c *Conn) Suspend(ctx context.Context, id string) error {
+	return c.change(ctx, c.callTimeout, "suspend", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainSuspend(dom)
+	})
+}
+
+// Resume lets a paused domain run.
+func (c *Conn) Resume(ctx context.Context, id string) error {
+	err := c.change(ctx, c.callTimeout, "resume", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainResume(dom)
+	})
+	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
+		return err
+	}
+	// libvirt refuses a domain that runs already, in the words that it has for
+	// every refusal.
+	dom, readErr := c.Domain(ctx, id)
+	if readErr == nil && dom.State == hv.StateRunning {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Pools lists the storage pools.
+func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
+	s, err := c.reads()
+	if err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	pools, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) ([]golibvirt.StoragePool, error) {
+		pools, _, err := lv.ConnectListAllStoragePools(1, 0)
+		return pools, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	var found []hv.PoolInfo
+	for _, pool := range pools {
+		info, err := c.poolInfo(ctx, s, pool)
+		if errors.Is(err, hv.ErrNotFound) {
+			continue // gone since the list was made
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list pools: read pool %s: %w", pool.Name, err)
+		}
+		found = append(found, *info)
+	}
+	return found, nil
+}
+
+func (c *Conn) poolInfo(ctx context.Context, s *session, pool golibvirt.StoragePool) (*hv.PoolInfo, error) {
+	info := &hv.PoolInfo{Name: pool.Name}
+	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		state, capacity, _, available, err := lv.StoragePoolGetInfo(pool)
+		if err != nil {
+			return "", err
+		}
+		info.Active = golibvirt.StoragePoolState(state) == golibvirt.StoragePoolRunning
+		info.CapacityBytes, info.FreeBytes = int64(capacity), int64(available)
+		return lv.StoragePoolGetXMLDesc(pool, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var x libvirtxml.StoragePool
+	if err := x.Unmarshal(doc); err != nil {
+		return nil, fmt.Errorf("parse pool XML: %w", err)
+	}
+	info.Type = x.Type
+	if x.Target != nil {
+		info.Path = x.Target.Path
+	}
+	return info, nil
+}
+
+// activePool finds a pool that can be used.
+func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvirt.StoragePool, *hv.PoolInfo, error) {
+	pool, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
+		return lv.StoragePoolLookupByName(name)
+	})
+	if err != nil {
+		return pool, nil, err
+	}
+	info, err := c.poolInfo(ctx, s, pool)
+	if err == nil && !info.Active {
+		err = fmt.Errorf("%w: the pool is not active", hv.ErrNotFound)
+	}
+	return pool, info, err
+}
+
+// CreateVolume makes a pool volume of exactly sizeBytes.
+func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+	v, err := c.createVolume(ctx, pool, name, format, sizeBytes)
+	if err != nil {
+		return nil, fmt.Errorf("create volume %s in pool %s: %w", name, pool, err)
+	}
+	return v, nil
+}
+
+func (c *Conn) createVolume(ctx context.Context, poolName, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+	s, err := c.changes()
+	if err != nil {
+		return nil, err
+	}
+	pool, info, err := c.activePool(ctx, s, poolName)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := volumeXML(info.Type, name, format, sizeBytes)
+	if err != nil {
+		return nil, err
+	}
+	vol, err := call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return lv.StorageVolCreateXML(pool, doc, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.volume(ctx, s, vol)
+	if err != nil || v.CapacityBytes == sizeBytes {
+		return v, err
+	}
+	// A pool that rounds up (LVM extents, 512 byte sectors) cannot hold an
+	// image that must have exactly the source's size.
+	err = fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, v.CapacityBytes, sizeBytes)
+	return nil, errors.Join(err, c.deleteVolume(ctx, s, vol))
+}
+
+// filePools are the types of pools whose volumes are files.
+var filePools = map[string]bool{"dir": true, "fs": true, "netfs": true, "vstorage": true}
+
+func volumeXML(poolType, name, format string, sizeBytes int64) (string, error) {
+	bytes := func(n int64) *libvirtxml.StorageVolumeSize {
+		return &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(n)}
+	}
+	vol := libvirtxml.StorageVolume{Name: name, Capacity: bytes(sizeBytes), Target: &libvirtxml.StorageVolumeTarget{}}
+	switch {
+	case filePools[poolType]:
+		vol.Allocation = bytes(0)
+		vol.Target.Format = &libvirtxml.StorageVolumeTargetFormat{Type: format}
+		if format == "qcow2" {
+			vol.Target.Compat = "1.1" // 0.10 cannot record discards
+		}
+	case format != "raw":
+		return "", fmt.Errorf("%w: %s volumes in a pool of type %s", hv.ErrUnsupported, format, poolType)
+	}
+	// In other pools the allocation is left out: less than the capacity would
+	// make libvirt's logical pools create a thin snapshot that fills up.
+	doc, err := vol.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("write volume XML: %w", err)
+	}
+	return doc, nil
+}
+
+// LookupVolume finds a pool volume by name, after refreshing the pool.
+func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
+	s, err := c.changes()
+	if err != nil {
+		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
+	}
+	vol, err := c.findVolume(ctx, s, pool, name)
+	if err != nil {
+		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
+	}
+	v, err := c.volume(ctx, s, vol)
+	if err != nil {
+		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
+	}
+	return v, nil
+}
+
+// DeleteVolume deletes a pool volume. Absent is no error.
+func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
+	s, err := c.changes()
+	if err != nil {
+		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
+	}
+	vol, err := c.findVolume(ctx, s, pool, name)
+	if err == nil {
+		err = c.deleteVolume(ctx, s, vol)
+	}
+	if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
+		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
+	}
+	return nil
+}
+
+// findVolume refreshes first: libvirt's list of a pool is as old as its last
+// look, and others make and delete volumes too.
+func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {
+	pool, _, err := c.activePool(ctx, s, poolName)
+	if err != nil {
+		return golibvirt.StorageVol{}, err
+	}
+	return call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		if err := lv.StoragePoolRefresh(pool, 0); err != nil {
+			return golibvirt.StorageVol{}, fmt.Errorf("refresh pool: %w", err)
+		}
+		return lv.StorageVolLookupByName(pool, name)
+	})
+}
+
+func (c *Conn) deleteVolume(ctx context.Context, s *session, vol golibvirt.StorageVol) error {
+	_, err := call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+		return none{}, lv.StorageVolDelete(vol, golibvirt.StorageVolDeleteNormal)
+	})
+	return err
+}
+
+func (c *Conn) volume(ctx context.Context, s *session, vol golibvirt.StorageVol) (*hv.PoolVolume, error) {
+	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		return lv.StorageVolGetXMLDesc(vol, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var x libvirtxml.StorageVolume
+	if err := x.Unmarshal(doc); err != nil {
+		return nil, fmt.Errorf("parse volume XML: %w", err)
+	}
+	if x.Capacity == nil || x.Target == nil {
+		return nil, errors.New("parse volume XML: no capacity or target")
+	}
+	v := &hv.PoolVolume{
+		Name:          x.Name,
+		Path:          x.Target.Path,
+		Format:        "raw", // volumes of block pools have no format element
+		CapacityBytes: int64(x.Capacity.Value),
+		Block:         x.Type == "block",
+	}
+	if x.Target.Format != nil {
+		v.Format = x.Target.Format.Type
+	}
+	return v, nil
+}

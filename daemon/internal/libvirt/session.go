@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/digitalocean/go-libvirt/socket/dialers"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// maxInFlight is how many requests a session sends at a time: below libvirtd's
+// max_client_requests (5), so that the watchdog of a call does not run while
+// the call still queues in libvirtd.
+const maxInFlight = 4
+
+// session is one connection to libvirtd with a watchdog on every call.
+type session struct {
+	lv    *golibvirt.Libvirt
+	conn  *watchedConn
+	slots chan struct{}
+}
+
+// openSession makes a session on a fresh connection, and closes the connection
+// if that does not work out within limit.
+func openSession(ctx context.Context, conn net.Conn, limit time.Duration) (*session, error) {
+	watched := &watchedConn{Conn: conn, lost: make(chan struct{})}
+	s := &session{
+		lv:    golibvirt.NewWithDialer(dialers.NewAlreadyConnected(watched)),
+		conn:  watched,
+		slots: make(chan struct{}, maxInFlight),
+	}
+	_, err := call(ctx, s, limit, func(lv *golibvirt.Libvirt) (none, error) { return none{}, lv.Connect() })
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return s, nil
+}
+
+// lost is closed when the connection is gone.
+func (s *session) lost() <-chan struct{} { return s.conn.lost }
+
+// close ends the session and every call on it. libvirt's polite goodbye
+// (Disconnect) is not used: it is one more request to a daemon that may hang.
+func (s *session) close() { _ = s.conn.Close() } // closing is all that matters
+
+// none is the result of a call that returns an error only.
+type none = struct{}
+
+// call runs one libvirt call. go-libvirt's calls take no context and wait for
+// an answer for ever, so each runs in its own goroutine: when ctx ends the
+// caller leaves with ErrUnavailable, because the outcome is unknown, while the
+// call goes on; when limit has passed without an answer libvirtd counts as hung
+// and the session is closed, which is the only way to end a call.
+func call[T any](ctx context.Context, s *session, limit time.Duration, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+	var zero T
+	select {
+	case s.slots <- struct{}{}:
+	case <-s.lost():
+		return zero, fmt.Errorf("%w: connection lost", hv.ErrUnavailable)
+	case <-ctx.Done():
+		return zero, fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	watchdog := time.AfterFunc(limit, s.close)
+	go func() {
+		defer func() { <-s.slots }()
+		defer watchdog.Stop()
+		value, err := do(s.lv)
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, classify(r.err)
+	case <-ctx.Done():
+		return zero, fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// watchedConn notices that a connection is gone. go-libvirt's own way
+// (Disconnected, IsConnected) is not used: its channel is replaced after the
+// goroutine that closes it has started, so a loss in between is never seen.
+type watchedConn struct {
+	net.Conn
+	once sync.Once
+	lost chan struct{}
+}
+
+// Read implements net.Conn.
+func (c *watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.fail()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *watchedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.fail()
+	}
+	return n, err
+}
+
+// Close implements net.Conn. It may be called twice.
+func (c *watchedConn) Close() error {
+	c.fail()
+	if err := c.Conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close connection: %w", err)
+	}
+	return nil
+}
+
+func (c *watchedConn) fail() { c.once.Do(func() { close(c.lost) }) }

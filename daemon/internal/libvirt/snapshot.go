@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// snapshotFlags: disks only, prepared files, all or nothing, and no snapshot
+// object left in libvirt.
+const snapshotFlags = golibvirt.DomainSnapshotCreateDiskOnly | golibvirt.DomainSnapshotCreateReuseExt |
+	golibvirt.DomainSnapshotCreateAtomic | golibvirt.DomainSnapshotCreateNoMetadata
+
+// Snapshot puts overlay on top of the live chain. QEMU drains and flushes what
+// was on top and reopens it read-only before it answers.
+func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image) error {
+	dom, err := c.Domain(ctx, id)
+	if err != nil {
+		return fmt.Errorf("snapshot disk %s: %w", target, err)
+	}
+	// On a domain that is off libvirt would edit the definition instead.
+	if !dom.State.Active() {
+		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, hv.ErrNotActive)
+	}
+	if dom.LiveDisk(target) == nil {
+		return fmt.Errorf("snapshot disk %s of domain %s: %w: no such disk", target, id, hv.ErrNotFound)
+	}
+	doc, err := snapshotXML(dom.Live, target, overlay)
+	if err != nil {
+		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, err)
+	}
+	return c.change(ctx, c.callTimeout, "snapshot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))
+		return err
+	})
+}
+
+// snapshotXML names every disk: one that is left out would get an overlay too.
+func snapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, error) {
+	source, err := sourceOf(overlay)
+	if err != nil {
+		return "", err
+	}
+	snap := libvirtxml.DomainSnapshot{Disks: &libvirtxml.DomainSnapshotDisks{}}
+	for _, d := range disks {
+		x := libvirtxml.DomainSnapshotDisk{Name: d.Target, Snapshot: "no"}
+		if d.Target == target {
+			x.Snapshot = "external"
+			x.Driver = &libvirtxml.DomainDiskDriver{Type: overlay.Format}
+			x.Source = source
+		}
+		snap.Disks.Disks = append(snap.Disks.Disks, x)
+	}
+	doc, err := snap.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("write snapshot XML: %w", err)
+	}
+	return doc, nil
+}
+
+// sourceOf is the <source> of an image that is given to libvirt.
+func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
+	if _, err := sourceAttr(img); err != nil {
+		return nil, err
+	}
+	if img.Type == hv.SourceBlock {
+		return &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}}, nil
+	}
+	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: img.Path}}, nil
+}
