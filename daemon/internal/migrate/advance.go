@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Run brings migrations from one op to the next until ctx ends: what a `volume
+// migrate` has still to do, and what the world overtook. It begins with what a
+// daemon that died may have left. Resume the runner first.
+func (g *Manager) Run(ctx context.Context) error {
+	changes := g.watch.all(ctx)
+	open, err := g.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		g.advance(ctx, open[i].ID)
+	}
+	for id := range changes {
+		g.advance(ctx, id)
+	}
+	return nil
+}
+
+// Changed is the runner's Config.OnChange: something was recorded of this op.
+func (g *Manager) Changed(opID string) {
+	o, err := g.journal.Op(context.Background(), opID)
+	if err != nil {
+		g.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
+		return
+	}
+	g.watch.notify(o.Group)
+}
+
+// replanDelay keeps an instance that is restarted in a loop from being chased.
+const replanDelay = 200 * time.Millisecond
+
+// advance submits the op that a migration needs next, if any. What cannot be
+// submitted now is tried again at the next change.
+func (g *Manager) advance(ctx context.Context, id string) {
+	g.admit.Lock()
+	defer g.admit.Unlock()
+	h, err := g.loadHistory(ctx, id)
+	if err != nil {
+		g.log.Warn("cannot read a migration", "migration", id, "err", err)
+		return
+	}
+	todo, request, ok := h.next()
+	if !ok {
+		return
+	}
+	kind, err := g.kindFor(ctx, &h.spec, todo)
+	if err == nil {
+		err = g.submit(ctx, h.spec, kind, followUpID(id, len(h.ops)), request, todo)
+	}
+	if err != nil {
+		g.log.Warn("cannot go on with a migration yet", "migration", id, "err", err)
+		time.AfterFunc(replanDelay, func() { g.watch.notify(id) })
+	}
+}
+
+// Wake tells the ops that wait for libvirt or for the registry that it is back.
+func (g *Manager) Wake(hypervisor, registry bool) {
+	if hypervisor {
+		g.runner.Wake(waitHypervisor)
+	}
+	if registry {
+		g.runner.Wake(waitRegistry)
+	}
+}
+
+// Request returns where the request stands that began with this op.
+func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
+	st, err := g.runner.Status(ctx, opID)
+	if err != nil {
+		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
+	}
+	h, err := g.loadHistory(ctx, st.Op.Group)
+	if err != nil {
+		return api.Op{}, err
+	}
+	out := api.Op{ID: opID, Kind: st.Op.Kind, MigrationID: st.Op.Group, CreatedAt: st.Op.CreatedAt, State: string(st.State)}
+	state, failure, last := h.requestState(opID)
+	if last == nil {
+		return out, nil // an op that the manager submitted by itself
+	}
+	out.State, out.Step, out.Error = string(state), last.Step, failure
+	if state.Final() {
+		finished := last.FinishedAt.UTC()
+		out.FinishedAt = &finished
+	}
+	return out, nil
+}
+
+// Watch yields the migration now and after every change, until it is over or
+// ctx ends. Seq grows with the journal, so that a reader who was cut off can go
+// on; progress between two records has the Seq of the first.
+func (g *Manager) Watch(ctx context.Context, id string, since int64, yield func(api.Event) bool) error {
+	for range g.watch.changes(ctx, id) {
+		h, err := g.loadHistory(ctx, id)
+		if err != nil {
+			return err
+		}
+		m := g.render(h)
+		seq, err := g.sequence(ctx, h)
+		if err != nil {
+			return err
+		}
+		if seq >= since && !yield(api.Event{Seq: seq, At: g.machine.now().UTC(), What: "migration", Object: id, To: string(m.State), Migration: &m}) {
+			return nil
+		}
+		if m.State.Final() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sequence counts the records of a migration's ops.
+func (g *Manager) sequence(ctx context.Context, h *history) (int64, error) {
+	var n int64
+	for i := range h.ops {
+		records, err := g.journal.Records(ctx, h.ops[i].Op.ID)
+		if err != nil {
+			return 0, journalError(err)
+		}
+		n += int64(len(records))
+	}
+	return n, nil
+}
+
+func sortByAge(ops []op.Op) {
+	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Call is one of the calls on a migration that was started: copy, complete or
+// cancel. Subject is the src attachment, or the migration itself where the
+// volume is not attached.
+type Call struct {
+	OpID    string
+	Subject string
+	// DstAttachmentID is what the caller of complete believes the destination
+	// to be; empty for a volume that is not attached.
+	DstAttachmentID string
+}
+
+// Find returns the id of the migration that a call on this subject means: the
+// newest of the src attachment or the one with this id. The error has code
+// no_migration if there is none.
+func (g *Manager) Find(ctx context.Context, subject string) (string, error) {
+	ids, err := g.ids(ctx)
+	if err != nil {
+		return "", err
+	}
+	slices.Reverse(ids)
+	for _, id := range ids {
+		h, err := g.loadHistory(ctx, id)
+		if err != nil {
+			return "", err
+		}
+		if id == subject || (subject != "" && (h.spec.SrcAttachmentID == subject || h.spec.DstAttachmentID == subject)) {
+			return id, nil
+		}
+	}
+	return "", api.Errorf(api.CodeNoMigration, "no migration was started on %s; `volferryctl migration start` begins one", subject)
+}
+
+// Copy begins the built-in copy of a started migration, or goes on with one
+// that failed.
+func (g *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
+	return g.call(ctx, goalCopy, c, func(h *history, state api.MigrationState) error {
+		switch state {
+		case api.MigrationStarted:
+			return nil
+		case api.MigrationStarting:
+			return tooEarly(h, "copy")
+		}
+		return wrongState(h, "copy", state)
+	})
+}
+
+// Complete puts the instance onto the copy. It is refused before the copy is
+// there.
+func (g *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
+	return g.call(ctx, goalComplete, c, func(h *history, state api.MigrationState) error {
+		if c.DstAttachmentID != h.spec.DstAttachmentID {
+			return api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the one in progress goes to %s",
+				h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
+		}
+		switch state {
+		case api.MigrationCopied:
+			return g.registryAnswers(ctx, h)
+		case api.MigrationStarted:
+			if err := g.copyMayBeThere(ctx, h); err != nil {
+				return err
+			}
+			return g.registryAnswers(ctx, h)
+		case api.MigrationStarting:
+			return tooEarly(h, "complete")
+		case api.MigrationCopying:
+			return api.Errorf(api.CodeCopyNotVerified, "cannot complete the migration of volume %s: the copy is still being made", h.spec.VolumeName)
+		}
+		return wrongState(h, "complete", state)
+	})
+}
+
+// registryAnswers fails before anything is touched if the registry is away:
+// complete would hold the guest's disk half way until it is back.
+func (g *Manager) registryAnswers(ctx context.Context, h *history) error {
+	_, err := g.machine.registry.Migration(ctx, h.spec.MigrationID)
+	return err
+}
+
+// copyMayBeThere refuses a complete where nobody can have made a copy yet.
+func (g *Manager) copyMayBeThere(ctx context.Context, h *history) error {
+	s := &h.spec
+	notThere := api.Errorf(api.CodeCopyNotVerified,
+		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `volferryctl migration copy %s`, or copy it yourself",
+		s.VolumeName, s.Dst.Path, s.MigrationID)
+	if h.find(goalCopy) != nil {
+		return notThere // the built-in copy was begun and did not end well
+	}
+	if s.ExternalCopy || !s.CreateDst {
+		return nil
+	}
+	info, err := g.machine.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if err != nil {
+		return err
+	}
+	if info.AllocatedBytes <= emptyImageBytes && !info.Block {
+		return notThere
+	}
+	return nil
+}
+
+// emptyImageBytes is what an image that nobody wrote to may take: the tables of
+// an empty qcow2.
+const emptyImageBytes = 1 << 20
+
+// Cancel brings the instance back to src. Before the pivot it always wins.
+func (g *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
+	if err := g.clearTheWay(ctx, c.Subject); err != nil {
+		return api.Migration{}, "", err
+	}
+	return g.call(ctx, goalCancel, c, func(h *history, state api.MigrationState) error {
+		switch state {
+		case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCancelling:
+			return nil
+		case api.MigrationCompleted:
+			return pastPointOfNoReturn(&h.spec)
+		}
+		return wrongState(h, "cancel", state)
+	})
+}
+
+// clearTheWay stops a copy or an uncommitted complete, which cancel goes before.
+// A start is let go to its end, which is a matter of a second.
+func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
+	id, err := g.Find(ctx, subject)
+	if err != nil {
+		return err
+	}
+	h, err := g.loadHistory(ctx, id)
+	if err != nil {
+		return err
+	}
+	o := h.running()
+	if o == nil || o.State == op.StateNeedsOperator || o.goal == goalCancel {
+		return nil
+	}
+	if o.goal != goalStart {
+		err := g.runner.Interrupt(o.Op.ID, api.Errorf(api.CodeConflict, "the migration is being cancelled"))
+		if errors.Is(err, op.ErrCommitted) {
+			return pastPointOfNoReturn(&h.spec)
+		}
+		if err != nil && !errors.Is(err, op.ErrFinished) {
+			return fmt.Errorf("stop what runs: %w", err)
+		}
+	}
+	if _, err := g.runner.Wait(ctx, o.Op.ID); err != nil {
+		return fmt.Errorf("wait for what runs to stop: %w", err)
+	}
+	return nil
+}
+
+// call is what copy, complete and cancel share: a repeated call and a call
+// whose work is being done or was done get that op; otherwise admit decides.
+func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
+	if id, err := g.repeated(ctx, c.OpID, what, c); id != "" || err != nil {
+		m, err := g.getOr(ctx, id, err)
+		return m, c.OpID, err
+	}
+	id, err := g.Find(ctx, c.Subject)
+	if err != nil {
+		return api.Migration{}, "", err
+	}
+	g.admit.Lock()
+	defer g.admit.Unlock()
+	h, err := g.loadHistory(ctx, id)
+	if err != nil {
+		return api.Migration{}, "", err
+	}
+	if same := h.alreadyServes(what); same != nil {
+		return g.render(h), same.request, nil
+	}
+	state, _ := h.state()
+	if err := admit(h, state); err != nil {
+		return api.Migration{}, "", err
+	}
+	kind, err := g.kindFor(ctx, &h.spec, what)
+	if err != nil {
+		return api.Migration{}, "", err
+	}
+	if err := g.submit(ctx, h.spec, kind, c.OpID, c.OpID, c); err != nil {
+		return api.Migration{}, "", err
+	}
+	m, err := g.Get(ctx, id)
+	return m, c.OpID, err
+}
+
+// alreadyServes returns the op that is doing, or has done, what a call asks for.
+func (h *history) alreadyServes(what goal) *opView {
+	o := h.find(what)
+	if o == nil || o.State == op.StateUndoing || o.undone() {
+		return nil
+	}
+	return o
+}
+
+// kindFor picks the way to a goal by whether the instance runs now.
+func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {
+	if what == goalCopy {
+		return kindCopy, nil
+	}
+	if s.Method == MethodOffline {
+		return map[goal]string{goalStart: kindStartOffline, goalComplete: kindCompleteOffline, goalCancel: kindCancelOffline}[what], nil
+	}
+	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return "", api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
+	}
+	if dom.State.Active() {
+		return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteLive, goalCancel: kindCancelLive}[what], nil
+	}
+	return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteCold, goalCancel: kindCancelCold}[what], nil
+}
+
+func tooEarly(h *history, verb string) *api.Error {
+	return api.Errorf(api.CodeMigrationActive, "cannot %s the migration of volume %s yet: it is still starting", verb, h.spec.VolumeName).
+		With("migration_id", h.spec.MigrationID)
+}
+
+func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
+	if state == api.MigrationNeedsOperator {
+		_, why := h.state()
+		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s: it needs an operator: %s", verb, h.spec.VolumeName, why)
+	}
+	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.spec.VolumeName, state).
+		With("migration_id", h.spec.MigrationID).With("state", state)
+}
+
+// completed says whether a complete of the migration is past its commit point.
+func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
+	h, err := g.loadHistory(ctx, s.MigrationID)
+	if err != nil {
+		return false, op.Retry(busyDelay, err)
+	}
+	return slices.ContainsFunc(h.ops, func(o opView) bool { return o.goal == goalComplete && o.Committed }), nil
+}
+
+// copiedByUs says whether the built-in copier has made the copy, and read it
+// back if that was asked for.
+func (g *Manager) copiedByUs(ctx context.Context, s *Spec) (bool, error) {
+	h, err := g.loadHistory(ctx, s.MigrationID)
+	if err != nil {
+		return false, op.Retry(busyDelay, err)
+	}
+	o := h.find(goalCopy)
+	if o == nil || o.State != op.StateDone {
+		return false, nil
+	}
+	var res CopyResult
+	return decodeOutput(o, "copy", &res) && (res.Verified || s.Verify == VerifyNone), nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// place says which of a migration's chains a disk is on.
+type place string
+
+// The places. Foreign is anything else: somebody changed the disk behind our
+// back, and nothing is done to it.
+const (
+	onSrc     place = "src"
+	onOverlay place = "overlay over src"
+	onDst     place = "dst"
+	foreign   place = "another chain"
+)
+
+// placeOf reads the place from a disk's chain. It compares whole chains, not
+// tops: an overlay over something else is foreign.
+func placeOf(s *Spec, d *hv.Disk) place {
+	if d == nil {
+		return foreign
+	}
+	switch {
+	case slices.Equal(d.Chain, s.overlayChain()):
+		return onOverlay
+	case slices.Equal(d.Chain, s.srcChain()):
+		return onSrc
+	case slices.Equal(d.Chain, s.dstChain()):
+		return onDst
+	}
+	return foreign
+}
+
+// view is what libvirt says of the migration's disk at one moment.
+type view struct {
+	dom    *hv.Domain
+	active bool
+	live   place // only if active
+	config place
+	mirror *hv.Mirror
+}
+
+// lookAt reads the domain. Its errors are already typed for the runner.
+func (m *machine) lookAt(ctx context.Context, s *Spec) (*view, error) {
+	dom, err := m.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return nil, m.hvError(err)
+	}
+	v := &view{dom: dom, active: dom.State.Active(), config: placeOf(s, dom.ConfigDisk(s.Target))}
+	if v.active {
+		live := dom.LiveDisk(s.Target)
+		v.live = placeOf(s, live)
+		if live != nil {
+			v.mirror = live.Mirror
+		}
+	}
+	return v, nil
+}
+
+// mirrorTo returns the running job on the disk if it is the one that brings
+// the disk to img, and an error if there is a job that is not ours.
+func (v *view) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
+	if v.mirror == nil {
+		return nil, nil
+	}
+	if v.mirror.Job != kind || v.mirror.Image.Path != img.Path {
+		return nil, api.Errorf(api.CodeChainChanged,
+			"disk has a block job (%s) to %s that Volferry did not start", v.mirror.Job, v.mirror.Image.Path)
+	}
+	return v.mirror, nil
+}
+
+// changed is the error for a disk on a chain that no step expects.
+func changed(s *Spec, v *view) *api.Error {
+	where := string(v.config) + " in the persistent XML"
+	if v.active {
+		where = string(v.live) + " in the running guest, " + where
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"disk %s of instance %s was changed by somebody else: it is on %s; `volferryctl volume which %s` shows what is known",
+		s.Target, s.InstanceName, where, s.VolumeName)
+}
+
+// errWorldChanged ends an op that was planned for a running guest when the
+// guest is off, or the other way round. The op is undone and the manager plans
+// again.
+type errWorldChanged struct{ what string }
+
+func (e *errWorldChanged) Error() string { return e.what }
+
+// codeWorldChanged is how errWorldChanged stands in the journal. It never
+// leaves the daemon.
+const codeWorldChanged = "world_changed"
+
+func guestIsOff(s *Spec) error {
+	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
+}
+
+func guestIsOn(s *Spec) error {
+	return &errWorldChanged{fmt.Sprintf("instance %s was started", s.InstanceName)}
+}
+
+// How long a step waits before it asks libvirt again whether something passed.
+const busyDelay = 200 * time.Millisecond
+
+// hvError gives an error of the hypervisor the type that tells the runner what
+// to do.
+func (m *machine) hvError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.WaitFor(waitHypervisor, err)
+	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
+		return op.Retry(busyDelay, err)
+	case errors.Is(err, hv.ErrNotFound):
+		// A domain that was undefined under an open migration: its disk's chain
+		// is not known any more.
+		return op.UnknownOutcome(err)
+	}
+	return err
+}
+
+// What ops wait for (op.WaitFor, Runner.Wake).
+const (
+	waitHypervisor = "hypervisor"
+	waitRegistry   = "registry"
+)
+
+// registryError does the same for the registry.
+func registryError(err error) error {
+	if api.CodeOf(err) == api.CodeRegistryUnavailable {
+		return op.WaitFor(waitRegistry, err)
+	}
+	return err
+}
+
+// Describe turns an error into what the journal keeps of it. It is the
+// runner's Config.Describe.
+func Describe(err error) op.Failure {
+	var changed *errWorldChanged
+	if errors.As(err, &changed) {
+		return op.Failure{Code: codeWorldChanged, Message: err.Error()}
+	}
+	var e *api.Error
+	switch {
+	case errors.As(err, &e):
+		return op.Failure{Code: string(e.Code), Message: e.Message, Details: e.Details}
+	case errors.Is(err, op.ErrJournal):
+		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnsupported):
+		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
+	}
+	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
+}
+
+// apiError is the way back: a failure of the journal as an error of the API.
+func apiError(f *op.Failure) *api.Error {
+	if f == nil {
+		return nil
+	}
+	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Journal is where migrations survive: a migration is the group of its ops,
+// and everything about it is computed from them.
+type Journal interface {
+	op.Journal
+	// Ops returns the ops of one kind, oldest first; all of them, or those that
+	// are not finished.
+	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
+}
+
+// opView is one op of a migration and where it stands.
+type opView struct {
+	op.Status
+	goal    goal
+	request string
+}
+
+// undone says whether the op is over without having done what it was for.
+func (o *opView) undone() bool { return o.State == op.StateUndone }
+
+// overtaken says whether it was undone because the guest went on or off.
+func (o *opView) overtaken() bool {
+	return o.undone() && o.Failure != nil && o.Failure.Code == codeWorldChanged
+}
+
+// history is a migration: its spec and its ops, oldest first. All its methods
+// are pure.
+type history struct {
+	spec Spec
+	ops  []opView
+}
+
+// loadHistory reads a migration from the journal. An *api.Error with not_found
+// if there is none.
+func (g *Manager) loadHistory(ctx context.Context, id string) (*history, error) {
+	ops, err := g.journal.Group(ctx, id)
+	if err != nil {
+		return nil, journalError(err)
+	}
+	if len(ops) == 0 {
+		return nil, api.Errorf(api.CodeNotFound, "no migration %s", id)
+	}
+	h := &history{}
+	for i, o := range ops {
+		var in input
+		if err := json.Unmarshal(o.Input, &in); err != nil {
+			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		}
+		if i == 0 {
+			h.spec = in.Spec
+		}
+		st, err := g.runner.Status(ctx, o.ID)
+		if err != nil {
+			return nil, journalError(err)
+		}
+		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], request: in.Request})
+	}
+	return h, nil
+}
+
+func journalError(err error) *api.Error {
+	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+}
+
+// state is the state of the migration and, where its last op did not do what
+// was asked, why.
+func (h *history) state() (api.MigrationState, *api.Error) {
+	state, failure := api.MigrationStarting, (*api.Error)(nil)
+	for i := range h.ops {
+		o := &h.ops[i]
+		switch o.State {
+		case op.StateNeedsOperator:
+			return api.MigrationNeedsOperator, apiError(o.Failure)
+		case op.StateRunning, op.StateUndoing:
+			state, failure = during[o.goal], apiError(o.Failure)
+		case op.StateDone:
+			state, failure = after[o.goal], nil
+			if state.Final() {
+				return state, nil
+			}
+		case op.StateUndone:
+			if !o.overtaken() {
+				failure = apiError(o.Failure)
+			}
+			state = h.stateUndone(o, i)
+			if state.Final() {
+				return state, failure
+			}
+		}
+	}
+	return state, failure
+}
+
+var (
+	during = map[goal]api.MigrationState{
+		goalStart: api.MigrationStarting, goalCopy: api.MigrationCopying,
+		goalComplete: api.MigrationCompleting, goalCancel: api.MigrationCancelling,
+	}
+	after = map[goal]api.MigrationState{
+		goalStart: api.MigrationStarted, goalCopy: api.MigrationCopied,
+		goalComplete: api.MigrationCompleted, goalCancel: api.MigrationCancelled,
+	}
+)
+
+// stateUndone is the state that an undone op leaves the migration in. A cancel
+// that was accepted never flips back: part of the overlay may be in src.
+func (h *history) stateUndone(o *opView, i int) api.MigrationState {
+	switch {
+	case o.goal == goalStart:
+		return api.MigrationError
+	case o.goal == goalCancel:
+		return api.MigrationCancelling
+	case o.goal == goalComplete && h.copiedBefore(i):
+		return api.MigrationCopied
+	}
+	return api.MigrationStarted
+}
+
+// copiedBefore says whether the built-in copier finished in one of the first i
+// ops.
+func (h *history) copiedBefore(i int) bool {
+	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {
+		return o.goal == goalCopy && o.State == op.StateDone
+	})
+}
+
+// running returns the op that is not final yet, the newest if there are
+// several; nil if none.
+func (h *history) running() *opView {
+	for i := len(h.ops) - 1; i >= 0; i-- {
+		if !h.ops[i].State.Final() {
+			return &h.ops[i]
+		}
+	}
+	return nil
+}
+
+// find returns the newest op for a goal, nil if there is none.
+func (h *history) find(g goal) *opView {
+	for i := len(h.ops) - 1; i >= 0; i-- {
+		if h.ops[i].goal == g {
+			return &h.ops[i]
+		}
+	}
+	return nil
+}
+
+// maxReplans bounds how often in a row an op is planned anew because the guest
+// went on or off: more often is no accident.
+const maxReplans = 20
+
+// next is what the manager does by itself now: plan anew what the world
+// overtook, and bring a `volume migrate` from one call to the next. It returns
+// the goal and the request that it serves; ok is false if there is nothing.
+func (h *history) next() (todo goal, request string, ok bool) {
+	if h.running() != nil {
+		return "", "", false
+	}
+	last := &h.ops[len(h.ops)-1]
+	state, _ := h.state()
+	switch {
+	case state.Final() || state == api.MigrationNeedsOperator:
+		return "", "", false
+	case last.overtaken():
+		return last.goal, last.request, h.replans() < maxReplans
+	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.request != h.ops[0].request:
+		return "", "", false
+	case last.goal == goalStart:
+		return goalCopy, last.request, true
+	case last.goal == goalCopy:
+		return goalComplete, last.request, true
+	}
+	return "", "", false
+}
+
+// replans counts how many of the last ops in a row the world overtook.
+func (h *history) replans() int {
+	n := 0
+	for i := len(h.ops) - 1; i >= 0; i-- {
+		if !h.ops[i].overtaken() {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// requestState is how a request stands that a caller knows by the id of its
+// first op: its state is that of the last op that serves it, unless there is
+// another to come.
+func (h *history) requestState(request string) (state op.State, failure *api.Error, last *opView) {
+	for i := range h.ops {
+		if h.ops[i].request == request {
+			last = &h.ops[i]
+		}
+	}
+	if last == nil {
+		return "", nil, nil
+	}
+	state, failure = last.State, apiError(last.Failure)
+	if _, req, more := h.next(); more && req == request {
+		return op.StateRunning, nil, last
+	}
+	if state == op.StateDone {
+		failure = nil
+	}
+	return state, failure, last
+}
+
+// times returns when src was frozen and when the migration ended; zero if not.
+func (h *history) times() (frozen, ended time.Time) {
+	for i := range h.ops {
+		o := &h.ops[i]
+		var out frozenOutput
+		if decodeOutput(o, "verify_frozen", &out) {
+			frozen = out.At
+		}
+	}
+	if state, _ := h.state(); state.Final() {
+		ended = h.ops[len(h.ops)-1].FinishedAt
+	}
+	return frozen, ended
+}
+
+// decodeOutput reads the output of a step of an op; false if there is none.
+func decodeOutput(o *opView, step string, v any) bool {
+	data, ok := o.Outputs[step]
+	return ok && json.Unmarshal(data, v) == nil
+}

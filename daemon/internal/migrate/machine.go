@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// Ports are the systems that a migration works on.
+type Ports struct {
+	HV       hv.Hypervisor
+	Images   Images
+	Copier   Copier
+	Registry Registry
+	Guards   Guards
+}
+
+// machine is what the steps share: the ports, and what is known only in memory.
+type machine struct {
+	hv       hv.Hypervisor
+	images   Images
+	copier   Copier
+	registry Registry
+	guards   Guards
+	board    *board
+	log      *slog.Logger
+	now      func() time.Time
+}
+
+// Bounds of the waits inside steps.
+const (
+	// jobPoll is how often a running block job is looked at.
+	jobPoll = 100 * time.Millisecond
+	// drainPoll is the same while the guest is paused, where every millisecond
+	// is a stall.
+	drainPoll = 2 * time.Millisecond
+	// drainBound ends a pause whose job does not get clean; then the guest
+	// runs on and the op is undone.
+	drainBound = 5 * time.Second
+	// commitBound is how long an active commit may run after the guest before
+	// the guest is slowed down, and then how long before it is paused.
+	commitBound = 10 * time.Second
+)
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// stepFunc, undoFunc and observeFunc are steps written against the spec
+// instead of the raw run.
+type (
+	stepFunc    func(ctx context.Context, r *op.Run, s *Spec) error
+	observeFunc func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error)
+)
+
+// step makes an op.Step of functions that take the spec. Undo and observe may
+// be nil.
+func step(name string, do, undo stepFunc, observe observeFunc) op.Step {
+	withSpec := func(f stepFunc) func(context.Context, *op.Run) error {
+		if f == nil {
+			return nil
+		}
+		return func(ctx context.Context, r *op.Run) error {
+			s, err := specOf(r)
+			if err != nil {
+				return err
+			}
+			return f(ctx, r, s)
+		}
+	}
+	st := op.Step{Name: name, Do: withSpec(do), Undo: withSpec(undo)}
+	if observe != nil {
+		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+			s, err := specOf(r)
+			if err != nil {
+				return op.Unknown, err
+			}
+			return observe(ctx, r, s)
+		}
+	}
+	return st
+}
+
+// done turns a yes or no into an observation.
+func done(yes bool) op.Observation {
+	if yes {
+		return op.Done
+	}
+	return op.NotDone
+}

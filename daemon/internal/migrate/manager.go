@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Config is what the operator decides about migrations on this host.
+type Config struct {
+	// OverlayDir is where overlays live: a persistent filesystem of this host.
+	OverlayDir string
+	// OverlayMinFreeBytes must be free there before a migration starts, or what
+	// the volume can need at the most if that is less.
+	OverlayMinFreeBytes int64
+	// AllowedPaths are the directories that a destination given by path may be
+	// in. Empty: everywhere but where the system lives.
+	AllowedPaths []string
+}
+
+// Host is this host as the registry knows it.
+type Host struct {
+	ID    string
+	Epoch int64
+}
+
+// Manager starts migrations, brings them to their end and answers for them. It
+// is safe for concurrent use.
+type Manager struct {
+	cfg     Config
+	machine *machine
+	journal Journal
+	host    func() Host
+	log     *slog.Logger
+	plans   []op.Plan
+	runner  *op.Runner
+	watch   *watchers
+
+	// admit makes the look at a migration and the submission of its next op
+	// one.
+	admit sync.Mutex
+}
+
+// New makes a manager. Bind it to the runner that runs its Plans before any
+// other call.
+func New(cfg Config, ports Ports, journal Journal, host func() Host, log *slog.Logger) *Manager {
+	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
+	g.machine = &machine{
+		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,
+		board: newBoard(g.watch.notify), log: log, now: time.Now,
+	}
+	return g
+}
+
+// Bind gives the manager its runner.
+func (g *Manager) Bind(r *op.Runner) { g.runner = r }
+
+func (g *Manager) overlayPath(migrationID string) string {
+	return filepath.Join(g.cfg.OverlayDir, migrationID+".qcow2")
+}
+
+// StartRequest asks for a migration. Composite is `volume migrate`: everything
+// up to the end, or with an external copy up to where that is to be made.
+type StartRequest struct {
+	OpID      string
+	VolumeID  string
+	Target    api.MigrationTarget
+	Composite bool
+}
+
+// Start makes all checks, stores the migration and begins it. It returns as
+// soon as the registry has granted the lock, or with the refusal. A repeated
+// request gets the same migration.
+func (g *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
+	if id, err := g.repeated(ctx, req.OpID, goalStart, req); id != "" || err != nil {
+		return g.getOr(ctx, id, err)
+	}
+	vol, err := g.machine.registry.Volume(ctx, req.VolumeID)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	g.admit.Lock()
+	spec, err := g.admitStart(ctx, vol, req)
+	g.admit.Unlock()
+	if err != nil {
+		return api.Migration{}, err
+	}
+	g.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return g.granted(ctx, spec.MigrationID, req.OpID)
+}
+
+func (g *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (*Spec, error) {
+	if err := g.noOther(ctx, vol); err != nil {
+		return nil, err
+	}
+	spec, err := g.preflight(ctx, vol, req.Target)
+	if err != nil {
+		return nil, err
+	}
+	spec.Composite = req.Composite
+	kind := kindStart
+	if spec.Method == MethodOffline {
+		kind = kindStartOffline
+	}
+	return spec, g.submit(ctx, *spec, kind, req.OpID, req.OpID, req)
+}
+
+// noOther refuses a second migration of a volume by the journal's word; the
+// registry says the same, but may be behind.
+func (g *Manager) noOther(ctx context.Context, vol api.Volume) error {
+	open, err := g.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		if open[i].VolumeID == vol.ID {
+			return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress (%s); see `volferryctl migration show %s`",
+				vol.Name, open[i].ID, open[i].State, open[i].ID).With("migration_id", open[i].ID)
+		}
+	}
+	return nil
+}
+
+// grantBound is how long a request waits for the registry's word before it is
+// answered with what is known.
+const grantBound = 10 * time.Second
+
+// granted waits until the start has got its lock, so that a refusal is the
+// answer to the request and not a surprise later.
+func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
+	ctx, cancel := context.WithTimeout(ctx, grantBound)
+	defer cancel()
+	for changed := range g.watch.changes(ctx, id) {
+		_ = changed
+		st, err := g.runner.Status(ctx, opID)
+		if err != nil {
+			return api.Migration{}, journalError(err)
+		}
+		if st.State == op.StateUndone {
+			return api.Migration{}, apiError(st.Failure)
+		}
+		if st.Step != "register" {
+			break
+		}
+	}
+	return g.Get(context.WithoutCancel(ctx), id)
+}
+
+// submit stores and starts one op of a migration.
+func (g *Manager) submit(ctx context.Context, spec Spec, kind, opID, request string, asked any) error {
+	ask, err := json.Marshal(asked)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	in, err := json.Marshal(input{Spec: spec, Request: request, Asked: ask})
+	if err != nil {
+		return fmt.Errorf("encode input of op %s: %w", opID, err)
+	}
+	keys := []string{spec.key(), spec.copyKey()}
+	switch goals[kind] {
+	case goalCopy:
+		keys = []string{spec.copyKey()}
+	case goalStart:
+		keys = []string{spec.key()}
+	case goalComplete, goalCancel:
+	}
+	err = g.runner.Submit(ctx, op.Op{
+		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: in, CreatedAt: g.machine.now().UTC(),
+	})
+	if errors.Is(err, op.ErrMismatch) {
+		return idempotencyMismatch(opID)
+	}
+	if err != nil {
+		return api.Errorf(api.CodeJournalUnavailable, "cannot begin: %v; nothing was changed", err)
+	}
+	return nil
+}
+
+func idempotencyMismatch(opID string) *api.Error {
+	return api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", opID)
+}
+
+// repeated finds the migration of a request that was made before under the same
+// op id; "" if there was none.
+func (g *Manager) repeated(ctx context.Context, opID string, what goal, asked any) (string, error) {
+	o, err := g.journal.Op(ctx, opID)
+	if errors.Is(err, op.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", journalError(err)
+	}
+	var in input
+	ask, err := json.Marshal(asked)
+	if err == nil {
+		err = json.Unmarshal(o.Input, &in)
+	}
+	if err != nil {
+		return "", fmt.Errorf("compare with op %s: %w", opID, err)
+	}
+	if goals[o.Kind] != what || string(in.Asked) != string(ask) {
+		return "", idempotencyMismatch(opID)
+	}
+	return o.Group, nil
+}
+
+func (g *Manager) getOr(ctx context.Context, id string, err error) (api.Migration, error) {
+	if err != nil {
+		return api.Migration{}, err
+	}
+	return g.Get(ctx, id)
+}
+
+// Get returns a migration.
+func (g *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
+	h, err := g.loadHistory(ctx, id)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	return g.render(h), nil
+}
+
+// List returns the migrations of this host, oldest first: those that are not
+// over, or all.
+func (g *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
+	ids, err := g.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Migration{}
+	for _, id := range ids {
+		m, err := g.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if all || !m.State.Final() {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// ids returns the ids of all migrations, oldest first.
+func (g *Manager) ids(ctx context.Context) ([]string, error) {
+	var ops []op.Op
+	for _, kind := range []string{kindStart, kindStartOffline} {
+		more, err := g.journal.Ops(ctx, kind, false)
+		if err != nil {
+			return nil, journalError(err)
+		}
+		ops = append(ops, more...)
+	}
+	sortByAge(ops)
+	ids := make([]string, len(ops))
+	for i, o := range ops {
+		ids[i] = o.Group
+	}
+	return ids, nil
+}
+
+// SetBandwidth changes the cap of a migration's copy while it runs; 0 lifts it.
+// A restart of the daemon forgets it.
+func (g *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond int64) (api.Migration, error) {
+	if bytesPerSecond < 0 {
+		return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", bytesPerSecond)
+	}
+	m, err := g.Get(ctx, id)
+	if err != nil {
+		return m, err
+	}
+	if m.State.Final() {
+		return m, api.Errorf(api.CodeNoMigration, "migration %s is %s; there is nothing to slow down", m.ID, m.State)
+	}
+	g.machine.board.setBandwidth(id, bytesPerSecond)
+	return g.Get(ctx, id)
+}
+
+// followUpID is the id of an op that the manager submits by itself: the same
+// after a crash, so that it is not submitted twice.
+func followUpID(migrationID string, n int) string {
+	return uuid.NewSHA1(uuid.MustParse(migrationID), fmt.Appendf(nil, "op %d", n)).String()
+}

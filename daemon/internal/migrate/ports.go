@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Registry is what a migration needs of the registry. Every mutation carries
+// an op id and may be repeated. Errors are *api.Error; the code
+// registry_unavailable means that the outcome is unknown.
+type Registry interface {
+	Volume(ctx context.Context, id string) (api.Volume, error)
+	Attachment(ctx context.Context, id string) (api.Attachment, error)
+	Instance(ctx context.Context, id string) (api.Instance, error)
+	Migration(ctx context.Context, id string) (api.Migration, error)
+	RegisterMigration(ctx context.Context, opID string, m api.MigrationRegister) (api.Migration, error)
+	TransitionMigration(ctx context.Context, opID, id string, t api.MigrationTransition) (api.Migration, error)
+}
+
+// Images are the image files and devices of this host, by path.
+type Images interface {
+	// CreateOverlay makes an empty qcow2 overlay over backing and returns when
+	// file and directory are on stable storage. An empty overlay of the same
+	// backing image that exists already is no error.
+	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error
+	// CheckOverlay says whether path is an overlay over backing of this size:
+	// ErrNoImage if there is no file, another error if it is something else.
+	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error
+	// OverlayEmpty says whether an overlay holds no data of its own.
+	OverlayEmpty(ctx context.Context, path string) (bool, error)
+	// Fold merges the overlay into an image that equals its backing image, and
+	// returns when that is on stable storage. The overlay is left as it is, so
+	// that a fold that was cut off can be made again.
+	Fold(ctx context.Context, overlay string, into hv.Image) error
+	// Create makes a new image. fs.ErrExist if there is anything at its path.
+	Create(ctx context.Context, img hv.Image, sizeBytes int64) error
+	// Inspect reads size and kind of an image of a known format. ErrNoImage if
+	// there is nothing at its path. It refuses a qcow2 image that leans on
+	// other files.
+	Inspect(ctx context.Context, path string, format api.Format) (ImageInfo, error)
+	// InUse says who holds the image, in words, or "" if nobody that can be
+	// seen on this host does: a mount, a device mapper or loop device, swap.
+	InUse(ctx context.Context, path string) (string, error)
+	// Remove unlinks a file, durably. Absent is no error. A block device is
+	// never removed.
+	Remove(ctx context.Context, path string) error
+	// AllocatedBytes is how much of the disk a file takes.
+	AllocatedBytes(path string) (int64, error)
+	// FreeBytes is how much a file in dir may still grow.
+	FreeBytes(dir string) (int64, error)
+}
+
+// ImageInfo is what Inspect finds.
+type ImageInfo struct {
+	SizeBytes      int64
+	AllocatedBytes int64
+	Block          bool
+}
+
+// Copier copies and compares images.
+type Copier interface {
+	// Copy makes dst equal to src, durably, and, if asked, reads dst back. It
+	// goes on from the cursor of the same key if there is one.
+	Copy(ctx context.Context, req CopyRequest) (CopyResult, error)
+	// Compare returns nil if the two have the same content, and an *api.Error
+	// with copy_mismatch and the first offset if not.
+	Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error
+	// Forget drops the cursor of a key.
+	Forget(ctx context.Context, key string) error
+}
+
+// CopyRequest is one copy. Key names its cursor.
+type CopyRequest struct {
+	Key       string
+	Src, Dst  hv.Image
+	SizeBytes int64
+	Verify    bool
+	// DstIsZero: dst was made by us and nobody wrote to it.
+	DstIsZero bool
+	// BandwidthBps is asked for again and again: the operator may change it. 0
+	// is no cap.
+	BandwidthBps func() int64
+	// GuestWrites samples the guest's own writes, so that the copy can give
+	// way. Nil where no guest runs.
+	GuestWrites func(ctx context.Context) (*hv.DiskStats, error)
+	Progress    func(Progress)
+}
+
+// Progress is how far a copy is.
+type Progress struct {
+	Phase      string `json:"phase"`
+	BytesTotal int64  `json:"bytes_total"`
+	BytesDone  int64  `json:"bytes_done"`
+	RateBps    int64  `json:"rate_bytes_per_second"`
+}
+
+// CopyResult is what a copy did.
+type CopyResult struct {
+	BytesTotal  int64  `json:"bytes_total"`
+	BytesCopied int64  `json:"bytes_copied"`
+	BytesZero   int64  `json:"bytes_zero"`
+	Cloned      bool   `json:"cloned"`
+	Verified    bool   `json:"verified"`
+	Digest      string `json:"digest,omitempty"`
+}
+
+// Guards keep a domain from being started (package instance).
+type Guards interface {
+	Set(domainID, reason string) error
+	Clear(domainID string) error
+	Has(domainID string) (bool, error)
+	// Enforced returns nil if libvirt asks the guard hook before it starts a
+	// domain, and else says why not.
+	Enforced() error
+}

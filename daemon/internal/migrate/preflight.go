@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// preflight makes every check that can be made before anything is touched, and
+// turns what the caller asks for into a spec. It changes nothing.
+func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*Spec, error) {
+	if err := checkTarget(&target); err != nil {
+		return nil, err
+	}
+	host := g.host()
+	s := &Spec{
+		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
+		Host: host.ID, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location,
+		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
+		BandwidthBps: target.BandwidthBytesPerSecond, Method: MethodOffline,
+	}
+	if err := g.checkVolume(vol, host.ID); err != nil {
+		return nil, err
+	}
+	if err := g.checkSource(ctx, s); err != nil {
+		return nil, err
+	}
+	if len(vol.Attachments) == 1 {
+		if err := g.checkInstance(ctx, s, vol.Attachments[0]); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkMethod(s, target.Method); err != nil {
+		return nil, err
+	}
+	if err := g.resolveDestination(ctx, s, target); err != nil {
+		return nil, err
+	}
+	if s.Method == MethodOverlay {
+		s.Overlay = g.overlayPath(s.MigrationID)
+		if err := g.checkOverlaySpace(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// checkTarget refuses what makes no sense by itself and fills in the defaults.
+func checkTarget(t *api.MigrationTarget) error {
+	if (t.ToPool == "") == (t.ToPath == "") {
+		return api.Errorf(api.CodeInvalidArgument, "say where to: exactly one of to_pool and to_path")
+	}
+	if t.ToFormat != "" && !t.ToFormat.Valid() {
+		return api.Errorf(api.CodeInvalidArgument, "to_format is %q; it must be raw or qcow2", t.ToFormat)
+	}
+	if t.BandwidthBytesPerSecond < 0 {
+		return api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", t.BandwidthBytesPerSecond)
+	}
+	switch t.Method {
+	case "", "auto", MethodOverlay:
+	default:
+		return api.Errorf(api.CodeInvalidArgument, "method is %q; this version knows auto and overlay", t.Method)
+	}
+	switch t.Verify {
+	case "":
+		t.Verify = VerifyFull
+	case VerifyFull, VerifyNone:
+	default:
+		return api.Errorf(api.CodeInvalidArgument, "verify is %q; it must be full or none", t.Verify)
+	}
+	if t.DeleteSource && t.Verify == VerifyNone {
+		return api.Errorf(api.CodeInvalidArgument, "delete_source needs verify full: a source is deleted only after its copy was read back")
+	}
+	return nil
+}
+
+// checkVolume checks what the registry says of the volume. The registry checks
+// the same again, in one transaction with the lock.
+func (g *Manager) checkVolume(vol api.Volume, hostID string) error {
+	if vol.MigrationID != "" {
+		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
+			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
+	}
+	if n := len(vol.Attachments); n > 1 {
+		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments", vol.Name, n)
+	}
+	if vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", vol.Name, vol.Status)
+	}
+	owner := vol.Host
+	if len(vol.Attachments) == 1 {
+		owner = vol.Attachments[0].Host
+	}
+	if owner != "" && owner != hostID {
+		return api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there", vol.Name, owner)
+	}
+	return nil
+}
+
+// checkSource looks at the image itself: it must be what the registry says, and
+// lean on no other file.
+func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
+	info, err := g.machine.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+	if errors.Is(err, ErrNoImage) {
+		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
+	}
+	if err != nil {
+		return err
+	}
+	s.SrcBlock = info.Block
+	if info.SizeBytes != s.Src.SizeBytes {
+		return api.Errorf(api.CodeSizeMismatch, "volume %s is %d bytes at %s but %d in the registry; was it resized?",
+			s.VolumeName, info.SizeBytes, s.Src.Path, s.Src.SizeBytes)
+	}
+	return nil
+}
+
+// checkInstance looks at the disk that the volume is, and chooses the method.
+func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment) error {
+	dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
+	case errors.Is(err, hv.ErrUnavailable):
+		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+	case err != nil:
+		return fmt.Errorf("read instance %s: %w", att.InstanceID, err)
+	}
+	s.InstanceID, s.InstanceName, s.Target = dom.ID, dom.Name, att.Device
+	s.SrcAttachmentID, s.DstAttachmentID = att.ID, uuid.NewString()
+	if err := checkDomain(s, dom); err != nil {
+		return err
+	}
+	disk := dom.ConfigDisk(att.Device)
+	if disk == nil {
+		return api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
+	}
+	if placeOf(s, disk) != onSrc || (dom.State.Active() && placeOf(s, dom.LiveDisk(att.Device)) != onSrc) {
+		return api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
+			att.Device, dom.Name, s.Src.Path, s.VolumeName)
+	}
+	if err := g.checkJob(ctx, s, dom); err != nil {
+		return err
+	}
+	return g.chooseMethod(s, dom, disk)
+}
+
+// checkDomain refuses instances in a state in which nothing may be changed.
+func checkDomain(s *Spec, dom *hv.Domain) error {
+	switch {
+	case !dom.Persistent:
+		return unsupported(s, "instance %s is transient (it has no persistent definition)", dom.Name)
+	case dom.State == hv.StateOther:
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s is neither running, paused nor stopped; try again when it is",
+			s.VolumeName, dom.Name)
+	case dom.Snapshots > 0:
+		return unsupported(s, "instance %s has %d libvirt snapshots, which name its present disks; delete them first", dom.Name, dom.Snapshots)
+	case dom.Checkpoints > 0:
+		return unsupported(s, "instance %s has %d libvirt checkpoints, which a move would lose; delete them first", dom.Name, dom.Checkpoints)
+	case dom.ManagedSave:
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `virsh managedsave-remove %s`",
+			s.VolumeName, dom.Name, dom.Name)
+	}
+	return nil
+}
+
+func unsupported(s *Spec, format string, args ...any) *api.Error {
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s", s.VolumeName, fmt.Sprintf(format, args...))
+}
+
+// checkJob refuses a disk that somebody else's block job works on.
+func (g *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
+	if !dom.State.Active() {
+		return nil
+	}
+	live := dom.LiveDisk(s.Target)
+	job, err := g.machine.hv.Job(ctx, dom.ID, s.Target)
+	if err != nil {
+		return fmt.Errorf("read the block job of %s: %w", s.Target, err)
+	}
+	if job != nil || (live != nil && live.Mirror != nil) {
+		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `virsh blockjob %s %s --info` shows it",
+			s.VolumeName, s.Target, dom.Name, dom.Name, s.Target)
+	}
+	return nil
+}
+
+// chooseMethod decides between overlay and offline, or refuses the disk.
+func (g *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk) error {
+	if reason := immovable(disk); reason != "" {
+		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
+	}
+	reason := notOverlayable(disk)
+	switch {
+	case reason == "":
+		s.Method = MethodOverlay
+		return nil
+	case dom.State.Active():
+		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
+			s.Target, dom.Name, reason)
+	}
+	if err := g.machine.guards.Enforced(); err != nil {
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
+			s.VolumeName, dom.Name, err)
+	}
+	return nil
+}
+
+// immovable says why a disk cannot be moved at all, "" if it can.
+func immovable(d *hv.Disk) string {
+	switch {
+	case d.Device != "disk":
+		return "is a " + d.Device + ", not a disk"
+	case d.Encrypted:
+		return "is encrypted by QEMU (LUKS): an overlay would hold its content in the clear"
+	case d.Transient:
+		return "is <transient/>: its writes are thrown away at shutdown"
+	case d.Slices:
+		return "uses only a slice of its image"
+	}
+	return ""
+}
+
+// notOverlayable says why libvirt will not put an overlay on a disk that could
+// be moved otherwise, "" if it will.
+func notOverlayable(d *hv.Disk) string {
+	switch {
+	case d.Shareable:
+		return "is <shareable/>"
+	case d.ReadOnly:
+		return "is <readonly/>"
+	case d.CopyOnRead:
+		return "uses copy_on_read"
+	case d.Bus == "sd":
+		return "is on the sd bus"
+	}
+	return ""
+}
+
+// checkMethod holds the caller to the method that was asked for.
+func checkMethod(s *Spec, asked string) error {
+	if asked == MethodOverlay && s.attached() && s.Method != MethodOverlay {
+		return unsupported(s, "libvirt will not put an overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
+	}
+	return nil
+}
+
+// checkOverlaySpace: an overlay that fills its filesystem pauses the guest.
+func (g *Manager) checkOverlaySpace(s *Spec) error {
+	free, err := g.machine.images.FreeBytes(g.cfg.OverlayDir)
+	if err != nil {
+		return fmt.Errorf("look at the overlay directory: %w", err)
+	}
+	// No overlay grows beyond the volume and its own tables.
+	need := min(g.cfg.OverlayMinFreeBytes, s.sizeBytes()+s.sizeBytes()/100+1<<20)
+	if free < need {
+		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %d bytes free and the guest's writes may need %d; make room or set overlay_dir",
+			s.VolumeName, g.cfg.OverlayDir, free, need).With("free_bytes", free).With("needed_bytes", need)
+	}
+	return nil
+}

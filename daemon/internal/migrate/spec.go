@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ErrNoImage: there is nothing at the path of an image.
+var ErrNoImage = errors.New("no such image")
+
+// The methods of a migration.
+const (
+	// MethodOverlay freezes src under a local overlay; the guest goes on.
+	MethodOverlay = "overlay"
+	// MethodOffline keeps the instance, if there is one, from starting until
+	// the end (implementation 1 of the proposal): for volumes that are not
+	// attached and for disks that libvirt will not overlay.
+	MethodOffline = "offline"
+)
+
+// The words for --verify.
+const (
+	VerifyFull = "full"
+	VerifyNone = "none"
+)
+
+// Spec is what was decided about a migration before anything was touched. It
+// is the input of all its ops and never changes.
+type Spec struct {
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	// InstanceID and Target (vda) are empty for a volume that is not attached.
+	InstanceID      string `json:"instance_id,omitempty"`
+	InstanceName    string `json:"instance_name,omitempty"`
+	Target          string `json:"target,omitempty"`
+	SrcAttachmentID string `json:"src_attachment_id,omitempty"`
+	DstAttachmentID string `json:"dst_attachment_id,omitempty"`
+
+	Host       string `json:"host"`
+	Epoch      int64  `json:"epoch"`
+	Generation int64  `json:"generation"`
+
+	Src      api.Location `json:"src"`
+	SrcBlock bool         `json:"src_block"`
+	Dst      api.Location `json:"dst"`
+	DstBlock bool         `json:"dst_block"`
+	// CreateDst: dst did not exist; the migration makes it and, if it is
+	// cancelled, removes it.
+	CreateDst bool   `json:"create_dst"`
+	Overlay   string `json:"overlay,omitempty"`
+
+	Method       string `json:"method"`
+	Composite    bool   `json:"composite"` // volume migrate: go through to the end
+	ExternalCopy bool   `json:"external_copy"`
+	Verify       string `json:"verify"`
+	DeleteSource bool   `json:"delete_source"`
+	BandwidthBps int64  `json:"bandwidth_bytes_per_second"`
+}
+
+// input is the Input of every op of a migration.
+type input struct {
+	Spec Spec `json:"spec"`
+	// Request is the id of the op that the caller knows: an op that the manager
+	// submits by itself, to go on with what was asked for, carries the id of
+	// the first one.
+	Request string `json:"request"`
+	// Asked is what the caller sent, so that a repeated request is told from
+	// another one under the same id.
+	Asked json.RawMessage `json:"asked"`
+}
+
+// sizeBytes is the exact virtual size that src, overlay and dst share.
+func (s *Spec) sizeBytes() int64 { return s.Src.SizeBytes }
+
+func (s *Spec) srcImage() hv.Image { return imageOf(s.Src, s.SrcBlock) }
+func (s *Spec) dstImage() hv.Image { return imageOf(s.Dst, s.DstBlock) }
+func (s *Spec) overlayImage() hv.Image {
+	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay}
+}
+
+// overlayChain is the chain between start and the end: the overlay over src.
+func (s *Spec) overlayChain() []hv.Image { return []hv.Image{s.overlayImage(), s.srcImage()} }
+
+// srcChain and dstChain are the chains before start and after complete.
+func (s *Spec) srcChain() []hv.Image { return []hv.Image{s.srcImage()} }
+func (s *Spec) dstChain() []hv.Image { return []hv.Image{s.dstImage()} }
+
+func imageOf(l api.Location, block bool) hv.Image {
+	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
+	if block {
+		img.Type = hv.SourceBlock
+	}
+	return img
+}
+
+// attached says whether the volume is a disk of an instance.
+func (s *Spec) attached() bool { return s.InstanceID != "" }
+
+// key is what ops that change the disk's chain exclude each other by. Finishing
+// is serialised per instance, because libvirt's security drivers mix up two
+// block jobs that end at once on one domain.
+func (s *Spec) key() string {
+	if s.attached() {
+		return "instance/" + s.InstanceID
+	}
+	return "volume/" + s.VolumeID
+}
+
+// copyKey is what the copy excludes, and what waits for the copy.
+func (s *Spec) copyKey() string { return "copy/" + s.MigrationID }
+
+// specOf reads the spec from an op's input.
+func specOf(r *op.Run) (*Spec, error) {
+	var in input
+	if err := r.Input(&in); err != nil {
+		return nil, err
+	}
+	return &in.Spec, nil
+}

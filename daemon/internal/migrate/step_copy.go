@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepCopy makes dst equal to the frozen src. It may be cut off at any moment
+// and goes on from its cursor.
+func (m *machine) stepCopy() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := m.checkSizes(ctx, s); err != nil {
+			return err
+		}
+		defer m.board.clear(s.MigrationID)
+		res, err := m.copier.Copy(ctx, CopyRequest{
+			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(),
+			Verify: s.Verify == VerifyFull, DstIsZero: s.CreateDst,
+			BandwidthBps: func() int64 { return m.board.bandwidth(s) },
+			GuestWrites:  m.guestWrites(s),
+			Progress:     func(p Progress) { m.board.set(s.MigrationID, p) },
+		})
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(res)
+	}
+	return step("copy", do, nil, nil)
+}
+
+// guestWrites samples the guest's own writes to the disk, for the pacer.
+func (m *machine) guestWrites(s *Spec) func(context.Context) (*hv.DiskStats, error) {
+	if !s.attached() {
+		return nil
+	}
+	return func(ctx context.Context) (*hv.DiskStats, error) {
+		return m.hv.DiskStats(ctx, s.InstanceID, s.Target)
+	}
+}
+
+// checkSizes refuses a dst whose size is not src's to the byte: QEMU would
+// refuse it later, and qemu-img would resize it.
+func (m *machine) checkSizes(ctx context.Context, s *Spec) error {
+	src, err := m.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+	if err != nil {
+		return err
+	}
+	dst, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if err != nil {
+		return err
+	}
+	if src.SizeBytes != dst.SizeBytes {
+		return sizeMismatch(s.Src.Path, src.SizeBytes, s.Dst.Path, dst.SizeBytes)
+	}
+	return nil
+}
+
+func sizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.Error {
+	word, by := "larger", dstBytes-srcBytes
+	if by < 0 {
+		word, by = "smaller", -by
+	}
+	return api.Errorf(api.CodeSizeMismatch,
+		"destination %s (%d bytes) is %d bytes %s than %s (%d bytes); the sizes must be equal to the byte",
+		dst, dstBytes, by, word, src, srcBytes).
+		With("src_size_bytes", srcBytes).With("dst_size_bytes", dstBytes)
+}
+
+// stepVerifyCopy holds complete back until the copy is known to be there: by
+// the built-in copier's own word, or, for a copy that somebody else made, by
+// comparing every byte, unless the operator said not to.
+func (m *machine) stepVerifyCopy(copied func(context.Context, *Spec) (bool, error)) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if err := m.checkSizes(ctx, s); err != nil {
+			return err
+		}
+		byUs, err := copied(ctx, s)
+		if err != nil || byUs || s.Verify == VerifyNone {
+			return err
+		}
+		defer m.board.clear(s.MigrationID)
+		return m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
+			func(p Progress) { m.board.set(s.MigrationID, p) })
+	}
+	return step("verify_copy", do, nil, nil)
+}

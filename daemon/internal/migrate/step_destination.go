@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// claimNote is written before dst is made: what is at its path afterwards is
+// ours to remove.
+type claimNote struct {
+	Ours bool `json:"ours"`
+}
+
+// stepCreateDestination makes dst, in a pool or at a path, unless the operator
+// named an image that exists.
+func (m *machine) stepCreateDestination() op.Step {
+	const name = "create_destination"
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if !s.CreateDst {
+			return nil
+		}
+		var note claimNote
+		again, err := r.Noted(name, &note)
+		if err != nil {
+			return err
+		}
+		if !again {
+			if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
+				return err
+			}
+		}
+		err = m.createDestination(ctx, s)
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, hv.ErrExists) {
+			if again {
+				return nil // from the try that was cut off; observed next
+			}
+			if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
+				return err
+			}
+			return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already", s.Dst.Path)
+		}
+		return m.hvError(err)
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var note claimNote
+		if _, err := r.Noted(name, &note); err != nil || !note.Ours {
+			return err
+		}
+		return m.removeDestination(ctx, s)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		if s.CreateDst {
+			var note claimNote
+			if ok, err := r.Noted(name, &note); err != nil || !ok || !note.Ours {
+				return op.NotDone, err
+			}
+		}
+		return m.observeDestination(ctx, s)
+	}
+	return step(name, do, undo, observe)
+}
+
+// observeDestination says whether dst exists with the right size.
+func (m *machine) observeDestination(ctx context.Context, s *Spec) (op.Observation, error) {
+	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if errors.Is(err, ErrNoImage) {
+		return op.NotDone, nil
+	}
+	if err != nil {
+		return op.Unknown, err
+	}
+	return done(info.SizeBytes == s.sizeBytes() && info.Block == s.DstBlock), nil
+}
+
+func (m *machine) createDestination(ctx context.Context, s *Spec) error {
+	if s.Dst.Pool == "" {
+		return m.images.Create(ctx, s.dstImage(), s.sizeBytes())
+	}
+	vol, err := m.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
+	if err != nil {
+		return err
+	}
+	if vol.Path != s.Dst.Path {
+		return api.Errorf(api.CodeInternal, "pool %s made %s where %s was reserved", s.Dst.Pool, vol.Path, s.Dst.Path)
+	}
+	return nil
+}
+
+// removeDestination deletes a dst that the migration made. It refuses while
+// the disk is on it.
+func (m *machine) removeDestination(ctx context.Context, s *Spec) error {
+	if s.attached() {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.config == onDst || v.live == onDst || v.mirror != nil {
+			return op.UnknownOutcome(changed(s, v))
+		}
+	}
+	if s.Dst.Pool != "" {
+		return m.hvError(m.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+	}
+	return m.images.Remove(ctx, s.Dst.Path)
+}
+
+// stepRemoveDestination ends a cancelled migration: a dst that it made is of no
+// use any more.
+func (m *machine) stepRemoveDestination() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if !s.CreateDst {
+			return nil
+		}
+		return m.removeDestination(ctx, s)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		if !s.CreateDst {
+			return op.Done, nil
+		}
+		_, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+		return done(errors.Is(err, ErrNoImage)), nil
+	}
+	return step("remove_destination", do, nil, observe)
+}
+
+// stepReleaseSource ends a completed migration: src is the operator's again, or
+// is deleted if that was asked for and the copy was read back.
+func (m *machine) stepReleaseSource() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if !m.mayDeleteSource(s) {
+			return nil
+		}
+		if s.attached() {
+			v, err := m.lookAt(ctx, s)
+			if err != nil {
+				return err
+			}
+			if v.config != onDst || (v.active && v.live != onDst) {
+				return op.UnknownOutcome(changed(s, v))
+			}
+		}
+		if s.Src.Pool != "" {
+			return m.hvError(m.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name))
+		}
+		return m.images.Remove(ctx, s.Src.Path)
+	}
+	return step("release_source", do, nil, nil)
+}
+
+// mayDeleteSource: preflight refuses --delete-source without verification, and
+// complete does not get here without a verified copy then.
+func (m *machine) mayDeleteSource(s *Spec) bool {
+	return s.DeleteSource && s.Verify == VerifyFull
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepGuard keeps a stopped instance stopped while its overlay is folded. The
+// guard comes first and the look at the state second, so that a start cannot
+// slip in between.
+func (m *machine) stepGuard(doing string) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		reason := fmt.Sprintf("Volferry is %s volume %s of this instance (migration %s); it may start again in a moment",
+			doing, s.VolumeName, s.MigrationID)
+		if err := m.guards.Set(s.InstanceID, reason); err != nil {
+			return err
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active {
+			return guestIsOn(s)
+		}
+		if v.dom.ManagedSave {
+			return api.Errorf(api.CodeStateForbidden,
+				"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",
+				s.InstanceName, s.InstanceName)
+		}
+		return nil
+	}
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID) }
+	return step("guard", do, undo, nil)
+}
+
+// stepUnguard lets the instance start again.
+func (m *machine) stepUnguard() op.Step {
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID) }
+	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		has, err := m.guards.Has(s.InstanceID)
+		return done(!has), err
+	}
+	return step("unguard", do, nil, observe)
+}
+
+// stepFold merges the overlay of a stopped instance into the end of the way.
+// The overlay keeps its data, so a fold that was cut off is made again.
+func (m *machine) stepFold(w way) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active {
+			return guestIsOn(s)
+		}
+		if v.config != onOverlay && v.config != w.at {
+			return changed(s, v)
+		}
+		m.board.set(s.MigrationID, Progress{Phase: "fold"})
+		defer m.board.clear(s.MigrationID)
+		return m.images.Fold(ctx, s.Overlay, w.to(s))
+	}
+	return step("fold", do, nil, nil)
+}
+
+// stepNameFolded makes the persistent XML of a stopped instance name the end of
+// the way. It is the commit point: from here the end is the authoritative copy.
+func (m *machine) stepNameFolded(w way) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active && v.live != w.at {
+			return guestIsOn(s)
+		}
+		if v.config != onOverlay && v.config != w.at {
+			return changed(s, v)
+		}
+		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
+			return m.hvError(err)
+		}
+		return m.takeBackIfStarted(ctx, s, w)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == w.at && (!v.active || v.live == w.at)), nil
+	}
+	return step("name_"+string(w.at), do, nil, observe)
+}
+
+// takeBackIfStarted: on a host where the guard hook does not work, somebody may
+// have started the instance on the old chain while the XML was changed. Its new
+// writes are there, so the XML must name it.
+func (m *machine) takeBackIfStarted(ctx context.Context, s *Spec, w way) error {
+	v, err := m.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !v.active || v.live == w.at {
+		return nil
+	}
+	if v.live != onOverlay {
+		return op.UnknownOutcome(changed(s, v))
+	}
+	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+		return m.hvError(err)
+	}
+	return guestIsOn(s)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepHold keeps the instance of an offline migration, if it has one, stopped
+// until the migration ends: src is frozen because nothing may open it.
+func (m *machine) stepHold() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if !s.attached() {
+			return nil
+		}
+		reason := fmt.Sprintf("volume %s of this instance is being moved with the instance stopped (migration %s); "+
+			"wait, or cancel it: volferryctl migration cancel %s", s.VolumeName, s.MigrationID, s.MigrationID)
+		if err := m.guards.Set(s.InstanceID, reason); err != nil {
+			return err
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active {
+			return api.Errorf(api.CodeStateForbidden, "cannot move volume %s: instance %s was started meanwhile; stop it and try again",
+				s.VolumeName, s.InstanceName)
+		}
+		if v.config != onSrc {
+			return changed(s, v)
+		}
+		return nil
+	}
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.letGo(s) }
+	return step("hold", do, undo, nil)
+}
+
+// stepLetGo ends stepHold.
+func (m *machine) stepLetGo() op.Step {
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.letGo(s) }
+	return step("let_go", do, nil, nil)
+}
+
+func (m *machine) letGo(s *Spec) error {
+	if !s.attached() {
+		return nil
+	}
+	return m.guards.Clear(s.InstanceID)
+}
+
+// stepNameDestination makes the XML of the held instance name dst. The copy is
+// verified and nothing has run since, so both names read the same and the step
+// can be undone.
+func (m *machine) stepNameDestination() op.Step {
+	name := func(ctx context.Context, s *Spec, w way) error {
+		if !s.attached() {
+			return nil
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active || (v.config != onSrc && v.config != onDst) {
+			return op.UnknownOutcome(changed(s, v))
+		}
+		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+	}
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toDst) }
+	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toSrc) }
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		if !s.attached() {
+			return op.Done, nil
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == onDst), nil
+	}
+	return step("name_dst", do, undo, observe)
+}

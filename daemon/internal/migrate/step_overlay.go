@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// stepCreateOverlay makes the empty overlay over src.
+func (m *machine) stepCreateOverlay() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		return m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		// A file that was cut off while it was made is no overlay yet; nothing
+		// names it, and CreateOverlay makes it anew.
+		return done(err == nil), nil
+	}
+	return step("create_overlay", do, m.removeOverlay, observe)
+}
+
+// removeOverlay deletes the overlay once no chain names it. It is the undo of
+// stepCreateOverlay and the act of stepRemoveOverlay.
+func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
+	v, err := m.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	if v.config == onOverlay || v.config == foreign || (v.active && (v.live == onOverlay || v.live == foreign)) {
+		return op.UnknownOutcome(changed(s, v))
+	}
+	return m.images.Remove(ctx, s.Overlay)
+}
+
+// stepRemoveOverlay ends a migration: what the overlay held is in dst (or back
+// in src) and the registry knows.
+func (m *machine) stepRemoveOverlay() op.Step {
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		return done(errors.Is(err, ErrNoImage)), nil
+	}
+	return step("remove_overlay", m.removeOverlay, nil, observe)
+}
+
+// stepNameOverlay makes the persistent XML name the overlay over src before the
+// running guest is switched to it. The overlay is empty and reads exactly as
+// src, so a crash on either side of the switch is harmless ("superset first").
+func (m *machine) stepNameOverlay() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.config != onSrc && v.config != onOverlay {
+			return changed(s, v)
+		}
+		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
+	}
+	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		switch {
+		case v.config == onSrc:
+			return nil
+		case v.config != onOverlay, v.active && v.live != onSrc:
+			return op.UnknownOutcome(changed(s, v))
+		case v.active:
+			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
+		}
+		return m.unnameUnusedOverlay(ctx, s)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == onOverlay), nil
+	}
+	return step("name_overlay", do, undo, observe)
+}
+
+// unnameUnusedOverlay takes the overlay's name out of the XML of a stopped
+// instance. The instance may have run on the overlay since: only an overlay
+// that is empty is given up, and no start may slip in between.
+func (m *machine) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
+	if err := m.guards.Set(s.InstanceID, "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
+		return err
+	}
+	err := m.unnameUnderGuard(ctx, s)
+	return errors.Join(err, m.guards.Clear(s.InstanceID))
+}
+
+func (m *machine) unnameUnderGuard(ctx context.Context, s *Spec) error {
+	v, err := m.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	if v.active {
+		return op.Retry(busyDelay, guestIsOn(s))
+	}
+	empty, err := m.images.OverlayEmpty(ctx, s.Overlay)
+	if err != nil || !empty {
+		return op.UnknownOutcome(errors.Join(changed(s, v), err))
+	}
+	return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// pauseNote is written before the guest is paused, because afterwards nobody
+// could tell who did it.
+type pauseNote struct {
+	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it,
+	// which the switch cures. A guest that a person had paused stays paused.
+	Resume bool `json:"resume"`
+}
+
+// stepPause pauses the guest for the switch: what both ends of the job hold is
+// then equal once it is drained, and a crash inside the window loses nothing.
+func (m *machine) stepPause() op.Step {
+	const name = "pause"
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !v.active {
+			return guestIsOff(s)
+		}
+		var note pauseNote
+		again, err := r.Noted(name, &note)
+		if err != nil {
+			return err
+		}
+		if !again {
+			note.Resume = v.dom.State == hv.StateRunning || v.dom.PauseReason == hv.PauseIOError
+			if err := r.Note(ctx, note); err != nil {
+				return err
+			}
+		}
+		m.board.pausedAt(s.MigrationID, m.now())
+		return m.hvError(m.hv.Suspend(ctx, s.InstanceID))
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note pauseNote
+		if noted, err := r.Noted(name, &note); err != nil || !noted {
+			return op.NotDone, err
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.dom.State == hv.StatePaused), nil
+	}
+	return step(name, do, m.resume, observe)
+}
+
+// resume lets a guest run that stepPause paused.
+func (m *machine) resume(ctx context.Context, r *op.Run, s *Spec) error {
+	var note pauseNote
+	if _, err := r.Noted("pause", &note); err != nil || !note.Resume {
+		return err
+	}
+	v, err := m.lookAt(ctx, s)
+	if err != nil || v.dom.State != hv.StatePaused {
+		return err
+	}
+	return m.hvError(m.hv.Resume(ctx, s.InstanceID))
+}
+
+// resumeOutput is what the switch cost the guest.
+type resumeOutput struct {
+	// StallMS is how long the guest was paused, as seen from the host; nil if
+	// it was not, or if a restart of the daemon lost the beginning.
+	StallMS *float64 `json:"stall_ms"`
+}
+
+// stepResume ends the pause after the switch.
+func (m *machine) stepResume() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := m.resume(ctx, r, s); err != nil {
+			return err
+		}
+		return r.SetOutput(m.pauseOutput(r, s))
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note pauseNote
+		if _, err := r.Noted("pause", &note); err != nil {
+			return op.Unknown, err
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(!note.Resume || v.dom.State != hv.StatePaused), nil
+	}
+	return step("resume", do, nil, observe)
+}
+
+func (m *machine) pauseOutput(r *op.Run, s *Spec) resumeOutput {
+	var note pauseNote
+	if ok, err := r.Noted("pause", &note); err != nil || !ok || !note.Resume {
+		return resumeOutput{}
+	}
+	began := m.board.takePausedAt(s.MigrationID)
+	if began.IsZero() {
+		return resumeOutput{}
+	}
+	return resumeOutput{StallMS: milliseconds(m.now().Sub(began))}
+}
+
+// stepDrain waits until the paused guest's job has nothing left to do. A guest
+// that somebody resumes meanwhile is paused again.
+func (m *machine) stepDrain(w way) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		began := m.now()
+		for {
+			v, err := m.lookAt(ctx, s)
+			if err != nil {
+				return err
+			}
+			clean, err := m.drainedOnce(ctx, s, w, v)
+			if err != nil || clean {
+				return err
+			}
+			// The guest's writes have stopped, so this ends unless the image
+			// that is written to is stuck.
+			waited := m.now().Sub(began)
+			if w.kind == hv.JobCopy && waited > drainBound {
+				return api.Errorf(api.CodeInternal, "the fold into %s did not get clean in %s with the guest paused", w.to(s).Path, drainBound)
+			}
+			if err := sleep(ctx, drainPollFor(waited)); err != nil {
+				return err
+			}
+		}
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		clean, err := m.drained(ctx, s, w, v)
+		if err != nil {
+			return op.NotDone, nil // Do says why
+		}
+		return done(clean), nil
+	}
+	return step("drain", do, nil, observe)
+}
+
+// drainPollFor looks often at first, because every millisecond is a stall, and
+// less often once it is a long one.
+func drainPollFor(waited time.Duration) time.Duration {
+	return max(drainPoll, min(waited/10, jobPoll))
+}
+
+// drainedOnce is drained with a guest that runs paused again first.
+func (m *machine) drainedOnce(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
+	if v.dom.State == hv.StateRunning {
+		return false, m.hvError(m.hv.Suspend(ctx, s.InstanceID))
+	}
+	return m.drained(ctx, s, w, v)
+}
+
+// drained says whether the guest is paused and the job has copied everything.
+func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
+	if !v.active {
+		return false, guestIsOff(s)
+	}
+	mirror, err := v.mirrorTo(w.kind, w.to(s))
+	if err != nil {
+		return false, err
+	}
+	if mirror == nil {
+		return false, api.Errorf(api.CodeInternal, "QEMU ended the fold into %s while the guest was paused", w.to(s).Path)
+	}
+	if v.dom.State != hv.StatePaused || !mirror.Ready {
+		return false, nil
+	}
+	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return false, m.hvError(err)
+	}
+	return job != nil && job.Current == job.End, nil
+}

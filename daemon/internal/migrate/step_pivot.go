@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepNameEnd makes the persistent XML name the end of the way, while the guest
+// is paused and both chains read the same: whatever dies now, either name is
+// right. The record that this step has started is the pivot record.
+func (m *machine) stepNameEnd(w way) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !v.active {
+			return guestIsOff(s)
+		}
+		if v.config != onOverlay && v.config != w.at {
+			return changed(s, v)
+		}
+		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+	}
+	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		switch {
+		case v.config == onOverlay && (!v.active || v.live == onOverlay):
+			return nil
+		case v.active && v.live == onOverlay && v.config == w.at:
+			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
+		}
+		// The process died after the XML had named the end: the instance may
+		// have been started from there since.
+		return op.UnknownOutcome(changed(s, v))
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == w.at), nil
+	}
+	return step("name_"+string(w.at), do, undo, observe)
+}
+
+// pivotRetry is how long to wait when QEMU says that the job is not ready.
+const pivotRetry = 5 * time.Millisecond
+
+// stepPivot makes the end the running guest's disk. It is the commit point. If
+// the process died in the window there is nothing left to switch: the paused
+// guest's last write is in both chains, and the persistent XML names the end.
+func (m *machine) stepPivot(w way) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !v.active || v.live == w.at {
+			return nil
+		}
+		clean, err := m.drainedOnce(ctx, s, w, v)
+		if err != nil {
+			return err
+		}
+		if !clean {
+			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", w.to(s).Path))
+		}
+		return m.hvError(m.hv.Pivot(ctx, s.InstanceID, s.Target))
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		switch {
+		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
+			return op.Done, nil
+		case v.active && v.live == onOverlay:
+			return op.NotDone, nil
+		}
+		return op.Unknown, op.UnknownOutcome(changed(s, v))
+	}
+	return step("pivot", do, nil, observe)
+}
+
+// stepSettle makes sure, with the guest running again, that nothing names or
+// holds the chain that was left.
+func (m *machine) stepSettle(w way) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		m.board.clear(s.MigrationID)
+		if err := m.liftThrottle(ctx, r, s); err != nil {
+			return err
+		}
+		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
+			return m.hvError(err)
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.config != w.at || (v.active && v.live != w.at) {
+			return op.UnknownOutcome(changed(s, v))
+		}
+		if !v.active {
+			return nil
+		}
+		return m.assertClosed(ctx, s, s.Overlay)
+	}
+	return step("settle", do, nil, nil)
+}
+
+// assertClosed waits until the guest's process has let go of an image.
+func (m *machine) assertClosed(ctx context.Context, s *Spec, path string) error {
+	files, err := m.hv.OpenFiles(ctx, s.InstanceID, path)
+	if err != nil {
+		return op.Retry(frozenRetry, err)
+	}
+	if len(files) > 0 {
+		return op.Retry(frozenRetry, api.Errorf(api.CodeInstanceBusy, "instance %s still has %s open", s.InstanceName, path))
+	}
+	return nil
+}

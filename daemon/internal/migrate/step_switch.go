@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// switchOutput is what the switch to the overlay cost the guest.
+type switchOutput struct {
+	// StallMS is how long libvirt held the guest's writes back, as seen from
+	// the host; nil if no guest ran.
+	StallMS *float64 `json:"stall_ms"`
+}
+
+// stepSwitchToOverlay puts the running guest onto the overlay. It is the commit
+// point of start: from here the overlay may hold the guest's writes, and the
+// way back is cancel. With no guest running there is nothing to switch: the
+// persistent XML names the overlay already, so every later boot is on it.
+func (m *machine) stepSwitchToOverlay() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !v.active || v.live == onOverlay {
+			return r.SetOutput(switchOutput{})
+		}
+		if v.live != onSrc || v.mirror != nil || v.config != onOverlay {
+			return changed(s, v)
+		}
+		began := m.now()
+		if err := m.hv.Snapshot(ctx, s.InstanceID, s.Target, s.overlayImage()); err != nil {
+			return m.hvError(err)
+		}
+		return r.SetOutput(switchOutput{StallMS: milliseconds(m.now().Sub(began))})
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		switch {
+		case v.config != onOverlay:
+			return op.Unknown, op.UnknownOutcome(changed(s, v))
+		case !v.active, v.live == onOverlay:
+			return op.Done, nil
+		case v.live == onSrc:
+			return op.NotDone, nil
+		}
+		return op.Unknown, op.UnknownOutcome(changed(s, v))
+	}
+	return step("switch_to_overlay", do, nil, observe)
+}
+
+func milliseconds(d time.Duration) *float64 {
+	ms := float64(d) / float64(time.Millisecond)
+	return &ms
+}
+
+// frozenOutput is when src was seen to be frozen.
+type frozenOutput struct {
+	At time.Time `json:"at"`
+}
+
+// frozenRetry is how long to wait before another look at QEMU's open files.
+const frozenRetry = 50 * time.Millisecond
+
+// stepVerifyFrozen proves the promise of start: the chain is the overlay over
+// src in both XMLs, and no process of the guest has src open for writing, by
+// the kernel's word.
+func (m *machine) stepVerifyFrozen() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		// libvirt rewrites the persistent XML at a live snapshot and leaves the
+		// chain without an end; write it out in full.
+		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+			return m.hvError(err)
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.config != onOverlay || (v.active && v.live != onOverlay) {
+			return op.UnknownOutcome(changed(s, v))
+		}
+		if v.active {
+			if err := m.assertNotWritten(ctx, s); err != nil {
+				return err
+			}
+		}
+		return r.SetOutput(frozenOutput{At: m.now().UTC()})
+	}
+	return step("verify_frozen", do, nil, nil)
+}
+
+func (m *machine) assertNotWritten(ctx context.Context, s *Spec) error {
+	files, err := m.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
+	if err != nil {
+		return op.Retry(frozenRetry, err) // the guest may just have stopped
+	}
+	for _, f := range files {
+		if f.Writable {
+			return op.Retry(frozenRetry, api.Errorf(api.CodeChainChanged,
+				"instance %s still has %s open for writing (fd %d)", s.InstanceName, s.Src.Path, f.FD))
+		}
+	}
+	return nil
+}
