@@ -54,10 +54,8 @@ var layers = [][]string{
 		"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/metrics",
 		"daemon/internal/uplink", "registry/internal/server",
 	},
-	{
-		"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "daemon/internal/qemuimg",
-		"registry/internal/store", "ctl/internal/render", "internal/client",
-	},
+	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
+	{"daemon/internal/qemuimg"},
 	{"internal/service"},
 	{"internal/httpjson", "internal/mtls", "internal/sqlitedb", "internal/atomicfile", "internal/fault", "internal/version"},
 	{"internal/api"},
