@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fault ends the process at named points, for tests of crashes only. It
+// owns the two environment variables that arm it and knows nothing of the
+// points' meaning. In a process that has neither variable a point costs a
+// comparison with nil.
+//
+//	VOLFERRY_FAULT="start.overlay.after_do=kill,switch.pivot.after_do=kill@2"
+//
+// sends SIGKILL to the own process the first time that the one point, or the
+// second time that the other, is passed.
+//
+//	VOLFERRY_FAULT_LOG=/tmp/points
+//
+// appends the name of each point that is passed to a file, a line each, so that
+// a test learns where it can strike.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// The environment variables.
+const (
+	// EnvPoints holds NAME=kill or NAME=kill@N, separated by commas.
+	EnvPoints = "VOLFERRY_FAULT"
+	// EnvLog holds the path of the file that takes the names.
+	EnvLog = "VOLFERRY_FAULT_LOG"
+)
+
+// armed is nil in every process that is not under test.
+var armed = arm(os.Getenv(EnvPoints), os.Getenv(EnvLog))
+
+// points are the points of a process under test.
+type points struct {
+	mu     sync.Mutex
+	killAt map[string]int // by name: the pass that kills
+	passed map[string]int
+	log    string
+	die    func()
+}
+
+// Point is called where a test may want the process to end. It may not return.
+func Point(name string) {
+	if armed != nil {
+		armed.pass(name)
+	}
+}
+
+// arm reads the variables. It complains on stderr, as there is nobody to return
+// an error to, and a test that is armed wrongly must not look like one that
+// passed.
+func arm(spec, log string) *points {
+	if spec == "" && log == "" {
+		return nil
+	}
+	killAt, err := parse(spec)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", EnvPoints, err)
+	}
+	return &points{killAt: killAt, passed: map[string]int{}, log: log, die: killSelf}
+}
+
+func parse(spec string) (map[string]int, error) {
+	killAt := map[string]int{}
+	for entry := range strings.SplitSeq(spec, ",") {
+		if entry == "" {
+			continue
+		}
+		name, action, _ := strings.Cut(entry, "=")
+		action, pass, counted := strings.Cut(action, "@")
+		n := 1
+		if counted {
+			var err error
+			if n, err = strconv.Atoi(pass); err != nil || n < 1 {
+				return nil, fmt.Errorf("%q: a pass is a number from 1", entry)
+			}
+		}
+		if name == "" || action != "kill" {
+			return nil, fmt.Errorf("%q: it should read NAME=kill or NAME=kill@N", entry)
+		}
+		killAt[name] = n
+	}
+	return killAt, nil
+}
+
+// pass holds the lock to the end: no other goroutine passes a point on the way
+// to the death of the process.
+func (p *points) pass(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passed[name]++
+	if p.log != "" {
+		if err := appendLine(p.log, name); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", EnvLog, err)
+		}
+	}
+	if n, ok := p.killAt[name]; ok && p.passed[name] == n {
+		p.die()
+	}
+}
+
+func appendLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString(line + "\n"); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}
+
+// killSelf does not return: the signal may take a moment to arrive.
+func killSelf() {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", EnvPoints, err)
+	}
+	select {}
+}
