@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package service is the skeleton of a daemon: its tasks, its readiness and
+// end as systemd wants to hear of them, its log, and its HTTP servers. It knows
+// nothing of what the tasks do.
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sync/errgroup"
+)
+
+// Task is a part of a daemon that runs for as long as the daemon does.
+type Task interface {
+	// Run works until ctx ends, and then returns nil. It returns an error if it
+	// cannot go on, which ends the daemon; what can be waited for is not such
+	// an error.
+	Run(ctx context.Context) error
+	// Ready is closed once the task does what it is there for.
+	Ready() <-chan struct{}
+	// String names the task in logs and in the status of the unit.
+	String() string
+}
+
+// Run runs the tasks until one fails, ctx ends, or the process is told to stop
+// by SIGINT or SIGTERM; a second signal kills it. It tells systemd of every
+// step and keeps its watchdog content. Tasks end in no order, so what they
+// share must outlive Run.
+func Run(ctx context.Context, log *slog.Logger, tasks ...Task) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	group, ctx := errgroup.WithContext(ctx)
+	for _, t := range tasks {
+		group.Go(func() error {
+			if err := t.Run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", t, err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		announceReady(ctx, log, tasks)
+		return nil
+	})
+	group.Go(func() error {
+		keepWatchdogContent(ctx, log)
+		return nil
+	})
+	group.Go(func() error {
+		select {
+		case s := <-signals:
+			log.Info("stopping", "signal", s.String())
+			// From here on a signal does what it does by default.
+			signal.Stop(signals)
+			cancel()
+		case <-ctx.Done():
+		}
+		notify(log, daemon.SdNotifyStopping)
+		return nil
+	})
+	return group.Wait()
+}
+
+// announceReady says READY once every task is, and until then which it waits
+// for.
+func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
+	for i, t := range tasks {
+		notify(log, "STATUS=starting: "+names(tasks[i:]))
+		select {
+		case <-t.Ready():
+		case <-ctx.Done():
+			return
+		}
+	}
+	notify(log, daemon.SdNotifyReady+"\nSTATUS=ready")
+	log.Info("ready")
+}
+
+func names(tasks []Task) string {
+	all := make([]string, 0, len(tasks))
+	for _, t := range tasks {
+		all = append(all, t.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+func keepWatchdogContent(ctx context.Context, log *slog.Logger) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("the watchdog of the unit cannot be used", "err", err)
+		return
+	}
+	if interval == 0 {
+		return
+	}
+	// Half of it, so that one late tick is not the end.
+	tick := time.NewTicker(interval / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			notify(log, daemon.SdNotifyWatchdog)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// notify tells systemd, if it started us. What it does not hear it will ask
+// for by its own timeouts, so an error is only logged.
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd was not told", "state", state, "err", err)
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+)
+
+// socketMode lets owner and group connect; what they may do there is another
+// question.
+const socketMode = 0o660
+
+// maxSocketPath is what fits into a sockaddr_un, without its final zero.
+const maxSocketPath = 107
+
+// activated are the listeners that systemd handed over. They can be taken from
+// the environment once.
+var activated = sync.OnceValues(activation.Listeners)
+
+// listenSocket returns the listener at path that systemd handed over, else a
+// new one with mode 0660 and the group gid (negative for the process's own) in
+// a directory that is made with mode 0750 if it is missing.
+func listenSocket(ctx context.Context, path string, gid int) (net.Listener, error) {
+	given, err := activated()
+	if err != nil {
+		return nil, fmt.Errorf("take sockets from systemd: %w", err)
+	}
+	for _, l := range given {
+		if l != nil && l.Addr().Network() == "unix" && l.Addr().String() == path {
+			return l, nil
+		}
+	}
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("the socket path %s is longer than the %d bytes that the kernel takes", path, maxSocketPath)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("make socket directory: %w", err)
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	config := net.ListenConfig{Control: restrictMode}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := open(path, gid); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// restrictMode sets the mode that the socket will have when it appears in the
+// file system, so that there is no moment in which everybody may connect.
+func restrictMode(_, _ string, c syscall.RawConn) error {
+	var chmodErr error
+	err := c.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), socketMode) })
+	return errors.Join(err, chmodErr)
+}
+
+// open gives the socket to its group, whatever the umask took away.
+func open(path string, gid int) error {
+	if gid >= 0 {
+		if err := os.Chown(path, -1, gid); err != nil {
+			return fmt.Errorf("give socket to its group: %w", err)
+		}
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		return fmt.Errorf("set mode of socket: %w", err)
+	}
+	return nil
+}
+
+// removeStale removes what a killed predecessor left at path, and nothing
+// else.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at socket path: %w", err)
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("%s exists and is no socket; remove it or choose another path", path)
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("another process is listening at %s", path), c.Close())
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("cannot tell whether another process is listening: %w", err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove stale socket: %w", err)
+	}
+	return nil
+}
