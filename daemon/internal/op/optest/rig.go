@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package optest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// endless is longer than any op under test lasts, in fake time.
+const endless = 24 * time.Hour
+
+// rig is one world, its journal, and the runners that come and go on them.
+type rig struct {
+	trial   trial
+	world   World
+	journal *Journal
+	runners []*op.Runner
+
+	mu     sync.Mutex
+	points []string
+	// killed is closed when the runner is crashed, which happens once; its
+	// goroutine then stands still until released is closed.
+	killed   chan struct{}
+	dying    atomic.Bool
+	released chan struct{}
+	// lifted: what made Do or Undo fail is over.
+	lifted atomic.Bool
+	// forgot: Observe has told its one lie.
+	forgot atomic.Bool
+}
+
+// outcome is how an op ended and what it passed on the way.
+type outcome struct {
+	status  op.Status
+	points  []string
+	records []op.Record
+}
+
+func newRig(w World, tr trial) *rig {
+	r := &rig{
+		trial: tr, world: w, journal: NewJournal(),
+		killed: make(chan struct{}), released: make(chan struct{}),
+	}
+	if tr.failAppend > 0 {
+		r.journal.FailAppend(tr.failAppend, tr.stored)
+	}
+	r.journal.AfterAppend(func(rec op.Record) {
+		if rec.Seq == tr.killAfterRecord {
+			r.kill()
+		}
+	})
+	return r
+}
+
+// close lets the goroutine that was killed end, and stops all runners.
+func (r *rig) close() {
+	close(r.released)
+	for _, runner := range r.runners {
+		runner.Stop()
+	}
+}
+
+// play runs the op to its end, through a crash and past the operator.
+func (r *rig) play(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, endless)
+	defer cancel()
+	runner, err := r.boot()
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := runner.Submit(ctx, r.world.Op()); err != nil {
+		return outcome{}, err
+	}
+	st, err := r.wait(ctx, runner)
+	if r.dying.Load() {
+		if runner, err = r.boot(); err != nil {
+			return outcome{}, err
+		}
+		if err := runner.Resume(ctx); err != nil {
+			return outcome{}, err
+		}
+		st, err = runner.Wait(ctx, r.world.Op().ID)
+	}
+	if err == nil && st.State == op.StateNeedsOperator && r.trial.mayPark {
+		r.lifted.Store(true)
+		if err := runner.Continue(ctx, st.Op.ID); err != nil {
+			return outcome{}, err
+		}
+		st, err = runner.Wait(ctx, st.Op.ID)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	records, err := r.journal.Records(ctx, st.Op.ID)
+	return outcome{st, r.points, records}, err
+}
+
+// judge compares the end with what was wanted, and asks the world.
+func (r *rig) judge(o outcome) error {
+	if !slices.Contains(r.trial.want, o.status.State) {
+		err := fmt.Errorf("the op ended %s, want %v", o.status.State, r.trial.want)
+		if f := o.status.Failure; f != nil {
+			err = fmt.Errorf("%w: %s", err, f.Message)
+		}
+		return err
+	}
+	if crash := r.trial.killAtPoint != "" || r.trial.killAfterRecord > 0; crash && !r.dying.Load() {
+		return errors.New("the op did not come to where it was to crash")
+	}
+	if err := r.world.Check(o.status.State); err != nil {
+		return fmt.Errorf("the op ended %s, but %w", o.status.State, err)
+	}
+	return nil
+}
+
+// boot starts a runner as a daemon that starts does.
+func (r *rig) boot() (*op.Runner, error) {
+	plans := r.world.Plans()
+	for i := range plans {
+		plans[i] = r.disturb(plans[i])
+	}
+	runner, err := op.New(op.Config{Journal: r.journal, Plans: plans, FaultPoint: r.pass, MaxTries: 3})
+	if err != nil {
+		return nil, err
+	}
+	r.runners = append(r.runners, runner)
+	return runner, nil
+}
+
+// wait waits until the op ends or the runner is killed.
+func (r *rig) wait(ctx context.Context, runner *op.Runner) (op.Status, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.killed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return runner.Wait(ctx, r.world.Op().ID)
+}
+
+// pass is the fault point of the runners.
+func (r *rig) pass(name string) {
+	r.mu.Lock()
+	if !slices.Contains(r.points, name) {
+		r.points = append(r.points, name)
+	}
+	r.mu.Unlock()
+	if name == r.trial.killAtPoint {
+		r.kill()
+	}
+}
+
+// kill crashes the runner: the goroutine of the op never goes on, not even with
+// its deferred calls, until the trial is judged.
+func (r *rig) kill() {
+	if r.dying.Swap(true) {
+		return
+	}
+	close(r.killed)
+	<-r.released
+	runtime.Goexit()
+}
+
+// disturb returns the plan with the faults of the trial in its steps.
+func (r *rig) disturb(plan op.Plan) op.Plan {
+	plan.Steps = slices.Clone(plan.Steps)
+	for i := range plan.Steps {
+		s := &plan.Steps[i]
+		if s.Name == r.trial.fail {
+			s.Do = r.failing(s.Do)
+		}
+		if s.Name == r.trial.failUndo && s.Undo != nil {
+			s.Undo = r.failingUndo(s.Undo)
+		}
+		if s.Name == r.trial.forget && s.Observe != nil {
+			s.Observe = r.forgetting(s.Observe)
+		}
+	}
+	return plan
+}
+
+func (r *rig) failing(do func(context.Context, *op.Run) error) func(context.Context, *op.Run) error {
+	return func(ctx context.Context, run *op.Run) error {
+		switch {
+		case r.lifted.Load():
+			return do(ctx, run)
+		case r.trial.failAfter:
+			return errors.Join(do(ctx, run), errInjected)
+		default:
+			return errInjected
+		}
+	}
+}
+
+func (r *rig) failingUndo(undo func(context.Context, *op.Run) error) func(context.Context, *op.Run) error {
+	return func(ctx context.Context, run *op.Run) error {
+		if r.lifted.Load() {
+			return undo(ctx, run)
+		}
+		return errInjected
+	}
+}
+
+func (r *rig) forgetting(observe func(context.Context, *op.Run) (op.Observation, error)) func(context.Context, *op.Run) (op.Observation, error) {
+	return func(ctx context.Context, run *op.Run) (op.Observation, error) {
+		if r.dying.Load() && !r.forgot.Swap(true) {
+			return op.NotDone, nil
+		}
+		return observe(ctx, run)
+	}
+}
+
+// history is the records of the op in a line, for a person.
+func (r *rig) history(ctx context.Context) string {
+	records, err := r.journal.Records(ctx, r.world.Op().ID)
+	if err != nil {
+		return err.Error()
+	}
+	var words []string
+	for _, rec := range records {
+		words = append(words, strings.TrimSpace(rec.Step+" "+string(rec.Kind)))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package optest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// trial says what goes wrong in one run of an op, and how it may end.
+type trial struct {
+	name string
+	want []op.State
+
+	// killAtPoint and killAfterRecord crash the runner, once.
+	killAtPoint     string
+	killAfterRecord int64
+	// forget makes Observe of this step say, once after the crash, that it did
+	// not happen.
+	forget string
+	// fail makes Do of this step fail, before or after its effect, and failUndo
+	// its Undo, until the operator says go on.
+	fail      string
+	failAfter bool
+	failUndo  string
+	// mayPark: the operator is called and says go on.
+	mayPark bool
+	// failAppend is the number of the record that the journal does not take.
+	failAppend int
+	stored     bool
+}
+
+// trials makes the trials from the plan and from two runs in which nothing, and
+// nothing but one step, goes wrong.
+func (s Subject) trials(t *testing.T) []trial {
+	t.Helper()
+	plan := s.plan(t)
+	smooth := trial{name: "ends", want: []op.State{op.StateDone}}
+	all := []trial{smooth}
+	for i, step := range plan.Steps {
+		all = append(all, stepTrials(plan, i, step)...)
+	}
+	if o, err := s.run(t, smooth); err == nil {
+		all = append(all, crashTrials("", smooth, o)...)
+	}
+	if broken, o, ok := s.findUndone(t, plan); ok {
+		all = append(all, undoTrials(plan, broken)...)
+		all = append(all, crashTrials("_undoing", broken, o)...)
+	}
+	return all
+}
+
+// stepTrials are those of a single step on the way forward.
+func stepTrials(plan op.Plan, i int, step op.Step) []trial {
+	before := trial{name: "fails_before/" + step.Name, fail: step.Name}
+	after := trial{name: "fails_after/" + step.Name, fail: step.Name, failAfter: true}
+	switch {
+	case i > commitIndex(plan):
+		before.want, before.mayPark = []op.State{op.StateDone}, true
+		after.want, after.mayPark = before.want, true
+	case step.Observe == nil:
+		before.want = []op.State{op.StateUndone}
+		after.want = before.want
+	default:
+		// Where there was nothing to do, Observe says that it is done.
+		before.want = []op.State{op.StateUndone, op.StateDone}
+		after.want = before.want
+	}
+	return []trial{before, after, {
+		name:        "twice/" + step.Name,
+		want:        []op.State{op.StateDone},
+		killAtPoint: point(plan, step, "after_do"),
+		forget:      step.Name,
+	}}
+}
+
+// findUndone looks for the last step whose failure undoes the op, so that
+// undoing has the most to do.
+func (s Subject) findUndone(t *testing.T, plan op.Plan) (trial, outcome, bool) {
+	for i := min(commitIndex(plan), len(plan.Steps)-1); i >= 0; i-- {
+		tr := trial{fail: plan.Steps[i].Name, want: []op.State{op.StateUndone}}
+		if o, err := s.run(t, tr); err == nil {
+			return tr, o, true
+		}
+	}
+	return trial{}, outcome{}, false
+}
+
+func undoTrials(plan op.Plan, broken trial) []trial {
+	var all []trial
+	for _, step := range plan.Steps {
+		twice := broken
+		twice.name = "undo_twice/" + step.Name
+		twice.killAtPoint = point(plan, step, "after_undo")
+		all = append(all, twice)
+		if step.Undo != nil {
+			stuck := broken
+			stuck.name = "undo_fails/" + step.Name
+			stuck.failUndo, stuck.mayPark = step.Name, true
+			all = append(all, stuck)
+		}
+		if step.Name == broken.fail {
+			break
+		}
+	}
+	return all
+}
+
+// crashTrials disturb a run, whose outcome is known, at every point and record.
+func crashTrials(suffix string, base trial, o outcome) []trial {
+	var all []trial
+	add := func(name string, change func(*trial)) {
+		tr := base
+		tr.name = name
+		change(&tr)
+		all = append(all, tr)
+	}
+	for _, p := range o.points {
+		add("crash"+suffix+"/"+p, func(tr *trial) { tr.killAtPoint = p })
+	}
+	for _, r := range o.records {
+		label := fmt.Sprintf("%s/%02d_%s_%s", suffix, r.Seq, r.Step, r.Kind)
+		add("cut"+label, func(tr *trial) { tr.killAfterRecord = r.Seq })
+		add("append_lost"+label, func(tr *trial) { tr.failAppend = int(r.Seq) })
+		add("append_stored"+label, func(tr *trial) { tr.failAppend, tr.stored = int(r.Seq), true })
+	}
+	return all
+}
+
+// commitIndex returns the index of the commit point, the number of steps if the
+// plan has none.
+func commitIndex(plan op.Plan) int {
+	for i, s := range plan.Steps {
+		if s.Name == plan.Commit {
+			return i
+		}
+	}
+	return len(plan.Steps)
+}
+
+func point(plan op.Plan, step op.Step, moment string) string {
+	return plan.Kind + "." + step.Name + "." + moment
+}
+
+// plan returns the plan of the op under test.
+func (s Subject) plan(t *testing.T) op.Plan {
+	t.Helper()
+	w := s.New(t)
+	kind := w.Op().Kind
+	for _, p := range w.Plans() {
+		if p.Kind == kind {
+			return p
+		}
+	}
+	t.Fatalf("the world has no plan for its op's kind %q", kind)
+	return op.Plan{}
+}
