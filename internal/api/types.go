@@ -81,9 +81,11 @@ const (
 // MigrationState is the state of a migration.
 type MigrationState string
 
-// The states of a migration. Completed and cancelled are final; error means
-// that the last operation failed, was undone, and may be tried again or
-// cancelled; needs_operator means that Volferry will not touch it unasked.
+// The states of a migration. Completed, cancelled and error are final: error
+// means that start failed and was undone, so that nothing is left of it. A copy
+// or a complete that fails leaves the migration where it was, with Error set,
+// to be tried again or cancelled. Needs_operator means that Volferry will not
+// touch it unasked.
 const (
 	MigrationStarting      MigrationState = "starting"
 	MigrationStarted       MigrationState = "started"
@@ -100,7 +102,7 @@ const (
 
 // Final says whether a migration in this state is over and holds no lock.
 func (s MigrationState) Final() bool {
-	return s == MigrationCompleted || s == MigrationCancelled
+	return s == MigrationCompleted || s == MigrationCancelled || s == MigrationError
 }
 
 // Host is a hypervisor as the registry knows it. Epoch is its fencing token.
@@ -178,6 +180,8 @@ type BlockDeviceMapping struct {
 	BootIndex    *int    `json:"boot_index"`
 	VolumeID     *string `json:"volume_id"`
 	AttachmentID *string `json:"attachment_id"`
+	// Note says why a slot with a disk in it has no volume.
+	Note string `json:"note,omitempty"`
 }
 
 // Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID.

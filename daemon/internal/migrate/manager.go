@@ -42,9 +42,8 @@ type Manager struct {
 	cfg     Config
 	machine *machine
 	journal Journal
-	host    func() Host
+	host    func(context.Context) (Host, error)
 	log     *slog.Logger
-	plans   []op.Plan
 	runner  *op.Runner
 	watch   *watchers
 
@@ -53,9 +52,9 @@ type Manager struct {
 	admit sync.Mutex
 }
 
-// New makes a manager. Bind it to the runner that runs its Plans before any
-// other call.
-func New(cfg Config, ports Ports, journal Journal, host func() Host, log *slog.Logger) *Manager {
+// New makes a manager. Host answers for this host once the registry knows it.
+// Bind the manager to the runner that runs its Plans before any other call.
+func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
 	g.machine = &machine{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,

@@ -27,11 +27,10 @@ type Images interface {
 	// file and directory are on stable storage. An empty overlay of the same
 	// backing image that exists already is no error.
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error
-	// CheckOverlay says whether path is an overlay over backing of this size:
-	// ErrNoImage if there is no file, another error if it is something else.
-	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error
-	// OverlayEmpty says whether an overlay holds no data of its own.
-	OverlayEmpty(ctx context.Context, path string) (bool, error)
+	// CheckOverlay says whether path is an overlay over backing of this size,
+	// and whether it holds no data of its own: ErrNoImage if there is no file,
+	// another error if it is something else.
+	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
 	// Fold merges the overlay into an image that equals its backing image, and
 	// returns when that is on stable storage. The overlay is left as it is, so
 	// that a fold that was cut off can be made again.

@@ -19,7 +19,10 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := checkTarget(&target); err != nil {
 		return nil, err
 	}
-	host := g.host()
+	host, err := g.host(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s := &Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
 		Host: host.ID, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location,

@@ -15,7 +15,7 @@ func (m *machine) stepCreateOverlay() op.Step {
 		return m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		// A file that was cut off while it was made is no overlay yet; nothing
 		// names it, and CreateOverlay makes it anew.
 		return done(err == nil), nil
@@ -40,7 +40,7 @@ func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
 // in src) and the registry knows.
 func (m *machine) stepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		return done(errors.Is(err, ErrNoImage)), nil
 	}
 	return step("remove_overlay", m.removeOverlay, nil, observe)
@@ -104,7 +104,7 @@ func (m *machine) unnameUnderGuard(ctx context.Context, s *Spec) error {
 	if v.active {
 		return op.Retry(busyDelay, guestIsOn(s))
 	}
-	empty, err := m.images.OverlayEmpty(ctx, s.Overlay)
+	empty, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 	if err != nil || !empty {
 		return op.UnknownOutcome(errors.Join(changed(s, v), err))
 	}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Registry is what adoption needs of the registry.
+type Registry interface {
+	Volumes(ctx context.Context) ([]api.Volume, error)
+	Instances(ctx context.Context) ([]api.Instance, error)
+	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
+}
+
+// Inspect reads size and kind of an image whose format is known, and refuses
+// one that leans on other files.
+type Inspect func(ctx context.Context, path string, format api.Format) (sizeBytes int64, err error)
+
+// Adopter takes over the disks of domains that exist already: each becomes a
+// volume with one attachment, where it is, as it is. Nothing on the host is
+// changed.
+type Adopter struct {
+	HV       hv.Hypervisor
+	Registry Registry
+	Inspect  Inspect
+	HostID   string
+}
+
+// Adopt registers one domain, named by name or UUID. One that is registered
+// already is returned as it is.
+func (a *Adopter) Adopt(ctx context.Context, opID, domain string) (api.Instance, error) {
+	doms, err := a.domains(ctx)
+	if err != nil {
+		return api.Instance{}, err
+	}
+	i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == domain || d.ID == strings.ToLower(domain) })
+	if i < 0 {
+		return api.Instance{}, api.Errorf(api.CodeNotFound, "libvirt has no domain %s; `virsh list --all` shows them", domain)
+	}
+	return a.adopt(ctx, opID, &doms[i])
+}
+
+// AdoptAll registers every domain of the host that is not registered yet, and
+// returns all of them. It stops at the first that cannot be.
+func (a *Adopter) AdoptAll(ctx context.Context, opID string) ([]api.Instance, error) {
+	doms, err := a.domains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Instance{}
+	for i := range doms {
+		if !doms[i].Persistent {
+			continue
+		}
+		inst, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inst)
+	}
+	return out, nil
+}
+
+func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
+	doms, err := a.HV.Domains(ctx)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return nil, api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	slices.SortFunc(doms, func(x, y hv.Domain) int { return cmp.Compare(x.Name, y.Name) })
+	return doms, nil
+}
+
+func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (api.Instance, error) {
+	known, err := a.Registry.Instances(ctx)
+	if err != nil {
+		return api.Instance{}, err
+	}
+	if i := slices.IndexFunc(known, func(in api.Instance) bool { return in.ID == dom.ID }); i >= 0 {
+		return known[i], nil
+	}
+	if !dom.Persistent {
+		return api.Instance{}, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: it is transient; define it first (virsh dumpxml, virsh define)", dom.Name)
+	}
+	volumes, err := a.Registry.Volumes(ctx)
+	if err != nil {
+		return api.Instance{}, err
+	}
+	pools, err := a.HV.Pools(ctx)
+	if err != nil {
+		return api.Instance{}, fmt.Errorf("list pools: %w", err)
+	}
+	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: StateOf(dom.State)}
+	boot := bootIndexes(dom.Config)
+	for i := range dom.Config {
+		d := &dom.Config[i]
+		disk, why := a.disk(ctx, dom, d)
+		if why != "" {
+			reg.Slots = append(reg.Slots, api.BlockDeviceMapping{Device: d.Target, BootIndex: boot[d.Target], Note: why})
+			continue
+		}
+		disk.BootIndex = boot[d.Target]
+		inPool(&disk.Location, pools)
+		identify(&disk, dom, d, volumes)
+		reg.Disks = append(reg.Disks, disk)
+	}
+	return a.Registry.RegisterInstance(ctx, opID, reg)
+}
+
+// disk describes a disk as a volume to be, or says why it is none.
+func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.AdoptedDisk, string) {
+	top := d.Top()
+	switch {
+	case d.Device != "disk":
+		return api.AdoptedDisk{}, "not a volume: it is a " + d.Device
+	case top.Type != hv.SourceFile && top.Type != hv.SourceBlock:
+		return api.AdoptedDisk{}, "not a volume: its source is of type " + cmp.Or(top.Type, "none")
+	case !api.Format(top.Format).Valid():
+		return api.AdoptedDisk{}, "not a volume: its format is " + top.Format
+	case len(d.Chain) > 1:
+		return api.AdoptedDisk{}, "not a volume: it has a backing image"
+	}
+	if live := dom.LiveDisk(d.Target); dom.State.Active() && (live == nil || live.Top() != top) {
+		return api.AdoptedDisk{}, "not a volume: the running domain uses another image than its definition names"
+	}
+	size, err := a.Inspect(ctx, top.Path, api.Format(top.Format))
+	if err != nil {
+		return api.AdoptedDisk{}, "not a volume: " + err.Error()
+	}
+	mode := api.ModeRW
+	if d.ReadOnly {
+		mode = api.ModeRO
+	}
+	return api.AdoptedDisk{
+		AttachmentID: uuid.NewString(), Device: d.Target, Mode: mode,
+		Location: api.Location{Path: top.Path, Format: api.Format(top.Format), SizeBytes: size},
+	}, ""
+}
+
+// identify gives the disk its volume: one that the registry has at this place
+// already (the instance was forgotten and comes back), else a new one, whose id
+// is the disk's serial if that is a UUID.
+func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, volumes []api.Volume) {
+	for _, v := range volumes {
+		if v.Location.Path == disk.Location.Path {
+			disk.VolumeID, disk.VolumeName, disk.Location = v.ID, v.Name, v.Location
+			return
+		}
+	}
+	disk.VolumeID = uuid.NewString()
+	if id, err := uuid.Parse(d.Serial); err == nil && !hasVolume(volumes, id.String()) {
+		disk.VolumeID = id.String()
+	}
+	disk.VolumeName = dom.Name + "-" + d.Target
+}
+
+func hasVolume(volumes []api.Volume, id string) bool {
+	return slices.ContainsFunc(volumes, func(v api.Volume) bool { return v.ID == id })
+}
+
+// inPool names the pool that an image is in, if one has its directory.
+func inPool(l *api.Location, pools []hv.PoolInfo) {
+	for _, p := range pools {
+		if name, ok := strings.CutPrefix(l.Path, strings.TrimSuffix(p.Path, "/")+"/"); ok && p.Path != "" && !strings.Contains(name, "/") {
+			l.Pool, l.Name = p.Name, name
+			return
+		}
+	}
+}
+
+// bootIndexes counts the boot order from 0. Without any <boot order=>, the
+// first disk boots, as libvirt has it.
+func bootIndexes(disks []hv.Disk) map[string]*int {
+	out := map[string]*int{}
+	ordered := false
+	for _, d := range disks {
+		if d.BootOrder > 0 {
+			n := d.BootOrder - 1
+			out[d.Target], ordered = &n, true
+		}
+	}
+	if ordered {
+		return out
+	}
+	for _, d := range disks {
+		if d.Device == "disk" {
+			zero := 0
+			out[d.Target] = &zero
+			break
+		}
+	}
+	return out
+}
+
+// StateOf is the state of an instance whose domain is in this state.
+func StateOf(s hv.State) api.InstanceState {
+	switch s {
+	case hv.StateRunning:
+		return api.InstanceRunning
+	case hv.StatePaused:
+		return api.InstancePaused
+	case hv.StateStopped:
+		return api.InstanceStopped
+	case hv.StateOther:
+	}
+	return api.InstanceError
+}
