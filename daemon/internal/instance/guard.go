@@ -21,11 +21,11 @@ import (
 // the host: whoever sets one journals first, so that recovery clears it.
 //
 // Safe for concurrent use; the last Set of an id wins.
-type Guards struct{ dir string }
+type Guards struct{ dir, hook string }
 
-// NewGuards returns the guards kept in dir, which is made by the first Set. The
-// hook must look at the same directory.
-func NewGuards(dir string) *Guards { return &Guards{dir: dir} }
+// NewGuards returns the guards kept in dir, which is made by the first Set. Hook
+// is where libvirt has the hook that reads them (DefaultHook), for Enforced.
+func NewGuards(dir, hook string) *Guards { return &Guards{dir: dir, hook: hook} }
 
 // Set guards the domain with this UUID, durably before it returns. Reason is
 // the whole sentence that the person who tries the start will read. A second

@@ -18,7 +18,7 @@ const (
 
 func newGuards(t *testing.T) *Guards {
 	t.Helper()
-	return NewGuards(filepath.Join(t.TempDir(), "guards"))
+	return NewGuards(filepath.Join(t.TempDir(), "guards"), "")
 }
 
 func mustSet(t *testing.T, g *Guards, id, reason string) {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DefaultHook is where the guard hook is installed.
+const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
+
+// Enforced returns nil if the hook is installed where libvirt runs it and looks
+// for guards where this Guards keeps them; otherwise the error says what is
+// wrong and what to do. A libvirtd that has not been restarted since its very
+// first hook was installed does not run it: that cannot be seen from here.
+func (g *Guards) Enforced() error {
+	info, err := os.Stat(g.hook)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the libvirt hook %s is not installed", g.hook)
+	case err != nil:
+		return fmt.Errorf("look at the libvirt hook: %w", err)
+	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+		return fmt.Errorf("the libvirt hook %s is not an executable file", g.hook)
+	}
+	dirs, file, err := hookDirs(g.hook)
+	if err != nil {
+		return fmt.Errorf("look at the libvirt hook: %w", err)
+	}
+	if !slices.ContainsFunc(dirs, func(dir string) bool { return sameDir(dir, g.dir) }) {
+		return fmt.Errorf("the libvirt hook %s looks for guards in %s and not in %s; write that directory into %s",
+			g.hook, strings.Join(dirs, ", "), g.dir, file)
+	}
+	return nil
+}
+
+// hookDirs reads from the hook's own text where it looks for guards, and which
+// file would say so.
+func hookDirs(hook string) (dirs []string, file string, err error) {
+	text, err := os.ReadFile(hook)
+	if err != nil {
+		return nil, "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if dir, ok := strings.CutPrefix(line, "GUARD_DIR="); ok {
+			dirs = []string{strings.Trim(dir, `'"`)}
+		}
+		if name, ok := strings.CutPrefix(line, "GUARD_DIR_FILE="); ok {
+			file = strings.Trim(name, `'"`)
+		}
+	}
+	// Like the hook, which takes a file that it cannot read for none.
+	if listed, err := os.ReadFile(file); err == nil {
+		dirs = slices.DeleteFunc(strings.Split(string(listed), "\n"), func(dir string) bool { return dir == "" })
+	}
+	return dirs, file, nil
+}
+
+// sameDir says whether two paths name one directory, there or not yet.
+func sameDir(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
