@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"text/template"
+
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// GuestConfig describes a guest. The zero value of every field but Name and
+// Disks is a good one.
+type GuestConfig struct {
+	Name    string // short: it is part of the path of a unix socket
+	UUID    string // libvirt makes one up
+	Machine string // QEMU's machine type; default pc
+	Disks   []Disk // vda, vdb and so on
+}
+
+// Disk is a disk of a guest.
+type Disk struct {
+	Volume
+	Serial    string
+	Shareable bool
+	IOThread  bool // gives the disk a thread of its own in QEMU
+	// Fill is what MakeVolume was told.
+	Fill Fill
+	// Seed of the operations of the writer; two disks have different ones.
+	Seed uint64
+	// Mix of the operations; the zero value is workload.DefaultMix.
+	Mix workload.Mix
+}
+
+// target is the name of a guest's disk by its position.
+func target(position int) string { return "vd" + string(rune('a'+position)) }
+
+// domainTemplate has type qemu (TCG): the machines that run the tests have no
+// hardware virtualisation that is worth the name.
+var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='qemu'>
+  <name>{{html .Name}}</name>
+{{- if .UUID}}
+  <uuid>{{html .UUID}}</uuid>{{end}}
+  <memory unit='MiB'>256</memory>
+  <vcpu>1</vcpu>
+{{- if .IOThreads}}
+  <iothreads>{{.IOThreads}}</iothreads>{{end}}
+  <os>
+    <type arch='x86_64' machine='{{html .Machine}}'>hvm</type>
+    <kernel>{{html .Boot.Kernel}}</kernel>
+    <initrd>{{html .Boot.Initrd}}</initrd>
+    <cmdline>console=ttyS0 quiet panic=-1</cmdline>
+  </os>
+  <features><acpi/></features>
+  <on_poweroff>destroy</on_poweroff>
+  <on_reboot>restart</on_reboot>
+  <on_crash>destroy</on_crash>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+{{- range .Disks}}
+    <disk type='{{.Type}}' device='disk'>
+      <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
+      <source {{.SourceAttr}}='{{html .Path}}'/>
+      <backingStore/>
+      <target dev='{{.Target}}' bus='virtio'/>
+{{- if .Shareable}}
+      <shareable/>{{end}}
+{{- if .Serial}}
+      <serial>{{html .Serial}}</serial>{{end}}
+    </disk>
+{{- end}}
+    <controller type='usb' model='none'/>
+    <channel type='unix'>
+      <source mode='bind' path='{{html .Socket}}'/>
+      <target type='virtio' name='` + workload.Port + `'/>
+    </channel>
+    <serial type='file'>
+      <source path='{{html .Console}}'/>
+    </serial>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+`))
+
+type domainDisk struct {
+	Disk
+	Type, SourceAttr, Target string
+	Thread                   int
+}
+
+// domainXML renders the definition of a guest.
+func domainXML(cfg GuestConfig, boot Boot, socket, console string) ([]byte, error) {
+	data := struct {
+		GuestConfig
+		Boot            Boot
+		Socket, Console string
+		IOThreads       int
+		Disks           []domainDisk
+	}{GuestConfig: cfg, Boot: boot, Socket: socket, Console: console}
+	if data.Machine == "" {
+		data.Machine = "pc"
+	}
+	for i, d := range cfg.Disks {
+		info, err := os.Stat(d.Path)
+		if err != nil {
+			return nil, fmt.Errorf("inspect disk: %w", err)
+		}
+		disk := domainDisk{Disk: d, Type: "file", SourceAttr: "file", Target: target(i)}
+		if info.Mode()&os.ModeDevice != 0 {
+			disk.Type, disk.SourceAttr = "block", "dev"
+		}
+		if d.IOThread {
+			data.IOThreads++
+			disk.Thread = data.IOThreads
+		}
+		data.Disks = append(data.Disks, disk)
+	}
+	var xml bytes.Buffer
+	if err := domainTemplate.Execute(&xml, data); err != nil {
+		return nil, fmt.Errorf("render domain: %w", err)
+	}
+	return xml.Bytes(), nil
+}

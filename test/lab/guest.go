@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// guestTimeout bounds what a guest does without libvirt: a boot, a power-off.
+// TCG on a busy machine is slow.
+const guestTimeout = 3 * time.Minute
+
+// Guest is a domain whose program writes to its disks as it is told. Its
+// methods may be called from any goroutine. Writers go on by themselves after a
+// reboot, a reset, or a stop and start by whomever.
+type Guest struct {
+	Name string
+	UUID string
+
+	libvirtd *Libvirtd
+	link     *link
+}
+
+// Load is what a writer is asked to do.
+type Load struct {
+	Interval time.Duration // between submissions; 0 is as fast as it can
+	Depth    int           // operations in flight at most; 0 is 1
+}
+
+// DefineGuest defines a guest, persistent and stopped. Close removes it.
+func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, error) {
+	boot, err := Kernel(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
+	}
+	if err := os.MkdirAll(filepath.Join(l.Dir, "guest"), 0o700); err != nil {
+		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
+	}
+	base := filepath.Join(l.Dir, "guest", cfg.Name)
+	socket := base + ".sock"
+	if len(socket) >= maxSocketPath {
+		return nil, fmt.Errorf("define guest %s: %s is too long for a unix socket", cfg.Name, socket)
+	}
+	xml, err := domainXML(cfg, boot, socket, base+".console")
+	if err != nil {
+		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
+	}
+	if err := os.WriteFile(base+".xml", xml, 0o600); err != nil {
+		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
+	}
+	if _, err := l.Virsh(ctx, "define", base+".xml"); err != nil {
+		return nil, err
+	}
+	g := &Guest{Name: cfg.Name, libvirtd: l}
+	out, err := l.Virsh(ctx, "domuuid", cfg.Name)
+	if err != nil {
+		return nil, errors.Join(err, g.undefine())
+	}
+	g.UUID = strings.TrimSpace(out)
+	if g.link, err = openLink(cfg.Disks, socket, base+".log"); err != nil {
+		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, errors.Join(err, g.undefine()))
+	}
+	return g, nil
+}
+
+// Close destroys the guest if it runs, and undefines it.
+func (g *Guest) Close() error {
+	return errors.Join(g.undefine(), g.link.close())
+}
+
+func (g *Guest) undefine() error {
+	// It ends what a test began, and so must work after the test's context.
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
+	defer cancel()
+	if _, err := g.virsh(ctx, "destroy"); err != nil && !strings.Contains(err.Error(), "not running") {
+		return err
+	}
+	_, err := g.virsh(ctx, "undefine", "--managed-save")
+	return err
+}
+
+func (g *Guest) virsh(ctx context.Context, command string, flags ...string) (string, error) {
+	return g.libvirtd.Virsh(ctx, append([]string{command, g.Name}, flags...)...)
+}
+
+// Start starts the domain. It does not wait for the guest.
+func (g *Guest) Start(ctx context.Context) error {
+	_, err := g.virsh(ctx, "start")
+	return err
+}
+
+// Destroy ends the domain at once, as pulling the plug would, but lets QEMU
+// close its images.
+func (g *Guest) Destroy(ctx context.Context) error {
+	_, err := g.virsh(ctx, "destroy")
+	return err
+}
+
+// Reset resets the machine. QEMU lives on, the guest boots again.
+func (g *Guest) Reset(ctx context.Context) error {
+	_, err := g.virsh(ctx, "reset")
+	return err
+}
+
+// Pause stops the machine where it is.
+func (g *Guest) Pause(ctx context.Context) error {
+	_, err := g.virsh(ctx, "suspend")
+	return err
+}
+
+// Resume lets a paused machine go on.
+func (g *Guest) Resume(ctx context.Context) error {
+	_, err := g.virsh(ctx, "resume")
+	return err
+}
+
+// PowerOff has the guest's kernel turn the machine off, with operations still
+// in flight unless the writers were stopped before, and waits until the domain
+// is off.
+func (g *Guest) PowerOff(ctx context.Context) error {
+	if err := g.link.command(ctx, workload.Command{Type: workload.CommandPowerOff}); err != nil {
+		return fmt.Errorf("power off guest %s: %w", g.Name, err)
+	}
+	return g.WaitState(ctx, "shut off")
+}
+
+// Reboot has the guest's kernel restart the machine, with operations still in
+// flight unless the writers were stopped before. It does not wait.
+func (g *Guest) Reboot(ctx context.Context) error {
+	if err := g.link.command(ctx, workload.Command{Type: workload.CommandReboot}); err != nil {
+		return fmt.Errorf("reboot guest %s: %w", g.Name, err)
+	}
+	return nil
+}
+
+// State is the state of the domain in virsh's words.
+func (g *Guest) State(ctx context.Context) (string, error) {
+	out, err := g.virsh(ctx, "domstate")
+	return strings.TrimSpace(out), err
+}
+
+// WaitState waits until the domain is in this state.
+func (g *Guest) WaitState(ctx context.Context, want string) error {
+	var got string
+	var err error
+	if !poll(guestTimeout, func() bool {
+		got, err = g.State(ctx)
+		return err != nil || got == want
+	}) {
+		return fmt.Errorf("guest %s is %s, still not %s", g.Name, got, want)
+	}
+	return err
+}
+
+// Write has a writer run on the disk (vda, vdb and so on) from now on, in every
+// boot of the guest, or changes the pace of the one that runs. It does not wait
+// for the guest.
+func (g *Guest) Write(disk string, load Load) error { return g.link.write(disk, load) }
+
+// Quiesce stops the writer on the disk and waits until it has nothing in
+// flight: all that it wrote is acknowledged. It needs a running guest.
+func (g *Guest) Quiesce(ctx context.Context, disk string) error {
+	if err := g.link.quiesce(ctx, disk); err != nil {
+		return fmt.Errorf("quiesce %s of guest %s: %w%s", disk, g.Name, err, g.consoleTail())
+	}
+	return nil
+}
+
+// WaitWriting waits for n more acknowledgements from the disk than there are
+// now, which a guest that boots or writes will send.
+func (g *Guest) WaitWriting(ctx context.Context, disk string, n int) error {
+	if err := g.link.waitAcks(ctx, disk, n); err != nil {
+		return fmt.Errorf("wait for guest %s to write to %s: %w%s", g.Name, disk, err, g.consoleTail())
+	}
+	return nil
+}
+
+// Disks waits until the guest has booted and returns the disks as it sees them.
+func (g *Guest) Disks(ctx context.Context) ([]workload.GuestDisk, error) {
+	disks, err := g.link.disks(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("wait for guest %s: %w%s", g.Name, err, g.consoleTail())
+	}
+	return disks, nil
+}
+
+// History is what is known up to now of the operations on a disk. It belongs to
+// the volume that was there when the guest was defined, wherever its bytes are
+// now.
+func (g *Guest) History(disk string) *History { return g.link.history(disk) }
+
+// consoleTail returns the end of the guest's console for an error message.
+func (g *Guest) consoleTail() string {
+	data, _ := os.ReadFile(filepath.Join(g.libvirtd.Dir, "guest", g.Name+".console"))
+	const most = 1000
+	return "; console ends: " + strings.TrimSpace(string(data[max(0, len(data)-most):]))
+}

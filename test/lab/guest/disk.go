@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// findDisks waits for the first disk and returns them all. It insists on block
+// devices: a writer that quietly writes to a file in memory proves nothing.
+func findDisks() ([]workload.GuestDisk, error) {
+	var found []workload.GuestDisk
+	for deadline := time.Now().Add(deviceTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		paths, err := filepath.Glob("/sys/block/vd*")
+		if err != nil {
+			return nil, fmt.Errorf("list disks: %w", err)
+		}
+		for _, path := range paths {
+			name := filepath.Base(path)
+			if err := checkBlockDevice(name); err != nil {
+				return nil, err
+			}
+			const sectorSize = 512
+			sectors, err := strconv.ParseUint(attribute(path, "size"), 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("read size of %s: %w", name, err)
+			}
+			found = append(found, workload.GuestDisk{
+				Name:   name,
+				Serial: attribute(path, "serial"),
+				Blocks: sectors * sectorSize / workload.BlockSize,
+			})
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, errors.New("no virtio disk appeared")
+}
+
+// attribute reads a file of sysfs; one that is not there is empty.
+func attribute(dir, name string) string {
+	data, _ := os.ReadFile(filepath.Join(dir, name))
+	return strings.TrimSpace(string(data))
+}
+
+func checkBlockDevice(name string) error {
+	var st unix.Stat_t
+	if err := unix.Stat("/dev/"+name, &st); err != nil {
+		return fmt.Errorf("inspect /dev/%s: %w", name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return fmt.Errorf("/dev/%s is not a block device", name)
+	}
+	return nil
+}
+
+// disk is a block device, opened to pass by the guest's page cache.
+type disk struct {
+	fd int
+}
+
+func openDisk(name string) (*disk, error) {
+	if err := checkBlockDevice(name); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open("/dev/"+name, unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return &disk{fd: fd}, nil
+}
+
+func (d *disk) close() { _ = unix.Close(d.fd) }
+
+// do performs one operation. buf is aligned to a page and has room for the
+// largest write.
+func (d *disk) do(op workload.Op, buf []byte) error {
+	start, length := op.Block*workload.BlockSize, op.Count*workload.BlockSize
+	var err error
+	switch op.Kind {
+	case workload.Write:
+		err = d.write(buf[:length], int64(start))
+	case workload.Zero:
+		err = d.ioctlRange(unix.BLKZEROOUT, start, length)
+	case workload.Discard:
+		err = d.ioctlRange(unix.BLKDISCARD, start, length)
+	default:
+		err = fmt.Errorf("unknown operation %q", op.Kind)
+	}
+	if err == nil && op.Flush {
+		err = unix.Fdatasync(d.fd)
+	}
+	return err
+}
+
+// write writes all of buf at offset, whatever the kernel makes of it.
+func (d *disk) write(buf []byte, offset int64) error {
+	for len(buf) > 0 {
+		n, err := unix.Pwrite(d.fd, buf, offset)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		buf, offset = buf[n:], offset+int64(n)
+	}
+	return nil
+}
+
+// ioctlRange issues an ioctl whose argument is {start, length} in bytes.
+func (d *disk) ioctlRange(request uint, start, length uint64) error {
+	arg := [2]uint64{start, length}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), uintptr(request), uintptr(unsafe.Pointer(&arg)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// newBuffer returns memory that is aligned for O_DIRECT, with room for the
+// largest write.
+func newBuffer() ([]byte, error) {
+	buf, err := unix.Mmap(-1, 0, workload.MaxCount*workload.BlockSize, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("map buffer: %w", err)
+	}
+	return buf, nil
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Boot is what a guest boots from.
+type Boot struct {
+	Kernel string // path of the kernel image
+	Initrd string // path of the initial file system with the guest's program
+}
+
+// guestModules are the drivers of the guest, each after those it needs. One
+// that the kernel has built in is no file, and is passed over.
+var guestModules = []string{
+	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
+	"virtio_blk", "virtio_console",
+}
+
+var building sync.Mutex // of the guest's image, by this process
+
+// Kernel returns the Debian cloud kernel that install.sh fetched, with an
+// initial file system built from the sources as they are now.
+func Kernel(ctx context.Context) (Boot, error) {
+	building.Lock()
+	defer building.Unlock()
+	b := Boot{
+		Kernel: filepath.Join(cacheDir(), "kernel", "vmlinuz"),
+		Initrd: filepath.Join(cacheDir(), "initrd.cpio"),
+	}
+	if _, err := os.Stat(b.Kernel); err != nil {
+		return Boot{}, fmt.Errorf("find the guests' kernel (run test/lab/install.sh): %w", err)
+	}
+	image, err := buildInitrd(ctx)
+	if err != nil {
+		return Boot{}, fmt.Errorf("build the guests' image: %w", err)
+	}
+	if old, err := os.ReadFile(b.Initrd); err == nil && bytes.Equal(old, image) {
+		return b, nil
+	}
+	// Another test binary may be booting from the old one.
+	f, err := os.CreateTemp(cacheDir(), "initrd.*.tmp")
+	if err != nil {
+		return Boot{}, fmt.Errorf("store the guests' image: %w", err)
+	}
+	_, err = f.Write(image)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), b.Initrd)
+	}
+	if err != nil {
+		return Boot{}, fmt.Errorf("store the guests' image: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return b, nil
+}
+
+// buildInitrd returns a cpio archive with the guest's program as /init and its
+// modules, named in the order in which to load them.
+func buildInitrd(ctx context.Context) ([]byte, error) {
+	init, err := buildInit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files, err := moduleFiles()
+	if err != nil {
+		return nil, err
+	}
+	var image bytes.Buffer
+	archive := &cpioWriter{w: &image}
+	archive.add("dev", cpioDir|0o755, nil)
+	archive.add("modules", cpioDir|0o755, nil)
+	for i, path := range files {
+		content, err := readModule(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		name, _, _ := strings.Cut(filepath.Base(path), ".")
+		archive.add(fmt.Sprintf("modules/%02d-%s", i, name), cpioFile|0o644, content)
+	}
+	archive.add("init", cpioFile|0o755, init)
+	return image.Bytes(), archive.finish()
+}
+
+// buildInit compiles the guest's program.
+func buildInit(ctx context.Context) ([]byte, error) {
+	out, err := os.MkdirTemp("", "vflab-init-")
+	if err != nil {
+		return nil, fmt.Errorf("make build directory: %w", err)
+	}
+	defer os.RemoveAll(out)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+		"-o", filepath.Join(out, "init"), "./guest")
+	cmd.Dir = sourceDir()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile the guest's program: %w: %s", err, msg)
+	}
+	return os.ReadFile(filepath.Join(out, "init"))
+}
+
+// moduleFiles finds the files of guestModules, in their order.
+func moduleFiles() ([]string, error) {
+	byName := make(map[string]string)
+	err := filepath.WalkDir(filepath.Join(cacheDir(), "kernel", "modules"), func(path string, _ fs.DirEntry, err error) error {
+		if name, ext, found := strings.Cut(filepath.Base(path), "."); found && strings.HasPrefix(ext, "ko") {
+			byName[name] = path
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find modules: %w", err)
+	}
+	var files []string
+	for _, name := range guestModules {
+		if path := byName[name]; path != "" {
+			files = append(files, path)
+		}
+	}
+	return files, nil
+}
+
+// readModule returns a module as the kernel loads it. Debian 13 compresses the
+// files, and not every kernel can undo that.
+func readModule(ctx context.Context, path string) ([]byte, error) {
+	if filepath.Ext(path) == ".xz" {
+		out, err := run(ctx, "xz", "--decompress", "--stdout", path)
+		return []byte(out), err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read module: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// link is the host's end of a guest's port. One goroutine reads from it for as
+// long as the guest is defined, over all its boots; a line that has arrived is
+// in the history and in the log before anything else happens.
+type link struct {
+	socket string
+	log    *os.File
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and replaced, when anything below changes
+	conn    net.Conn      // nil while there is no connection
+	boot    string        // of the guest that said hello on conn; empty before
+	seen    []workload.GuestDisk
+	writers map[string]*hostWriter
+	fatal   error // what ended the guest's program, in this boot
+}
+
+// hostWriter is what the host knows of the writer on one disk.
+type hostWriter struct {
+	history *History
+	wanted  *Load // nil: none shall run
+	running bool  // the guest was told to start and has not said it stopped
+}
+
+func openLink(disks []Disk, socket, logPath string) (*link, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open guest log: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &link{
+		socket: socket, log: log, cancel: cancel, ended: make(chan struct{}),
+		changed: make(chan struct{}), writers: make(map[string]*hostWriter),
+	}
+	for i, d := range disks {
+		if d.Mix == (workload.Mix{}) {
+			d.Mix = workload.DefaultMix
+		}
+		l.writers[target(i)] = &hostWriter{history: &History{
+			Stream: workload.Stream{Seed: d.Seed, Mix: d.Mix}, Fill: d.Fill,
+		}}
+	}
+	go l.run(ctx)
+	return l, nil
+}
+
+func (l *link) close() error {
+	l.cancel()
+	<-l.ended
+	return l.log.Close()
+}
+
+// run connects, again and again: every start of the domain is a new QEMU.
+func (l *link) run(ctx context.Context) {
+	defer close(l.ended)
+	for ctx.Err() == nil {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "unix", l.socket)
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		l.serve(conn)
+		stop()
+		_ = conn.Close() // QEMU has closed its end
+	}
+}
+
+// serve reads from one QEMU until it ends.
+func (l *link) serve(conn net.Conn) {
+	l.update(func() { l.conn, l.boot, l.fatal = conn, "", nil })
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		now := time.Now()
+		var r workload.Report
+		if json.Unmarshal(lines.Bytes(), &r) != nil {
+			continue // cut short by a reset
+		}
+		// The log is for people; what counts is in memory.
+		_, _ = fmt.Fprintf(l.log, "%s %s\n", now.UTC().Format(time.RFC3339Nano), lines.Bytes())
+		l.update(func() { l.take(r, now) })
+	}
+	l.update(func() {
+		l.conn, l.boot = nil, ""
+		for _, w := range l.writers {
+			w.running = false
+		}
+	})
+}
+
+// update changes what mu guards and wakes those who wait for it.
+func (l *link) update(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// take acts on a report. The caller holds mu.
+func (l *link) take(r workload.Report, now time.Time) {
+	w := l.writers[r.Disk]
+	switch {
+	case r.Type == workload.ReportHello:
+		l.hello(r)
+	case r.Type == workload.ReportFatal:
+		l.fatal = errors.New("guest gave up: " + r.Text)
+	case w == nil || l.boot == "":
+		// Nothing that this host asked for.
+	case r.Type == workload.ReportAck:
+		n := w.history.acknowledge(Ack{
+			Op: *r.Op, HostTime: now,
+			Latency:   time.Duration(r.LatencyUS) * time.Microsecond,
+			GuestTime: time.Duration(r.MonotonicUS) * time.Microsecond,
+		})
+		if n%(workload.Window/4) == 0 {
+			l.send(workload.Command{Type: workload.CommandConfirm, Disk: r.Disk, Confirmed: n})
+		}
+	case r.Type == workload.ReportIOError:
+		w.history.fail(*r.Op, r.Text)
+	case r.Type == workload.ReportStopped:
+		w.history.session().Ended = true
+		w.running = false
+		l.startWanted(r.Disk)
+	}
+}
+
+// hello begins a new boot of the guest. The caller holds mu.
+func (l *link) hello(r workload.Report) {
+	l.boot, l.seen, l.fatal = r.Boot, r.Disks, nil
+	for _, d := range r.Disks {
+		if w := l.writers[d.Name]; w != nil {
+			w.history.Stream.Blocks = d.Blocks
+			w.running = false
+			l.startWanted(d.Name)
+		}
+	}
+}
+
+// startWanted has the guest start a writer if one is wanted and none runs. The
+// caller holds mu.
+func (l *link) startWanted(disk string) {
+	w := l.writers[disk]
+	if w.wanted == nil || w.running || l.boot == "" {
+		return
+	}
+	w.running = true
+	stream := w.history.Stream
+	l.send(workload.Command{
+		Type: workload.CommandStart, Disk: disk, Stream: &stream, Base: w.history.begin(w.wanted.Depth),
+		Depth: w.wanted.Depth, IntervalUS: uint64(w.wanted.Interval.Microseconds()),
+	})
+}
+
+// send passes a command to the guest. The caller holds mu. If it fails, QEMU
+// has ended, and serve is about to notice.
+func (l *link) send(c workload.Command) {
+	c.Boot = l.boot
+	line, err := json.Marshal(c)
+	if err == nil && l.conn != nil {
+		_, err = l.conn.Write(append(line, '\n'))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(l.log, "send %s: %v\n", c.Type, err)
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// wait waits until cond, which is called with mu held, is true. A guest whose
+// program gave up will never make it so.
+func (l *link) wait(ctx context.Context, what string, cond func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	defer cancel()
+	for {
+		l.mu.Lock()
+		done, fatal, changed := cond(), l.fatal, l.changed
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		if fatal != nil {
+			return fatal
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		}
+	}
+}
+
+// command waits until the guest has booted and passes it a command.
+func (l *link) command(ctx context.Context, c workload.Command) error {
+	if _, err := l.disks(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.send(c)
+	return nil
+}
+
+func (l *link) disks(ctx context.Context) (seen []workload.GuestDisk, err error) {
+	err = l.wait(ctx, "no hello from the guest", func() bool {
+		seen = l.seen
+		return l.boot != ""
+	})
+	return seen, err
+}
+
+func (l *link) write(disk string, load Load) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.writers[disk]
+	if w == nil {
+		return fmt.Errorf("guest has no disk %s", disk)
+	}
+	w.wanted = &load
+	if w.running {
+		l.send(workload.Command{
+			Type: workload.CommandPace, Disk: disk, IntervalUS: uint64(load.Interval.Microseconds()),
+		})
+	}
+	l.startWanted(disk)
+	return nil
+}
+
+func (l *link) quiesce(ctx context.Context, disk string) error {
+	l.mu.Lock()
+	w := l.writers[disk]
+	if w == nil {
+		l.mu.Unlock()
+		return fmt.Errorf("guest has no disk %s", disk)
+	}
+	w.wanted = nil
+	if w.running {
+		l.send(workload.Command{Type: workload.CommandStop, Disk: disk})
+	}
+	l.mu.Unlock()
+	return l.wait(ctx, "the writer did not stop", func() bool { return !w.running })
+}
+
+func (l *link) waitAcks(ctx context.Context, disk string, n int) error {
+	l.mu.Lock()
+	w := l.writers[disk]
+	if w == nil {
+		l.mu.Unlock()
+		return fmt.Errorf("guest has no disk %s", disk)
+	}
+	want := len(w.history.Acks) + n
+	l.mu.Unlock()
+	return l.wait(ctx, "too few acknowledgements", func() bool { return len(w.history.Acks) >= want })
+}
+
+// history returns a copy of what is known; nil for a disk that there is not.
+func (l *link) history(disk string) *History {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.writers[disk]
+	if w == nil {
+		return nil
+	}
+	return w.history.clone()
+}
