@@ -49,11 +49,8 @@ func TestNoPackageIsADrawer(t *testing.T) {
 var layers = [][]string{
 	{"daemon", "registry", "ctl"},
 	{"daemon/internal/adminapi"},
-	{"daemon/internal/migrate", "daemon/internal/attach"},
-	{
-		"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/metrics",
-		"daemon/internal/uplink", "registry/internal/server",
-	},
+	{"daemon/internal/migrate", "daemon/internal/attach", "daemon/internal/uplink", "registry/internal/server"},
+	{"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/metrics"},
 	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg"},
 	{"internal/service"},
