@@ -22,6 +22,7 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/demo)(
 SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # the kinds of test would slow each other down past their limits
 .PHONY: help demo test build lint shellcheck test-unit test-conformance test-e2e test-crash bench \
 	install clean lab compiler
 
