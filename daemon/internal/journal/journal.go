@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -106,20 +105,24 @@ func (j *Journal) Records(ctx context.Context, opID string) ([]op.Record, error)
 func unavailable(err error) error { return fmt.Errorf("%w: %w", op.ErrJournal, err) }
 
 // list runs a query and scans its rows.
-func list[T any](ctx context.Context, db *sql.DB, query string, args []any, scan func(*sql.Rows) (T, error)) ([]T, error) {
+func list[T any](ctx context.Context, db *sql.DB, query string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	var all []T
+	defer func() {
+		if closeErr := rows.Close(); closeErr != nil && err == nil {
+			err = unavailable(closeErr)
+		}
+	}()
 	for rows.Next() {
 		v, err := scan(rows)
 		if err != nil {
-			return nil, errors.Join(unavailable(err), rows.Close())
+			return nil, unavailable(err)
 		}
 		all = append(all, v)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if err := rows.Err(); err != nil {
 		return nil, unavailable(err)
 	}
 	return all, nil

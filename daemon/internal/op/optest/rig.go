@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -82,6 +83,8 @@ func (r *rig) play(ctx context.Context) (outcome, error) {
 		return outcome{}, err
 	}
 	st, err := r.wait(ctx, runner)
+	// The op's goroutine passes one more point after what ended the wait.
+	synctest.Wait()
 	if r.dying.Load() {
 		if runner, err = r.boot(); err != nil {
 			return outcome{}, err
@@ -101,6 +104,7 @@ func (r *rig) play(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	synctest.Wait()
 	records, err := r.journal.Records(ctx, st.Op.ID)
 	return outcome{st, r.points, records}, err
 }

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBoom = errors.New("boom")
+
+// stage is a plan of three steps with a commit point in the middle, whose
+// parts tests replace, and a journal and a runner for it.
+type stage struct {
+	t       *testing.T
+	first   op.Step
+	commit  op.Step
+	last    op.Step
+	journal *optest.Journal
+	runner  *op.Runner
+	cfg     op.Config
+
+	mu    sync.Mutex
+	trace []string
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{t: t, journal: optest.NewJournal()}
+	s.first, s.commit, s.last = s.step("first"), s.step("commit"), s.step("last")
+	t.Cleanup(s.stop)
+	return s
+}
+
+// step does nothing but leave a trace.
+func (s *stage) step(name string) op.Step {
+	return op.Step{
+		Name: name,
+		Do:   func(context.Context, *op.Run) error { s.mark(name); return nil },
+		Undo: func(context.Context, *op.Run) error { s.mark("undo " + name); return nil },
+	}
+}
+
+func (s *stage) mark(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trace = append(s.trace, what)
+}
+
+// start makes a runner as a daemon that starts does.
+func (s *stage) start() {
+	s.t.Helper()
+	s.stop()
+	s.cfg.Journal = s.journal
+	s.cfg.Plans = []op.Plan{{Kind: "k", Steps: []op.Step{s.first, s.commit, s.last}, Commit: "commit"}}
+	s.cfg.Describe = func(err error) op.Failure {
+		code := "internal"
+		if errors.Is(err, op.ErrJournal) {
+			code = "journal_unavailable"
+		}
+		return op.Failure{Code: code, Message: err.Error()}
+	}
+	var err error
+	if s.runner, err = op.New(s.cfg); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.runner.Resume(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) stop() {
+	if s.runner != nil {
+		s.runner.Stop()
+	}
+}
+
+func (s *stage) submit(id string, keys ...string) {
+	s.t.Helper()
+	if err := s.runner.Submit(s.t.Context(), op.Op{ID: id, Kind: "k", Keys: keys}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wait waits for the end of an op and checks the state.
+func (s *stage) wait(id string, want op.State) op.Status {
+	s.t.Helper()
+	st, err := s.runner.Wait(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if st.State != want {
+		s.t.Fatalf("op %s is %s (%+v), want %s", id, st.State, st.Failure, want)
+	}
+	return st
+}
+
+func (s *stage) status(id string) op.Status {
+	s.t.Helper()
+	st, err := s.runner.Status(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return st
+}
+
+// kinds returns the records of an op as "step kind".
+func (s *stage) kinds(id string) []string {
+	s.t.Helper()
+	records, err := s.journal.Records(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all []string
+	for _, r := range records {
+		all = append(all, fmt.Sprintf("%s %s", r.Step, r.Kind))
+	}
+	return all
+}
+
+func (s *stage) wantTrace(want ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff(want, s.trace); diff != "" {
+		s.t.Errorf("trace (-want +got)\n%s", diff)
+	}
+}
+
+// always is an Observe with one answer.
+func always(o op.Observation, err error) func(context.Context, *op.Run) (op.Observation, error) {
+	return func(context.Context, *op.Run) (op.Observation, error) { return o, err }
+}
+
+// fails is a Do or Undo with one answer.
+func fails(err error) func(context.Context, *op.Run) error {
+	return func(context.Context, *op.Run) error { return err }
+}
+
+// untilCancelled is a Do that lasts until its context ends.
+func untilCancelled(ctx context.Context, _ *op.Run) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func bubble(t *testing.T, f func(s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newStage(t)) })
+}
+
+func TestAnOpThatIsSubmittedTwiceRunsOnce(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.start()
+		s.submit("a")
+		s.submit("a")
+		s.wait("a", op.StateDone)
+		s.submit("a")
+		synctest.Wait()
+		s.wantTrace("first", "commit", "last")
+		err := s.runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k", Group: "other"})
+		if !errors.Is(err, op.ErrMismatch) {
+			t.Errorf("other content: got %v, want ErrMismatch", err)
+		}
+		err = s.runner.Submit(s.t.Context(), op.Op{ID: "b", Kind: "none"})
+		if !errors.Is(err, op.ErrUnknownKind) {
+			t.Errorf("unknown kind: got %v, want ErrUnknownKind", err)
+		}
+	})
+}
+
+func TestAnOpThatTheJournalDoesNotTakeIsNotStarted(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.start()
+		s.journal.SetDown(true)
+		err := s.runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k"})
+		if !errors.Is(err, op.ErrJournal) {
+			t.Errorf("got %v, want ErrJournal", err)
+		}
+		synctest.Wait()
+		s.wantTrace()
+	})
+}
+
+func TestStatusOfAFinishedOpComesFromTheJournal(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.first.Do = func(_ context.Context, r *op.Run) error { return r.SetOutput(42) }
+		s.start()
+		s.submit("a")
+		want := s.wait("a", op.StateDone)
+		s.start()
+		if diff := cmp.Diff(want, s.status("a")); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		if string(want.Outputs["first"]) != "42" || want.FinishedAt.IsZero() || want.Failure != nil {
+			t.Errorf("got %+v", want)
+		}
+		if _, err := s.runner.Status(s.t.Context(), "none"); !errors.Is(err, op.ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
+		}
+	})
+}
+
+func TestAFinishedOpOutlivesItsPlan(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.start()
+		s.submit("a")
+		s.wait("a", op.StateDone)
+		s.first.Name = "renamed"
+		s.start()
+		if st := s.status("a"); st.State != op.StateDone {
+			t.Errorf("got %s", st.State)
+		}
+	})
+}
+
+func TestEveryChangeIsAnnouncedWithoutALockHeld(t *testing.T) {
+	bubble(t, func(s *stage) {
+		var states []string
+		s.cfg.OnChange = func(id string) {
+			st := s.status(id)
+			states = append(states, fmt.Sprintf("%s/%s/%s", st.State, st.Step, st.Waiting))
+		}
+		waited := false
+		s.commit.Do = func(context.Context, *op.Run) error {
+			if waited {
+				return nil
+			}
+			waited = true
+			return op.WaitFor("hypervisor", errBoom)
+		}
+		s.start()
+		s.submit("a")
+		s.wait("a", op.StateDone)
+		synctest.Wait()
+		want := []string{
+			"running/first/", "running/commit/", "running/commit/", "running/commit/hypervisor",
+			"running/commit/", "running/last/", "running/last/", "running//", "done//",
+		}
+		if diff := cmp.Diff(want, states); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestShutdownLeavesNoRecordAndTheNextStartGoesOn(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.commit.Do = untilCancelled
+		s.start()
+		s.submit("a")
+		synctest.Wait()
+		before := s.kinds("a")
+		waited := make(chan error)
+		go func() {
+			_, err := s.runner.Wait(context.WithoutCancel(s.t.Context()), "a")
+			waited <- err
+		}()
+		synctest.Wait()
+		s.stop()
+		if err := <-waited; !errors.Is(err, op.ErrStopped) {
+			t.Errorf("wait: got %v, want ErrStopped", err)
+		}
+		if diff := cmp.Diff(before, s.kinds("a")); diff != "" {
+			t.Errorf("records of the shutdown (-before +after)\n%s", diff)
+		}
+		if err := s.runner.Submit(s.t.Context(), op.Op{ID: "b", Kind: "k"}); !errors.Is(err, op.ErrStopped) {
+			t.Errorf("submit: got %v, want ErrStopped", err)
+		}
+		if err := s.runner.Resume(s.t.Context()); !errors.Is(err, op.ErrStopped) {
+			t.Errorf("resume: got %v, want ErrStopped", err)
+		}
+		s.commit.Do = s.step("commit").Do
+		s.start()
+		s.wait("a", op.StateDone)
+		s.wantTrace("first", "commit", "last")
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.first.Do = untilCancelled
+		s.start()
+		s.submit("a")
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.runner.Wait(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAStepThatTheWorldSaysHappenedIsNotDoneAgain(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.commit.Do = untilCancelled
+		s.start()
+		s.submit("a")
+		synctest.Wait()
+		s.stop()
+		s.commit = s.step("commit")
+		s.commit.Observe = always(op.Done, nil)
+		s.start()
+		s.wait("a", op.StateDone)
+		s.wantTrace("first", "last")
+	})
+}
+
+func TestOpsWithOneKeyRunInTheOrderOfSubmission(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.first.Do = func(_ context.Context, r *op.Run) error {
+			s.mark(r.OpID())
+			timer := time.NewTimer(time.Hour)
+			<-timer.C
+			return nil
+		}
+		s.start()
+		s.submit("a", "x", "y")
+		s.submit("b", "y", "z")
+		s.submit("c", "z")
+		s.submit("d", "w")
+		synctest.Wait()
+		s.mu.Lock()
+		slices.Sort(s.trace)
+		s.mu.Unlock()
+		s.wantTrace("a", "d")
+		if st := s.status("c"); st.Waiting != "turn" || st.State != op.StateRunning {
+			t.Errorf("c: got %s, waiting for %q", st.State, st.Waiting)
+		}
+		s.wait("c", op.StateDone)
+		s.wait("d", op.StateDone)
+		order := []string{}
+		for _, what := range s.trace {
+			if what == "a" || what == "b" || what == "c" {
+				order = append(order, what)
+			}
+		}
+		if diff := cmp.Diff([]string{"a", "b", "c"}, order); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+func TestAParkedOpKeepsItsKeysThroughARestart(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.first.Observe = func(_ context.Context, r *op.Run) (op.Observation, error) {
+			if r.OpID() == "a" {
+				return op.Unknown, nil
+			}
+			return op.Done, nil
+		}
+		s.start()
+		s.submit("a", "x")
+		s.submit("b", "x")
+		s.wait("a", op.StateNeedsOperator)
+		s.start()
+		synctest.Wait()
+		if st := s.status("a"); st.State != op.StateNeedsOperator {
+			t.Errorf("a is %s after the restart", st.State)
+		}
+		if st := s.status("b"); st.Waiting != "turn" {
+			t.Errorf("b waits for %q, want turn", st.Waiting)
+		}
+		s.first.Observe = always(op.Done, nil)
+		s.start()
+		if err := s.runner.Continue(s.t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		s.wait("a", op.StateDone)
+		s.wait("b", op.StateDone)
+	})
+}
+
+func TestPlansThatAreNotValidAreRefused(t *testing.T) {
+	good := op.Plan{Kind: "k", Steps: []op.Step{{Name: "a", Do: untilCancelled}}}
+	for name, cfg := range map[string]op.Config{
+		"no journal":     {Plans: []op.Plan{good}},
+		"no steps":       {Journal: optest.NewJournal(), Plans: []op.Plan{{Kind: "k"}}},
+		"two of a kind":  {Journal: optest.NewJournal(), Plans: []op.Plan{good, good}},
+		"unknown commit": {Journal: optest.NewJournal(), Plans: []op.Plan{{Kind: "k", Steps: good.Steps, Commit: "z"}}},
+	} {
+		if _, err := op.New(cfg); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
