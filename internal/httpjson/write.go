@@ -13,12 +13,27 @@ import (
 // Write answers with the document {"schema_version":1, noun: v}. A v that is a
 // list should not be nil: an empty list is [], not null.
 func Write(w http.ResponseWriter, status int, noun string, v any) error {
-	value, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", noun, err)
-	}
+	return WriteAll(w, status, Noun{Name: noun, Value: v})
+}
+
+// Noun is one member of a document that has several.
+type Noun struct {
+	Name  string
+	Value any
+}
+
+// WriteAll answers with the document {"schema_version":1, noun: value, ...}.
+func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
 	// By hand, so that a reader meets the version before what it governs.
-	writeJSON(w, status, fmt.Appendf(nil, "{\"schema_version\":%d,%q:%s}\n", api.SchemaVersion, noun, value))
+	body := fmt.Appendf(nil, "{\"schema_version\":%d", api.SchemaVersion)
+	for _, n := range nouns {
+		value, err := json.Marshal(n.Value)
+		if err != nil {
+			return fmt.Errorf("encode %s: %w", n.Name, err)
+		}
+		body = fmt.Appendf(body, ",%q:%s", n.Name, value)
+	}
+	writeJSON(w, status, append(body, '}', '\n'))
 	return nil
 }
 

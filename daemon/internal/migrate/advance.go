@@ -100,9 +100,9 @@ func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 }
 
 // Watch yields the migration now and after every change, until it is over or
-// ctx ends. Seq grows with the journal, so that a reader who was cut off can go
-// on; progress between two records has the Seq of the first.
-func (g *Manager) Watch(ctx context.Context, id string, since int64, yield func(api.Event) bool) error {
+// ctx ends. Seq grows with the journal; progress between two records has the Seq
+// of the first.
+func (g *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
 	for range g.watch.changes(ctx, id) {
 		h, err := g.loadHistory(ctx, id)
 		if err != nil {
@@ -113,7 +113,7 @@ func (g *Manager) Watch(ctx context.Context, id string, since int64, yield func(
 		if err != nil {
 			return err
 		}
-		if seq >= since && !yield(api.Event{Seq: seq, At: g.machine.now().UTC(), What: "migration", Object: id, To: string(m.State), Migration: &m}) {
+		if !yield(api.Event{Seq: seq, At: g.machine.now().UTC(), What: "migration", Object: id, To: string(m.State), Migration: &m}) {
 			return nil
 		}
 		if m.State.Final() {

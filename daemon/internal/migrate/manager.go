@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,6 +230,34 @@ func (g *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
 		return api.Migration{}, err
 	}
 	return g.render(h), nil
+}
+
+// minPrefix is how much of an id is enough to name a migration.
+const minPrefix = 4
+
+// Resolve returns the migration with this id, or the only one whose id begins
+// so.
+func (g *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
+	ids, err := g.ids(ctx)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	var found []string
+	for _, id := range ids {
+		if id == name {
+			return g.Get(ctx, id)
+		}
+		if len(name) >= minPrefix && strings.HasPrefix(id, name) {
+			found = append(found, id)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return api.Migration{}, api.Errorf(api.CodeNotFound, "no migration %s on this host; `volferryctl migration list --all` shows them", shorten(name))
+	case 1:
+		return g.Get(ctx, found[0])
+	}
+	return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
 }
 
 // List returns the migrations of this host, oldest first: those that are not

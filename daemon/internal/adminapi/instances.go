@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
+	var in api.InstanceAdopt
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	if (in.Domain == "") != in.All {
+		return api.Errorf(api.CodeInvalidArgument, "say which: domain, or all")
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Uplink.Host(r.Context()); err != nil {
+		return err
+	}
+	if in.All {
+		all, err := s.Adopter.AdoptAll(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusCreated, "instances", all)
+	}
+	one, err := s.Adopter.Adopt(r.Context(), id, in.Domain)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusCreated, "instance", one)
+}
+
+func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	inst, err := s.Registry.Instance(r.Context(), r.PathValue("instance"))
+	if err != nil {
+		return err
+	}
+	if err := s.Registry.ForgetInstance(r.Context(), id, inst.ID); err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "instance", inst)
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// opID is the id of the op that a request asks for: the caller's key, so that a
+// repeated request is told, or a new one.
+func opID(r *http.Request) (string, error) {
+	key, err := httpjson.IdempotencyKey(r)
+	if err != nil {
+		return "", err
+	}
+	if key == "" {
+		return uuid.NewString(), nil
+	}
+	return key, nil
+}
+
+func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
+	return s.start(w, r, r.PathValue("volume"), true)
+}
+
+func (s *Server) startMigration(w http.ResponseWriter, r *http.Request) error {
+	att, err := s.Registry.Attachment(r.Context(), r.PathValue("attachment"))
+	if err != nil {
+		return err
+	}
+	return s.start(w, r, att.VolumeID, false)
+}
+
+func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, composite bool) error {
+	var target api.MigrationTarget
+	if err := httpjson.Decode(r, &target); err != nil {
+		return err
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	m, err := s.Migrations.Start(r.Context(), migrate.StartRequest{
+		OpID: id, VolumeID: volumeID, Target: target, Composite: composite,
+	})
+	if err != nil {
+		return err
+	}
+	return s.accepted(w, r, m, id)
+}
+
+// call is one of the manager's calls on a started migration.
+type call func(context.Context, migrate.Call) (api.Migration, string, error)
+
+func (s *Server) byAttachment(do call) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		subject, err := s.attachmentID(r)
+		if err != nil {
+			return err
+		}
+		return s.run(w, r, do, migrate.Call{Subject: subject})
+	}
+}
+
+func (s *Server) completeByAttachment(w http.ResponseWriter, r *http.Request) error {
+	var in api.MigrationComplete
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	if in.DstAttachmentID == "" {
+		return api.Errorf(api.CodeInvalidArgument, "dst_attachment_id is missing; `volferryctl migration show` has it")
+	}
+	subject, err := s.attachmentID(r)
+	if err != nil {
+		return err
+	}
+	return s.run(w, r, s.Migrations.Complete, migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID})
+}
+
+// attachmentID resolves the attachment of a path. One that a completed
+// migration has ended is not in the registry any more, but a repeated call must
+// still find its migration, so the journal is asked as well.
+func (s *Server) attachmentID(r *http.Request) (string, error) {
+	name := r.PathValue("attachment")
+	att, err := s.Registry.Attachment(r.Context(), name)
+	if err == nil {
+		return att.ID, nil
+	}
+	if _, findErr := s.Migrations.Find(r.Context(), name); findErr == nil {
+		return name, nil
+	}
+	return "", err
+}
+
+// byMigration makes the call on a migration named by its own id. A complete
+// needs no destination then: there is only one that can be meant.
+func (s *Server) byMigration(do call) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
+		if err != nil {
+			return err
+		}
+		return s.run(w, r, do, migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+	}
+}
+
+func (s *Server) run(w http.ResponseWriter, r *http.Request, do call, c migrate.Call) error {
+	var err error
+	if c.OpID, err = opID(r); err != nil {
+		return err
+	}
+	m, id, err := do(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	return s.accepted(w, r, m, id)
+}
+
+// accepted answers with the op that does what was asked for, and its migration.
+func (s *Server) accepted(w http.ResponseWriter, r *http.Request, m api.Migration, opID string) error {
+	o, err := s.Migrations.Request(r.Context(), opID)
+	if err != nil {
+		return err
+	}
+	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, httpjson.Noun{Name: "migration", Value: m})
+}
+
+func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
+	q, err := httpjson.Query(r, "all")
+	if err != nil {
+		return err
+	}
+	list, err := s.Migrations.List(r.Context(), q.Get("all") == "1" || q.Get("all") == "true")
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "migrations", list)
+}
+
+func (s *Server) showMigration(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "migration", m)
+}
+
+func (s *Server) updateMigration(w http.ResponseWriter, r *http.Request) error {
+	var in api.MigrationUpdate
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	if in.BandwidthBytesPerSecond == nil {
+		return api.Errorf(api.CodeInvalidArgument, "there is nothing to change: say bandwidth_bytes_per_second")
+	}
+	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
+	if err != nil {
+		return err
+	}
+	if m, err = s.Migrations.SetBandwidth(r.Context(), m.ID, *in.BandwidthBytesPerSecond); err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "migration", m)
+}
+
+func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {
+	if _, err := httpjson.Query(r, "since"); err != nil {
+		return err
+	}
+	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
+	if err != nil {
+		return err
+	}
+	stream, err := httpjson.NewStream(w)
+	if err != nil {
+		return err
+	}
+	return s.Migrations.Watch(r.Context(), m.ID, func(e api.Event) bool { return stream.Send(e) == nil })
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"net/http"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+func (s *Server) showOp(w http.ResponseWriter, r *http.Request) error {
+	o, err := s.Migrations.Request(r.Context(), r.PathValue("op"))
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "op", o)
+}
+
+// watchOp streams what becomes of a request. The last line has its result:
+// done, undone or needs_operator. A reader that was cut off asks again: the
+// first line is always how things are now, so that it misses nothing.
+func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
+	if _, err := httpjson.Query(r, "since"); err != nil {
+		return err
+	}
+	o, err := s.Migrations.Request(r.Context(), r.PathValue("op"))
+	if err != nil {
+		return err
+	}
+	stream, err := httpjson.NewStream(w)
+	if err != nil {
+		return err
+	}
+	return s.Migrations.Watch(r.Context(), o.MigrationID, func(e api.Event) bool {
+		now, err := s.Migrations.Request(r.Context(), o.ID)
+		if err != nil {
+			return false
+		}
+		e.OpID = o.ID
+		state := op.State(now.State)
+		over := state.Final() || state == op.StateNeedsOperator
+		if over {
+			e.Result = now.State
+		}
+		return stream.Send(e) == nil && !over
+	})
+}

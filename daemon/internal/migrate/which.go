@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Which says what registry, journal and libvirt each hold to be the volume's
+// chain, and which of them has every write that the guest was told is done. It
+// changes nothing and guesses nothing.
+func (g *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
+	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: []api.Location{vol.Location}}
+	h, err := g.newest(ctx, vol.ID)
+	if err != nil {
+		return w, err
+	}
+	if h != nil {
+		w.Journal = h.chain()
+	}
+	if len(vol.Attachments) > 0 {
+		att := vol.Attachments[0]
+		dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
+		if err != nil && !errors.Is(err, hv.ErrNotFound) {
+			return w, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
+		}
+		if dom != nil {
+			w.Live = locations(dom.LiveDisk(att.Device), vol.SizeBytes)
+			w.Persistent = locations(dom.ConfigDisk(att.Device), vol.SizeBytes)
+		}
+	}
+	settle(&w, vol)
+	return w, nil
+}
+
+// newest returns the newest migration of a volume on this host, nil if none.
+func (g *Manager) newest(ctx context.Context, volumeID string) (*history, error) {
+	ids, err := g.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Backward(ids) {
+		h, err := g.loadHistory(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if h.spec.VolumeID == volumeID {
+			return h, nil
+		}
+	}
+	return nil, nil
+}
+
+// chain is where the volume is by the journal's word.
+func (h *history) chain() []api.Location {
+	s := &h.spec
+	overlay := []api.Location{
+		{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.sizeBytes()}, s.Src,
+	}
+	place := onSrc
+	for i := range h.ops {
+		o := &h.ops[i]
+		switch {
+		case o.goal == goalStart && o.Committed && s.Method == MethodOverlay:
+			place = onOverlay
+		case o.goal == goalComplete && o.Committed:
+			place = onDst
+		case o.goal == goalCancel && o.Committed:
+			place = onSrc
+		}
+	}
+	switch place {
+	case onOverlay:
+		return overlay
+	case onDst:
+		return []api.Location{s.Dst}
+	case onSrc, foreign:
+	}
+	return []api.Location{s.Src}
+}
+
+func locations(d *hv.Disk, sizeBytes int64) []api.Location {
+	if d == nil {
+		return nil
+	}
+	out := make([]api.Location, len(d.Chain))
+	for i, img := range d.Chain {
+		out[i] = api.Location{Path: img.Path, Format: api.Format(img.Format), SizeBytes: sizeBytes}
+	}
+	return out
+}
+
+// settle compares the witnesses. A guest that runs is the best of them, since
+// its writes go where it has its disk; for one that does not run it is the
+// journal, if the persistent definition agrees.
+func settle(w *api.Which, vol api.Volume) {
+	same := func(a, b []api.Location) bool {
+		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return x.Path == y.Path })
+	}
+	attached := len(vol.Attachments) > 0
+	switch {
+	case !attached:
+		w.Agree = same(w.Journal, []api.Location{vol.Location})
+		w.Authoritative = w.Journal
+		w.Explanation = "nothing is attached to the volume; registry and journal agree"
+	case w.Persistent == nil:
+		w.Explanation = "the instance or its disk is not on this host any more; by the journal the data is in the chain shown there"
+	case w.Live != nil:
+		w.Authoritative, w.Agree = w.Live, same(w.Live, w.Persistent) && same(w.Live, w.Journal)
+		w.Explanation = "the instance runs on this chain; journal and persistent definition agree"
+	case same(w.Persistent, w.Journal):
+		w.Authoritative, w.Agree = w.Journal, true
+		w.Explanation = "the instance is stopped; journal and persistent definition agree"
+	default:
+		w.Explanation = "the instance is stopped, and the journal and the persistent definition name different chains; do not start it before you know which is right"
+	}
+	if !w.Agree && w.Authoritative != nil {
+		w.Explanation = fmt.Sprintf("the witnesses disagree; the chain shown as authoritative is what is in use now (%s)", w.Authoritative[0].Path)
+	}
+	if bottom := w.Journal[len(w.Journal)-1]; w.Agree && bottom.Path != vol.Location.Path {
+		w.Agree = false
+		w.Explanation = "the host has finished a move that the registry does not know of yet; it catches up by itself once it is reachable"
+	}
+}
