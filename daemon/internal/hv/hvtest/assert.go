@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// AssertClean fails the test if anything is left that an operation should have
+// put back: a block job, a domain that is paused though no person paused it, a
+// write limit, an overlay that no domain uses, or a wrong done at any time (see
+// the uses of violate).
+func (f *Fake) AssertClean(tb testing.TB) {
+	tb.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, v := range f.violations {
+		tb.Errorf("violation: %s", v)
+	}
+	used := make(map[string]bool)
+	for _, id := range slices.Sorted(maps.Keys(f.domains)) {
+		dom := f.domains[id]
+		for target, j := range dom.jobs {
+			tb.Errorf("domain %s: a %s job is left on %s", dom.Name, j.kind, target)
+		}
+		if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseUser && !dom.byUser {
+			tb.Errorf("domain %s: left paused", dom.Name)
+		}
+		for target, limit := range dom.limits {
+			if limit != 0 && dom.State.Active() {
+				tb.Errorf("domain %s: the writes of %s are left limited to %d", dom.Name, target, limit)
+			}
+		}
+		for _, disk := range slices.Concat(dom.Live, dom.Config, dom.saved) {
+			for _, img := range disk.Chain {
+				used[img.Path] = true
+			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(f.files)) {
+		if f.files[path].backing.Path != "" && !used[path] {
+			tb.Errorf("overlay %s is left and no domain uses it", path)
+		}
+	}
+}
+
+// AssertNoWriteLost fails the test if a disk of any domain does not hold what
+// its guest was told is written. Shareable disks are left out: other guests
+// write to them.
+func (f *Fake) AssertNoWriteLost(tb testing.TB) {
+	tb.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(f.domains)) {
+		for target, acked := range f.domains[id].acked {
+			if f.domains[id].shareable(target) {
+				continue
+			}
+			want := maps.Clone(acked)
+			maps.DeleteFunc(want, func(_ int64, value uint64) bool { return value == 0 })
+			got, err := f.authoritative(id, target)
+			if err != nil {
+				tb.Errorf("domain %s: read disk %s: %v", id, target, err)
+				continue
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				tb.Errorf("domain %s: content of %s (-acknowledged +stored):\n%s", id, target, diff)
+			}
+		}
+	}
+}
+
+func (d *domain) shareable(target string) bool {
+	disk := d.LiveDisk(target)
+	if disk == nil {
+		disk = d.ConfigDisk(target)
+	}
+	return disk != nil && disk.Shareable
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+var domainTests = map[string]func(*testing.T, *bench){
+	"StatesFollowTheDomain":                      testStates,
+	"CallsOnWhatIsNotThereSayNotFound":           testNotFound,
+	"CallsOnAStoppedDomainSayNotActive":          testNotActive,
+	"StatisticsCountTheAllocationOfTheTop":       testStats,
+	"WriteLimitIsSetAndLifted":                   testWriteLimit,
+	"EventsTellOfLifecycle":                      testLifecycleEvents,
+	"ACancelledCallerIsToldThatNothingIsCertain": testCancelledCaller,
+}
+
+func testStates(t *testing.T, b *bench) {
+	src := b.image(t, "src.raw", Raw)
+	id := b.define(t, nil, src)
+	d := b.read(t, id)
+	if d.State != hv.StateStopped || !d.Persistent || d.Live != nil || len(d.Config) != 3 || d.ManagedSave {
+		t.Errorf("stopped domain = %+v", d)
+	}
+	b.Start(t, id)
+	d = b.read(t, id)
+	if d.State != hv.StateRunning || d.LiveDisk("vda").Top() != src || d.ConfigDisk("vda").Top() != src {
+		t.Errorf("running domain = %+v", d)
+	}
+	if !d.LiveDisk("vda").Terminated || len(d.LiveDisk("hda").Chain) != 0 {
+		t.Errorf("live disks = %+v", d.Live)
+	}
+	for range 2 { // the second time it is paused already
+		ok(t, b.hv.Suspend(t.Context(), id))
+		if d = b.read(t, id); d.State != hv.StatePaused || d.PauseReason != hv.PauseUser {
+			t.Errorf("after Suspend: %s, %q", d.State, d.PauseReason)
+		}
+	}
+	for range 2 {
+		ok(t, b.hv.Resume(t.Context(), id))
+		if d = b.read(t, id); d.State != hv.StateRunning || d.PauseReason != "" {
+			t.Errorf("after Resume: %s, %q", d.State, d.PauseReason)
+		}
+	}
+	b.Destroy(t, id)
+	if d = b.read(t, id); d.State != hv.StateStopped || d.Live != nil {
+		t.Errorf("destroyed domain = %+v", d)
+	}
+	all, err := b.hv.Domains(t.Context())
+	ok(t, err)
+	for i := range all {
+		if all[i].ID == id {
+			return
+		}
+	}
+	t.Errorf("Domains() lacks %s", id)
+}
+
+func testNotFound(t *testing.T, b *bench) {
+	ctx, g := t.Context(), b.start(t)
+	overlay := b.overlay(t, g.src)
+	nobody := uuid.NewString()
+	_, noDomain := b.hv.Domain(ctx, nobody)
+	_, noJob := b.hv.Job(ctx, g.id, "vdz")
+	_, noStats := b.hv.DiskStats(ctx, g.id, "vdz")
+	for call, err := range map[string]error{
+		"Domain":              noDomain,
+		"Suspend":             b.hv.Suspend(ctx, nobody),
+		"Resume":              b.hv.Resume(ctx, nobody),
+		"Snapshot, no domain": b.hv.Snapshot(ctx, nobody, "vda", overlay),
+		"Snapshot":            b.hv.Snapshot(ctx, g.id, "vdz", overlay),
+		"SetConfigChain":      b.hv.SetConfigChain(ctx, g.id, "vdz", []hv.Image{g.src}),
+		"BlockCopy":           b.hv.BlockCopy(ctx, g.id, "vdz", b.image(t, "dst", Raw), hv.CopyOptions{}),
+		"CommitActive":        b.hv.CommitActive(ctx, g.id, "vdz", 0),
+		"Pivot":               b.hv.Pivot(ctx, g.id, "vdz"),
+		"AbortJob":            b.hv.AbortJob(ctx, g.id, "vdz"),
+		"SetWriteLimit":       b.hv.SetWriteLimit(ctx, g.id, "vdz", 1<<20),
+		"Job":                 noJob,
+		"DiskStats":           noStats,
+	} {
+		if !errors.Is(err, hv.ErrNotFound) {
+			t.Errorf("%s = %v, want ErrNotFound", call, err)
+		}
+	}
+}
+
+func testNotActive(t *testing.T, b *bench) {
+	ctx, src := t.Context(), b.image(t, "src.raw", Raw)
+	id := b.define(t, nil, src)
+	overlay := b.overlay(t, src)
+	_, noJob := b.hv.Job(ctx, id, "vda")
+	_, noStats := b.hv.DiskStats(ctx, id, "vda")
+	_, noFiles := b.hv.OpenFiles(ctx, id, src.Path)
+	for call, err := range map[string]error{
+		"Suspend":         b.hv.Suspend(ctx, id),
+		"Resume":          b.hv.Resume(ctx, id),
+		"Snapshot":        b.hv.Snapshot(ctx, id, "vda", overlay),
+		"BlockCopy":       b.hv.BlockCopy(ctx, id, "vda", b.image(t, "dst", Raw), hv.CopyOptions{}),
+		"CommitActive":    b.hv.CommitActive(ctx, id, "vda", 0),
+		"Pivot":           b.hv.Pivot(ctx, id, "vda"),
+		"SetJobBandwidth": b.hv.SetJobBandwidth(ctx, id, "vda", 1<<20),
+		"SetWriteLimit":   b.hv.SetWriteLimit(ctx, id, "vda", 1<<20),
+		"Job":             noJob,
+		"DiskStats":       noStats,
+		"OpenFiles":       noFiles,
+	} {
+		if !errors.Is(err, hv.ErrNotActive) {
+			t.Errorf("%s = %v, want ErrNotActive", call, err)
+		}
+	}
+	ok(t, b.hv.AbortJob(ctx, id, "vda")) // it has no job
+	if got := b.read(t, id).ConfigDisk("vda").Chain; len(got) != 1 || got[0] != src {
+		t.Errorf("the refused calls changed the definition: %+v", got)
+	}
+}
+
+func testStats(t *testing.T, b *bench) {
+	g := b.start(t)
+	g.snapshot(t, 3)
+	stats, err := g.hv.DiskStats(t.Context(), g.id, "vda")
+	ok(t, err)
+	if stats.AllocationBytes < BlockSize {
+		t.Errorf("AllocationBytes = %d after a write of %d", stats.AllocationBytes, BlockSize)
+	}
+}
+
+func testWriteLimit(t *testing.T, b *bench) {
+	g := b.start(t)
+	for _, limit := range []int64{1 << 20, 4 << 20, 0, 0} {
+		ok(t, g.hv.SetWriteLimit(t.Context(), g.id, "vda", limit))
+	}
+}
+
+func testLifecycleEvents(t *testing.T, b *bench) {
+	id := b.define(t, nil, b.image(t, "src.raw", Raw))
+	events := b.hv.Events(t.Context())
+	if first := <-events; first.Kind != hv.EventConnected {
+		t.Fatalf("first event = %+v, want connected", first)
+	}
+	b.Start(t, id)
+	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: id, Detail: "started"})
+	ok(t, b.hv.Suspend(t.Context(), id))
+	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: id, Detail: "suspended"})
+	ok(t, b.hv.Resume(t.Context(), id))
+	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: id, Detail: "resumed"})
+	b.Destroy(t, id)
+	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: id, Detail: "stopped"})
+}
+
+// awaitEvent reads on until this event comes.
+func awaitEvent(t *testing.T, events <-chan hv.Event, want hv.Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		select {
+		case got := <-events:
+			if got == want {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("no event %+v", want)
+		}
+	}
+}
+
+func testCancelledCaller(t *testing.T, b *bench) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.hv.Domains(ctx); !errors.Is(err, hv.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Domains = %v, want ErrUnavailable and the context's error", err)
+	}
+	if !b.hv.Up() {
+		t.Error("a caller that leaves took the connection down")
+	}
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+var copyTests = map[string]func(*testing.T, *bench){
+	"ShallowCopyToRawAndPivot":         func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.raw", Raw)) },
+	"ShallowCopyToQcow2AndPivot":       func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.qcow2", Qcow2)) },
+	"ShallowCopyToBlockDeviceAndPivot": testCopyToBlockDevice,
+	"FullCopyOfShareableDiskAndPivot":  testFullCopy,
+	"PivotBeforeReadyChangesNothing":   testPivotBeforeReady,
+	"CopyToAnotherSizeComesToNothing":  testSizeMismatch,
+	"AJobDiesWithItsDomain":            testJobDies,
+}
+
+var commitTests = map[string]func(*testing.T, *bench){
+	"ActiveCommitGoesOneLayerDeep":      testCommit,
+	"ActiveCommitNeedsABackingImage":    testCommitWithoutBacking,
+	"AnAbortedCommitLeavesTheOverlayOn": testAbortCommit,
+}
+
+func testCopyToBlockDevice(t *testing.T, b *bench) {
+	device := b.BlockDevice(t, diskBytes)
+	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
+}
+
+// testShallowCopy is the core of a migration: dst holds what src holds, the
+// overlay goes over, and the guest runs on dst.
+func testShallowCopy(t *testing.T, b *bench, dst hv.Image) {
+	g := b.start(t)
+	b.WriteImage(t, dst, 0, 1)
+	overlay := g.snapshot(t, 1)
+	events := g.hv.Events(t.Context())
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.CopyOptions{
+		Shallow: true, Synchronous: true, BandwidthBps: 1 << 30, GranularityBytes: 64 << 10,
+	}))
+	g.wantLive(t, overlay, g.src)
+	g.awaitReady(t, hv.JobCopy, dst)
+	awaitEvent(t, events, hv.Event{Kind: hv.EventBlockJob, DomainID: g.id, Path: overlay.Path, Detail: "ready"})
+	g.GuestWrite(t, g.id, "vda", 5, 6) // mirrored, the job being ready
+
+	ok(t, g.hv.Suspend(t.Context(), g.id))
+	g.awaitDrained(t)
+	ok(t, g.hv.Pivot(t.Context(), g.id, "vda"))
+	g.wantLive(t, dst)
+	g.wantConfig(t, dst)
+	if d := g.domain(t); d.State != hv.StatePaused || d.LiveDisk("vda").Mirror != nil {
+		t.Errorf("after the pivot: %s, mirror %+v", d.State, d.LiveDisk("vda").Mirror)
+	}
+	for _, left := range []hv.Image{overlay, g.src} {
+		if how := g.openFor(t, left); how != "" {
+			t.Errorf("%s is still open for %q after the pivot", left.Path, how)
+		}
+	}
+	if how := g.openFor(t, dst); how != "w" {
+		t.Errorf("dst is open for %q, want writing", how)
+	}
+	ok(t, g.hv.Resume(t.Context(), g.id))
+	for block, value := range map[int64]byte{0: 1, 1: 2, 2: 0, 5: 6} {
+		g.CheckGuest(t, g.id, "vda", block, value)
+	}
+	g.CheckImage(t, g.src, 1, 0)
+}
+
+func testFullCopy(t *testing.T, b *bench) {
+	src, dst := b.image(t, "src.raw", Raw), b.image(t, "dst.raw", Raw)
+	b.WriteImage(t, src, 4, 9)
+	b.WriteImage(t, dst, 5, 9) // a full copy overwrites it
+	id := b.define(t, func(d *hv.Disk) { d.Shareable = true }, src)
+	b.Start(t, id)
+	g := &guest{bench: b, id: id, src: src}
+	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.CopyOptions{Synchronous: true}))
+	g.awaitReady(t, hv.JobCopy, dst)
+	ok(t, g.hv.Pivot(t.Context(), id, "vda"))
+	g.wantLive(t, dst)
+	g.CheckGuest(t, id, "vda", 4, 9)
+	g.CheckGuest(t, id, "vda", 5, 0)
+}
+
+func testPivotBeforeReady(t *testing.T, b *bench) {
+	ctx, g := t.Context(), b.start(t)
+	overlay := g.snapshot(t, spread()...)
+	dst := g.image(t, "dst.raw", Raw)
+	ok(t, g.hv.BlockCopy(ctx, g.id, "vda", dst, hv.CopyOptions{Shallow: true, BandwidthBps: 1}))
+	if err := g.hv.Pivot(ctx, g.id, "vda"); !errors.Is(err, hv.ErrNotReady) {
+		t.Errorf("Pivot = %v, want ErrNotReady", err)
+	}
+	g.wantLive(t, overlay, g.src)
+	job, err := g.hv.Job(ctx, g.id, "vda")
+	ok(t, err)
+	if job == nil || job.Kind != hv.JobCopy || job.BandwidthBps != 1 || job.End <= 0 {
+		t.Errorf("Job = %+v, want a copy with a bandwidth of 1", job)
+	}
+	if how := g.openFor(t, dst); how != "w" {
+		t.Errorf("the target is open for %q, want writing", how)
+	}
+	err = g.hv.BlockCopy(ctx, g.id, "vda", g.image(t, "second.raw", Raw), hv.CopyOptions{Shallow: true})
+	if !errors.Is(err, hv.ErrBusy) {
+		t.Errorf("a second BlockCopy = %v, want ErrBusy", err)
+	}
+	ok(t, g.hv.SetJobBandwidth(ctx, g.id, "vda", 0))
+	g.awaitReady(t, hv.JobCopy, dst)
+
+	for range 2 { // the second time there is no job
+		ok(t, g.hv.AbortJob(ctx, g.id, "vda"))
+	}
+	job, err = g.hv.Job(ctx, g.id, "vda")
+	ok(t, err)
+	if job != nil || g.domain(t).LiveDisk("vda").Mirror != nil {
+		t.Errorf("after AbortJob: job %+v", job)
+	}
+	g.wantLive(t, overlay, g.src)
+	g.wantConfig(t, overlay, g.src)
+	if err := g.hv.Pivot(ctx, g.id, "vda"); err == nil || errors.Is(err, hv.ErrNotReady) {
+		t.Errorf("Pivot without a job = %v, want an error other than ErrNotReady", err)
+	}
+}
+
+// spread are blocks far apart, so that a slow job is not ready at once.
+func spread() []int64 {
+	var blocks []int64
+	for offset := int64(0); offset < diskBytes; offset += 256 << 10 {
+		blocks = append(blocks, offset/BlockSize)
+	}
+	return blocks
+}
+
+func testSizeMismatch(t *testing.T, b *bench) {
+	g := b.start(t)
+	overlay := g.snapshot(t, 1)
+	small := hv.Image{Type: hv.SourceFile, Format: Raw, Path: b.Path(t, "small.raw")}
+	b.CreateImage(t, small.Path, Raw, diskBytes/2)
+	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.CopyOptions{Shallow: true}) // may say nothing
+	eventually(t, "the job is gone", func() bool {
+		job, err := g.hv.Job(t.Context(), g.id, "vda")
+		ok(t, err)
+		return job == nil && g.domain(t).LiveDisk("vda").Mirror == nil
+	})
+	g.wantLive(t, overlay, g.src)
+	g.CheckGuest(t, g.id, "vda", 1, 2)
+}
+
+func testJobDies(t *testing.T, b *bench) {
+	g := b.start(t)
+	overlay := g.snapshot(t, 1)
+	dst := g.image(t, "dst.raw", Raw)
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.CopyOptions{Shallow: true}))
+	g.awaitReady(t, hv.JobCopy, dst)
+	g.Destroy(t, g.id)
+	g.wantConfig(t, overlay, g.src)
+	g.Start(t, g.id)
+	g.wantLive(t, overlay, g.src)
+	if m := g.domain(t).LiveDisk("vda").Mirror; m != nil {
+		t.Errorf("a job survived its domain: %+v", m)
+	}
+	g.CheckGuest(t, g.id, "vda", 1, 2)
+}
+
+// testCommit commits over a template, which others use too and which nothing
+// may ever be written to.
+func testCommit(t *testing.T, b *bench) {
+	template := b.image(t, "template.raw", Raw)
+	b.WriteImage(t, template, 9, 9)
+	src := b.overlay(t, template)
+	id := b.define(t, nil, src, template)
+	b.Start(t, id)
+	g := &guest{bench: b, id: id, src: src}
+	overlay := g.snapshot(t, 1)
+	g.wantLive(t, overlay, src, template)
+
+	ok(t, g.hv.CommitActive(t.Context(), id, "vda", 1<<30))
+	g.awaitReady(t, hv.JobActiveCommit, src)
+	ok(t, g.hv.Pivot(t.Context(), id, "vda"))
+	g.wantLive(t, src, template)
+	g.wantConfig(t, src, template)
+	if how := g.openFor(t, overlay); how != "" {
+		t.Errorf("the overlay is still open for %q", how)
+	}
+	g.GuestWrite(t, id, "vda", 2, 3)
+	for block, value := range map[int64]byte{1: 2, 2: 3, 9: 9} {
+		g.CheckGuest(t, id, "vda", block, value)
+	}
+	g.Destroy(t, id)
+	g.CheckImage(t, src, 1, 2)
+	g.CheckImage(t, template, 1, 0)
+	g.CheckImage(t, template, 9, 9)
+}
+
+func testCommitWithoutBacking(t *testing.T, b *bench) {
+	g := b.start(t)
+	if err := g.hv.CommitActive(t.Context(), g.id, "vda", 0); !errors.Is(err, hv.ErrUnsupported) {
+		t.Errorf("CommitActive = %v, want ErrUnsupported", err)
+	}
+}
+
+func testAbortCommit(t *testing.T, b *bench) {
+	g := b.start(t)
+	overlay := g.snapshot(t, 1)
+	ok(t, g.hv.CommitActive(t.Context(), g.id, "vda", 0))
+	g.awaitReady(t, hv.JobActiveCommit, g.src)
+	ok(t, g.hv.AbortJob(t.Context(), g.id, "vda"))
+	g.GuestWrite(t, g.id, "vda", 1, 8)
+	g.wantLive(t, overlay, g.src)
+	g.CheckGuest(t, g.id, "vda", 1, 8)
+	if got := g.openFor(t, g.src); got != "r" {
+		t.Errorf("src is open for %q after the abort, want reading only", got)
+	}
+}
+
+// awaitReady waits for the only word to trust before a pivot.
+func (g *guest) awaitReady(t *testing.T, kind hv.JobKind, target hv.Image) {
+	t.Helper()
+	eventually(t, "the job is ready", func() bool {
+		m := g.domain(t).LiveDisk("vda").Mirror
+		if m == nil {
+			t.Fatal("the job is gone")
+		}
+		if m.Job != kind || m.Image != target {
+			t.Fatalf("mirror = %+v, want a %s to %s", m, kind, target.Path)
+		}
+		return m.Ready
+	})
+}
+
+func (g *guest) awaitDrained(t *testing.T) {
+	t.Helper()
+	eventually(t, "nothing is dirty", func() bool {
+		job, err := g.hv.Job(t.Context(), g.id, "vda")
+		ok(t, err)
+		return job != nil && job.Current == job.End
+	})
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+var _ hv.Hypervisor = (*Fake)(nil)
+
+// Fake is a hypervisor in memory, on images that behave as images do: a
+// snapshot freezes what is below, a mirror copies block by block while the
+// guest writes, a stale overlay shadows newer data. It also plays the guest,
+// the person with virsh, and every kind of failure. It is safe for concurrent
+// use. Jobs advance only when somebody looks (Domain, Domains, Job) or calls
+// Step.
+type Fake struct {
+	*Images
+
+	// OnStart, if set, is asked before a domain starts, as libvirt's hook is;
+	// an error refuses the start. Set it before use.
+	OnStart func(domainID string) error
+
+	feed    hv.Feed
+	domains map[string]*domain
+	pools   map[string]*hv.PoolInfo
+	perLook int // blocks that a look advances a job
+	faults  []*Fault
+	calls   []string
+}
+
+// domain is the state of one domain.
+type domain struct {
+	hv.Domain // Live and Config without mirrors
+	jobs      map[string]*job
+	saved     []hv.Disk // what a managed save would start with
+	acked     map[string]map[int64]uint64
+	stats     map[string]*hv.DiskStats
+	limits    map[string]int64
+	// byUser: a person paused it, so that being paused is as it should be.
+	byUser bool
+}
+
+// defaultPerLook is how many blocks a look advances a job: few, so that tests
+// see jobs that are not ready.
+const defaultPerLook = 2
+
+// New returns a Fake that is connected and has no domains.
+func New() *Fake {
+	f := &Fake{
+		Images:  newImages(),
+		domains: make(map[string]*domain),
+		pools:   make(map[string]*hv.PoolInfo),
+		perLook: defaultPerLook,
+	}
+	f.holders = f.countHolders
+	f.feed.Publish(hv.Event{Kind: hv.EventConnected})
+	return f
+}
+
+// Define adds a persistent domain that is off. Only the identity, Autostart,
+// Config and the counts of snapshots and checkpoints of d are used; each disk's
+// images must exist.
+func (f *Fake) Define(d hv.Domain) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.domains[d.ID] != nil {
+		return fmt.Errorf("define domain %s: it is there already", d.ID)
+	}
+	dom := &domain{
+		Domain: hv.Domain{
+			ID: d.ID, Name: d.Name, State: hv.StateStopped, Persistent: true, Autostart: d.Autostart,
+			Snapshots: d.Snapshots, Checkpoints: d.Checkpoints, Config: copyDisks(d.Config),
+		},
+		jobs:  make(map[string]*job),
+		acked: make(map[string]map[int64]uint64),
+	}
+	for _, disk := range dom.Config {
+		chain, err := f.startChain(disk)
+		if err != nil {
+			return fmt.Errorf("define domain %s: %w", d.ID, err)
+		}
+		content, err := f.read(chain)
+		if err != nil {
+			return fmt.Errorf("define domain %s: %w", d.ID, err)
+		}
+		dom.acked[disk.Target] = content
+	}
+	f.domains[d.ID] = dom
+	f.lifecycle(dom, "defined")
+	return nil
+}
+
+// Undefine removes the definition: an active domain lives on as a transient
+// one.
+func (f *Fake) Undefine(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	dom.Persistent, dom.Autostart, dom.ManagedSave, dom.Config, dom.saved = false, false, false, nil, nil
+	if !dom.State.Active() {
+		delete(f.domains, id)
+	}
+	f.lifecycle(dom, "undefined")
+	return nil
+}
+
+// Domains implements hv.Hypervisor.
+func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
+	var all []hv.Domain
+	err := f.call(ctx, "Domains", func() error {
+		for _, id := range slices.Sorted(maps.Keys(f.domains)) {
+			f.advance(f.domains[id], f.perLook)
+			all = append(all, f.domains[id].view())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Domain implements hv.Hypervisor.
+func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	var view hv.Domain
+	err := f.call(ctx, "Domain", func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		f.advance(dom, f.perLook)
+		view = dom.view()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &view, nil
+}
+
+// Up implements hv.Hypervisor.
+func (f *Fake) Up() bool { return f.feed.Up() }
+
+// Events implements hv.Hypervisor.
+func (f *Fake) Events(ctx context.Context) <-chan hv.Event { return f.feed.Subscribe(ctx) }
+
+// view is a copy for a caller, with the mirrors as the jobs are.
+func (d *domain) view() hv.Domain {
+	v := d.Domain
+	v.Live, v.Config = copyDisks(d.Live), copyDisks(d.Config)
+	for i := range v.Live {
+		if j := d.jobs[v.Live[i].Target]; j != nil {
+			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}
+		}
+	}
+	return v
+}
+
+func copyDisks(disks []hv.Disk) []hv.Disk {
+	out := slices.Clone(disks)
+	for i := range out {
+		out[i].Chain = slices.Clone(out[i].Chain)
+		out[i].Mirror = nil
+	}
+	return out
+}
+
+func (f *Fake) find(id string) (*domain, error) {
+	dom := f.domains[id]
+	if dom == nil {
+		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id)
+	}
+	return dom, nil
+}
+
+// liveDisk finds a disk of an active domain.
+func (f *Fake) liveDisk(id, target string) (*domain, *hv.Disk, error) {
+	dom, err := f.find(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !dom.State.Active() {
+		return nil, nil, fmt.Errorf("%w: %s", hv.ErrNotActive, id)
+	}
+	disk := dom.LiveDisk(target)
+	if disk == nil {
+		return nil, nil, fmt.Errorf("%w: live disk %s of %s", hv.ErrNotFound, target, id)
+	}
+	return dom, disk, nil
+}
+
+func (f *Fake) lifecycle(dom *domain, detail string) {
+	f.feed.Publish(hv.Event{Kind: hv.EventLifecycle, DomainID: dom.ID, Detail: detail})
+}

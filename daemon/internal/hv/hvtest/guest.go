@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// ErrPaused is what a guest's write or read gets while its domain is paused:
+// it was not carried out, and the guest waits for it.
+var ErrPaused = errors.New("the domain is paused")
+
+// Start starts a domain on its persistent definition, or on its saved image.
+// It is refused while an image is missing, or another domain holds it, or
+// OnStart says no.
+func (f *Fake) Start(id string) error {
+	if f.OnStart != nil {
+		if err := f.OnStart(id); err != nil {
+			return fmt.Errorf("start domain %s: hook: %w", id, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.start(id); err != nil {
+		return fmt.Errorf("start domain %s: %w", id, err)
+	}
+	return nil
+}
+
+func (f *Fake) start(id string) error {
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	if dom.State.Active() {
+		return hv.ErrActive
+	}
+	disks := copyDisks(dom.Config)
+	if dom.ManagedSave {
+		disks = copyDisks(dom.saved)
+	}
+	for i := range disks {
+		disk := &disks[i]
+		if disk.Chain, err = f.startChain(*disk); err != nil {
+			return err
+		}
+		if err := f.checkStart(disk); err != nil {
+			return err
+		}
+		disk.Terminated = true
+	}
+	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
+	dom.ManagedSave, dom.saved = false, nil
+	dom.stats, dom.limits = make(map[string]*hv.DiskStats), make(map[string]int64)
+	f.lifecycle(dom, "started")
+	return nil
+}
+
+// checkStart is what QEMU finds out when it opens a disk.
+func (f *Fake) checkStart(disk *hv.Disk) error {
+	for depth, img := range disk.Chain {
+		if _, err := f.open(img.Path); err != nil {
+			return err
+		}
+		readers, writers := f.countHolders(img.Path)
+		wantsAlone := depth == 0 && !disk.ReadOnly && !disk.Shareable
+		if (writers > 0 && !disk.Shareable) || (wantsAlone && readers > 0) {
+			return fmt.Errorf("open %s: %w", img.Path, ErrLocked)
+		}
+	}
+	_, err := f.read(disk.Chain)
+	return err
+}
+
+// Stop is a guest that shuts down by itself.
+func (f *Fake) Stop(id string) error { return f.end(id, "shutdown", "stopped") }
+
+// Destroy is a person who pulls the plug with virsh.
+func (f *Fake) Destroy(id string) error { return f.end(id, "stopped") }
+
+// Crash is a hypervisor process that dies.
+func (f *Fake) Crash(id string) error { return f.end(id, "crashed", "stopped") }
+
+// end ends the process. Its jobs die with it, and libvirt sends no event for
+// them.
+func (f *Fake) end(id string, details ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	if !dom.State.Active() {
+		return hv.ErrNotActive
+	}
+	f.kill(dom)
+	for _, detail := range details {
+		f.lifecycle(dom, detail)
+	}
+	return nil
+}
+
+func (f *Fake) kill(dom *domain) {
+	dom.Live, dom.State, dom.PauseReason, dom.byUser = nil, hv.StateStopped, "", false
+	clear(dom.jobs)
+	if !dom.Persistent {
+		delete(f.domains, dom.ID)
+	}
+}
+
+// Reboot is a guest that restarts. The process stays, and so do its jobs.
+func (f *Fake) Reboot(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err == nil && !dom.State.Active() {
+		err = hv.ErrNotActive
+	}
+	return err
+}
+
+// HostReboot ends every domain at once and starts those with Autostart. It
+// returns why some did not start.
+func (f *Fake) HostReboot() error {
+	f.mu.Lock()
+	var autostart []string
+	for id, dom := range f.domains {
+		f.kill(dom)
+		if dom.Autostart {
+			autostart = append(autostart, id)
+		}
+	}
+	f.mu.Unlock()
+	var errs []error
+	for _, id := range autostart {
+		errs = append(errs, f.Start(id))
+	}
+	return errors.Join(errs...)
+}
+
+// Save is a managed save: the domain stops, and its next start uses the chains
+// of now.
+func (f *Fake) Save(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	switch {
+	case err != nil:
+		return err
+	case !dom.State.Active():
+		return hv.ErrNotActive
+	case len(dom.jobs) > 0:
+		return fmt.Errorf("%w: domain has active block job", hv.ErrBusy)
+	}
+	saved := copyDisks(dom.Live)
+	f.kill(dom)
+	dom.ManagedSave, dom.saved = true, saved
+	f.lifecycle(dom, "stopped")
+	return nil
+}
+
+// SuspendByUser is a person who pauses a domain with virsh.
+func (f *Fake) SuspendByUser(id string) error { return f.setPaused(id, true) }
+
+// ResumeByUser is a person who resumes a domain with virsh.
+func (f *Fake) ResumeByUser(id string) error { return f.setPaused(id, false) }
+
+func (f *Fake) setPaused(id string, paused bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	if !dom.State.Active() {
+		return hv.ErrNotActive
+	}
+	dom.byUser = paused
+	f.pause(dom, paused, hv.PauseUser)
+	return nil
+}
+
+func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
+	switch {
+	case paused && dom.State == hv.StateRunning:
+		dom.State, dom.PauseReason = hv.StatePaused, reason
+		f.lifecycle(dom, "suspended")
+	case !paused && dom.State == hv.StatePaused:
+		dom.State, dom.PauseReason = hv.StateRunning, ""
+		f.lifecycle(dom, "resumed")
+	}
+}
+
+// GuestWrite writes a block as the guest. Nil is the acknowledgement that the
+// guest gets; AssertNoWriteLost holds the storage to it. ErrPaused if the
+// domain is paused, or is paused now because the image has no space.
+func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, disk, err := f.guestDisk(id, target)
+	if err != nil {
+		return err
+	}
+	if disk.ReadOnly {
+		return fmt.Errorf("write disk %s of %s: it is read-only", target, id)
+	}
+	path := disk.Top().Path
+	img, err := f.open(path)
+	if err != nil {
+		return err
+	}
+	if _, writers := f.countHolders(path); writers > 1 && !disk.Shareable {
+		f.violate("%s was written with %d domains open for writing", path, writers)
+	}
+	if err := img.write(path, block, value); err != nil {
+		if !errors.Is(err, errNoSpace) {
+			return err
+		}
+		f.pause(dom, true, hv.PauseIOError)
+		f.feed.Publish(hv.Event{
+			Kind: hv.EventIOError, DomainID: id, Path: path, Detail: "enospc", Paused: true,
+		})
+		return fmt.Errorf("%w: %w", ErrPaused, err)
+	}
+	f.mirrorWrite(dom, disk, block, value)
+	dom.acked[target][block] = value
+	st := dom.statsOf(target)
+	st.WriteRequests++
+	st.WriteBytes += BlockSize
+	st.AllocationBytes = max(st.AllocationBytes, int64(len(img.blocks))*BlockSize)
+	return nil
+}
+
+// mirrorWrite tells a running job about a write that has been made. A mirror
+// whose target fails ends; the guest never hears of it.
+func (f *Fake) mirrorWrite(dom *domain, disk *hv.Disk, block int64, value uint64) {
+	j := dom.jobs[disk.Target]
+	if j == nil {
+		return
+	}
+	if !j.synchronous {
+		j.dirty[block] = true
+		return
+	}
+	to, err := f.open(j.dst.Path)
+	if err == nil {
+		err = to.write(j.dst.Path, block, value)
+	}
+	if err != nil {
+		delete(dom.jobs, disk.Target)
+		f.jobEvent(dom, disk, "failed")
+		return
+	}
+	delete(j.dirty, block)
+}
+
+// GuestRead reads a block as the guest.
+func (f *Fake) GuestRead(id, target string, block int64) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, disk, err := f.guestDisk(id, target)
+	if err != nil {
+		return 0, err
+	}
+	content, err := f.read(disk.Chain)
+	if err != nil {
+		return 0, err
+	}
+	st := dom.statsOf(target)
+	st.ReadRequests++
+	st.ReadBytes += BlockSize
+	return content[block], nil
+}
+
+// guestDisk is a disk that the guest can reach now.
+func (f *Fake) guestDisk(id, target string) (*domain, *hv.Disk, error) {
+	dom, disk, err := f.liveDisk(id, target)
+	if err == nil && dom.State != hv.StateRunning {
+		err = ErrPaused
+	}
+	return dom, disk, err
+}
+
+// AuthoritativeContent is what the guest's disk holds: of the live chain if the
+// domain is active, of what it would start with if not.
+func (f *Fake) AuthoritativeContent(id, target string) (map[int64]uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.authoritative(id, target)
+}
+
+func (f *Fake) authoritative(id, target string) (map[int64]uint64, error) {
+	dom, err := f.find(id)
+	if err != nil {
+		return nil, err
+	}
+	disk := dom.LiveDisk(target)
+	if disk == nil {
+		disk = dom.ConfigDisk(target)
+	}
+	if disk == nil {
+		return nil, fmt.Errorf("%w: disk %s of %s", hv.ErrNotFound, target, id)
+	}
+	chain, err := f.startChain(*disk)
+	if err != nil {
+		return nil, err
+	}
+	return f.read(chain)
+}
+
+// Acknowledged is what the guest may expect to read: the content at the
+// definition and every write acknowledged since.
+func (f *Fake) Acknowledged(id, target string) (map[int64]uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return nil, err
+	}
+	content := maps.Clone(dom.acked[target])
+	maps.DeleteFunc(content, func(_ int64, value uint64) bool { return value == 0 })
+	return content, nil
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hvtest holds the tests' side of package hv: an in-memory hypervisor
+// with real data semantics (Fake) on in-memory images that the tests' image
+// tools share with it (Images), and the conformance suite that Fake and package
+// libvirt both pass. It knows nothing of what Volferry does with a hypervisor.
+package hvtest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// BlockSize is the size of one block of content. A block holds one number; zero
+// is a block of zeros.
+const BlockSize = 4096
+
+// The formats of images.
+const (
+	Raw   = "raw"
+	Qcow2 = "qcow2"
+)
+
+// ErrLocked is what an image tool gets for an image that QEMU holds open in a
+// way that excludes it, as from QEMU's image locks.
+var ErrLocked = errors.New("image is locked by a running domain")
+
+// image is one image file. A block that is absent reads from the layer below,
+// or as zero where there is none.
+type image struct {
+	format  string
+	size    int64
+	backing hv.Image // what a qcow2 header says
+	blocks  map[int64]uint64
+	full    bool // no space left
+}
+
+// ImageInfo is what the header and the allocation of an image say.
+type ImageInfo struct {
+	Format    string
+	SizeBytes int64
+	Backing   hv.Image // the zero Image if there is none
+	Allocated int      // blocks that the image holds itself
+}
+
+// Images is the storage of a simulated host: images by path. Its methods are
+// what image tools such as qemu-img do, and keep to the locks that QEMU takes.
+// It is safe for concurrent use.
+type Images struct {
+	mu         sync.Mutex
+	files      map[string]*image
+	holders    func(path string) (readers, writers int)
+	violations []string
+}
+
+func newImages() *Images {
+	return &Images{
+		files:   make(map[string]*image),
+		holders: func(string) (int, int) { return 0, 0 },
+	}
+}
+
+// CreateImage makes an empty image. fs.ErrExist if the path is taken.
+func (m *Images) CreateImage(path, format string, sizeBytes int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.create(path, &image{format: format, size: sizeBytes})
+}
+
+// CreateOverlay makes an empty qcow2 image on top of backing, which need not
+// exist. fs.ErrExist if the path is taken.
+func (m *Images) CreateOverlay(path string, backing hv.Image, sizeBytes int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.create(path, &image{format: Qcow2, size: sizeBytes, backing: backing})
+}
+
+func (m *Images) create(path string, img *image) error {
+	if _, taken := m.files[path]; taken {
+		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	}
+	img.blocks = make(map[int64]uint64)
+	m.files[path] = img
+	return nil
+}
+
+// Exists says whether there is an image at path.
+func (m *Images) Exists(path string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.files[path] != nil
+}
+
+// Info reads the header of an image. fs.ErrNotExist if there is none.
+func (m *Images) Info(path string) (ImageInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.open(path)
+	if err != nil {
+		return ImageInfo{}, err
+	}
+	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks)}, nil
+}
+
+// Remove deletes an image; absent is no error. To delete what a domain has open
+// is possible, as on Linux, and a violation that AssertClean reports.
+func (m *Images) Remove(path string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if readers, writers := m.holders(path); readers+writers > 0 && m.files[path] != nil {
+		m.violate("%s was removed while a domain had it open", path)
+	}
+	delete(m.files, path)
+	return nil
+}
+
+// SetFull makes an image's file system run out of space, or gives it space
+// again: no block is written to it while it is full.
+func (m *Images) SetFull(path string, full bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.open(path)
+	if err != nil {
+		return err
+	}
+	img.full = full
+	return nil
+}
+
+// WriteBlock writes a block into one image, as a tool does: to prepare content,
+// or to play a person who writes where nobody should.
+func (m *Images) WriteBlock(path string, block int64, value uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.openForWrite(path)
+	if err != nil {
+		return err
+	}
+	return img.write(path, block, value)
+}
+
+// Read returns the content of a chain, top first, as a guest sees it: its
+// blocks that are not zero.
+func (m *Images) Read(chain []hv.Image) (map[int64]uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.read(chain)
+}
+
+// ReadImage returns the content of an image, through the backing images that
+// the headers name.
+func (m *Images) ReadImage(path string) (map[int64]uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	chain, err := m.headerChain(path)
+	if err != nil {
+		return nil, err
+	}
+	return m.read(chain)
+}
+
+// Writers counts the running domains that may write to an image now.
+func (m *Images) Writers(path string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, writers := m.holders(path)
+	return writers
+}
+
+func (m *Images) open(path string) (*image, error) {
+	img := m.files[path]
+	if img == nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return img, nil
+}
+
+func (m *Images) openForWrite(path string) (*image, error) {
+	if readers, writers := m.holders(path); readers+writers > 0 {
+		return nil, &fs.PathError{Op: "open for writing", Path: path, Err: ErrLocked}
+	}
+	return m.open(path)
+}
+
+// read merges a chain from the bottom up.
+func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
+	content := make(map[int64]uint64)
+	for i := len(chain) - 1; i >= 0; i-- {
+		img, err := m.open(chain[i].Path)
+		if err != nil {
+			return nil, err
+		}
+		if img.format != chain[i].Format {
+			return nil, fmt.Errorf("open %s: it is %s and not %s", chain[i].Path, img.format, chain[i].Format)
+		}
+		maps.Copy(content, img.blocks)
+	}
+	maps.DeleteFunc(content, func(_ int64, value uint64) bool { return value == 0 })
+	return content, nil
+}
+
+// headerChain follows the headers, as a program does that is given only a path.
+func (m *Images) headerChain(path string) ([]hv.Image, error) {
+	var chain []hv.Image
+	for path != "" {
+		img, err := m.open(path)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, hv.Image{Type: hv.SourceFile, Format: img.format, Path: path})
+		path = img.backing.Path
+	}
+	return chain, nil
+}
+
+func (m *Images) violate(format string, args ...any) {
+	m.violations = append(m.violations, fmt.Sprintf(format, args...))
+}
+
+// errNoSpace is the image tools' ENOSPC.
+var errNoSpace = errors.New("no space left on device")
+
+func (img *image) write(path string, block int64, value uint64) error {
+	switch {
+	case block < 0 || (block+1)*BlockSize > img.size:
+		return fmt.Errorf("write %s: block %d is beyond its end", path, block)
+	case img.full:
+		return &fs.PathError{Op: "write", Path: path, Err: errNoSpace}
+	}
+	img.blocks[block] = value
+	return nil
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Copy makes dst read as src does, through src's headers. Nobody may be writing
+// to src, and nobody may have dst open.
+func (m *Images) Copy(src, dst string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	chain, err := m.headerChain(src)
+	if err != nil {
+		return err
+	}
+	for _, layer := range chain {
+		if _, writers := m.holders(layer.Path); writers > 0 {
+			return &fs.PathError{Op: "open for reading", Path: layer.Path, Err: ErrLocked}
+		}
+	}
+	to, err := m.openForWrite(dst)
+	if err != nil {
+		return err
+	}
+	if from := m.files[src]; from.size != to.size {
+		return fmt.Errorf("copy %s to %s: sizes differ: %d and %d", src, dst, from.size, to.size)
+	}
+	if to.full {
+		return &fs.PathError{Op: "write", Path: dst, Err: errNoSpace}
+	}
+	content, err := m.read(chain)
+	if err != nil {
+		return err
+	}
+	to.blocks = content
+	return nil
+}
+
+// CommitOffline writes the overlay's own blocks into another image and leaves
+// the overlay as it is, like qemu-img commit -d after a rebase onto it. Nobody
+// may have either open.
+func (m *Images) CommitOffline(overlay, into string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from, err := m.openForWrite(overlay)
+	if err != nil {
+		return err
+	}
+	to, err := m.openForWrite(into)
+	if err != nil {
+		return err
+	}
+	if from.size != to.size {
+		return fmt.Errorf("commit %s into %s: sizes differ: %d and %d", overlay, into, from.size, to.size)
+	}
+	if to.full {
+		return &fs.PathError{Op: "write", Path: into, Err: errNoSpace}
+	}
+	maps.Copy(to.blocks, from.blocks)
+	return nil
+}
+
+// Rebase changes the backing image that an overlay's header names, and nothing
+// else, like qemu-img rebase -u.
+func (m *Images) Rebase(overlay string, backing hv.Image) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.openForWrite(overlay)
+	if err != nil {
+		return err
+	}
+	if img.format != Qcow2 {
+		return fmt.Errorf("rebase %s: a %s image has no backing image", overlay, img.format)
+	}
+	img.backing = backing
+	return nil
+}

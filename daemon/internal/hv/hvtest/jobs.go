@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// errNoJob is libvirt's answer where a call needs a job.
+var errNoJob = errors.New("the disk does not have an active block job")
+
+// job is a copy or an active commit. Both are the same thing in QEMU: dirty
+// blocks are read through the chain and written to the target.
+type job struct {
+	kind        hv.JobKind
+	dst         hv.Image
+	synchronous bool
+	bandwidth   int64
+	dirty       map[int64]bool
+	copied      int64 // blocks
+	ready       bool
+}
+
+// BlockCopy implements hv.Hypervisor.
+func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.CopyOptions) error {
+	return f.call(ctx, "BlockCopy", func() error {
+		dom, disk, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		if err := checkImage(dst); err != nil {
+			return err
+		}
+		to, err := f.openForWrite(dst.Path)
+		if err != nil {
+			return err
+		}
+		if dom.jobs[target] != nil {
+			return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
+		}
+		if to.format != dst.Format {
+			return fmt.Errorf("open %s: it is %s and not %s", dst.Path, to.format, dst.Format)
+		}
+		top := f.files[disk.Top().Path]
+		if to.size != top.size {
+			f.jobEvent(dom, disk, "failed") // the job was there for a moment
+			return nil
+		}
+		j := &job{
+			kind: hv.JobCopy, dst: dst, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBps,
+			dirty: make(map[int64]bool),
+		}
+		if opts.Shallow && len(disk.Chain) > 1 {
+			j.mark(top.blocks)
+		} else {
+			// QEMU's full copy, which a shallow one of a disk without backing
+			// image becomes without a word: it zeroes the target first.
+			clear(to.blocks)
+			content, err := f.read(disk.Chain)
+			if err != nil {
+				return err
+			}
+			j.mark(content)
+		}
+		dom.jobs[target] = j
+		return nil
+	})
+}
+
+// CommitActive implements hv.Hypervisor.
+func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthBps int64) error {
+	return f.call(ctx, "CommitActive", func() error {
+		dom, disk, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		if dom.jobs[target] != nil {
+			return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
+		}
+		if len(disk.Chain) < 2 {
+			return fmt.Errorf("%w: the disk has no backing image to commit into", hv.ErrUnsupported)
+		}
+		if _, err := f.open(disk.Chain[1].Path); err != nil {
+			return err
+		}
+		j := &job{
+			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bandwidthBps, dirty: make(map[int64]bool),
+		}
+		j.mark(f.files[disk.Top().Path].blocks)
+		dom.jobs[target] = j
+		return nil
+	})
+}
+
+func (j *job) mark(blocks map[int64]uint64) {
+	for block := range blocks {
+		j.dirty[block] = true
+	}
+}
+
+// Job implements hv.Hypervisor.
+func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
+	var found *hv.Job
+	err := f.call(ctx, "Job", func() error {
+		dom, _, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		f.advance(dom, f.perLook)
+		if j := dom.jobs[target]; j != nil {
+			found = &hv.Job{
+				Kind:         j.kind,
+				Current:      j.copied * BlockSize,
+				End:          (j.copied + int64(len(j.dirty))) * BlockSize,
+				BandwidthBps: j.bandwidth,
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// SetJobBandwidth implements hv.Hypervisor.
+func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error {
+	return f.call(ctx, "SetJobBandwidth", func() error {
+		dom, _, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		if dom.jobs[target] == nil {
+			return errNoJob
+		}
+		dom.jobs[target].bandwidth = bandwidthBps
+		return nil
+	})
+}
+
+// Pivot implements hv.Hypervisor.
+func (f *Fake) Pivot(ctx context.Context, id, target string) error {
+	return f.call(ctx, "Pivot", func() error {
+		dom, disk, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		j := dom.jobs[target]
+		if j == nil {
+			return errNoJob
+		}
+		if !j.ready {
+			return hv.ErrNotReady
+		}
+		// QEMU drains: what is dirty still goes over before the switch.
+		if err := f.copyDirty(disk, j, len(j.dirty)); err != nil {
+			delete(dom.jobs, target)
+			f.jobEvent(dom, disk, "failed")
+			return err
+		}
+		old := disk.Top()
+		disk.Chain = j.after(disk.Chain)
+		if config := dom.ConfigDisk(target); config != nil && config.Top() == old {
+			config.Chain = j.after(config.Chain)
+		}
+		delete(dom.jobs, target)
+		f.jobEvent(dom, disk, "completed")
+		return nil
+	})
+}
+
+// after is what becomes of a chain at the pivot.
+func (j *job) after(chain []hv.Image) []hv.Image {
+	if j.kind == hv.JobActiveCommit && len(chain) > 1 {
+		return slices.Clone(chain[1:])
+	}
+	return []hv.Image{j.dst}
+}
+
+// AbortJob implements hv.Hypervisor.
+func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
+	return f.call(ctx, "AbortJob", func() error {
+		dom, disk, err := f.liveDisk(id, target)
+		if errors.Is(err, hv.ErrNotActive) {
+			return nil
+		}
+		if err != nil || dom.jobs[target] == nil {
+			return err
+		}
+		delete(dom.jobs, target)
+		f.jobEvent(dom, disk, "canceled")
+		return nil
+	})
+}
+
+// SetStep sets how many blocks a look advances each job; 0 leaves it all to
+// Step.
+func (f *Fake) SetStep(blocksPerLook int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.perLook = blocksPerLook
+}
+
+// Step advances every job by so many blocks.
+func (f *Fake) Step(blocks int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, dom := range f.domains {
+		f.advance(dom, blocks)
+	}
+}
+
+// BreakJob makes the job on a live disk fail, as an error of its target does.
+func (f *Fake) BreakJob(id, target string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, disk, err := f.liveDisk(id, target)
+	if err != nil {
+		return err
+	}
+	delete(dom.jobs, target)
+	f.jobEvent(dom, disk, "failed")
+	return nil
+}
+
+// advance lets the jobs of a domain work. They do so while it is paused too.
+func (f *Fake) advance(dom *domain, blocks int) {
+	if blocks == 0 {
+		return
+	}
+	for target, j := range dom.jobs {
+		disk := dom.LiveDisk(target)
+		if err := f.copyDirty(disk, j, blocks); err != nil {
+			delete(dom.jobs, target)
+			f.jobEvent(dom, disk, "failed")
+			continue
+		}
+		if len(j.dirty) == 0 && !j.ready {
+			j.ready = true
+			f.jobEvent(dom, disk, "ready")
+		}
+	}
+}
+
+// copyDirty copies up to so many dirty blocks to the target.
+func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
+	if blocks == 0 || len(j.dirty) == 0 {
+		return nil
+	}
+	to, err := f.open(j.dst.Path)
+	if err != nil {
+		return err
+	}
+	content, err := f.read(disk.Chain)
+	if err != nil {
+		return err
+	}
+	for _, block := range slices.Sorted(maps.Keys(j.dirty)) {
+		if blocks == 0 {
+			break
+		}
+		if err := to.write(j.dst.Path, block, content[block]); err != nil {
+			return err
+		}
+		delete(j.dirty, block)
+		j.copied++
+		blocks--
+	}
+	return nil
+}
+
+func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
+	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
+}

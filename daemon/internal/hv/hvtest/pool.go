@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// AddPool adds a directory pool; every image in its directory is a volume of
+// it.
+func (f *Fake) AddPool(info hv.PoolInfo) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pools[info.Name] = &info
+}
+
+// Pools implements hv.Hypervisor.
+func (f *Fake) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
+	var all []hv.PoolInfo
+	err := f.call(ctx, "Pools", func() error {
+		for _, name := range slices.Sorted(maps.Keys(f.pools)) {
+			all = append(all, *f.pools[name])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// CreateVolume implements hv.Hypervisor.
+func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+	var vol *hv.PoolVolume
+	err := f.call(ctx, "CreateVolume", func() error {
+		at, err := f.volumePath(pool, name)
+		if err != nil {
+			return err
+		}
+		if f.files[at] != nil {
+			return fmt.Errorf("%w: %s in %s", hv.ErrExists, name, pool)
+		}
+		if err := f.create(at, &image{format: format, size: sizeBytes}); err != nil {
+			return err
+		}
+		vol = f.volume(at)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return vol, nil
+}
+
+// LookupVolume implements hv.Hypervisor.
+func (f *Fake) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
+	var vol *hv.PoolVolume
+	err := f.call(ctx, "LookupVolume", func() error {
+		at, err := f.volumePath(pool, name)
+		if err != nil {
+			return err
+		}
+		if f.files[at] == nil {
+			return fmt.Errorf("%w: volume %s in pool %s", hv.ErrNotFound, name, pool)
+		}
+		vol = f.volume(at)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return vol, nil
+}
+
+// DeleteVolume implements hv.Hypervisor.
+func (f *Fake) DeleteVolume(ctx context.Context, pool, name string) error {
+	return f.call(ctx, "DeleteVolume", func() error {
+		at, err := f.volumePath(pool, name)
+		if err != nil {
+			return err
+		}
+		if readers, writers := f.countHolders(at); readers+writers > 0 {
+			f.violate("%s was deleted from its pool while a domain had it open", at)
+		}
+		delete(f.files, at)
+		return nil
+	})
+}
+
+func (f *Fake) volumePath(pool, name string) (string, error) {
+	p := f.pools[pool]
+	if p == nil || !p.Active {
+		return "", fmt.Errorf("%w: no active pool %s", hv.ErrNotFound, pool)
+	}
+	return path.Join(p.Path, name), nil
+}
+
+func (f *Fake) volume(at string) *hv.PoolVolume {
+	img := f.files[at]
+	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.size}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Suspend implements hv.Hypervisor.
+func (f *Fake) Suspend(ctx context.Context, id string) error {
+	return f.setRunning(ctx, "Suspend", id, true)
+}
+
+// Resume implements hv.Hypervisor.
+func (f *Fake) Resume(ctx context.Context, id string) error {
+	return f.setRunning(ctx, "Resume", id, false)
+}
+
+func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) error {
+	return f.call(ctx, name, func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		if !dom.State.Active() {
+			return hv.ErrNotActive
+		}
+		if !paused && dom.byUser {
+			f.violate("domain %s was resumed though a person had paused it", dom.Name)
+		}
+		f.pause(dom, paused, hv.PauseUser)
+		return nil
+	})
+}
+
+// SetWriteLimit implements hv.Hypervisor. It is remembered and slows nothing.
+func (f *Fake) SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
+	return f.call(ctx, "SetWriteLimit", func() error {
+		dom, _, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		dom.limits[target] = bytesPerSecond
+		return nil
+	})
+}
+
+// WriteLimit is what SetWriteLimit set last; 0 is none.
+func (f *Fake) WriteLimit(id, target string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if dom := f.domains[id]; dom != nil && dom.State.Active() {
+		return dom.limits[target]
+	}
+	return 0
+}
+
+// DiskStats implements hv.Hypervisor.
+func (f *Fake) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
+	var stats hv.DiskStats
+	err := f.call(ctx, "DiskStats", func() error {
+		dom, _, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		stats = *dom.statsOf(target)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &stats, nil
+}
+
+func (d *domain) statsOf(target string) *hv.DiskStats {
+	if d.stats[target] == nil {
+		d.stats[target] = &hv.DiskStats{}
+	}
+	return d.stats[target]
+}
