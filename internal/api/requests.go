@@ -141,10 +141,13 @@ type VolumeRegister struct {
 }
 
 // VolumeTransition moves a volume from one status to another, if it still is
-// in From (compare and swap; CodeConflict otherwise).
+// in From (compare and swap; CodeConflict otherwise). Location, where not nil,
+// replaces the one of a volume in creating (its path is known only once it was
+// made).
 type VolumeTransition struct {
-	From VolumeStatus `json:"from"`
-	To   VolumeStatus `json:"to"`
+	From     VolumeStatus `json:"from"`
+	To       VolumeStatus `json:"to"`
+	Location *Location    `json:"location,omitempty"`
 }
 
 // MigrationRegister is step S0 of a migration at the registry, one

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Where an attachment is connected to is not stored twice: it is the place of
+// its volume, or what its migration has reserved.
+const attachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, h.name, a.mode, a.device, s.boot_index, a.state,
+		a.created_us, a.updated_us, ` + locationColumns + `
+	FROM attachments a
+	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
+	JOIN instances i ON i.id = a.instance_id
+	JOIN hosts h ON h.id = i.host_id
+	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id`
+
+// attachmentOrder puts the one that is in use before the dst of its migration.
+const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
+
+// Attachments returns the attachments of the volume and at the instance that
+// the references name; an empty reference is any.
+func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string) ([]api.Attachment, error) {
+	return view(ctx, s, func(q querier) ([]api.Attachment, error) {
+		volume, err := resolveFilter(ctx, q, kindVolume, volumeRef)
+		if err != nil {
+			return nil, err
+		}
+		instance, err := resolveFilter(ctx, q, kindInstance, instanceRef)
+		if err != nil {
+			return nil, err
+		}
+		return queryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE ?1 IN ('', a.volume_id) AND ?2 IN ('', a.instance_id)"+attachmentOrder, volume, instance)
+	})
+}
+
+// resolveFilter is resolve for a reference that may be missing.
+func resolveFilter(ctx context.Context, q querier, k kind, ref string) (string, error) {
+	if ref == "" {
+		return "", nil
+	}
+	return resolve(ctx, q, k, ref)
+}
+
+// Attachment returns the attachment that ref names.
+func (s *Store) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
+	return viewOne(ctx, s, kindAttachment, ref, func(ctx context.Context, q querier, id string) (api.Attachment, error) {
+		a, err := scanAttachment(q.QueryRowContext(ctx, attachmentQuery+" WHERE a.id = ?", id))
+		if err != nil {
+			return a, fmt.Errorf("read attachment %s: %w", id, err)
+		}
+		return a, nil
+	})
+}
+
+func scanAttachment(row scanner) (api.Attachment, error) {
+	var (
+		a                api.Attachment
+		created, updated int64
+	)
+	err := row.Scan(append([]any{&a.ID, &a.VolumeID, &a.InstanceID, &a.Host, &a.Mode, &a.Device, &a.BootIndex, &a.State, &created, &updated},
+		locationFields(&a.Location)...)...)
+	a.CreatedAt, a.UpdatedAt = fromMicros(created), fromMicros(updated)
+	return a, err
+}
+
+// attachment is what the row of an attachment holds beyond its key.
+type attachment struct {
+	id, volumeID, instanceID, device string
+	migrationID                      string // of a reserved dst, else ""
+	mode                             api.Mode
+	state                            api.AttachmentState
+	exclusive                        bool
+}
+
+func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO attachments
+		(id, volume_id, instance_id, device, mode, state, exclusive, migration_id, created_us, updated_us)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?9)`,
+		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, tx.at.UnixMicro())
+	switch {
+	case violates(err, "attachments.id"):
+		return api.Errorf(api.CodeConflict, "there is an attachment with the id %s already", a.id)
+	case violates(err, "attachments.instance_id", "attachments.device"):
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken", a.device, a.instanceID)
+	case violates(err, "attachments.volume_id"):
+		return api.Errorf(api.CodeVolumeInUse, "volume %s is attached already and its type is not multiattach", a.volumeID)
+	case err != nil:
+		return fmt.Errorf("store attachment: %w", err)
+	}
+	return nil
+}

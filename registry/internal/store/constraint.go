@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"strings"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// violates says whether err is the refusal of a unique index or primary key
+// over the columns, given as "table.column" in the order of the index.
+func violates(err error, columns ...string) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+		return strings.Contains(e.Error(), "failed: "+strings.Join(columns, ", ")+" (")
+	}
+	return false
+}

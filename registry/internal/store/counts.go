@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Counts is the registry in numbers.
+type Counts struct {
+	Instances     int
+	Volumes       int
+	Locks         int // volumes that a migration holds
+	NeedsOperator int
+	Attachments   map[api.AttachmentState]int
+	Hosts         map[string]int // by status
+}
+
+// Counts counts.
+func (s *Store) Counts(ctx context.Context) (Counts, error) {
+	return view(ctx, s, func(q querier) (Counts, error) {
+		c := Counts{Attachments: map[api.AttachmentState]int{}, Hosts: map[string]int{}}
+		if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM instances), (SELECT count(*) FROM volumes),
+			(SELECT count(*) FROM migrations WHERE state NOT IN ('completed', 'cancelled', 'error')),
+			(SELECT count(*) FROM migrations WHERE state = 'needs_operator')`).
+			Scan(&c.Instances, &c.Volumes, &c.Locks, &c.NeedsOperator); err != nil {
+			return c, fmt.Errorf("count: %w", err)
+		}
+		states, err := queryAll(ctx, q, scanString, "SELECT state FROM attachments")
+		if err != nil {
+			return c, err
+		}
+		for _, state := range states {
+			c.Attachments[api.AttachmentState(state)]++
+		}
+		hosts, err := queryAll(ctx, q, s.scanHost, hostQuery)
+		if err != nil {
+			return c, err
+		}
+		for _, h := range hosts {
+			c.Hosts[h.Status]++
+		}
+		return c, nil
+	})
+}

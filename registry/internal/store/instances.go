@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// RegisterInstance records an adopted instance: its slots, and each of its
+// disks as a volume with one attachment. All of it or nothing.
+func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
+	if err := checkInstance(in); err != nil {
+		return api.Instance{}, err
+	}
+	i, err := mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+		hostID, err := resolve(ctx, tx, kindHost, in.Host)
+		if err != nil {
+			return api.Instance{}, err
+		}
+		if err := tx.insertInstance(ctx, in, hostID); err != nil {
+			return api.Instance{}, err
+		}
+		for _, d := range in.Disks {
+			if err := tx.adoptDisk(ctx, in, hostID, d); err != nil {
+				return api.Instance{}, err
+			}
+		}
+		i, err := instanceByID(ctx, tx, in.ID)
+		if err != nil {
+			return i, err
+		}
+		return i, tx.audit(ctx, api.Event{What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
+			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)}})
+	})
+	if err == nil {
+		// The next report may bring a newer state than the adoption did.
+		s.hosts.distrust()
+	}
+	return i, err
+}
+
+// distrust has the next report of every host written, changed or not.
+func (m *hostMemory) distrust() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seen {
+		s.stored = ""
+	}
+}
+
+func checkInstance(in api.InstanceRegister) error {
+	if err := cmp.Or(checkID("instance id", in.ID), checkRequired("instance name", in.Name), checkInstanceState(in.State)); err != nil {
+		return err
+	}
+	for _, d := range in.Disks {
+		if err := cmp.Or(checkID("volume id", d.VolumeID), checkName("volume name", d.VolumeName), checkID("attachment id", d.AttachmentID),
+			checkSlot(d.Device, d.BootIndex), checkLocation("disk "+d.Device, d.Location)); err != nil {
+			return err
+		}
+		if d.Mode != api.ModeRW && d.Mode != api.ModeRO {
+			return invalid("the mode %s of disk %s is not one of rw and ro", quote(string(d.Mode)), d.Device)
+		}
+	}
+	for _, slot := range in.Slots {
+		if err := checkSlot(slot.Device, slot.BootIndex); err != nil {
+			return err
+		}
+		if slot.VolumeID != nil || slot.AttachmentID != nil {
+			return invalid("the slot %s names a volume; that belongs into disks", slot.Device)
+		}
+	}
+	return nil
+}
+
+func checkSlot(device string, bootIndex *int) error {
+	if err := checkDevice(device); err != nil {
+		return err
+	}
+	if bootIndex != nil && *bootIndex < 0 {
+		return invalid("the boot index %d of %s is negative", *bootIndex, device)
+	}
+	return nil
+}
+
+func checkInstanceState(s api.InstanceState) error {
+	switch s {
+	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped, api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
+		return nil
+	}
+	return invalid("%s is no state of an instance", quote(string(s)))
+}
+
+// insertInstance makes the rows of an instance and all its slots.
+func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+		in.ID, in.Name, hostID, in.State, tx.at.UnixMicro())
+	switch {
+	case violates(err, "instances.id"):
+		return api.Errorf(api.CodeConflict, "instance %s is adopted already", in.Name)
+	case violates(err, "instances.host_id", "instances.name"):
+		return api.Errorf(api.CodeConflict, "the host has an instance %s with another id; forget that one first", in.Name)
+	case err != nil:
+		return fmt.Errorf("store instance: %w", err)
+	}
+	for _, slot := range in.Slots {
+		if err := tx.insertSlot(ctx, in, slot.Device, slot.BootIndex); err != nil {
+			return err
+		}
+	}
+	for _, d := range in.Disks {
+		if err := tx.insertSlot(ctx, in, d.Device, d.BootIndex); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, device string, bootIndex *int) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index) VALUES (?, ?, ?)", in.ID, device, bootIndex)
+	switch {
+	case violates(err, "slots.instance_id", "slots.device"):
+		return invalid("instance %s has the device %s twice", in.Name, device)
+	case violates(err, "slots.instance_id", "slots.boot_index"):
+		return invalid("instance %s has the boot index %d twice", in.Name, *bootIndex)
+	case err != nil:
+		return fmt.Errorf("store slot: %w", err)
+	}
+	return nil
+}
+
+// adoptDisk makes a disk that an instance has a volume with one attachment.
+func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
+	err := tx.insertVolume(ctx, api.VolumeRegister{
+		ID:       d.VolumeID,
+		Name:     d.VolumeName,
+		Bootable: d.BootIndex != nil && *d.BootIndex == 0,
+		Location: d.Location,
+	}, hostID, api.VolumeInUse)
+	if err != nil {
+		return err
+	}
+	return tx.insertAttachment(ctx, attachment{
+		id:         d.AttachmentID,
+		volumeID:   d.VolumeID,
+		instanceID: in.ID,
+		device:     d.Device,
+		mode:       d.Mode,
+		state:      api.AttachmentAttached,
+		// The default type is not multiattach, ever.
+		exclusive: true,
+	})
+}
+
+// ForgetInstance ends Volferry's care of an instance and returns what it was.
+// Its volumes stay, and become available once nothing else has them.
+func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
+	return mutate(ctx, s, call, "instance.forget", ref, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+		id, err := resolve(ctx, tx, kindInstance, ref)
+		if err != nil {
+			return api.Instance{}, err
+		}
+		i, err := instanceByID(ctx, tx, id)
+		if err != nil {
+			return i, err
+		}
+		volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", id)
+		if err != nil {
+			return i, err
+		}
+		for _, v := range volumes {
+			if v.MigrationID != "" {
+				return i, api.Errorf(api.CodeMigrationActive, "cannot forget instance %s: migration %s is moving its volume %s; complete or cancel that first",
+					i.Name, v.MigrationID, v.Name).With("migration_id", v.MigrationID)
+			}
+		}
+		// Slots and attachments go with it.
+		if err := tx.exec(ctx, "DELETE FROM instances WHERE id = ?", id); err != nil {
+			return i, err
+		}
+		for _, v := range volumes {
+			if err := tx.exec(ctx, `UPDATE volumes SET status = 'available', updated_us = ?
+				WHERE id = ? AND status = 'in-use' AND id NOT IN (SELECT volume_id FROM attachments)`, tx.at.UnixMicro(), v.ID); err != nil {
+				return i, err
+			}
+		}
+		return i, tx.audit(ctx, api.Event{What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
+			Details: map[string]any{"name": i.Name, "volumes": len(volumes)}})
+	})
+}
+
+// Instances returns every instance, by name.
+func (s *Store) Instances(ctx context.Context) ([]api.Instance, error) {
+	return view(ctx, s, func(q querier) ([]api.Instance, error) {
+		ids, err := queryAll(ctx, q, scanString, "SELECT id FROM instances ORDER BY name, id")
+		if err != nil {
+			return nil, err
+		}
+		instances := make([]api.Instance, 0, len(ids))
+		for _, id := range ids {
+			i, err := instanceByID(ctx, q, id)
+			if err != nil {
+				return nil, err
+			}
+			instances = append(instances, i)
+		}
+		return instances, nil
+	})
+}
+
+// Instance returns the instance that ref names.
+func (s *Store) Instance(ctx context.Context, ref string) (api.Instance, error) {
+	return viewOne(ctx, s, kindInstance, ref, instanceByID)
+}
+
+func instanceByID(ctx context.Context, q querier, id string) (api.Instance, error) {
+	var (
+		i                = api.Instance{ID: id}
+		created, updated int64
+	)
+	if err := q.QueryRowContext(ctx, `SELECT i.name, h.name, i.state, i.created_us, i.updated_us
+		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, id).
+		Scan(&i.Name, &i.Host, &i.State, &created, &updated); err != nil {
+		return i, fmt.Errorf("read instance %s: %w", id, err)
+	}
+	i.CreatedAt, i.UpdatedAt = fromMicros(created), fromMicros(updated)
+	scan := func(row scanner) (api.BlockDeviceMapping, error) {
+		var m api.BlockDeviceMapping
+		return m, row.Scan(&m.Device, &m.BootIndex, &m.VolumeID, &m.AttachmentID)
+	}
+	var err error
+	i.BlockDeviceMappings, err = queryAll(ctx, q, scan, `SELECT s.device, s.boot_index, a.volume_id, a.id
+		FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL
+		WHERE s.instance_id = ? ORDER BY s.device`, id)
+	return i, err
+}

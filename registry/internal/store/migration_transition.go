@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// TransitionMigration moves a migration to another state, if it is in one of
+// those that the caller expects. Completed makes dst the place of the volume
+// and frees src; cancelled and error free dst; all three give the lock back.
+func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
+	if err := checkTransition(in); err != nil {
+		return api.Migration{}, err
+	}
+	return mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+		id, err := resolve(ctx, tx, kindMigration, ref)
+		if err != nil {
+			return api.Migration{}, err
+		}
+		m, err := migrationByID(ctx, tx, id)
+		if err != nil {
+			return m, err
+		}
+		if err := tx.checkOwner(ctx, m, in); err != nil {
+			return m, err
+		}
+		if done, err := tx.checkState(ctx, m, in); done || err != nil {
+			return m, err
+		}
+		if in.Dst != nil {
+			if err := tx.moveReservation(ctx, m, *in.Dst); err != nil {
+				return m, err
+			}
+		}
+		if err := tx.storeState(ctx, m, in); err != nil {
+			return m, err
+		}
+		if err := tx.audit(ctx, api.Event{What: "migration.transition", Host: m.Host, Object: "migration/" + id, From: string(m.State), To: string(in.To),
+			OpID: in.OpID, Details: map[string]any{"volume_id": m.VolumeID, "volume_name": m.VolumeName}}); err != nil {
+			return m, err
+		}
+		return migrationByID(ctx, tx, id)
+	})
+}
+
+func checkTransition(in api.MigrationTransition) error {
+	if in.Dst != nil {
+		if err := checkLocation("destination", *in.Dst); err != nil {
+			return err
+		}
+	}
+	if len(in.From) == 0 {
+		return invalid("the states that the migration may be in are missing")
+	}
+	switch in.To {
+	case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted,
+		api.MigrationCancelling, api.MigrationCancelled, api.MigrationError, api.MigrationNeedsOperator:
+		return checkText("op id", in.OpID)
+	case api.MigrationStarting, api.MigrationOrphaned:
+	}
+	return invalid("a migration cannot be moved to %s", quote(string(in.To)))
+}
+
+// checkOwner refuses every host but the one that runs the migration.
+func (tx *changeTx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
+	hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+	if err != nil {
+		return err
+	}
+	var owner string
+	if err := tx.QueryRowContext(ctx, "SELECT host_id FROM migrations WHERE id = ?", m.ID).Scan(&owner); err != nil {
+		return fmt.Errorf("read host of migration: %w", err)
+	}
+	if owner != hostID {
+		return api.Errorf(api.CodeNotYourHost, "migration %s of volume %s is host %s's", m.ID, m.VolumeName, m.Host)
+	}
+	return nil
+}
+
+// checkState is the compare of the compare and swap. Done says that the same
+// op has made this transition before, and its answer was lost.
+func (tx *changeTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
+	var op string
+	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
+		return false, fmt.Errorf("read op of migration: %w", err)
+	}
+	switch {
+	case m.State == in.To && op == in.OpID && op != "":
+		return true, nil
+	case !open(m.State):
+		return false, api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", m.ID, m.VolumeName, m.State).With("state", m.State)
+	case !slices.Contains(in.From, m.State):
+		return false, api.Errorf(api.CodeConflict, "migration %s of volume %s is %s, none of %q", m.ID, m.VolumeName, m.State, in.From).With("state", m.State)
+	case in.To == api.MigrationCompleted && m.State != api.MigrationCompleting && m.State != api.MigrationNeedsOperator,
+		in.To == api.MigrationCancelled && m.State != api.MigrationCancelling && m.State != api.MigrationNeedsOperator:
+		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s and cannot become %s from there", m.ID, m.VolumeName, m.State, in.To)
+	}
+	return false, nil
+}
+
+// storeState is the swap, with what the new state means for volume and
+// attachments.
+func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
+	var fail, finished any
+	if in.Error != nil {
+		b, err := json.Marshal(in.Error)
+		if err != nil {
+			return fmt.Errorf("encode error: %w", err)
+		}
+		fail = string(b)
+	}
+	if !open(in.To) {
+		finished = tx.at.UnixMicro()
+	}
+	if err := tx.exec(ctx, "UPDATE migrations SET state = ?, op_id = ?, error = ?, finished_us = ? WHERE id = ?",
+		in.To, in.OpID, fail, finished, m.ID); err != nil {
+		return err
+	}
+	switch in.To {
+	case api.MigrationCompleted:
+		return tx.flip(ctx, m)
+	case api.MigrationCancelled, api.MigrationError:
+		return tx.releaseDst(ctx, m)
+	default:
+		return nil
+	}
+}
+
+// flip makes dst the volume's place and, where it is attached, the dst
+// attachment its attachment. Src is nobody's afterwards.
+func (tx *changeTx) flip(ctx context.Context, m api.Migration) error {
+	return tx.execAll(ctx,
+		sqlStep("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
+		sqlStep("UPDATE attachments SET migration_id = NULL, state = 'attached', updated_us = ? WHERE migration_id = ?", tx.at.UnixMicro(), m.ID),
+		sqlStep("DELETE FROM locations WHERE volume_id = ? AND migration_id IS NULL", m.VolumeID),
+		sqlStep("UPDATE locations SET migration_id = NULL WHERE migration_id = ?", m.ID),
+		sqlStep(`UPDATE volumes SET generation = generation + 1, updated_us = ?,
+			host_id = (SELECT host_id FROM migrations WHERE id = ?) WHERE id = ?`, tx.at.UnixMicro(), m.ID, m.VolumeID),
+	)
+}
+
+// releaseDst gives dst back; src is as it was.
+func (tx *changeTx) releaseDst(ctx context.Context, m api.Migration) error {
+	return tx.execAll(ctx,
+		sqlStep("DELETE FROM attachments WHERE migration_id = ?", m.ID),
+		sqlStep("DELETE FROM locations WHERE migration_id = ?", m.ID),
+	)
+}
+
+// moveReservation replaces the reserved dst by what was made of it.
+func (tx *changeTx) moveReservation(ctx context.Context, m api.Migration, dst api.Location) error {
+	v, err := volumeByID(ctx, tx, m.VolumeID)
+	if err != nil {
+		return err
+	}
+	if err := tx.checkDst(ctx, v, dst); err != nil {
+		return err
+	}
+	var hostID string
+	if err := tx.QueryRowContext(ctx, "SELECT host_id FROM migrations WHERE id = ?", m.ID).Scan(&hostID); err != nil {
+		return fmt.Errorf("read host of migration: %w", err)
+	}
+	if err := tx.exec(ctx, "DELETE FROM locations WHERE migration_id = ?", m.ID); err != nil {
+		return err
+	}
+	if err := tx.claim(ctx, m.VolumeID, m.ID, hostID, dst, api.CodeDstInUse); err != nil {
+		return err
+	}
+	b, err := json.Marshal(dst)
+	if err != nil {
+		return fmt.Errorf("encode dst: %w", err)
+	}
+	return tx.exec(ctx, "UPDATE migrations SET dst = ? WHERE id = ?", string(b), m.ID)
+}

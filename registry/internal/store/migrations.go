@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// open says whether a migration in this state holds its volume's lock and its
+// dst. Error is over too at the registry: the start failed and was undone.
+func open(state api.MigrationState) bool {
+	return !state.Final() && state != api.MigrationError
+}
+
+const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
+		m.src, m.dst, m.method, m.state, m.error, m.started_us, m.finished_us
+	FROM migrations m
+	JOIN hosts h ON h.id = m.host_id
+	LEFT JOIN volumes v ON v.id = m.volume_id`
+
+// Migrations returns the migrations of the volume that the reference names (of
+// every volume if it is empty), newest first: those that are open, or all.
+func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool) ([]api.Migration, error) {
+	return view(ctx, s, func(q querier) ([]api.Migration, error) {
+		volume, err := resolveFilter(ctx, q, kindVolume, volumeRef)
+		if err != nil {
+			return nil, err
+		}
+		return queryAll(ctx, q, scanMigration, migrationQuery+`
+			WHERE ?1 IN ('', m.volume_id) AND (?2 OR m.state NOT IN ('completed', 'cancelled', 'error'))
+			ORDER BY m.started_us DESC, m.id`, volume, all)
+	})
+}
+
+// Migration returns the migration that ref names.
+func (s *Store) Migration(ctx context.Context, ref string) (api.Migration, error) {
+	return viewOne(ctx, s, kindMigration, ref, migrationByID)
+}
+
+func migrationByID(ctx context.Context, q querier, id string) (api.Migration, error) {
+	m, err := scanMigration(q.QueryRowContext(ctx, migrationQuery+" WHERE m.id = ?", id))
+	if err != nil {
+		return m, fmt.Errorf("read migration %s: %w", id, err)
+	}
+	return m, nil
+}
+
+func scanMigration(row scanner) (api.Migration, error) {
+	var (
+		m              api.Migration
+		src, dst, fail []byte
+		started        int64
+		finished       *int64
+	)
+	if err := row.Scan(&m.ID, &m.VolumeID, &m.VolumeName, &m.InstanceID, &m.Host, &m.SrcAttachmentID, &m.DstAttachmentID,
+		&src, &dst, &m.Method, &m.State, &fail, &started, &finished); err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(src, &m.Src); err != nil {
+		return m, fmt.Errorf("decode src: %w", err)
+	}
+	if err := json.Unmarshal(dst, &m.Dst); err != nil {
+		return m, fmt.Errorf("decode dst: %w", err)
+	}
+	if fail != nil {
+		if err := json.Unmarshal(fail, &m.Error); err != nil {
+			return m, fmt.Errorf("decode error: %w", err)
+		}
+	}
+	m.Phase, m.BytesTotal = string(m.State), m.Src.SizeBytes
+	at := fromMicros(started)
+	m.StartedAt = &at
+	if finished != nil {
+		at := fromMicros(*finished)
+		m.FinishedAt = &at
+	}
+	return m, nil
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// keepAnswers is how long the answer to a request is kept for the case that it
+// is sent again: longer than any host stays away and still has an op to resume.
+const keepAnswers = 90 * 24 * time.Hour
+
+// Call says who asks for a change, and under which op id.
+type Call struct {
+	// Who is the caller for the audit trail.
+	Who string
+	// Key is the Idempotency-Key of the request, "" for none. A key stands for
+	// one request: an op that makes several gives each its own.
+	Key string
+}
+
+// changeTx is a change in the making: its transaction, who asked for it, and
+// the one time that everything in it bears.
+type changeTx struct {
+	*sql.Tx
+	call Call
+	at   time.Time
+}
+
+// mutate makes a change with its audit events and keeps its answer, all in one
+// transaction. What names the kind of request, and request is all that the
+// caller asked: a key that was used for the same is answered as then, and one
+// that was used for something else is refused with idempotency_mismatch.
+func mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	var answer T
+	hash, err := hashRequest(what, request)
+	if err != nil {
+		return answer, err
+	}
+	err = s.writer.submit(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		known, err := recall(ctx, tx, call.Key, hash, &answer)
+		if known || err != nil {
+			return err
+		}
+		answer, err = do(ctx, &changeTx{Tx: tx, call: call, at: s.now().UTC().Truncate(time.Microsecond)})
+		if err != nil {
+			return err
+		}
+		return remember(ctx, tx, call.Key, hash, answer, s.now())
+	})
+	if err != nil {
+		// A change that was refused late may have begun to fill it.
+		var none T
+		return none, err
+	}
+	return answer, nil
+}
+
+func hashRequest(what string, request any) ([]byte, error) {
+	b, err := json.Marshal([]any{what, request})
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:], nil
+}
+
+// recall fills answer if the key is known.
+func recall(ctx context.Context, tx *sql.Tx, key string, hash []byte, answer any) (bool, error) {
+	if key == "" {
+		return false, nil
+	}
+	var request, response []byte
+	err := tx.QueryRowContext(ctx, "SELECT request, response FROM idempotency WHERE key = ?", key).Scan(&request, &response)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up idempotency key: %w", err)
+	}
+	if string(request) != string(hash) {
+		return false, api.Errorf(api.CodeIdempotencyMismatch, "the op id %s was used for another request; use a new one", key)
+	}
+	if err := json.Unmarshal(response, answer); err != nil {
+		return false, fmt.Errorf("decode kept answer: %w", err)
+	}
+	return true, nil
+}
+
+func remember(ctx context.Context, tx *sql.Tx, key string, hash []byte, answer any, at time.Time) error {
+	if key == "" {
+		return nil
+	}
+	response, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)",
+		key, hash, string(response), at.UnixMicro()); err != nil {
+		return fmt.Errorf("keep answer: %w", err)
+	}
+	return nil
+}
+
+// statement is one step of a change that takes several.
+type statement struct {
+	query string
+	args  []any
+}
+
+func sqlStep(query string, args ...any) statement { return statement{query, args} }
+
+// execAll is exec of each step in turn, until one fails.
+func (tx *changeTx) execAll(ctx context.Context, steps ...statement) error {
+	for _, s := range steps {
+		if err := tx.exec(ctx, s.query, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exec runs a statement that must not fail for a reason that a caller could
+// do something about.
+func (tx *changeTx) exec(ctx context.Context, query string, args ...any) error {
+	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		return fmt.Errorf("store change: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// replacePools makes the pools of a host those that it reports.
+func (tx *changeTx) replacePools(ctx context.Context, in api.HostReport) error {
+	if err := tx.exec(ctx, "DELETE FROM pools WHERE host_id = ?", in.ID); err != nil {
+		return err
+	}
+	for _, p := range in.Pools {
+		if err := tx.exec(ctx, `INSERT INTO pools (host_id, name, type, path, shared, active, capacity_bytes, free_bytes, updated_us)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			in.ID, p.Name, p.Type, p.Path, p.Shared, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p.active, p.capacity_bytes, p.free_bytes, p.updated_us
+	FROM pools p JOIN hosts h ON h.id = p.host_id`
+
+// Pools returns the pools of every host, by name and host.
+func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
+	return queryAll(ctx, s.db.Read, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
+}
+
+// Pool returns the pool called name on the host that hostRef names. An empty
+// hostRef will do if only one host has such a pool.
+func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error) {
+	host := ""
+	if hostRef != "" {
+		var err error
+		if host, err = resolve(ctx, s.db.Read, kindHost, hostRef); err != nil {
+			return api.Pool{}, err
+		}
+	}
+	found, err := queryAll(ctx, s.db.Read, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
+	if err != nil {
+		return api.Pool{}, err
+	}
+	switch len(found) {
+	case 0:
+		return api.Pool{}, api.Errorf(api.CodeNotFound, "there is no pool %s", quote(name))
+	case 1:
+		return found[0], nil
+	}
+	hosts := make([]string, 0, len(found))
+	for _, p := range found {
+		hosts = append(hosts, p.Host)
+	}
+	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %s; say which one with host=", len(found), name).With("candidates", hosts)
+}
+
+func (s *Store) scanPool(row scanner) (api.Pool, error) {
+	var (
+		p       api.Pool
+		hostID  string
+		updated int64
+	)
+	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
+	p.UpdatedAt = fromMicros(updated)
+	s.hosts.freshen(hostID, &p)
+	return p, err
+}

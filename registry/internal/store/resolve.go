@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// minPrefix is how much of an id has to be given: shorter ones would be names
+// by accident.
+const minPrefix = 4
+
+// kind is a sort of thing that users name. Table and name column are words of
+// ours, never of a request.
+type kind struct {
+	noun  string
+	table string
+	name  string // the column with the name, "" if it has none
+}
+
+var (
+	kindHost       = kind{"host", "hosts", "name"}
+	kindType       = kind{"volume type", "volume_types", "name"}
+	kindVolume     = kind{"volume", "volumes", "name"}
+	kindInstance   = kind{"instance", "instances", "name"}
+	kindAttachment = kind{"attachment", "attachments", ""}
+	kindMigration  = kind{"migration", "migrations", ""}
+)
+
+// resolve returns the id of what ref means: an id, a name, or the beginning of
+// an id that no other has. The first of these that fits counts.
+func resolve(ctx context.Context, q querier, k kind, ref string) (string, error) {
+	if ref == "" {
+		return "", invalid("the %s is missing", k.noun)
+	}
+	queries := []string{"SELECT id FROM " + k.table + " WHERE id = ?1"}
+	if k.name != "" {
+		queries = append(queries, "SELECT id FROM "+k.table+" WHERE "+k.name+" = ?1 ORDER BY id LIMIT 10")
+	}
+	if len(ref) >= minPrefix {
+		// A range, not LIKE: it uses the primary key and has no wildcards.
+		queries = append(queries, "SELECT id FROM "+k.table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10")
+	}
+	for _, query := range queries {
+		ids, err := queryAll(ctx, q, scanString, query, ref)
+		if err != nil {
+			return "", err
+		}
+		switch len(ids) {
+		case 0:
+		case 1:
+			return ids[0], nil
+		default:
+			return "", api.Errorf(api.CodeInvalidArgument, "%s may be more than one %s: %s; give more of the id",
+				quote(ref), k.noun, strings.Join(ids, ", ")).With("candidates", ids)
+		}
+	}
+	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.noun, quote(ref))
+}

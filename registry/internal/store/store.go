@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store holds the registry's truth: who may use what, in one SQLite
+// file. It owns the rules of volumes, instances, attachments and migrations,
+// their locks and their audit trail. It knows nothing of HTTP, of libvirt, or
+// of the bytes of volumes.
+//
+// Every change is one transaction with its audit event and its answer, so that
+// a crash leaves all of it or nothing, and a repeated request is answered and
+// not repeated. Every error that a caller can do something about is an
+// *api.Error.
+package store
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/sqlitedb"
+)
+
+//go:embed schema/1.sql
+var schema1 string
+
+var schema = []string{schema1}
+
+// Store is an open registry. It is safe for concurrent use.
+type Store struct {
+	db     *sqlitedb.DB
+	writer *writer
+	hosts  hostMemory
+	news   news
+	now    func() time.Time
+}
+
+// Options are what a Store tells of itself.
+type Options struct {
+	// OnCommit, where not nil, is told of every commit: how many changes it
+	// carried, and how long it took. It must not block.
+	OnCommit func(changes int, took time.Duration)
+}
+
+// Open opens the registry at path, creating it if it is missing. The errors
+// are those of sqlitedb.Open.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	db, err := sqlitedb.Open(ctx, path, schema)
+	if err != nil {
+		return nil, fmt.Errorf("open registry: %w", err)
+	}
+	s := &Store{db: db, now: time.Now}
+	s.hosts.init()
+	s.news.init()
+	s.writer = startWriter(db.Write, o.OnCommit, s.news.announce)
+	return s, nil
+}
+
+// Close ends the writer, which first finishes what it has begun, and closes
+// the file. Requests that come later are refused with registry_unavailable.
+func (s *Store) Close() error {
+	s.writer.stop()
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close registry: %w", err)
+	}
+	return nil
+}
+
+// querier is what reads: the read pool, or the transaction of a change.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// scanner is a row, of one or of many.
+type scanner interface{ Scan(dest ...any) error }
+
+// view reads with several queries from one state of the database.
+func view[T any](ctx context.Context, s *Store, read func(querier) (T, error)) (out T, err error) {
+	tx, err := s.db.Read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return out, fmt.Errorf("begin to read: %w", err)
+	}
+	// There is nothing to keep, and an error that matters came earlier.
+	defer func() { _ = tx.Rollback() }()
+	return read(tx)
+}
+
+// viewOne reads the thing that ref names.
+func viewOne[T any](ctx context.Context, s *Store, k kind, ref string, byID func(context.Context, querier, string) (T, error)) (T, error) {
+	return view(ctx, s, func(q querier) (T, error) {
+		id, err := resolve(ctx, q, k, ref)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return byID(ctx, q, id)
+	})
+}
+
+// queryAll returns what scan makes of every row; an empty list, not nil, of
+// none.
+func queryAll[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (all []T, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	all = []T{}
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("scan row: %w", err)
+		}
+		all = append(all, v)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read rows: %w", err)
+	}
+	return all, nil
+}
+
+func scanString(row scanner) (string, error) {
+	var v string
+	err := row.Scan(&v)
+	return v, err
+}
+
+func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// news wakes those who follow the audit trail.
+type news struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+func (n *news) init() { n.next = make(chan struct{}) }
+
+// wait returns a channel that is closed at the next commit.
+func (n *news) wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.next
+}
+
+func (n *news) announce() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.next)
+	n.next = make(chan struct{})
+}

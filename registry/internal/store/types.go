@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// DefaultType is the volume type of volumes that name none. It is there from
+// the start and stays.
+const DefaultType = "default"
+
+// CreateType makes a volume type.
+func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCreate) (api.VolumeType, error) {
+	if err := checkType(in.Name, in.Pools); err != nil {
+		return api.VolumeType{}, err
+	}
+	return mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
+		id := uuid.NewString()
+		_, err := tx.ExecContext(ctx, "INSERT INTO volume_types (id, name, multiattach, created_us) VALUES (?, ?, ?, ?)",
+			id, in.Name, in.Multiattach, tx.at.UnixMicro())
+		if err != nil {
+			return api.VolumeType{}, typeNameTaken(err, in.Name)
+		}
+		if err := tx.setTypePools(ctx, id, in.Pools); err != nil {
+			return api.VolumeType{}, err
+		}
+		if err := tx.audit(ctx, api.Event{What: "type.create", Object: "type/" + id, To: in.Name}); err != nil {
+			return api.VolumeType{}, err
+		}
+		return typeByID(ctx, tx, id)
+	})
+}
+
+// UpdateType changes a volume type. Multiattach does not change under volumes
+// that are attached, whichever way.
+func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
+	return mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
+		id, err := resolve(ctx, tx, kindType, ref)
+		if err != nil {
+			return api.VolumeType{}, err
+		}
+		old, err := typeByID(ctx, tx, id)
+		if err != nil {
+			return api.VolumeType{}, err
+		}
+		changed := old
+		if in.Name != nil {
+			changed.Name = *in.Name
+		}
+		if in.Multiattach != nil {
+			changed.Multiattach = *in.Multiattach
+		}
+		if in.Pools != nil {
+			changed.Pools = *in.Pools
+		}
+		if err := tx.checkTypeUpdate(ctx, old, changed); err != nil {
+			return api.VolumeType{}, err
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE volume_types SET name = ?, multiattach = ? WHERE id = ?", changed.Name, changed.Multiattach, id)
+		if err != nil {
+			return api.VolumeType{}, typeNameTaken(err, changed.Name)
+		}
+		if err := tx.setTypePools(ctx, id, changed.Pools); err != nil {
+			return api.VolumeType{}, err
+		}
+		if err := tx.audit(ctx, api.Event{What: "type.update", Object: "type/" + id, From: old.Name, To: changed.Name,
+			Details: map[string]any{"multiattach": changed.Multiattach, "pools": changed.Pools}}); err != nil {
+			return api.VolumeType{}, err
+		}
+		return typeByID(ctx, tx, id)
+	})
+}
+
+func (tx *changeTx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) error {
+	if err := checkType(changed.Name, changed.Pools); err != nil {
+		return err
+	}
+	if old.Name == DefaultType && changed.Name != DefaultType {
+		return api.Errorf(api.CodeStateForbidden, "cannot rename the volume type %s: volumes without a type have it", DefaultType)
+	}
+	if old.Multiattach == changed.Multiattach {
+		return nil
+	}
+	attached, err := queryAll(ctx, tx, scanString, `SELECT DISTINCT v.name FROM volumes v JOIN attachments a ON a.volume_id = v.id
+		WHERE v.type_id = ? ORDER BY v.name LIMIT 1`, old.ID)
+	if err != nil {
+		return err
+	}
+	if len(attached) > 0 {
+		return api.Errorf(api.CodeInUseRetype, "cannot change multiattach of the volume type %s: its volume %s is attached", old.Name, attached[0])
+	}
+	return nil
+}
+
+// DeleteType removes a volume type that no volume has, and returns what it was.
+func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
+	return mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
+		id, err := resolve(ctx, tx, kindType, ref)
+		if err != nil {
+			return api.VolumeType{}, err
+		}
+		t, err := typeByID(ctx, tx, id)
+		if err != nil {
+			return api.VolumeType{}, err
+		}
+		if t.Name == DefaultType {
+			return api.VolumeType{}, api.Errorf(api.CodeStateForbidden, "cannot delete the volume type %s: volumes without a type have it", DefaultType)
+		}
+		var volumes int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM volumes WHERE type_id = ?", id).Scan(&volumes); err != nil {
+			return api.VolumeType{}, fmt.Errorf("count volumes of type: %w", err)
+		}
+		if volumes > 0 {
+			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: %d volumes have it", t.Name, volumes)
+		}
+		if err := tx.exec(ctx, "DELETE FROM volume_types WHERE id = ?", id); err != nil {
+			return api.VolumeType{}, err
+		}
+		return t, tx.audit(ctx, api.Event{What: "type.delete", Object: "type/" + id, From: t.Name})
+	})
+}
+
+// Types returns every volume type, by name.
+func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
+	return view(ctx, s, func(q querier) ([]api.VolumeType, error) {
+		ids, err := queryAll(ctx, q, scanString, "SELECT id FROM volume_types ORDER BY name")
+		if err != nil {
+			return nil, err
+		}
+		types := make([]api.VolumeType, 0, len(ids))
+		for _, id := range ids {
+			t, err := typeByID(ctx, q, id)
+			if err != nil {
+				return nil, err
+			}
+			types = append(types, t)
+		}
+		return types, nil
+	})
+}
+
+// Type returns the volume type that ref names.
+func (s *Store) Type(ctx context.Context, ref string) (api.VolumeType, error) {
+	return viewOne(ctx, s, kindType, ref, typeByID)
+}
+
+func typeByID(ctx context.Context, q querier, id string) (api.VolumeType, error) {
+	var (
+		t       = api.VolumeType{ID: id}
+		created int64
+	)
+	if err := q.QueryRowContext(ctx, "SELECT name, multiattach, created_us FROM volume_types WHERE id = ?", id).
+		Scan(&t.Name, &t.Multiattach, &created); err != nil {
+		return t, fmt.Errorf("read volume type %s: %w", id, err)
+	}
+	t.CreatedAt = fromMicros(created)
+	var err error
+	t.Pools, err = queryAll(ctx, q, scanString, "SELECT pool FROM volume_type_pools WHERE type_id = ? ORDER BY pool", id)
+	return t, err
+}
+
+func checkType(name string, pools []string) error {
+	if err := checkName("volume type name", name); err != nil {
+		return err
+	}
+	for i, p := range pools {
+		if err := checkRequired("pool name", p); err != nil {
+			return err
+		}
+		if slices.Contains(pools[:i], p) {
+			return invalid("the pool %s is given twice", p)
+		}
+	}
+	return nil
+}
+
+func typeNameTaken(err error, name string) error {
+	if violates(err, "volume_types.name") {
+		return api.Errorf(api.CodeConflict, "there is a volume type %s already", name)
+	}
+	return fmt.Errorf("store volume type: %w", err)
+}
+
+func (tx *changeTx) setTypePools(ctx context.Context, id string, pools []string) error {
+	if err := tx.exec(ctx, "DELETE FROM volume_type_pools WHERE type_id = ?", id); err != nil {
+		return err
+	}
+	for _, p := range pools {
+		if err := tx.exec(ctx, "INSERT INTO volume_type_pools (type_id, pool) VALUES (?, ?)", id, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTypeAllows refuses a place that the type is not allowed to live in.
+func (tx *changeTx) checkTypeAllows(ctx context.Context, typeID string, l api.Location) error {
+	t, err := typeByID(ctx, tx, typeID)
+	if err != nil {
+		return err
+	}
+	if len(t.Pools) == 0 || slices.Contains(t.Pools, l.Pool) {
+		return nil
+	}
+	return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, place(l), t.Pools)
+}

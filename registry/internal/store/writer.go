@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// maxBatch bounds how long the first change of a commit waits for the last.
+const maxBatch = 512
+
+// change is one request to the writer.
+type change struct {
+	ctx  context.Context
+	do   func(context.Context, *sql.Tx) error
+	done chan error
+}
+
+// writer is the one goroutine that changes the database. It takes the changes
+// that are waiting, however many, into one transaction: the price of a commit
+// on stable storage is paid once for all of them. Each has a savepoint, so that
+// one that is refused leaves the others alone.
+type writer struct {
+	db       *sql.DB
+	onCommit func(changes int, took time.Duration)
+	announce func()
+	queue    chan change
+	closing  chan struct{}
+	stopped  chan struct{}
+}
+
+func startWriter(db *sql.DB, onCommit func(int, time.Duration), announce func()) *writer {
+	w := &writer{
+		db:       db,
+		onCommit: onCommit,
+		announce: announce,
+		queue:    make(chan change, maxBatch),
+		closing:  make(chan struct{}),
+		stopped:  make(chan struct{}),
+	}
+	go w.run()
+	return w
+}
+
+// stop lets the running commit end and then the writer.
+func (w *writer) stop() {
+	close(w.closing)
+	<-w.stopped
+}
+
+// submit runs do in a transaction and returns its error, or nil once its
+// effect is on stable storage. If ctx ends first the change may still be made.
+func (w *writer) submit(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	c := change{ctx: ctx, do: do, done: make(chan error, 1)}
+	select {
+	case w.queue <- c:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the registry's writer: %w", ctx.Err())
+	case <-w.stopped:
+		return errStopped()
+	}
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the registry's writer: %w", ctx.Err())
+	case <-w.stopped:
+	}
+	// It may have been the last thing that the writer did.
+	select {
+	case err := <-c.done:
+		return err
+	default:
+		return errStopped()
+	}
+}
+
+func errStopped() error {
+	return api.Errorf(api.CodeRegistryUnavailable, "the registry is stopping; nothing was changed")
+}
+
+func (w *writer) run() {
+	defer close(w.stopped)
+	for {
+		select {
+		case first := <-w.queue:
+			w.commit(w.fill(first))
+		case <-w.closing:
+			return
+		}
+	}
+}
+
+// fill returns first and what else is waiting already.
+func (w *writer) fill(first change) []change {
+	batch := []change{first}
+	for len(batch) < maxBatch {
+		select {
+		case c := <-w.queue:
+			batch = append(batch, c)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit makes the changes of batch in one transaction and then answers each.
+func (w *writer) commit(batch []change) {
+	begin := time.Now()
+	results := make([]error, len(batch))
+	if err := w.transact(batch, results); err != nil {
+		unavailable := api.Errorf(api.CodeRegistryUnavailable, "the registry cannot store changes; nothing was changed: %v", err)
+		for i := range results {
+			results[i] = unavailable
+		}
+	}
+	if w.onCommit != nil {
+		w.onCommit(len(batch), time.Since(begin))
+	}
+	w.announce()
+	for i, c := range batch {
+		c.done <- results[i]
+	}
+}
+
+// transact fills results. Its error means that none of the batch was made.
+func (w *writer) transact(batch []change, results []error) error {
+	// Not a request's context: one that went away must not take the others'
+	// transaction with it.
+	ctx := context.Background()
+	tx, err := w.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	for i, c := range batch {
+		if results[i], err = attempt(ctx, tx, c); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return errors.Join(fmt.Errorf("commit: %w", err), tx.Rollback())
+	}
+	return nil
+}
+
+// attempt makes one change or leaves no trace of it. The first error is the
+// change's own, the second one that sinks the whole transaction.
+func attempt(ctx context.Context, tx *sql.Tx, c change) (refused, broken error) {
+	if err := c.ctx.Err(); err != nil {
+		return fmt.Errorf("wait for the registry's writer: %w", err), nil
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT change"); err != nil {
+		return nil, fmt.Errorf("begin change: %w", err)
+	}
+	refused = runChange(ctx, tx, c)
+	if refused != nil {
+		if _, err := tx.ExecContext(ctx, "ROLLBACK TO change"); err != nil {
+			return nil, fmt.Errorf("undo change: %w", err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "RELEASE change"); err != nil {
+		return nil, fmt.Errorf("end change: %w", err)
+	}
+	return refused, nil
+}
+
+// runChange turns a panic into the change's own error: the writer has to
+// outlive every bug, or nobody's locks can be given back.
+func runChange(ctx context.Context, tx *sql.Tx, c change) (err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fmt.Errorf("change panicked: %v\n%s", what, debug.Stack())
+		}
+	}()
+	return c.do(ctx, tx)
+}
