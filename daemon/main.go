@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Program volferryd is the daemon of one hypervisor: it owns the block devices
+// of the host's instances, moves volumes while guests use them, and answers
+// volferryctl on a Unix socket.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/version"
+)
+
+const usage = `volferryd - the Volferry daemon of one hypervisor
+
+Usage:
+  volferryd [flags]               run
+  volferryd check-config [flags]  say whether the configuration is right; start nothing
+  volferryd version
+
+A flag wins over the configuration file. Flags:
+`
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "volferryd: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program without its process.
+func run(ctx context.Context, args []string) error {
+	command := ""
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		command, args = args[0], args[1:]
+	}
+	cfg, err := loadConfig(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch command {
+	case "":
+		log, err := service.NewLogger(os.Stderr, cfg.LogLevel)
+		if err != nil {
+			return err
+		}
+		return serve(ctx, cfg, log)
+	case "check-config":
+		if err := cfg.check(); err != nil {
+			return err
+		}
+		fmt.Println("the configuration is right")
+		return nil
+	case "version":
+		fmt.Println("volferryd " + version.String())
+		return nil
+	}
+	return fmt.Errorf("there is no command %q; see volferryd --help", command)
+}

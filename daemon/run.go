@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/adminapi"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/journal"
+	"github.com/volferry/volferry/daemon/internal/libvirt"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/uplink"
+	"github.com/volferry/volferry/daemon/internal/volume"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/fault"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// serve builds the daemon and runs it until it is told to stop. The whole
+// wiring is here.
+func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	if err := makeDirs(cfg); err != nil {
+		return err
+	}
+	hostID, err := hostID(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	gid, err := groupID(cfg.SocketGroup)
+	if err != nil {
+		return err
+	}
+	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = records.Close() }()
+	registry, err := client.NewRegistry(cfg.Registry)
+	if err != nil {
+		return err
+	}
+
+	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, Log: log})
+	guards := instance.NewGuards(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
+	var migrations *migrate.Manager
+	up := uplink.New(uplink.Config{
+		HostID: hostID, HostName: cfg.HostName, BootID: bootID(), Version: version.String(),
+		OnUp: func() { migrations.Wake(false, true) },
+	}, virt, registry, log)
+	host := func(ctx context.Context) (migrate.Host, error) {
+		h, err := up.Host(ctx)
+		return migrate.Host{ID: h.ID, Epoch: h.Epoch}, err
+	}
+	storage := migrate.Storage{}
+	migrations = migrate.New(migrate.Config{
+		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths,
+	}, migrate.Ports{
+		HV: virt, Images: storage, Copier: migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log), Registry: registry, Guards: guards,
+	}, records, host, log)
+	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		volume.Ports{HV: virt, Registry: registry, Images: storage}, records,
+		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
+
+	runner, err := op.New(op.Config{
+		Journal: records, Plans: append(migrations.Plans(), volumes.Plans()...), Describe: migrate.Describe,
+		Log: log, FaultPoint: fault.Point, OnChange: migrations.Changed,
+	})
+	if err != nil {
+		return err
+	}
+	defer runner.Stop()
+	migrations.Bind(runner)
+	volumes.Bind(runner)
+	// What a daemon that died has left goes on before anybody can ask for more.
+	if err := runner.Resume(ctx); err != nil {
+		return err
+	}
+
+	admin := adminapi.New(adminapi.Deps{
+		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Registry: registry, Uplink: up,
+		Adopter:       &instance.Adopter{HV: virt, Registry: registry, Inspect: inspectWith(storage), HostID: hostID},
+		RegistryProxy: adminapi.NewRegistryProxy(strings.TrimPrefix(cfg.Registry, "unix://")),
+		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
+		Log:           log, HostID: hostID, HostName: cfg.HostName, Version: version.String(), Since: time.Now().UTC(),
+	})
+	tasks := []service.Task{
+		newTask("libvirt connection", virt.Run),
+		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
+		up,
+		newTask("migrations", migrations.Run),
+		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
+	}
+	log.Info("volferryd", "version", version.String(), "host", hostID, "socket", cfg.Socket)
+	return service.Run(ctx, log, tasks...)
+}
+
+// task is a function as a service.Task that is ready as soon as it runs: what
+// it waits for (libvirt, the registry) may be away for long, and the daemon
+// answers meanwhile.
+type task struct {
+	name  string
+	run   func(context.Context) error
+	ready chan struct{}
+}
+
+func newTask(name string, run func(context.Context) error) *task {
+	return &task{name: name, run: run, ready: make(chan struct{})}
+}
+
+func (t *task) Run(ctx context.Context) error {
+	close(t.ready)
+	return t.run(ctx)
+}
+
+func (t *task) Ready() <-chan struct{} { return t.ready }
+func (t *task) String() string         { return t.name }
+
+// wakeOnConnect wakes the ops that wait for libvirt when it is back.
+func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) error {
+	for e := range h.Events(ctx) {
+		if e.Kind == hv.EventConnected {
+			m.Wake(true, false)
+		}
+	}
+	return nil
+}
+
+// makeDirs makes the directories of the daemon. QEMU passes through the state
+// directory to overlays, and sees nothing else there.
+func makeDirs(cfg *config) error {
+	for dir, mode := range map[string]os.FileMode{
+		cfg.StateDir: 0o711, cfg.OverlayDir: 0o711,
+		filepath.Join(cfg.StateDir, "guards"): 0o711, filepath.Join(cfg.StateDir, "cursors"): 0o700,
+	} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// hostID returns the id of this host, made once and kept with the journal.
+func hostID(stateDir string) (string, error) {
+	path := filepath.Join(stateDir, "host-id")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id := uuid.NewString()
+		return id, atomicfile.Write(path, []byte(id+"\n"), 0o644)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the id of this host: %w", err)
+	}
+	id, err := uuid.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return "", fmt.Errorf("the id of this host in %s is no UUID; restore it from a backup: %w", path, err)
+	}
+	return id.String(), nil
+}
+
+// bootID tells one boot of the host from another; empty if the kernel does not
+// say.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// groupID resolves the group of the socket; -1 for none.
+func groupID(name string) (int, error) {
+	if name == "" {
+		return -1, nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1, fmt.Errorf("socket_group: %w", err)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// inspectWith reads the size of an image for adoption.
+func inspectWith(s migrate.Storage) instance.Inspect {
+	return func(ctx context.Context, path string, format api.Format) (int64, error) {
+		info, err := s.Inspect(ctx, path, format)
+		return info.SizeBytes, err
+	}
+}
