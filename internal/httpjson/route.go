@@ -41,6 +41,8 @@ type Route struct {
 	Path    string
 	Access  Access
 	Summary string
+	// Query are the names of the query parameters that the handler knows.
+	Query []string
 	// Handler answers the request. An error that it returns becomes the
 	// answer, unless it has begun to write one.
 	Handler func(http.ResponseWriter, *http.Request) error

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
+
+// OpenAPI returns the OpenAPI 3.1 document of the routes. It is made from the
+// table that is served, so it cannot tell another story.
+func OpenAPI(title, version string, routes []Route) map[string]any {
+	paths := map[string]map[string]any{}
+	for _, r := range routes {
+		if paths[r.Path] == nil {
+			paths[r.Path] = map[string]any{}
+		}
+		paths[r.Path][strings.ToLower(r.Method)] = operation(r)
+	}
+	return map[string]any{
+		"openapi": "3.1.0",
+		"info": map[string]any{
+			"title":   title,
+			"version": version,
+			"license": map[string]any{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"paths": paths,
+		"components": map[string]any{
+			"schemas":   map[string]any{"Document": documentSchema(), "Error": errorSchema()},
+			"responses": map[string]any{"Error": jsonContent("What went wrong.", "Error")},
+		},
+	}
+}
+
+func operation(r Route) map[string]any {
+	parameters := []any{}
+	for _, m := range pathParameter.FindAllStringSubmatch(r.Path, -1) {
+		parameters = append(parameters, parameter(m[1], "path", true))
+	}
+	for _, name := range r.Query {
+		parameters = append(parameters, parameter(name, "query", false))
+	}
+	if r.Access == Operate {
+		parameters = append(parameters, parameter(api.IdempotencyKeyHeader, "header", false))
+	}
+	return map[string]any{
+		"summary":    r.Summary,
+		"parameters": parameters,
+		"responses": map[string]any{
+			"2XX":     jsonContent("The answer.", "Document"),
+			"default": map[string]any{"$ref": "#/components/responses/Error"},
+		},
+		"x-access": r.Access.String(),
+	}
+}
+
+func parameter(name, in string, required bool) map[string]any {
+	return map[string]any{"name": name, "in": in, "required": required, "schema": map[string]any{"type": "string"}}
+}
+
+func jsonContent(description, schema string) map[string]any {
+	return map[string]any{
+		"description": description,
+		"content": map[string]any{
+			"application/json": map[string]any{"schema": map[string]any{"$ref": "#/components/schemas/" + schema}},
+		},
+	}
+}
+
+func documentSchema() map[string]any {
+	return map[string]any{
+		"type":        "object",
+		"description": "The answer under its noun, beside the version of its schema.",
+		"required":    []string{"schema_version"},
+		"properties":  map[string]any{"schema_version": map[string]any{"const": api.SchemaVersion}},
+	}
+}
+
+func errorSchema() map[string]any {
+	codes := api.Codes()
+	slices.Sort(codes)
+	return map[string]any{
+		"type":     "object",
+		"required": []string{"error"},
+		"properties": map[string]any{"error": map[string]any{
+			"type":     "object",
+			"required": []string{"code", "message"},
+			"properties": map[string]any{
+				"code":    map[string]any{"enum": codes},
+				"message": map[string]any{"type": "string"},
+				"details": map[string]any{"type": "object"},
+			},
+		}},
+	}
+}

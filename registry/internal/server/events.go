@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// events answers with the audit trail after since, or follows it from there
+// until the reader goes away.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	query, err := httpjson.Query(r, "since", "follow")
+	if err != nil {
+		return err
+	}
+	var since int64
+	if query.Has("since") {
+		if since, err = strconv.ParseInt(query.Get("since"), 10, 64); err != nil || since < 0 {
+			return api.Errorf(api.CodeInvalidArgument, "the query parameter since is the sequence number of an event, not %q", query.Get("since"))
+		}
+	}
+	follow, err := boolean(query, "follow")
+	if err != nil {
+		return err
+	}
+	if follow {
+		return s.follow(w, r, since)
+	}
+	events, err := s.Store.Events(r.Context(), since)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "events", events)
+}
+
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) error {
+	stream, err := httpjson.NewStream(w)
+	if err != nil {
+		return err
+	}
+	for {
+		// Before the look, so that no commit falls between look and wait.
+		commit := s.Store.NextCommit()
+		events, err := s.Store.Events(r.Context(), since)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if err := stream.Send(e); err != nil {
+				return nil // the reader is gone
+			}
+			since = e.Seq
+		}
+		if len(events) > 0 {
+			continue // there may be more than one look shows
+		}
+		select {
+		case <-commit:
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// scrapeTimeout bounds how long a scrape may hold a read connection.
+const scrapeTimeout = 5 * time.Second
+
+// Metrics are the registry's numbers for Prometheus. Their names are part of
+// the public contract.
+type Metrics struct {
+	// Registry is what the metrics server gathers from.
+	Registry *prometheus.Registry
+	requests *prometheus.HistogramVec
+	commits  prometheus.Histogram
+	batches  prometheus.Histogram
+}
+
+// NewMetrics returns the metrics of a registry of this version.
+func NewMetrics(version string) *Metrics {
+	latency := prometheus.ExponentialBuckets(0.0001, 2.5, 12) // 0.1 ms to 2.4 s
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "volferry_registry_request_seconds", Help: "Time to answer a request.", Buckets: latency,
+		}, []string{"route", "code"}),
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "volferry_registry_commit_seconds", Help: "Time to make a commit durable.", Buckets: latency,
+		}),
+		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "volferry_registry_commit_batch_size", Help: "Changes in one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "volferry_build_info", Help: "1, for the version of this program.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	info.Set(1)
+	m.Registry.MustRegister(info, m.requests, m.commits, m.batches)
+	return m
+}
+
+// Commit is for store.Options.OnCommit.
+func (m *Metrics) Commit(changes int, took time.Duration) {
+	m.commits.Observe(took.Seconds())
+	m.batches.Observe(float64(changes))
+}
+
+// Watch adds what can be counted in a store.
+func (m *Metrics) Watch(s *store.Store, log *slog.Logger) {
+	m.Registry.MustRegister(&counter{store: s, log: log})
+}
+
+func (m *Metrics) request(route httpjson.Route, status int, took time.Duration) {
+	m.requests.WithLabelValues(route.Method+" "+route.Path, strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+// counter counts the store's rows when it is asked.
+type counter struct {
+	store *store.Store
+	log   *slog.Logger
+}
+
+var (
+	attachmentsDesc = prometheus.NewDesc("volferry_registry_attachments", "Attachments by state.", []string{"state"}, nil)
+	locksDesc       = prometheus.NewDesc("volferry_registry_locks", "Volumes that a migration holds.", nil, nil)
+	hostsDesc       = prometheus.NewDesc("volferry_registry_hosts", "Hosts by status.", []string{"status"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *counter) Describe(descs chan<- *prometheus.Desc) {
+	descs <- attachmentsDesc
+	descs <- locksDesc
+	descs <- hostsDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c *counter) Collect(metrics chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	counts, err := c.store.Counts(ctx)
+	if err != nil {
+		c.log.Warn("the registry could not be counted for a scrape", "err", err)
+		return
+	}
+	metrics <- prometheus.MustNewConstMetric(locksDesc, prometheus.GaugeValue, float64(counts.Locks))
+	for state, n := range counts.Attachments {
+		metrics <- prometheus.MustNewConstMetric(attachmentsDesc, prometheus.GaugeValue, float64(n), string(state))
+	}
+	for status, n := range counts.Hosts {
+		metrics <- prometheus.MustNewConstMetric(hostsDesc, prometheus.GaugeValue, float64(n), status)
+	}
+}
