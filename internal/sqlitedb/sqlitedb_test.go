@@ -4,6 +4,7 @@ package sqlitedb_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,5 +182,45 @@ func TestConnectionsAreDurableAndReadersCannotWrite(t *testing.T) {
 func TestMissingDirectoryIsAnError(t *testing.T) {
 	if _, err := sqlitedb.Open(t.Context(), filepath.Join(t.TempDir(), "no", "a.db"), schema); err == nil {
 		t.Error("Open made a database in a directory that does not exist")
+	}
+}
+
+func TestBackupOfAnOpenDatabaseHasTheLastCommit(t *testing.T) {
+	dir := t.TempDir()
+	path, dst := filepath.Join(dir, "a.db"), filepath.Join(dir, "it's a backup")
+	db := open(t, path, schema)
+	defer closeDB(t, db)
+	if _, err := db.Write.ExecContext(t.Context(), "INSERT INTO a (t) VALUES ('last')"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlitedb.Backup(t.Context(), path, dst); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(dst); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("backup: %v (%v), want mode 600", st.Mode(), err)
+	}
+	if err := sqlitedb.Backup(t.Context(), path, dst); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a second backup to the same file: error = %v, want that it exists", err)
+	}
+	restored := open(t, dst, schema)
+	defer closeDB(t, restored)
+	if n := countRows(t, restored); n != 3 {
+		t.Errorf("rows in the backup = %d, want 3", n)
+	}
+}
+
+func TestFailedBackupLeavesNoFile(t *testing.T) {
+	dir := t.TempDir()
+	path, dst := filepath.Join(dir, "a.db"), filepath.Join(dir, "backup")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{path, path + "x"} {
+		if err := sqlitedb.Backup(t.Context(), from, dst); err == nil {
+			t.Errorf("backup of %s succeeded", from)
+		}
+		if _, err := os.Stat(dst); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a failed backup left a file: %v", err)
+		}
 	}
 }
