@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"strconv"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// answer is a JSON document, {"schema_version":1,"<noun>":…}, whose members
+// stay as they came: -o json prints what this version does not know, too.
+type answer struct{ members map[string]json.RawMessage }
+
+// newAnswer reads what the client hands over: the whole document where it has
+// several nouns, the bare value where it has one. A bare value is what was asked
+// for, unless it is an op, which may stand in for anything that lasts.
+func newAnswer(noun string, value json.RawMessage) (answer, error) {
+	var members map[string]json.RawMessage
+	if len(value) > 0 && value[0] == '{' {
+		if err := json.Unmarshal(value, &members); err != nil {
+			return answer{}, fmt.Errorf("decode the answer: %w", err)
+		}
+	}
+	if members["schema_version"] != nil {
+		return answer{members: members}, nil
+	}
+	if members["kind"] != nil {
+		noun = "op"
+	}
+	return answer{}.with(noun, value), nil
+}
+
+// with is a with one member more, or another one in its place.
+func (a answer) with(noun string, member json.RawMessage) answer {
+	members := maps.Clone(a.members)
+	if members == nil {
+		members = map[string]json.RawMessage{"schema_version": json.RawMessage(strconv.Itoa(api.SchemaVersion))}
+	}
+	members[noun] = member
+	return answer{members: members}
+}
+
+func (a answer) has(noun string) bool {
+	member, ok := a.members[noun]
+	return ok && string(member) != "null"
+}
+
+// decode reads the member called noun. One that is missing is an error: the
+// other side speaks of something else.
+func (a answer) decode(noun string, out any) error {
+	if !a.has(noun) {
+		return fmt.Errorf("the answer has no %q; is the other side another version?", noun)
+	}
+	if err := json.Unmarshal(a.members[noun], out); err != nil {
+		return fmt.Errorf("decode %s: %w", noun, err)
+	}
+	return nil
+}
+
+// v1 is the path of a collection, of a thing in it, or of something below that:
+// v1("volumes", name, "which").
+func v1(segments ...string) string {
+	path := "/v1"
+	for _, seg := range segments {
+		path += "/" + url.PathEscape(seg)
+	}
+	return path
+}
+
+// list is a collection, decoded, with the answer that it came in.
+func list[T any](ctx context.Context, s *session, path, nouns string) ([]T, answer, error) {
+	a, err := s.get(ctx, path, nouns)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	var things []T
+	if a.has(nouns) {
+		err = a.decode(nouns, &things)
+	}
+	return things, a, err
+}
+
+// show is one thing, decoded, with the answer that it came in.
+func show[T any](ctx context.Context, s *session, path, noun string) (*T, answer, error) {
+	a, err := s.get(ctx, path, noun)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	thing := new(T)
+	return thing, a, a.decode(noun, thing)
+}
+
+// names maps the ids of a collection to names, for tables that would otherwise
+// show ids only. It is a courtesy: what cannot be had stays an id.
+func names(ctx context.Context, s *session, nouns string) map[string]string {
+	if s.json || s.quiet {
+		return nil
+	}
+	things, _, err := list[struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	}](ctx, s, v1(nouns), nouns)
+	if err != nil {
+		return nil
+	}
+	out := make(map[string]string, len(things))
+	for _, t := range things {
+		out[t.ID] = t.Name
+	}
+	return out
+}
+
+// nameOr is the name of id, or id itself.
+func nameOr(names map[string]string, id string) string {
+	if n := names[id]; n != "" {
+		return n
+	}
+	return id
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/version"
+)
+
+const programName = "volferryctl"
+
+// appHelp is what a new user reads first.
+const appHelp = `Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
+that exists already under Volferry's care, and to move one of them while it runs:
+
+   volferryctl instance adopt web1
+   volferryctl volume list
+   volferryctl volume migrate web1-vda --to-pool fast
+
+Things are named by name, by id, or by the unique beginning of an id. Flags may stand
+before or after the names. Results go to stdout, talk to stderr.
+
+Work that lasts is waited for. Ctrl-C stops the waiting, never the work, and prints how
+to follow it and how to cancel it; a second Ctrl-C ends volferryctl at once.
+
+With -o json stdout gets one object, {"schema_version":1,"<noun>":{...}}, and an error is
+one line on stderr, {"error":{"code":...,"message":...}}.
+
+Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
+5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
+7 it needs an operator.`
+
+// newApp builds the command tree. Nothing is connected yet: each command opens
+// its own session.
+func newApp(stdout, stderr io.Writer) *cli.App {
+	app := &cli.App{
+		Name:            programName,
+		Usage:           "move the data of volumes, also under running guests",
+		UsageText:       programName + " [GLOBAL FLAGS] NOUN VERB [ARGUMENTS] [FLAGS]",
+		Description:     appHelp,
+		Version:         version.String(),
+		Flags:           globalFlags(),
+		HideHelpCommand: true,
+		Writer:          stdout,
+		ErrWriter:       stderr,
+		// Errors are reported once, by main.
+		ExitErrHandler:            func(*cli.Context, error) {},
+		CustomAppHelpTemplate:     appHelpTemplate,
+		DisableSliceFlagSeparator: true,
+		Commands: []*cli.Command{
+			statusCommand(), doctorCommand(),
+			hostCommand(), poolCommand(), typeCommand(),
+			volumeCommand(), attachmentCommand(), instanceCommand(), migrationCommand(),
+			eventsCommand(), versionCommand(), completionCommand(), completeCommand(),
+		},
+	}
+	app.Action = missingVerb
+	app.OnUsageError = wrongFlag
+	for _, c := range app.Commands {
+		finish(c)
+	}
+	return app
+}
+
+// finish gives a command what all commands have in common.
+func finish(c *cli.Command) {
+	c.HideHelpCommand = true
+	c.OnUsageError = wrongFlag
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true
+		}
+	}
+	if len(c.Subcommands) == 0 {
+		c.CustomHelpTemplate = commandHelpTemplate
+		c.Before = checkArguments
+		return
+	}
+	c.CustomHelpTemplate = nounHelpTemplate
+	c.Action = missingVerb
+	for _, sub := range c.Subcommands {
+		finish(sub)
+	}
+}
+
+func globalFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "socket", EnvVars: []string{"VOLFERRY_SOCKET"}, DefaultText: "the daemon's, else the registry's, in /run/volferry",
+			Usage: "talk to the daemon or registry at Unix socket `PATH`",
+		},
+		&cli.StringFlag{
+			Name: "output", Aliases: []string{"o"}, Value: "table", DefaultText: "table",
+			Usage:  "print results as `FORMAT`: table or json",
+			Action: known("output"),
+		},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, DisableDefaultText: true, Usage: "print ids only, and no progress"},
+		&cli.BoolFlag{Name: "no-wait", DisableDefaultText: true, Usage: "do not wait for work that lasts: print its id and return"},
+		&cli.StringFlag{
+			Name: "progress", Value: progressAuto, DefaultText: progressAuto,
+			Usage:  "`KIND`: auto (a bar on a terminal, else lines), plain, json (NDJSON on stdout) or none",
+			Action: known("progress"),
+		},
+	}
+}
+
+// known is the action of a flag that has a few words as values.
+func known(flag string) func(*cli.Context, string) error {
+	return func(_ *cli.Context, got string) error {
+		if err := oneWord(flagWords[flag], got); err != nil {
+			return usagef("--%s: %w", flag, err)
+		}
+		return nil
+	}
+}
+
+// oneWord holds a word against the few that there are.
+func oneWord(words []string, got string) error {
+	if slices.Contains(words, got) {
+		return nil
+	}
+	return fmt.Errorf("%q is unknown: give %s", got, orList(words))
+}
+
+// missingVerb is the action of everything that is no command by itself. It is
+// reached with a word that is no command, or with none.
+func missingVerb(c *cli.Context) error {
+	word := c.Args().First()
+	if word == "" {
+		c.App.Writer = c.App.ErrWriter
+		if err := cli.ShowSubcommandHelp(c); err != nil {
+			return fmt.Errorf("show help: %w", err)
+		}
+		return usagef("%sa command is missing: give one of those above", prefix(c))
+	}
+	return usagef("%sunknown command %q. %s", prefix(c), word, cli.SuggestCommand(c.Command.Subcommands, word))
+}
+
+// wrongFlag is what a flag that does not parse comes to, in our words.
+func wrongFlag(c *cli.Context, err error, _ bool) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		return usagef("%sunknown flag --%s", prefix(c), strings.TrimLeft(name, "-"))
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
+		return usagef("%s--%s needs a value", prefix(c), strings.TrimLeft(name, "-"))
+	}
+	return usagef("%s%w", prefix(c), err)
+}
+
+// prefix is the command as the user types it, without the program, to begin
+// an error with: "volume show: ". It is empty where no command was given.
+func prefix(c *cli.Context) string {
+	if name := c.Command.HelpName; len(name) > len(programName) {
+		return name[len(programName)+1:] + ": "
+	}
+	return ""
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func attachmentCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "attachment",
+		Usage: "which volume is at which instance",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list attachments", Action: withSession(attachmentList),
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "volume", Usage: "only those of `VOLUME`"},
+					&cli.StringFlag{Name: "instance", Usage: "only those of `INSTANCE`"},
+				},
+			},
+			{Name: "show", Usage: "show one attachment", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentShow)},
+		},
+	}
+}
+
+func attachmentList(c *cli.Context, s *session) error {
+	query := url.Values{}
+	for _, filter := range []string{"volume", "instance"} {
+		if v := c.String(filter); v != "" {
+			query.Set(filter, v)
+		}
+	}
+	path := v1("attachments")
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	attachments, a, err := list[api.Attachment](c.Context, s, path, "attachments")
+	if err != nil {
+		return err
+	}
+	volumes, instances := names(c.Context, s, "volumes"), names(c.Context, s, "instances")
+	t := render.Table{Header: []string{"ID", "VOLUME", "INSTANCE", "DEVICE", "BOOT", "MODE", "STATE", "HOST", "LOCATION"}}
+	ids := make([]string, 0, len(attachments))
+	for _, at := range attachments {
+		ids = append(ids, at.ID)
+		t.Add(at.ID, nameOr(volumes, at.VolumeID), nameOr(instances, at.InstanceID), at.Device, bootIndex(at.BootIndex),
+			string(at.Mode), string(at.State), at.Host, place(at.Location))
+	}
+	return s.printList(a, ids, &t, "No attachment here.")
+}
+
+func attachmentShow(c *cli.Context, s *session) error {
+	at, a, err := show[api.Attachment](c.Context, s, v1("attachments", c.Args().First()), "attachment")
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("id", at.ID)
+	r.Add("volume", named(names(c.Context, s, "volumes"), at.VolumeID))
+	r.Add("instance", named(names(c.Context, s, "instances"), at.InstanceID))
+	r.Add("host", at.Host)
+	r.Add("state", string(at.State))
+	r.Add("mode", string(at.Mode))
+	r.Add("device", at.Device)
+	r.Add("boot index", bootIndex(at.BootIndex))
+	r.Add("size", render.ExactBytes(at.Location.SizeBytes))
+	addLocation(&r, "", at.Location)
+	r.Add("created", render.Time(at.CreatedAt))
+	r.Add("updated", render.Time(at.UpdatedAt))
+	return s.printRecord(a, at.ID, &r)
+}
+
+// named is "name (id)", or the id alone.
+func named(names map[string]string, id string) string {
+	if n := names[id]; n != "" {
+		return n + " (" + id + ")"
+	}
+	return id
+}
+
+func bootIndex(i *int) string {
+	if i == nil {
+		return "-"
+	}
+	return strconv.Itoa(*i)
+}

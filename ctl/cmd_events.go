@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func eventsCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "events",
+		Usage: "show the audit trail: what was done, when, by whom",
+		Description: "Each line begins with its number, which --since takes. With -o json there is one object,\n" +
+			"{\"schema_version\":1,\"events\":[...]}, and with --follow one line {\"schema_version\":1,\"event\":{...}}\n" +
+			"for each.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with new events until Ctrl-C"},
+			&cli.Int64Flag{Name: "since", Usage: "begin after event number `SEQ`"},
+		},
+		Action: withSession(events),
+	}
+}
+
+func events(c *cli.Context, s *session) error {
+	since := c.Int64("since")
+	if since < 0 {
+		return usagef("events: --since %d is below zero: give the number of an event, or 0 for all", since)
+	}
+	if c.Bool("follow") {
+		return s.followEvents(c.Context, since)
+	}
+	all := []api.Event{}
+	for e, err := range s.stream(c.Context, eventsPath(since, false)) {
+		if err != nil {
+			return err
+		}
+		all = append(all, e)
+	}
+	if s.json {
+		doc, err := json.Marshal(all)
+		if err != nil {
+			return fmt.Errorf("encode events: %w", err)
+		}
+		return render.JSON(s.stdout, answer{}.with("events", doc).members)
+	}
+	for _, e := range all {
+		if err := s.printEvent(e); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
+		s.say("No event since number %d.", since)
+	}
+	return nil
+}
+
+func (s *session) followEvents(ctx context.Context, since int64) error {
+	f := follower{
+		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+			return s.stream(ctx, eventsPath(since, true))
+		},
+		// The trail has no end; asking shows whether the other side is there.
+		ended: func(ctx context.Context) (bool, error) {
+			_, err := s.get(ctx, v1("version"), "version")
+			return false, err
+		},
+		lost: s.newDisplay().lost,
+	}
+	var failed error
+	err := f.run(ctx, since, func(e api.Event) bool {
+		failed = s.printEvent(e)
+		return failed == nil
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return errors.Join(failed, err)
+}
+
+func eventsPath(since int64, follow bool) string {
+	path := v1("events") + "?since=" + strconv.FormatInt(since, 10)
+	if follow {
+		path += "&follow=1"
+	}
+	return path
+}
+
+func (s *session) printEvent(e api.Event) error {
+	switch {
+	case s.json:
+		return render.JSONLine(s.stdout, struct {
+			SchemaVersion int       `json:"schema_version"`
+			Event         api.Event `json:"event"`
+		}{api.SchemaVersion, e})
+	case s.quiet:
+		return s.printLines(strconv.FormatInt(e.Seq, 10))
+	}
+	return s.printLines(eventLine(e))
+}
+
+// eventLine is one event: number, time, what, and as much as there is of who,
+// where, from, to and result.
+func eventLine(e api.Event) string {
+	line := fmt.Sprintf("%6d  %s  %-24s  %s", e.Seq, render.Time(e.At), e.What, e.Object)
+	if e.From != "" || e.To != "" {
+		line += fmt.Sprintf("  %s -> %s", render.OrDash(e.From), render.OrDash(e.To))
+	}
+	for _, part := range []string{e.Result, e.Who, e.Host} {
+		if part != "" {
+			line += "  " + part
+		}
+	}
+	return strings.TrimRight(line, " ")
+}

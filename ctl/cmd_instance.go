@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func instanceCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "instance",
+		Usage: "libvirt domains under Volferry's care",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list instances", Action: withSession(instanceList)},
+			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
+			{
+				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
+				UsageText: programName + " instance adopt (DOMAIN | --all)",
+				Description: "Every disk that Volferry can look after becomes a volume with one attachment. Neither the\n" +
+					"domain nor its disks are touched; it may be running. To adopt again is no error.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}},
+			},
+			{
+				Name: "forget", Usage: "let go of an instance and its volumes", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
+				Description: "Volferry forgets the instance, its volumes and attachments. The domain and its images stay\n" +
+					"untouched, and can be adopted again.",
+			},
+		},
+	}
+}
+
+func instanceList(c *cli.Context, s *session) error {
+	instances, a, err := list[api.Instance](c.Context, s, v1("instances"), "instances")
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"NAME", "ID", "STATE", "HOST", "VOLUMES"}}
+	ids := make([]string, 0, len(instances))
+	for _, i := range instances {
+		ids = append(ids, i.ID)
+		t.Add(i.Name, i.ID, string(i.State), i.Host, fmt.Sprint(volumesOf(i)))
+	}
+	return s.printList(a, ids, &t, "No instance yet: '"+programName+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.")
+}
+
+func volumesOf(i api.Instance) int {
+	n := 0
+	for _, slot := range i.BlockDeviceMappings {
+		if slot.VolumeID != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func instanceShow(c *cli.Context, s *session) error {
+	i, a, err := show[api.Instance](c.Context, s, v1("instances", c.Args().First()), "instance")
+	if err != nil {
+		return err
+	}
+	volumes := names(c.Context, s, "volumes")
+	var r render.Record
+	r.Add("id", i.ID)
+	r.Add("name", i.Name)
+	r.Add("host", i.Host)
+	r.Add("state", string(i.State))
+	disks := make([]string, 0, len(i.BlockDeviceMappings))
+	for _, slot := range i.BlockDeviceMappings {
+		disks = append(disks, diskLine(slot, volumes))
+	}
+	r.Add("disks", disks...)
+	r.Add("adopted", render.Time(i.CreatedAt))
+	r.Add("updated", render.Time(i.UpdatedAt))
+	return s.printRecord(a, i.ID, &r)
+}
+
+func diskLine(slot api.BlockDeviceMapping, volumes map[string]string) string {
+	line := slot.Device
+	if slot.BootIndex != nil {
+		line += fmt.Sprintf(" (boot %d)", *slot.BootIndex)
+	}
+	if slot.VolumeID == nil {
+		return line + "  no volume: " + render.OrDash(slot.Note)
+	}
+	line += "  volume " + nameOr(volumes, *slot.VolumeID)
+	if slot.AttachmentID != nil {
+		line += ", attachment " + *slot.AttachmentID
+	}
+	return line
+}
+
+func instanceAdopt(c *cli.Context, s *session) error {
+	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all")}
+	if (in.Domain == "") != in.All {
+		return usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
+	}
+	noun := "instance"
+	if in.All {
+		noun = "instances"
+	}
+	a, finished, err := s.perform(c.Context, http.MethodPost, "/v1/instances:adopt", noun, in)
+	if err != nil || !finished {
+		return err
+	}
+	adopted, err := adoptedInstances(a)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return render.JSON(s.stdout, a.members)
+	}
+	for _, i := range adopted {
+		if err := s.printResult(a, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %d volumes.", i.Name, i.ID, volumesOf(i))); err != nil {
+			return err
+		}
+	}
+	if len(adopted) == 0 {
+		s.say("There was nothing to adopt.")
+	}
+	return nil
+}
+
+// adoptedInstances reads the answer to an adoption: a list, or the one
+// instance that was asked for.
+func adoptedInstances(a answer) ([]api.Instance, error) {
+	var many []api.Instance
+	if a.has("instances") {
+		err := a.decode("instances", &many)
+		return many, err
+	}
+	one := make([]api.Instance, 1)
+	return one, a.decode("instance", &one[0])
+}
+
+func instanceForget(c *cli.Context, s *session) error {
+	name := c.Args().First()
+	a, finished, err := s.perform(c.Context, http.MethodDelete, v1("instances", name), "instance", nil)
+	if err != nil || !finished {
+		return err
+	}
+	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its domain and its images are untouched.", name))
+}

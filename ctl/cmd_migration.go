@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func migrationCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "migration",
+		Usage: "moves of volumes: follow them, or make them step by step",
+		Description: "'volume migrate' makes a whole move at once. Its steps are here: 'start' freezes the source,\n" +
+			"'copy' copies it (or any other tool does), 'complete' switches over to the destination.\n" +
+			"'cancel' gives the source back at any time before the switch. They take the attachment that\n" +
+			"is moved; for a volume that is not attached, 'copy', 'complete' and 'cancel' take the\n" +
+			"migration.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
+				UsageText: programName + " migration start ATTACHMENT (--to-pool POOL | --to-path PATH) [FLAGS]",
+				Description: "Returns when nothing writes to the source any more; new writes of the guest go to a local\n" +
+					"overlay. Prints the destination's attachment, which 'migration complete' wants.",
+				Flags: targetFlags(), Action: withSession(migrationStart),
+			},
+			{
+				Name: "copy", Usage: "copy source to destination and check the copy", ArgsUsage: "ATTACHMENT",
+				Description: "ATTACHMENT is the source's, or the migration's id for a volume that is not attached.",
+				Action:      withSession(migrationCopy),
+			},
+			{
+				Name: "complete", Usage: "switch over to the destination and let go of the source", ArgsUsage: "ATTACHMENT [DST_ATTACHMENT]",
+				UsageText: programName + " migration complete ATTACHMENT DST_ATTACHMENT\n       " + programName + " migration complete MIGRATION",
+				Description: "The first form is for an attached volume, the second for one that is not. After it, the\n" +
+					"guest runs on the destination and the source is free.",
+				Action: withSession(migrationComplete),
+			},
+			{
+				Name: "cancel", Usage: "give the source back and drop the destination", ArgsUsage: "ATTACHMENT",
+				Description: "ATTACHMENT is the source's, or the migration's id for a volume that is not attached. What\n" +
+					"the guest wrote meanwhile is put into the source. Refused once the switch has been made.",
+				Action: withSession(migrationCancel),
+			},
+			{
+				Name: "list", Usage: "list migrations that are not over", Action: withSession(migrationList),
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "those that are over, too"}},
+			},
+			{Name: "show", Usage: "show one migration", ArgsUsage: "MIGRATION", Action: withSession(migrationShow)},
+			{
+				Name: "watch", Usage: "follow a migration until it is over", ArgsUsage: "MIGRATION", Action: withSession(migrationWatch),
+				Description: "Ctrl-C stops the watching, not the migration. The exit status is that of the migration: 0, or\n" +
+					"6 if it ended in error, or 7 if it needs an operator.",
+			},
+			{
+				Name: "set", Usage: "change a migration while it runs", ArgsUsage: "MIGRATION", Action: withSession(migrationSet),
+				UsageText: programName + " migration set MIGRATION --bandwidth RATE",
+				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s; 0 for no limit"}},
+			},
+		},
+	}
+}
+
+// migrate sends what works on a migration, waits, and says what became of it.
+func (s *session) migrate(ctx context.Context, path string, in any) error {
+	a, finished, err := s.perform(ctx, http.MethodPost, path, "migration", in)
+	if err != nil || !finished {
+		return err
+	}
+	return s.printMigration(a)
+}
+
+func migrationStart(c *cli.Context, s *session) error {
+	target, err := readTarget(c)
+	if err != nil {
+		return err
+	}
+	return s.migrate(c.Context, v1("attachments", c.Args().First(), "migration:start"), target)
+}
+
+func migrationCopy(c *cli.Context, s *session) error {
+	return s.step(c.Context, "copy", c.Args().First(), nil)
+}
+
+func migrationCancel(c *cli.Context, s *session) error {
+	return s.step(c.Context, "cancel", c.Args().First(), nil)
+}
+
+func migrationComplete(c *cli.Context, s *session) error {
+	if dst := c.Args().Get(1); dst != "" {
+		return s.step(c.Context, "complete", c.Args().First(), api.MigrationComplete{DstAttachmentID: dst})
+	}
+	err := s.migrate(c.Context, v1("migrations", c.Args().First(), "complete"), nil)
+	if isNotFound(err) {
+		return &advisedError{
+			err: api.AsError(err), exit: api.ExitNotFound,
+			advice: fmt.Sprintf("If it is an attachment, name the destination's too: %s migration complete ATTACHMENT DST_ATTACHMENT", programName),
+		}
+	}
+	return err
+}
+
+// step does verb to the migration of the attachment id. Where there is no such
+// attachment, id may be a migration's, of a volume that is not attached; where
+// it is neither, the first answer is the one to show.
+func (s *session) step(ctx context.Context, verb, id string, in any) error {
+	err := s.migrate(ctx, v1("attachments", id, "migration:"+verb), in)
+	if !isNotFound(err) {
+		return err
+	}
+	if second := s.migrate(ctx, v1("migrations", id, verb), nil); !isNotFound(second) {
+		return second
+	}
+	return err
+}
+
+// isNotFound says whether a request was answered with not_found. An operation
+// that was taken on and ended so is something else.
+func isNotFound(err error) bool {
+	var ended *advisedError
+	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
+}
+
+func migrationSet(c *cli.Context, s *session) error {
+	if !c.IsSet("bandwidth") {
+		return usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s")
+	}
+	rate, err := parseRate("bandwidth", c.String("bandwidth"))
+	if err != nil {
+		return err
+	}
+	in := api.MigrationUpdate{BandwidthBytesPerSecond: &rate}
+	a, _, err := s.change(c.Context, http.MethodPatch, v1("migrations", c.Args().First()), "migration", in)
+	if err != nil {
+		return err
+	}
+	var m api.Migration
+	if err := a.decode("migration", &m); err != nil {
+		return err
+	}
+	return s.printResult(a, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, volumeName(&m), atMost(rate)))
+}

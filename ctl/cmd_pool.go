@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func poolCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "pool",
+		Usage: "libvirt storage pools: where volumes can live",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList)},
+			{Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow)},
+		},
+	}
+}
+
+func poolList(c *cli.Context, s *session) error {
+	pools, a, err := list[api.Pool](c.Context, s, v1("pools"), "pools")
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"NAME", "HOST", "TYPE", "ACTIVE", "SHARED", "FREE", "CAPACITY", "PATH"}}
+	pooled := make([]string, 0, len(pools))
+	for _, p := range pools {
+		pooled = append(pooled, p.Name)
+		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
+			render.Bytes(p.FreeBytes), render.Bytes(p.CapacityBytes), p.Path)
+	}
+	return s.printList(a, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'.")
+}
+
+func poolShow(c *cli.Context, s *session) error {
+	p, a, err := show[api.Pool](c.Context, s, v1("pools", c.Args().First()), "pool")
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("name", p.Name)
+	r.Add("host", p.Host)
+	r.Add("type", p.Type)
+	r.Add("path", p.Path)
+	r.Add("active", render.YesNo(p.Active))
+	r.Add("shared", render.YesNo(p.Shared))
+	r.Add("free", render.ExactBytes(p.FreeBytes))
+	r.Add("capacity", render.ExactBytes(p.CapacityBytes))
+	r.Add("as of", render.Time(p.UpdatedAt))
+	return s.printRecord(a, p.Name, &r)
+}

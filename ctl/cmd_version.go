@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/version"
+)
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "version",
+		Usage:       "show the versions of volferryctl and of the other side",
+		Description: "That nobody answers at the socket is no error here.",
+		Action:      withSession(showVersion),
+	}
+}
+
+// versions is the value of "version" in the JSON document.
+type versions struct {
+	Client string          `json:"client"`
+	Go     string          `json:"go"`
+	Server json.RawMessage `json:"server"`
+}
+
+func showVersion(c *cli.Context, s *session) error {
+	v := versions{Client: version.String(), Go: runtime.Version(), Server: json.RawMessage("null")}
+	a, err := s.get(c.Context, v1("version"), "version")
+	var advised *advisedError
+	switch {
+	case err == nil:
+		v.Server = a.members["version"]
+	case !errors.As(err, &advised):
+		return err
+	}
+	if s.json {
+		return render.JSON(s.stdout, struct {
+			SchemaVersion int      `json:"schema_version"`
+			Version       versions `json:"version"`
+		}{api.SchemaVersion, v})
+	}
+	if s.quiet {
+		return s.printLines(v.Client)
+	}
+	return s.printLines(fmt.Sprintf("%s %s (%s)", programName, v.Client, v.Go), serverLine(s, v.Server))
+}
+
+// serverLine is what answers at the socket, with its version.
+func serverLine(s *session, server json.RawMessage) string {
+	var known struct {
+		Program string `json:"program"`
+		Version string `json:"version"`
+	}
+	if string(server) == "null" {
+		return "nobody answers at " + s.client.Target()
+	}
+	// A bare string is a version, too.
+	if json.Unmarshal(server, &known) != nil && json.Unmarshal(server, &known.Version) != nil {
+		return "an unknown version answers at " + s.client.Target()
+	}
+	if known.Program == "" {
+		known.Program = "server"
+	}
+	return fmt.Sprintf("%s %s at %s", known.Program, render.OrDash(known.Version), s.client.Target())
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func volumeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "volume",
+		Usage: "disks: make them, look at them, move them",
+		Subcommands: []*cli.Command{
+			{
+				Name: "create", Usage: "create an empty volume", ArgsUsage: "NAME", Action: withSession(volumeCreate),
+				UsageText:   programName + " volume create NAME --size SIZE [FLAGS]",
+				Description: "For example: " + programName + " volume create db-data --size 20GiB --pool fast",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "size", Usage: "`SIZE`, for example 20GiB, 512MiB or 1073741824 (bytes)"},
+					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`"},
+					&cli.StringFlag{Name: "pool", DefaultText: "one that the type allows", Usage: "put it into `POOL`"},
+					formatFlag("raw"),
+					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+				},
+			},
+			{
+				Name: "adopt", Usage: "take an image that exists under Volferry's care", ArgsUsage: "NAME", Action: withSession(volumeAdopt),
+				UsageText: programName + " volume adopt NAME (--path PATH | --pool POOL [--volume-name V]) --format FORMAT [FLAGS]",
+				Description: "The image stays where it is and as it is. Say its format: a guest can write whatever it likes\n" +
+					"into a raw image, so looking at the bytes does not tell. To take over the disks of a guest\n" +
+					"that exists, use '" + programName + " instance adopt'.",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "path", Usage: "the image is the file or block device at `PATH`"},
+					&cli.StringFlag{Name: "pool", Usage: "the image is in `POOL`"},
+					&cli.StringFlag{Name: "volume-name", DefaultText: "NAME", Usage: "it is called `V` in the pool"},
+					formatFlag(""),
+					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`"},
+					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+				},
+			},
+			{Name: "list", Usage: "list volumes", Action: withSession(volumeList)},
+			{Name: "show", Usage: "show one volume with its attachments", ArgsUsage: "VOLUME", Action: withSession(volumeShow)},
+			{
+				Name: "set", Usage: "change a volume", ArgsUsage: "VOLUME", Action: withSession(volumeSet),
+				Description: "Changes what is given and leaves the rest.",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "name", Usage: "give it the name `NAME`"},
+					&cli.BoolFlag{Name: "bootable", Usage: "may an instance boot from it: --bootable or --bootable=false"},
+				},
+			},
+			{
+				Name: "delete", Usage: "delete a volume that is not attached", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "delete it even if its status is error, or its image is gone"}},
+			},
+			volumeMigrateCommand(),
+			{
+				Name: "which", Usage: "tell which copy of a volume is the good one", ArgsUsage: "VOLUME", Action: withSession(volumeWhich),
+				Description: "Asks the registry (who may), the journal (what was done) and QEMU (what is) for the chain of\n" +
+					"images that holds every acknowledged write, top first, and says whether they agree. It\n" +
+					"changes nothing. The exit status is 7 if they disagree in a way that Volferry cannot settle.",
+			},
+		},
+	}
+}
+
+func formatFlag(standard string) cli.Flag {
+	return &cli.StringFlag{Name: "format", DefaultText: standard, Usage: "`FORMAT` of the image, raw or qcow2", Action: known("format")}
+}
+
+func volumeMigrateCommand() *cli.Command {
+	return &cli.Command{
+		Name: "migrate", Usage: "move a volume's data, also under a running guest", ArgsUsage: "VOLUME", Action: withSession(volumeMigrate),
+		UsageText: programName + " volume migrate VOLUME (--to-pool POOL | --to-path PATH) [FLAGS]",
+		Description: "Freezes the source under a local overlay, copies it, checks the copy, and switches the guest\n" +
+			"over; the guest writes all the time and keeps its device, serial and volume id. The volume\n" +
+			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy'\n" +
+			"and 'complete' are the same in single steps.\n\n" +
+			"For example: " + programName + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
+		Flags: targetFlags(),
+	}
+}
+
+func volumeCreate(c *cli.Context, s *session) error {
+	if c.String("size") == "" {
+		return usagef("volume create: --size is missing: give for example --size 20GiB")
+	}
+	size, err := parseSize("size", c.String("size"))
+	if err != nil {
+		return err
+	}
+	in := api.VolumeCreate{
+		Name:      c.Args().First(),
+		SizeBytes: size,
+		Type:      c.String("type"),
+		Pool:      c.String("pool"),
+		Format:    api.Format(c.String("format")),
+		Bootable:  c.Bool("bootable"),
+	}
+	return s.makeVolume(c, v1("volumes"), in.Name, in, "Created")
+}
+
+func volumeAdopt(c *cli.Context, s *session) error {
+	in := api.VolumeAdopt{
+		Name:     c.Args().First(),
+		Pool:     c.String("pool"),
+		Format:   api.Format(c.String("format")),
+		Type:     c.String("type"),
+		Bootable: c.Bool("bootable"),
+	}
+	var err error
+	if in.Path, err = absolute("path", c.String("path")); err != nil {
+		return err
+	}
+	switch {
+	case in.Path == "" && in.Pool == "":
+		return usagef("volume adopt: say where the image is: --path PATH or --pool POOL")
+	case in.Path != "" && in.Pool != "":
+		return usagef("volume adopt: --path and --pool exclude each other: give one")
+	case in.Format == "":
+		return usagef("volume adopt: --format is missing: give --format raw or --format qcow2, whichever the image is")
+	case in.Pool != "":
+		in.VolumeName = in.Name
+		if name := c.String("volume-name"); name != "" {
+			in.VolumeName = name
+		}
+	}
+	return s.makeVolume(c, "/v1/volumes:adopt", in.Name, in, "Adopted")
+}
+
+// makeVolume sends what makes a volume called name, and shows the volume.
+func (s *session) makeVolume(c *cli.Context, path, name string, in any, verb string) error {
+	a, finished, err := s.perform(c.Context, http.MethodPost, path, "volume", in)
+	if err != nil || !finished {
+		return err
+	}
+	if !a.has("volume") {
+		if a, err = s.get(c.Context, v1("volumes", name), "volume"); err != nil {
+			return err
+		}
+	}
+	var v api.Volume
+	if err := a.decode("volume", &v); err != nil {
+		return err
+	}
+	return s.printResult(a, v.ID, fmt.Sprintf("%s volume %s (%s) at %s.", verb, v.Name, v.ID, place(v.Location)))
+}
+
+func volumeSet(c *cli.Context, s *session) error {
+	var in api.VolumeUpdate
+	if c.IsSet("name") {
+		in.Name = new(c.String("name"))
+	}
+	if c.IsSet("bootable") {
+		in.Bootable = new(c.Bool("bootable"))
+	}
+	if in == (api.VolumeUpdate{}) {
+		return usagef("volume set: nothing to change: give --name or --bootable")
+	}
+	a, _, err := s.change(c.Context, http.MethodPatch, v1("volumes", c.Args().First()), "volume", in)
+	if err != nil {
+		return err
+	}
+	var v api.Volume
+	if err := a.decode("volume", &v); err != nil {
+		return err
+	}
+	return s.printResult(a, v.ID, fmt.Sprintf("Changed volume %s (%s).", v.Name, v.ID))
+}
+
+func volumeDelete(c *cli.Context, s *session) error {
+	name := c.Args().First()
+	path := v1("volumes", name)
+	if c.Bool("force") {
+		path += "?force=1"
+	}
+	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "volume", nil)
+	if err != nil || !finished {
+		return err
+	}
+	return s.printResult(a, name, fmt.Sprintf("Deleted volume %s.", name))
+}
+
+func volumeMigrate(c *cli.Context, s *session) error {
+	target, err := readTarget(c)
+	if err != nil {
+		return err
+	}
+	return s.migrate(c.Context, v1("volumes", c.Args().First(), "migrate"), target)
+}

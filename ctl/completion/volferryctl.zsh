@@ -1,0 +1,16 @@
+#compdef volferryctl
+# zsh completion of volferryctl
+_volferryctl() {
+	local -a candidates
+	candidates=(${(f)"$(volferryctl __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+	if (( ${#candidates} )); then
+		compadd -a candidates
+	else
+		_files
+	fi
+}
+if [ "$funcstack[1]" = "_volferryctl" ]; then
+	_volferryctl "$@"
+else
+	compdef _volferryctl volferryctl
+fi

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// display is the progress of one piece of work as --progress wants it.
+type display struct {
+	// bar is nil where nothing is drawn.
+	bar *render.Progress
+	// lines takes NDJSON; nil where there is none.
+	lines  io.Writer
+	stderr io.Writer
+	// shown is the state in the last line.
+	shown api.MigrationState
+}
+
+func (s *session) newDisplay() *display {
+	d := &display{stderr: s.stderr}
+	terminal := terminalWidth(s.stderr) > 0
+	switch {
+	case s.progress == progressJSON:
+		d.lines = s.stdout
+	case s.quiet || s.progress == progressNone:
+	case s.progress == progressAuto && terminal:
+		d.bar = render.NewBar(s.stderr, func() int { return terminalWidth(s.stderr) })
+	default:
+		d.bar = render.NewPlain(s.stderr)
+	}
+	return d
+}
+
+func (d *display) event(e api.Event) {
+	if e.Migration != nil {
+		d.migration(e.Migration)
+	}
+}
+
+func (d *display) migration(m *api.Migration) {
+	if d.bar != nil {
+		d.bar.Update(m)
+	}
+	if d.lines != nil {
+		// A reader that went away gets a SIGPIPE; there is nobody else to tell.
+		_ = render.JSONLine(d.lines, migrationLine{SchemaVersion: api.SchemaVersion, Migration: m})
+		d.shown = m.State
+	}
+}
+
+// ended makes sure that the last line of NDJSON shows how the migration ended.
+func (d *display) ended(m *api.Migration) {
+	if d.lines != nil && m != nil && m.State != d.shown {
+		d.migration(m)
+	}
+}
+
+// migrationLine is one line of --progress json: what 'migration show -o json'
+// prints, in one line.
+type migrationLine struct {
+	SchemaVersion int            `json:"schema_version"`
+	Migration     *api.Migration `json:"migration"`
+}
+
+// lost says once that the other side is away. It is said under --quiet too:
+// a script that hangs for a minute should show why.
+func (d *display) lost(err error) {
+	d.close()
+	render.Line(d.stderr, "%s: %v\nWaiting up to %s for it to come back.", programName, err, render.Duration(patience))
+}
+
+func (d *display) close() {
+	if d.bar != nil {
+		d.bar.Clear()
+	}
+}

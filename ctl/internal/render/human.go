@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+
+// Bytes writes n with a binary unit and at most one decimal, and without a
+// blank, as sizes are typed: 512MiB, 1.5GiB.
+func Bytes(n int64) string {
+	v, unit := float64(n), 0
+	for math.Abs(v) >= 1024 && unit < len(byteUnits)-1 {
+		v /= 1024
+		unit++
+	}
+	// 1023.96KiB would round to 1024.0KiB.
+	if math.Abs(v) >= 1023.95 && unit > 0 && unit < len(byteUnits)-1 {
+		v /= 1024
+		unit++
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + byteUnits[unit]
+}
+
+// ExactBytes is Bytes, followed by the exact number where there is a
+// difference to be seen.
+func ExactBytes(n int64) string {
+	if n > -1024 && n < 1024 {
+		return Bytes(n)
+	}
+	return fmt.Sprintf("%s (%d bytes)", Bytes(n), n)
+}
+
+// Rate writes bytes per second: 100MiB/s.
+func Rate(bytesPerSecond int64) string { return Bytes(bytesPerSecond) + "/s" }
+
+// Duration writes d as a person would say it, with two units at most: 450ms,
+// 8.2s, 3m20s, 2h5m, 4d3h.
+func Duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	case d < 10*time.Second:
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return twoUnits(int(d/time.Minute), "m", int(d%time.Minute/time.Second), "s")
+	case d < 24*time.Hour:
+		return twoUnits(int(d/time.Hour), "h", int(d%time.Hour/time.Minute), "m")
+	}
+	return twoUnits(int(d/(24*time.Hour)), "d", int(d%(24*time.Hour)/time.Hour), "h")
+}
+
+func twoUnits(big int, bigUnit string, small int, smallUnit string) string {
+	if small == 0 {
+		return fmt.Sprintf("%d%s", big, bigUnit)
+	}
+	return fmt.Sprintf("%d%s%d%s", big, bigUnit, small, smallUnit)
+}
+
+// Ago writes how long before now t was, for a column of a table; "-" for the
+// zero time.
+func Ago(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "-"
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+	}
+}
+
+// Time writes t as RFC 3339 in UTC; "-" for the zero time.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// YesNo writes a truth for a person.
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// OrDash is s, or "-" where s is empty: no cell of a table is blank.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Line writes a line of talk. That it cannot be written is not worth an error:
+// there is nobody else to tell.
+func Line(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format+"\n", args...)
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// plainStepPercent is how far a copy must get before plain progress says so
+// again.
+const plainStepPercent = 10
+
+const (
+	clearLine   = "\r\x1b[K"
+	minBarCells = 10
+	maxBarCells = 30
+)
+
+// Progress shows how a migration gets on: in one line that is redrawn in place,
+// or as plain lines for a log. It is not safe for concurrent use.
+type Progress struct {
+	w io.Writer
+	// width is the terminal's width, asked for at every redraw; nil for plain
+	// lines.
+	width func() int
+
+	drawn       bool
+	lastPhase   string
+	lastPercent int
+}
+
+// NewBar returns a Progress that redraws one line of a terminal.
+func NewBar(w io.Writer, width func() int) *Progress {
+	return &Progress{w: w, width: width}
+}
+
+// NewPlain returns a Progress that writes a line at every change of phase and
+// about every ten percent.
+func NewPlain(w io.Writer) *Progress {
+	return &Progress{w: w}
+}
+
+// Update shows where m is now. What cannot be written is dropped: progress is
+// talk, and the migration goes on without it.
+func (p *Progress) Update(m *api.Migration) {
+	if p.width != nil {
+		_, _ = io.WriteString(p.w, clearLine+barLine(m, p.width()))
+		p.drawn = true
+		return
+	}
+	phase, percent := phaseOf(m), percentOf(m)
+	if phase == p.lastPhase && percent < p.lastPercent+plainStepPercent {
+		return
+	}
+	p.lastPhase, p.lastPercent = phase, percent-percent%plainStepPercent
+	Line(p.w, "%s: %s", nameOf(m), strings.Join(append([]string{phase}, amounts(m)...), "  "))
+}
+
+// Clear takes the redrawn line away, so that something else can be written.
+func (p *Progress) Clear() {
+	if p.drawn {
+		_, _ = io.WriteString(p.w, clearLine)
+		p.drawn = false
+	}
+}
+
+// barLine is name, phase, bar and amounts in at most width-1 cells: a terminal
+// wraps when its last one is written. What does not fit is left out from the
+// bar outwards.
+func barLine(m *api.Migration, width int) string {
+	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m)...)
+	line := strings.Join(parts, "  ")
+	room := width - 1
+	if bar := room - utf8.RuneCountInString(line) - columnGap; bar >= minBarCells && m.BytesTotal > 0 {
+		parts = append([]string{parts[0], drawBar(percentOf(m), min(bar, maxBarCells))}, parts[1:]...)
+		return strings.Join(parts, "  ")
+	}
+	for len(parts) > 2 && utf8.RuneCountInString(strings.Join(parts, "  ")) > room {
+		parts = parts[:len(parts)-1]
+	}
+	return cut(strings.Join(parts, "  "), max(room, 1))
+}
+
+func drawBar(percent, cells int) string {
+	inner := cells - 2
+	done := inner * percent / 100
+	return "[" + strings.Repeat("#", done) + strings.Repeat(".", inner-done) + "]"
+}
+
+// amounts are percentage, bytes, rate and time left, as far as they are known.
+func amounts(m *api.Migration) []string {
+	if m.BytesTotal <= 0 {
+		return nil
+	}
+	out := []string{fmt.Sprintf("%3d%%", percentOf(m)), Bytes(m.BytesDone) + " of " + Bytes(m.BytesTotal)}
+	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
+		left := time.Duration(float64(m.BytesTotal-m.BytesDone) / float64(m.RateBytesPerSecond) * float64(time.Second))
+		out = append(out, Rate(m.RateBytesPerSecond), "ETA "+Duration(left.Round(time.Second)))
+	}
+	return out
+}
+
+// Percent is how far the copy of m is, "-" where that is not known.
+func Percent(m *api.Migration) string {
+	if m.BytesTotal <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", percentOf(m))
+}
+
+func percentOf(m *api.Migration) int {
+	if m.BytesTotal <= 0 {
+		return 0
+	}
+	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
+}
+
+func phaseOf(m *api.Migration) string {
+	if m.Phase != "" && !m.State.Final() {
+		return m.Phase
+	}
+	return string(m.State)
+}
+
+func nameOf(m *api.Migration) string {
+	if m.VolumeName != "" {
+		return m.VolumeName
+	}
+	return m.VolumeID
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Record is one thing, shown as lines of "key: value".
+type Record struct {
+	fields []field
+}
+
+type field struct {
+	key    string
+	values []string
+}
+
+// Add appends a field. With several values each gets a line of its own under
+// the key; with none, or an empty one, the value is "-".
+func (r *Record) Add(key string, values ...string) {
+	if len(values) == 0 {
+		values = []string{"-"}
+	}
+	if len(values) == 1 {
+		values = []string{OrDash(values[0])}
+	}
+	r.fields = append(r.fields, field{key: key, values: values})
+}
+
+// AddIf appends a field unless its value is empty.
+func (r *Record) AddIf(key, value string) {
+	if value != "" {
+		r.Add(key, value)
+	}
+}
+
+// Write writes the record with its values in one column.
+func (r *Record) Write(w io.Writer) error {
+	longest := 0
+	for _, f := range r.fields {
+		longest = max(longest, len(f.key))
+	}
+	var b strings.Builder
+	for _, f := range r.fields {
+		key := f.key + ":"
+		for _, v := range f.values {
+			fmt.Fprintf(&b, "%-*s  %s\n", longest+1, key, v)
+			key = ""
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

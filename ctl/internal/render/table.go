@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package render
+
+import (
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	columnGap = 2
+	// shortID is how much of an id stays at least where the terminal is narrow.
+	shortID = 8
+	// minColumn is what a column keeps at least when cells are cut.
+	minColumn = 8
+)
+
+var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// Table is rows under an upper-case header, one line each, whatever the width.
+type Table struct {
+	Header []string
+	Rows   [][]string
+}
+
+// Add appends a row; an empty cell is shown as "-".
+func (t *Table) Add(cells ...string) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = OrDash(c)
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+// Write writes the table. A width of 0 means that nothing has to fit (a pipe).
+// Otherwise ids are shortened first, each column to the shortest length that
+// still tells its ids apart, and then the widest cells are cut. It reports
+// whether ids were shortened, so that the caller can say that prefixes work.
+func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
+	rows := make([][]string, 0, len(t.Rows)+1)
+	rows = append(rows, slices.Clone(t.Header))
+	for _, r := range t.Rows {
+		rows = append(rows, slices.Clone(r))
+	}
+	if width > 0 && tableWidth(columnWidths(rows)) > width {
+		shortened = shortenIDs(rows)
+		cutCells(rows, width)
+	}
+	_, err = io.WriteString(w, layOut(rows))
+	return shortened, err
+}
+
+func layOut(rows [][]string) string {
+	var b strings.Builder
+	widths := columnWidths(rows)
+	for _, r := range rows {
+		var line strings.Builder
+		for i, c := range r {
+			line.WriteString(c)
+			line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+columnGap))
+		}
+		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func columnWidths(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	return widths
+}
+
+func tableWidth(widths []int) int {
+	sum := columnGap * (len(widths) - 1)
+	for _, w := range widths {
+		sum += w
+	}
+	return sum
+}
+
+func shortenIDs(rows [][]string) (shortened bool) {
+	for col := range rows[0] {
+		ids := map[string]bool{}
+		for _, r := range rows[1:] {
+			if uuidPattern.MatchString(r[col]) {
+				ids[r[col]] = true
+			}
+		}
+		n := distinctPrefix(ids)
+		for _, r := range rows[1:] {
+			if ids[r[col]] && n < len(r[col]) {
+				r[col] = r[col][:n]
+				shortened = true
+			}
+		}
+	}
+	return shortened
+}
+
+// distinctPrefix is the shortest length, at least shortID, at which all ids
+// are still different: ids that were made in the same second begin alike.
+func distinctPrefix(ids map[string]bool) int {
+	for n := shortID; ; n++ {
+		seen := map[string]bool{}
+		for id := range ids {
+			seen[id[:min(n, len(id))]] = true
+		}
+		if len(seen) == len(ids) {
+			return n
+		}
+	}
+}
+
+// cutCells takes from the widest column until the table fits or every column
+// is at its minimum. A path loses its beginning, any other cell its end.
+func cutCells(rows [][]string, width int) {
+	widths := columnWidths(rows)
+	for tableWidth(widths) > width {
+		widest := 0
+		for i, w := range widths {
+			if w > widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= minColumn {
+			break
+		}
+		widths[widest]--
+	}
+	for _, r := range rows {
+		for i, c := range r {
+			r[i] = cut(c, widths[i])
+		}
+	}
+}
+
+func cut(s string, width int) string {
+	runes := []rune(s)
+	switch {
+	case len(runes) <= width:
+		return s
+	case strings.Contains(s, "/"):
+		return "…" + string(runes[len(runes)-width+1:])
+	default:
+		return string(runes[:width-1]) + "…"
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
+)
+
+// The values of --progress.
+const (
+	progressAuto  = "auto"
+	progressPlain = "plain"
+	progressJSON  = "json"
+	progressNone  = "none"
+)
+
+// session is one command's connection, and how its user wants answers shown.
+type session struct {
+	client   *client.Client
+	stdout   io.Writer
+	stderr   io.Writer
+	json     bool
+	quiet    bool
+	noWait   bool
+	progress string
+	now      time.Time
+}
+
+func newSession(c *cli.Context) (*session, error) {
+	cl, err := client.New(chooseSocket(c.String("socket")), client.UnavailableAs(codeUnreachable))
+	if err != nil {
+		return nil, usagef("--socket: %w", err)
+	}
+	return &session{
+		client:   cl,
+		stdout:   c.App.Writer,
+		stderr:   c.App.ErrWriter,
+		json:     c.String("output") == "json",
+		quiet:    c.Bool("quiet"),
+		noWait:   c.Bool("no-wait"),
+		progress: c.String("progress"),
+		now:      time.Now(),
+	}, nil
+}
+
+// withSession makes an action of a function that needs a session.
+func withSession(f func(*cli.Context, *session) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		s, err := newSession(c)
+		if err != nil {
+			return err
+		}
+		defer s.client.Close()
+		return f(c, s)
+	}
+}
+
+// get asks for the thing or things called noun.
+func (s *session) get(ctx context.Context, path, noun string) (answer, error) {
+	return s.call(ctx, http.MethodGet, path, noun, nil)
+}
+
+// change sends a mutation under an idempotency key of its own. Where the
+// connection breaks before the answer, it asks again under the same key until
+// it is known what was done.
+func (s *session) change(ctx context.Context, method, path, noun string, in any) (a answer, key string, err error) {
+	key = uuid.NewString()
+	display := s.newDisplay()
+	deadline := time.Now().Add(patience)
+	sent := false
+	for pause := firstBackoff; ; pause = min(2*pause, longestPause) {
+		a, err = s.call(ctx, method, path, noun, in, client.IdempotencyKey(key))
+		if err == nil || ctx.Err() != nil || !isOutage(err) {
+			return a, key, err
+		}
+		if !sent && !maybeDone(err) || time.Now().After(deadline) {
+			return answer{}, key, err
+		}
+		if !sent {
+			display.lost(err)
+			sent = true
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return answer{}, key, err
+		}
+	}
+}
+
+// maybeDone says whether the connection broke with the request on its way.
+func maybeDone(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Details["maybe_done"] == true
+}
+
+func (s *session) call(ctx context.Context, method, path, noun string, in any, opts ...client.Option) (answer, error) {
+	var doc json.RawMessage
+	if err := s.client.Do(ctx, method, path, in, &doc, opts...); err != nil {
+		return answer{}, s.explain(err)
+	}
+	return newAnswer(noun, doc)
+}
+
+// stream reads a stream of events; errors are those of call.
+func (s *session) stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		for e, err := range s.client.Stream(ctx, path) {
+			if err != nil {
+				err = s.explain(err)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// say is talk: a line on stderr.
+func (s *session) say(format string, args ...any) {
+	if !s.quiet {
+		render.Line(s.stderr, format, args...)
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func volumeList(c *cli.Context, s *session) error {
+	volumes, a, err := list[api.Volume](c.Context, s, v1("volumes"), "volumes")
+	if err != nil {
+		return err
+	}
+	instances := names(c.Context, s, "instances")
+	t := render.Table{Header: []string{"NAME", "ID", "STATUS", "SIZE", "TYPE", "LOCATION", "ATTACHED TO"}}
+	ids := make([]string, 0, len(volumes))
+	for _, v := range volumes {
+		ids = append(ids, v.ID)
+		users := make([]string, 0, len(v.Attachments))
+		for _, at := range v.Attachments {
+			users = append(users, nameOr(instances, at.InstanceID))
+		}
+		status := string(v.Status)
+		if v.MigrationID != "" {
+			status += ", moving"
+		}
+		t.Add(v.Name, v.ID, status, render.Bytes(v.SizeBytes), v.Type, place(v.Location), strings.Join(users, ","))
+	}
+	return s.printList(a, ids, &t, "No volume yet: '"+programName+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.")
+}
+
+func volumeShow(c *cli.Context, s *session) error {
+	v, a, err := show[api.Volume](c.Context, s, v1("volumes", c.Args().First()), "volume")
+	if err != nil {
+		return err
+	}
+	instances := names(c.Context, s, "instances")
+	var r render.Record
+	r.Add("id", v.ID)
+	r.Add("name", v.Name)
+	r.Add("status", string(v.Status))
+	r.Add("size", render.ExactBytes(v.SizeBytes))
+	r.Add("type", v.Type)
+	r.Add("multiattach", render.YesNo(v.Multiattach))
+	r.Add("bootable", render.YesNo(v.Bootable))
+	r.Add("host", v.Host)
+	addLocation(&r, "", v.Location)
+	lines := make([]string, 0, len(v.Attachments))
+	for _, at := range v.Attachments {
+		lines = append(lines, fmt.Sprintf("%s  %s of instance %s, %s, %s", at.ID, at.Device, nameOr(instances, at.InstanceID), at.Mode, at.State))
+	}
+	r.Add("attachments", lines...)
+	r.Add("migration", v.MigrationID)
+	r.Add("generation", strconv.FormatInt(v.Generation, 10))
+	r.Add("created", render.Time(v.CreatedAt))
+	r.Add("updated", render.Time(v.UpdatedAt))
+	return s.printRecord(a, v.ID, &r)
+}
+
+// addLocation adds where bytes are; which says whose, as in "source ".
+func addLocation(r *render.Record, which string, l api.Location) {
+	if l.Pool != "" {
+		r.Add(which+"pool", l.Pool)
+		r.Add(which+"pool name", l.Name)
+	}
+	r.Add(which+"path", l.Path)
+	r.Add(which+"format", string(l.Format))
+}
+
+func volumeWhich(c *cli.Context, s *session) error {
+	w, a, err := show[api.Which](c.Context, s, v1("volumes", c.Args().First(), "which"), "which")
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("volume", w.VolumeID)
+	r.Add("agree", render.YesNo(w.Agree))
+	r.Add("authoritative", chain(w.Authoritative)...)
+	if w.Registry != nil {
+		r.Add("registry", chain([]api.Location{*w.Registry})...)
+	} else {
+		r.Add("registry")
+	}
+	r.Add("journal", chain(w.Journal)...)
+	r.Add("QEMU, live", chain(w.Live)...)
+	r.Add("libvirt, at rest", chain(w.Persistent)...)
+	r.AddIf("explanation", w.Explanation)
+	if err := s.printRecord(a, w.VolumeID, &r); err != nil {
+		return err
+	}
+	if w.Authoritative == nil {
+		return api.Errorf(api.CodeNeedsOperator, "registry, journal and hypervisor disagree about volume %s, and Volferry cannot tell which copy is the good one", c.Args().First())
+	}
+	return nil
+}
+
+// chain is one line per image, top first.
+func chain(images []api.Location) []string {
+	lines := make([]string, 0, len(images))
+	for i, l := range images {
+		line := fmt.Sprintf("%s (%s, %s)", l.Path, l.Format, render.Bytes(l.SizeBytes))
+		if i > 0 {
+			line = "over " + line
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

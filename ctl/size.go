@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math/big"
+	"strings"
+)
+
+// sizeUnits are powers of 1024. "20G" and "20GB" are refused: to some they are
+// powers of 1000, and a volume of the wrong size is not noticed until later.
+var sizeUnits = map[string]int64{
+	"":    1,
+	"B":   1,
+	"KiB": 1 << 10,
+	"MiB": 1 << 20,
+	"GiB": 1 << 30,
+	"TiB": 1 << 40,
+	"PiB": 1 << 50,
+}
+
+// parseSize reads a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
+// must be above zero and come out as whole bytes.
+func parseSize(flag, text string) (int64, error) {
+	n, ok := quantity(text)
+	if !ok || n <= 0 {
+		return 0, usagef("--%s %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", flag, text)
+	}
+	return n, nil
+}
+
+// parseRate reads bytes per second: 100MiB/s or 100MiB. Zero is no limit.
+func parseRate(flag, text string) (int64, error) {
+	n, ok := quantity(strings.TrimSuffix(text, "/s"))
+	if !ok {
+		return 0, usagef("--%s %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", flag, text)
+	}
+	return n, nil
+}
+
+// quantity reads a decimal number with a unit exactly, without floating point.
+func quantity(text string) (int64, bool) {
+	digits := strings.TrimRight(text, "BKMGTPi")
+	unit, known := sizeUnits[text[len(digits):]]
+	if !known || digits == "" || strings.Trim(digits, "0123456789.") != "" || len(digits) > 30 {
+		return 0, false
+	}
+	n, ok := new(big.Rat).SetString(digits)
+	if !ok {
+		return 0, false
+	}
+	n.Mul(n, new(big.Rat).SetInt64(unit))
+	if !n.IsInt() || !n.Num().IsInt64() {
+		return 0, false
+	}
+	return n.Num().Int64(), true
+}

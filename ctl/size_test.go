@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+)
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"20GiB":               20 << 30,
+		"512MiB":              512 << 20,
+		"1.5GiB":              3 << 29,
+		"1073741824":          1 << 30,
+		"512B":                512,
+		"0.5KiB":              512,
+		"2TiB":                2 << 40,
+		"1PiB":                1 << 50,
+		"9223372036854775807": 1<<63 - 1,
+	} {
+		got, err := parseSize("size", text)
+		if err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v; want %d", text, got, err, want)
+		}
+	}
+}
+
+func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
+	for _, text := range []string{
+		"", "0", "-1", "+1", "20G", "20GB", "20 GiB", "20gib", "GiB", "1e9", "0x10", "1/2", "1..5GiB", ".", "0.3B", "1.0000001KiB",
+		"9223372036854775808", "9000000TiB", "20GiB/s", "infGiB", "1_000", "٣GiB", strings.Repeat("9", 5000),
+	} {
+		_, err := parseSize("size", text)
+		var usage *usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "20GiB") || !strings.Contains(err.Error(), "--size") {
+			t.Errorf("parseSize(%q) error = %v, want a usage error that names the flag and shows 20GiB", text, err)
+		}
+	}
+}
+
+func TestRates(t *testing.T) {
+	for text, want := range map[string]int64{"100MiB": 100 << 20, "100MiB/s": 100 << 20, "0": 0, "1048576": 1 << 20} {
+		got, err := parseRate("bandwidth", text)
+		if err != nil || got != want {
+			t.Errorf("parseRate(%q) = %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "fast", "100Mbit/s", "-1MiB", "100MiB/m", "/s"} {
+		if _, err := parseRate("bandwidth", text); err == nil || !strings.Contains(err.Error(), "100MiB/s") {
+			t.Errorf("parseRate(%q) error = %v, want one that shows 100MiB/s", text, err)
+		}
+	}
+}
+
+// What is accepted is above zero, and the bytes that it stands for are accepted
+// as the same size.
+func FuzzSize(f *testing.F) {
+	for _, seed := range []string{"20GiB", "1.5MiB", "1073741824", "0.5KiB", "x", "1/3GiB", "..", "BiB", "1e3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := parseSize("size", text)
+		if err != nil {
+			return
+		}
+		again, err := parseSize("size", strconv.FormatInt(n, 10))
+		if n <= 0 || err != nil || again != n {
+			t.Fatalf("parseSize(%q) = %d, and that is read as %d, %v", text, n, again, err)
+		}
+	})
+}
+
+func TestRoundSizesThatWerePrintedCanBeTyped(t *testing.T) {
+	for _, n := range []int64{1, 512, 1 << 10, 3 << 9, 64 << 20, 20 << 30, 3 << 29, 1 << 40} {
+		if got, err := parseSize("size", render.Bytes(n)); got != n {
+			t.Errorf("parseSize(%s) = %d, %v; want %d", render.Bytes(n), got, err, n)
+		}
+	}
+}
