@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestConvertThenCompareBothWays(t *testing.T) {
@@ -169,22 +171,23 @@ func TestStoppedChildDiesWithUs(t *testing.T) {
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
-	if !opensFile(t, dst.Path) {
-		t.Error("no child has dst open: the test proves nothing")
+	child, err := unix.PidfdOpen(opener(t, dst.Path), 0)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer unix.Close(child)
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	for deadline := time.Now().Add(10 * time.Second); opensFile(t, dst.Path); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the stopped child outlived its parent")
-		}
+	exited := []unix.PollFd{{Fd: int32(child), Events: unix.POLLIN}}
+	if n, err := unix.Poll(exited, 10_000); err != nil || n != 1 {
+		t.Errorf("the stopped child outlived its parent (%v)", err)
 	}
 }
 
-// opensFile says whether any process has the file open.
-func opensFile(t *testing.T, path string) bool {
+// opener is the process that has the file open.
+func opener(t *testing.T, path string) int {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
@@ -192,8 +195,13 @@ func opensFile(t *testing.T, path string) bool {
 	}
 	for _, fd := range fds {
 		if to, err := os.Readlink(fd); err == nil && to == path {
-			return true
+			pid, err := strconv.Atoi(strings.Split(fd, "/")[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
 		}
 	}
-	return false
+	t.Fatal("no child has dst open: the test proves nothing")
+	return 0
 }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"encoding/hex"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+)
+
+// hash is the XXH3-128 of one chunk's bytes.
+type hash = [16]byte
+
+// chunkTable holds the hash of every chunk that is done. It is written by the
+// workers, each its own chunks, and read when they have ended.
+type chunkTable struct {
+	sizeBytes int64
+	mu        sync.Mutex
+	hashes    []hash
+	done      []bool
+}
+
+func newChunkTable(sizeBytes int64) *chunkTable {
+	n := int((sizeBytes + chunkBytes - 1) / chunkBytes)
+	return &chunkTable{sizeBytes: sizeBytes, hashes: make([]hash, n), done: make([]bool, n)}
+}
+
+// bytesOf is the length of a chunk: only the last may be shorter.
+func (t *chunkTable) bytesOf(chunk int) int64 {
+	return min(chunkBytes, t.sizeBytes-int64(chunk)*chunkBytes)
+}
+
+func (t *chunkTable) isDone(chunk int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done[chunk]
+}
+
+func (t *chunkTable) set(chunk int, h hash) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hashes[chunk], t.done[chunk] = h, true
+}
+
+// setHole marks the chunks of a hole done.
+func (t *chunkTable) setHole(s span) {
+	for i := range s.chunks() {
+		t.set(s.firstChunk()+i, t.zeroHash(s.firstChunk()+i))
+	}
+}
+
+// forget makes a chunk not done.
+func (t *chunkTable) forget(chunk int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done[chunk] = false
+}
+
+// get is the hash of a chunk that is done.
+func (t *chunkTable) get(chunk int) hash {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hashes[chunk]
+}
+
+// zeroHash is the hash of the chunk if it is all zeros.
+func (t *chunkTable) zeroHash(chunk int) hash {
+	if t.bytesOf(chunk) == chunkBytes {
+		return wholeZeroHash()
+	}
+	return hashOf(zeroBlock[:t.bytesOf(chunk)])
+}
+
+// doneBytes is the size of all chunks that are done.
+func (t *chunkTable) doneBytes() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var sum int64
+	for i, done := range t.done {
+		if done {
+			sum += t.bytesOf(i)
+		}
+	}
+	return sum
+}
+
+// digest is the XXH3-128 of all hashes in order, in hex.
+func (t *chunkTable) digest() string {
+	h := xxh3.New()
+	for _, chunk := range t.hashes {
+		_, _ = h.Write(chunk[:])
+	}
+	sum := h.Sum128().Bytes()
+	return hex.EncodeToString(sum[:])
+}
+
+func hashOf(p []byte) hash { return xxh3.Hash128(p).Bytes() }
+
+var wholeZeroHash = sync.OnceValue(func() hash { return hashOf(zeroBlock) })

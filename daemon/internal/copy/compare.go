@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// Compare reads both images, for a copy that somebody else made. nil means that
+// they hold the same bytes; a *MismatchError says where they begin to differ,
+// exact to the byte if both are raw; a *SizeError that they cannot be equal.
+// progress may be nil.
+func Compare(ctx context.Context, src, dst Image, progress func(Progress)) error {
+	return compare(ctx, &Spec{Src: src, Dst: dst, Progress: progress})
+}
+
+// compare compares at the pace of spec.
+func compare(ctx context.Context, spec *Spec) error {
+	sizeBytes, err := spec.sizeBytes(ctx)
+	if err != nil {
+		return err
+	}
+	m := newMeter(spec.Progress, sizeBytes)
+	if !spec.bothRaw() {
+		m.begin(PhaseVerify, 0)
+		return qemuimg.Compare(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.CompareOptions{
+			Progress: func(done, _ int64) { m.reach(done) },
+			Throttle: spec.throttle,
+		})
+	}
+	src, err := spec.open(spec.Src.Path, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := spec.open(spec.Dst.Path, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dst.Close() }()
+	// What the other tool left in the page cache is not yet what is stored.
+	if err := errors.Join(src.Flush(), dst.Flush()); err != nil {
+		return err
+	}
+	return compareEnds(ctx, spec, src, dst, m)
+}
+
+// compareEnds reads both ends where either has data.
+func compareEnds(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
+	m.begin(PhaseVerify, 0)
+	mismatch := newFirstMismatch()
+	check := func(ctx context.Context, sp span, buf []byte) error {
+		if sp.hole || mismatch.before(sp.off) {
+			m.add(sp.n, 0)
+			return nil
+		}
+		if err := spec.pause(ctx, sp.n); err != nil {
+			return err
+		}
+		a, b := buf[:sp.n], buf[chunkBytes:chunkBytes+sp.n]
+		if err := readFull(src, spec.Src.Path, a, sp.off); err != nil {
+			return err
+		}
+		if err := readFull(dst, spec.Dst.Path, b, sp.off); err != nil {
+			return err
+		}
+		if i := firstDifference(a, b); int64(i) < sp.n {
+			mismatch.found(sp.off + int64(i))
+		}
+		m.add(sp.n, sp.n)
+		return nil
+	}
+	if err := sweep(ctx, spec.workers(), 2*chunkBytes, spans(src.Size(), noSkip, src, dst), check); err != nil {
+		return err
+	}
+	return mismatch.err(spec.Src.Path, spec.Dst.Path)
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// Result is what a copy did. BytesCopied were written as data, BytesZero made
+// to read as zeros, BytesResumed done by an earlier run; together they are
+// BytesTotal, unless the image was cloned, which moves nothing. Where a format
+// is not raw, zeros are not counted apart.
+type Result struct {
+	BytesTotal   int64
+	BytesCopied  int64
+	BytesZero    int64
+	BytesResumed int64
+	// Cloned says that dst shares the space of src.
+	Cloned bool
+	// Verified says that dst was read back and is equal.
+	Verified bool
+	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty
+	// where no chunk was hashed: a clone, and images that are not raw.
+	Digest string
+}
+
+// Copy makes dst hold the content of src, on stable storage when it returns nil.
+// Nothing is written before the sizes are known to be equal and dst to be used
+// by nobody else. Errors to look for: *SizeError, *ReadError, *WriteError (with
+// ENOSPC, EIO, ... in it), *FlushError, *MismatchError, *ImageError, ErrInUse,
+// ErrSameImage, and ctx's. After every error dst is garbage until a copy
+// succeeds; with a Cursor, Copy may be called again and goes on.
+func Copy(ctx context.Context, spec Spec) (Result, error) {
+	sizeBytes, err := spec.sizeBytes(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	lock, err := spec.lockDst()
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = lock.Close() }()
+	m := newMeter(spec.Progress, sizeBytes)
+	if spec.bothRaw() {
+		return copyRaw(ctx, &spec, m)
+	}
+	return convert(ctx, &spec, sizeBytes, m)
+}
+
+// copyRaw copies between two ends: by cloning if they can, else by streaming.
+func copyRaw(ctx context.Context, spec *Spec, m *meter) (Result, error) {
+	src, err := spec.open(spec.Src.Path, false)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := spec.open(spec.Dst.Path, true)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = dst.Close() }()
+	// What src's last writer left in the page cache has no extents yet on some
+	// filesystems.
+	if err := src.Flush(); err != nil {
+		return Result{}, err
+	}
+	cloned, err := tryClone(src, dst)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case cloned:
+		return finishClone(ctx, spec, src, dst, m)
+	}
+	s := newStream(spec, src, dst, m)
+	err = s.run(ctx)
+	result := Result{
+		BytesTotal: src.Size(), BytesCopied: s.copied.Load(), BytesZero: s.zeroed.Load(), BytesResumed: s.resumed,
+	}
+	if err != nil {
+		return result, err
+	}
+	result.Digest = s.table.digest()
+	if spec.Verify {
+		err = s.verify(ctx)
+		result.Verified = err == nil
+	}
+	return result, err
+}
+
+func finishClone(ctx context.Context, spec *Spec, src, dst End, m *meter) (Result, error) {
+	result := Result{BytesTotal: src.Size(), Cloned: true}
+	m.begin(PhaseClone, src.Size())
+	m.begin(PhaseFlush, src.Size())
+	err := dst.Flush()
+	if err == nil && spec.Verify {
+		err = compareEnds(ctx, spec, src, dst, m)
+		result.Verified = err == nil
+	}
+	return result, err
+}
+
+// convert has qemu-img copy where a format is not raw.
+func convert(ctx context.Context, spec *Spec, sizeBytes int64, m *meter) (Result, error) {
+	m.begin(PhaseCopy, 0)
+	err := qemuimg.Convert(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.ConvertOptions{
+		DstIsZero: spec.DstIsZero,
+		Progress:  func(done, _ int64) { m.reach(done) },
+		Throttle:  spec.throttle,
+	})
+	if err != nil {
+		return Result{BytesTotal: sizeBytes}, err
+	}
+	result := Result{BytesTotal: sizeBytes, BytesCopied: sizeBytes}
+	if spec.Verify {
+		err = compare(ctx, spec)
+		result.Verified = err == nil
+	}
+	return result, err
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package copy is the copy engine: it makes dst hold the bytes of src, an image
+// that nobody writes to, and proves it by reading dst back. It knows images,
+// and nothing of volumes, guests or migrations; the guest's needs reach it as a
+// Pacer, the operator's as a Limiter.
+//
+// The engine is written against End, one side of a copy, and asks an end what
+// it can do, never what it is. Raw files and block devices are ends; images of
+// other formats go through package qemuimg.
+//
+// A raw image is divided into chunks of 1 MiB. Each chunk is read once, hashed
+// (XXH3-128) as read, and written or, where it is zeros, deallocated. What is
+// done is recorded in a Cursor, but only after dst has been flushed, so that a
+// chunk recorded as done is on stable storage whatever dies.
+package copy

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// The errors that a copy shares with package qemuimg.
+type (
+	// SizeError says that an image has not the size that it must have: that of
+	// src, or the one that the caller stated.
+	SizeError = qemuimg.SizeError
+	// MismatchError says where dst begins to differ from src.
+	MismatchError = qemuimg.MismatchError
+	// ImageError says that an image is not one that can be copied.
+	ImageError = qemuimg.ImageError
+)
+
+var (
+	// ErrInUse says that another copy, a guest or a mount holds dst.
+	ErrInUse = errors.New("image is in use")
+	// ErrSameImage says that src and dst are one file or device.
+	ErrSameImage = errors.New("source and destination are the same image")
+)
+
+// ReadError says that Path could not be read at Offset, which is exact to 4 KiB.
+type ReadError struct {
+	Path   string
+	Offset int64
+	Err    error
+}
+
+func (e *ReadError) Error() string {
+	return fmt.Sprintf("read %s at byte %d: %v", e.Path, e.Offset, e.Err)
+}
+
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// WriteError says that the write to Path that began at Offset was not taken.
+type WriteError struct {
+	Path   string
+	Offset int64
+	Err    error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("write %s at byte %d: %v", e.Path, e.Offset, e.Err)
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// FlushError says that what was written to Path may not be on stable storage.
+type FlushError struct {
+	Path string
+	Err  error
+}
+
+func (e *FlushError) Error() string { return fmt.Sprintf("flush %s: %v", e.Path, e.Err) }
+
+func (e *FlushError) Unwrap() error { return e.Err }

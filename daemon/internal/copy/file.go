@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// alignBytes is what O_DIRECT asks of offsets, lengths and memory: enough for
+// every device with sectors of up to 4 KiB.
+const alignBytes = 4096
+
+// fileEnd is a regular file or a block device. It has two descriptors: one with
+// O_DIRECT, for whole aligned blocks, and a buffered one for everything else: a
+// tail shorter than a block, and filesystems that refuse O_DIRECT.
+type fileEnd struct {
+	path     string
+	sizeByte int64
+	regular  bool
+	buffered *os.File
+	direct   *os.File // nil if refused
+
+	directOff atomic.Bool // refused after all, at the first transfer
+	cached    atomic.Bool // something went through the page cache
+	zeroing   atomic.Int32
+}
+
+// OpenFile opens a regular file or block device as an End.
+func OpenFile(path string, writable bool) (End, error) {
+	return openFile(path, writable, unix.O_DIRECT)
+}
+
+// openFile takes the flag that bypasses the page cache, 0 for none.
+func openFile(path string, writable bool, directFlag int) (*fileEnd, error) {
+	// Opening a FIFO would wait for its writer: look first.
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	device := st.Mode()&os.ModeDevice != 0 && st.Mode()&os.ModeCharDevice == 0
+	if !device && !st.Mode().IsRegular() {
+		return nil, &ImageError{Path: path, Reason: "neither a regular file nor a block device"}
+	}
+	flags := os.O_RDONLY
+	if writable {
+		flags = os.O_RDWR
+	}
+	f := &fileEnd{path: path, regular: !device}
+	if f.buffered, err = os.OpenFile(path, flags, 0); err != nil {
+		return nil, err
+	}
+	if f.sizeByte, err = f.buffered.Seek(0, io.SeekEnd); err != nil {
+		return nil, errors.Join(err, f.buffered.Close())
+	}
+	if directFlag == 0 {
+		return f, nil
+	}
+	f.direct, err = os.OpenFile(path, flags|directFlag, 0)
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return nil, errors.Join(err, f.buffered.Close())
+	}
+	return f, nil
+}
+
+func (f *fileEnd) Size() int64 { return f.sizeByte }
+
+func (f *fileEnd) Close() error {
+	err := f.buffered.Close()
+	if f.direct != nil {
+		err = errors.Join(err, f.direct.Close())
+	}
+	return err
+}
+
+func (f *fileEnd) ReadAt(p []byte, off int64) (int, error) {
+	return f.transfer((*os.File).ReadAt, p, off)
+}
+
+func (f *fileEnd) WriteAt(p []byte, off int64) (int, error) {
+	return f.transfer((*os.File).WriteAt, p, off)
+}
+
+// transfer moves the whole aligned blocks of p past the page cache and the rest
+// through it. The two never share a page.
+func (f *fileEnd) transfer(move func(*os.File, []byte, int64) (int, error), p []byte, off int64) (int, error) {
+	n := 0
+	if head := f.directBytes(p, off); head > 0 {
+		var err error
+		n, err = move(f.direct, p[:head], off)
+		switch {
+		case errors.Is(err, unix.EINVAL):
+			// Refused at the first transfer, as some filesystems do; or a short
+			// transfer was continued off a block border: the buffered descriptor
+			// then meets the true error.
+			f.directOff.CompareAndSwap(false, n == 0)
+		case err != nil || n == len(p):
+			return n, err
+		}
+	}
+	f.cached.Store(true)
+	m, err := move(f.buffered, p[n:], off+int64(n))
+	return n + m, err
+}
+
+// directBytes is how much of p may go past the page cache.
+func (f *fileEnd) directBytes(p []byte, off int64) int {
+	if f.direct == nil || f.directOff.Load() || off%alignBytes != 0 ||
+		uintptr(unsafe.Pointer(unsafe.SliceData(p)))%alignBytes != 0 {
+		return 0
+	}
+	return len(p) &^ (alignBytes - 1)
+}
+
+// Extent asks the filesystem. A block device, like a filesystem that cannot
+// say, is all data.
+func (f *fileEnd) Extent(off int64) (int64, bool, error) {
+	if !f.regular {
+		return f.sizeByte, true, nil
+	}
+	fd := int(f.buffered.Fd())
+	data, err := unix.Seek(fd, off, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // no data from here to the end
+		return f.sizeByte, false, nil
+	case errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported):
+		return f.sizeByte, true, nil
+	case err != nil:
+		return 0, false, &ReadError{f.path, off, err}
+	case data > off:
+		return min(data, f.sizeByte), false, nil
+	}
+	hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
+	if err != nil {
+		return 0, false, &ReadError{f.path, off, err}
+	}
+	return min(hole, f.sizeByte), true, nil
+}
+
+func (f *fileEnd) Flush() error {
+	if err := f.buffered.Sync(); err != nil {
+		return &FlushError{f.path, err}
+	}
+	if f.cached.Load() || f.direct == nil {
+		// Clean pages go; a filesystem without a device behind it keeps them,
+		// and then they are what is stored.
+		_ = unix.Fadvise(int(f.buffered.Fd()), 0, 0, unix.FADV_DONTNEED)
+	}
+	return nil
+}
+
+// newBuffer returns n bytes of memory that O_DIRECT takes.
+func newBuffer(n int) []byte {
+	b := make([]byte, n+alignBytes)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (alignBytes - 1)
+	return b[skip : skip+n : skip+n]
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/zeebo/xxh3"
+)
+
+// frameHeadBytes come before each record in the file: its length and its hash.
+const frameHeadBytes = 12
+
+// FileCursor is a Cursor in a file of its own, which exists once something was
+// appended. Whoever made the copy removes it.
+type FileCursor struct {
+	path string
+	file *os.File
+}
+
+// NewFileCursor returns the cursor at path. Close it.
+func NewFileCursor(path string) *FileCursor { return &FileCursor{path: path} }
+
+// Load reads the whole records, and cuts off one that a crash left torn.
+func (c *FileCursor) Load() ([]byte, error) {
+	b, err := os.ReadFile(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load cursor: %w", err)
+	}
+	var log []byte
+	whole := 0
+	for rest := b; len(rest) >= frameHeadBytes; rest = b[whole:] {
+		n := uint64(binary.BigEndian.Uint32(rest))
+		if n > uint64(len(rest)-frameHeadBytes) {
+			break
+		}
+		record := rest[frameHeadBytes : frameHeadBytes+n]
+		if xxh3.Hash(record) != binary.BigEndian.Uint64(rest[4:]) {
+			break
+		}
+		log = append(log, record...)
+		whole += frameHeadBytes + int(n)
+	}
+	if whole < len(b) {
+		if err := os.Truncate(c.path, int64(whole)); err != nil {
+			return nil, fmt.Errorf("cut torn cursor: %w", err)
+		}
+	}
+	return log, nil
+}
+
+// Append writes a record and waits until it is on stable storage.
+func (c *FileCursor) Append(record []byte) error {
+	if err := c.open(); err != nil {
+		return fmt.Errorf("open cursor: %w", err)
+	}
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(record)))
+	frame = binary.BigEndian.AppendUint64(frame, xxh3.Hash(record))
+	if _, err := c.file.Write(append(frame, record...)); err != nil {
+		return fmt.Errorf("append to cursor: %w", err)
+	}
+	if err := c.file.Sync(); err != nil {
+		return fmt.Errorf("sync cursor: %w", err)
+	}
+	return nil
+}
+
+func (c *FileCursor) open() error {
+	if c.file != nil {
+		return nil
+	}
+	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(c.path))
+	if err == nil {
+		err = errors.Join(dir.Sync(), dir.Close())
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	c.file = f
+	return nil
+}
+
+// Close closes the file and leaves it where it is.
+func (c *FileCursor) Close() error {
+	if c.file == nil {
+		return nil
+	}
+	err := c.file.Close()
+	c.file = nil
+	return err
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy_test
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+const miB = 1 << 20
+
+// raw makes a sparse raw file with random data at the given ranges.
+func raw(t testing.TB, name string, sizeBytes int64, data ...[2]int64) copy.Image {
+	t.Helper()
+	return rawAt(t, filepath.Join(t.TempDir(), name), sizeBytes, data...)
+}
+
+func rawAt(t testing.TB, path string, sizeBytes int64, data ...[2]int64) copy.Image {
+	t.Helper()
+	image := copy.Image{Path: path, Format: qemuimg.FormatRaw, SizeBytes: sizeBytes}
+	if err := qemuimg.Create(t.Context(), qemuimg.Image{Path: path, Format: qemuimg.FormatRaw}, sizeBytes); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, image, data...)
+	return image
+}
+
+// fill writes random bytes, the same for the same ranges, without a zero.
+func fill(t testing.TB, image copy.Image, data ...[2]int64) {
+	t.Helper()
+	f, err := os.OpenFile(image.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, r := range data {
+		random := rand.New(rand.NewPCG(uint64(r[0]), uint64(r[1])))
+		b := make([]byte, r[1])
+		for i := 0; i+8 <= len(b); i += 8 {
+			v := random.Uint64() | 0x0101010101010101
+			for j := range 8 {
+				b[i+j] = byte(v >> (8 * j))
+			}
+		}
+		if _, err := f.WriteAt(b, r[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, image copy.Image) []byte {
+	t.Helper()
+	f, err := os.Open(image.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, image.SizeBytes)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func mustCopy(t testing.TB, spec copy.Spec) copy.Result {
+	t.Helper()
+	result, err := copy.Copy(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func assertEqual(t testing.TB, src, dst copy.Image) {
+	t.Helper()
+	if !bytes.Equal(read(t, src), read(t, dst)) {
+		t.Errorf("%s is not equal to %s", dst.Path, src.Path)
+	}
+}
+
+func allocated(t testing.TB, image copy.Image) int64 {
+	t.Helper()
+	n, err := qemuimg.AllocatedBytes(image.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for loop devices and mounts")
+	}
+}
+
+// command runs a tool and undoes nothing.
+func command(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// loopDevice makes a block device of the size.
+func loopDevice(t testing.TB, sizeBytes int64) copy.Image {
+	t.Helper()
+	needRoot(t)
+	backing := raw(t, "loop", sizeBytes)
+	device := command(t, "losetup", "--find", "--show", "--direct-io=on", backing.Path)
+	t.Cleanup(func() { command(t, "losetup", "--detach", device) })
+	return copy.Image{Path: device, Format: qemuimg.FormatRaw, SizeBytes: sizeBytes}
+}
+
+// reflinkDir mounts a filesystem that can clone.
+func reflinkDir(t testing.TB, mkfs ...string) string {
+	t.Helper()
+	device := loopDevice(t, 512*miB)
+	command(t, mkfs[0], append(mkfs[1:], device.Path)...)
+	dir := t.TempDir()
+	command(t, "mount", device.Path, dir)
+	t.Cleanup(func() { command(t, "umount", dir) })
+	return dir
+}
+
+// pacerFunc is called before every chunk and delays nothing.
+type pacerFunc func()
+
+func (f pacerFunc) Delay() time.Duration {
+	f()
+	return 0
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limiter caps the bytes per second of the copies that share it. The cap may be
+// changed at any time, and those who wait under the old one feel it at once. A
+// nil Limiter caps nothing.
+type Limiter struct {
+	mu      sync.Mutex
+	bucket  *rate.Limiter // nil is no cap
+	changed chan struct{} // closed when bucket is replaced
+}
+
+// NewLimiter returns a limiter with this cap; 0 is none.
+func NewLimiter(bytesPerSecond int64) *Limiter {
+	l := &Limiter{changed: make(chan struct{})}
+	l.SetBytesPerSecond(bytesPerSecond)
+	return l
+}
+
+// SetBytesPerSecond changes the cap; 0 lifts it.
+func (l *Limiter) SetBytesPerSecond(bytesPerSecond int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bucket = nil
+	if bytesPerSecond > 0 {
+		l.bucket = rate.NewLimiter(rate.Limit(bytesPerSecond), chunkBytes)
+		// The bucket starts empty: a change gives nobody a burst.
+		l.bucket.AllowN(time.Now(), chunkBytes)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// wait returns when n bytes, at most a chunk, may move. The error is ctx's.
+func (l *Limiter) wait(ctx context.Context, n int64) error {
+	if l == nil {
+		return ctx.Err()
+	}
+	for {
+		l.mu.Lock()
+		bucket, changed := l.bucket, l.changed
+		l.mu.Unlock()
+		if bucket == nil {
+			return ctx.Err()
+		}
+		turn := bucket.ReserveN(time.Now(), int(n))
+		again, err := sleep(ctx, turn.Delay(), changed)
+		if err == nil && !again {
+			return nil
+		}
+		turn.Cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits for d, for ctx, whose error it returns, or for woken.
+func sleep(ctx context.Context, d time.Duration, woken <-chan struct{}) (wasWoken bool, err error) {
+	if d <= 0 {
+		return false, ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false, nil
+	case <-woken:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The bytes of an image that are locked, as nobody else's data: locks know
+// nothing of the file's size.
+const (
+	// copyLockOffset is where two copies meet.
+	copyLockOffset = 1 << 62
+	// QEMU locks single bytes from 100 and from 200 on for what it does with an
+	// image and what it lets others do. To hold them all is to keep every guest
+	// and every tool of QEMU away.
+	qemuLockOffset = 100
+	qemuLockBytes  = 200
+)
+
+// lockDst keeps all others from writing to dst: other copies, and guests, unless
+// qemu-img does the copy, which takes its own locks against them; a block device
+// is claimed exclusively, which mounts and volume managers respect. ErrInUse if
+// somebody was first. The locks go with the returned file, whatever kills us.
+func (s *Spec) lockDst() (io.Closer, error) {
+	path := s.Dst.Path
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	flags := os.O_RDWR
+	if st.Mode()&os.ModeDevice != 0 {
+		flags |= os.O_EXCL
+	}
+	f, err := os.OpenFile(path, flags, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = lockBytes(f, copyLockOffset, 1)
+	if err == nil && s.bothRaw() {
+		err = lockBytes(f, qemuLockOffset, qemuLockBytes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// lockBytes takes a lock of the open file, not of the process, so that copies
+// in one process exclude each other as well.
+func lockBytes(f *os.File, off, n int64) error {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: off, Len: n}
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: %s", ErrInUse, f.Name())
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return nil
+}

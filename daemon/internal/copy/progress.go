@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"sync"
+	"time"
+)
+
+// Phase is what a copy is doing.
+type Phase string
+
+// The phases, in their order. A copy has the first or the second.
+const (
+	PhaseClone  Phase = "clone"
+	PhaseCopy   Phase = "copy"
+	PhaseFlush  Phase = "flush"
+	PhaseVerify Phase = "verify"
+)
+
+// Progress is how far a phase is. BytesDone counts holes and what an earlier
+// run had done; RateBytesPerSecond only what moves now.
+type Progress struct {
+	Phase              Phase
+	BytesTotal         int64
+	BytesDone          int64
+	RateBytesPerSecond int64
+}
+
+// reportInterval is how often progress is reported within a phase; its start
+// and its end always are.
+const reportInterval = 200 * time.Millisecond
+
+// rateWindow smooths the rate.
+const rateWindow = 3 * time.Second
+
+// meter counts and reports. Reports never overlap.
+type meter struct {
+	report func(Progress)
+
+	mu       sync.Mutex
+	now      Progress
+	moved    int64 // bytes since the last report
+	rate     float64
+	reported time.Time
+}
+
+func newMeter(report func(Progress), totalBytes int64) *meter {
+	if report == nil {
+		report = func(Progress) {}
+	}
+	return &meter{report: report, now: Progress{BytesTotal: totalBytes}}
+}
+
+// begin starts a phase of which doneBytes are done.
+func (m *meter) begin(phase Phase, doneBytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = Progress{Phase: phase, BytesTotal: m.now.BytesTotal, BytesDone: doneBytes}
+	m.moved, m.rate, m.reported = 0, 0, time.Now()
+	m.report(m.now)
+}
+
+// add counts bytes that are done, of which moved went over the bus.
+func (m *meter) add(doneBytes, movedBytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.BytesDone += doneBytes
+	m.moved += movedBytes
+	elapsed := time.Since(m.reported)
+	if elapsed < reportInterval && m.now.BytesDone < m.now.BytesTotal {
+		return
+	}
+	if elapsed > 0 {
+		weight := min(1, float64(elapsed)/float64(rateWindow))
+		if m.rate == 0 {
+			weight = 1
+		}
+		m.rate += weight * (float64(m.moved)/elapsed.Seconds() - m.rate)
+	}
+	m.now.RateBytesPerSecond = int64(m.rate)
+	m.moved, m.reported = 0, time.Now()
+	m.report(m.now)
+}
+
+// reach counts up to doneBytes, for those who know only where they are.
+func (m *meter) reach(doneBytes int64) {
+	m.mu.Lock()
+	step := doneBytes - m.now.BytesDone
+	m.mu.Unlock()
+	if step > 0 {
+		m.add(step, step)
+	}
+}

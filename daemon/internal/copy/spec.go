@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// Image is an image of this host. Format is stated, never probed. SizeBytes is
+// what the caller knows its virtual size to be, 0 if it does not.
+type Image struct {
+	Path      string
+	Format    string
+	SizeBytes int64
+}
+
+func (i Image) image() qemuimg.Image { return qemuimg.Image{Path: i.Path, Format: i.Format} }
+
+// Spec says what to copy, and how. Only Src and Dst are required.
+type Spec struct {
+	// Src is read and nobody writes to it. Dst exists and has the same size.
+	Src, Dst Image
+	// Verify reads dst back after the copy.
+	Verify bool
+	// DstIsZero says that dst reads as zeros everywhere, because whoever says so
+	// has just created it and nobody has written to it since but this copy.
+	DstIsZero bool
+	// Limit caps the bandwidth, of the verification as well.
+	Limit *Limiter
+	// Pace gives way to the guest.
+	Pace Pacer
+	// Cursor lets a later run go on where this one ended. Images that are not
+	// raw have none and start over.
+	Cursor Cursor
+	// Progress is told how far the copy is, never two calls at once. It holds up
+	// the copy while it runs.
+	Progress func(Progress)
+	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
+	Workers int
+	// OpenEnd opens raw images; nil is OpenFile. For other kinds of ends, and
+	// for ends with faults.
+	OpenEnd OpenEnd
+}
+
+func (s *Spec) workers() int {
+	if s.Workers <= 0 {
+		return defaultWorkers
+	}
+	return min(s.Workers, maxWorkers)
+}
+
+func (s *Spec) open(path string, writable bool) (End, error) {
+	if s.OpenEnd != nil {
+		return s.OpenEnd(path, writable)
+	}
+	return OpenFile(path, writable)
+}
+
+func (s *Spec) bothRaw() bool {
+	return s.Src.Format == qemuimg.FormatRaw && s.Dst.Format == qemuimg.FormatRaw
+}
+
+// sizeBytes checks everything that can be checked without opening for writing,
+// and returns the size that both images have.
+func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
+	srcBytes, err := statedSize(ctx, s.Src)
+	if err != nil {
+		return 0, fmt.Errorf("read size of source: %w", err)
+	}
+	dstBytes, err := statedSize(ctx, s.Dst)
+	if err != nil {
+		return 0, fmt.Errorf("read size of destination: %w", err)
+	}
+	if srcBytes != dstBytes {
+		return 0, &SizeError{Path: s.Dst.Path, Bytes: dstBytes, WantBytes: srcBytes}
+	}
+	same, err := sameImage(s.Src.Path, s.Dst.Path)
+	if err != nil {
+		return 0, err
+	}
+	if same {
+		return 0, fmt.Errorf("%w: %s and %s", ErrSameImage, s.Src.Path, s.Dst.Path)
+	}
+	return srcBytes, nil
+}
+
+// statedSize reads the size of an image and holds it against the stated one.
+func statedSize(ctx context.Context, i Image) (int64, error) {
+	n, err := qemuimg.VirtualSize(ctx, i.image())
+	if err == nil && i.SizeBytes != 0 && i.SizeBytes != n {
+		err = &SizeError{Path: i.Path, Bytes: n, WantBytes: i.SizeBytes}
+	}
+	return n, err
+}
+
+// sameImage says whether two paths are one file, or nodes of one device.
+func sameImage(a, b string) (bool, error) {
+	statA, err := os.Stat(a)
+	if err != nil {
+		return false, err
+	}
+	statB, err := os.Stat(b)
+	if err != nil {
+		return false, err
+	}
+	if os.SameFile(statA, statB) {
+		return true, nil
+	}
+	sysA, okA := statA.Sys().(*syscall.Stat_t)
+	sysB, okB := statB.Sys().(*syscall.Stat_t)
+	devices := statA.Mode()&os.ModeDevice != 0 && statB.Mode()&os.ModeDevice != 0
+	return devices && okA && okB && sysA.Rdev == sysB.Rdev, nil
+}

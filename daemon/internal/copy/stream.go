@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// zeroGrainBytes is the smallest run of zeros inside a chunk that is
+// deallocated instead of written: 16 operations for a chunk at the worst.
+const zeroGrainBytes = 64 << 10
+
+// stream copies chunk by chunk between two open ends.
+type stream struct {
+	spec  *Spec
+	src   End
+	dst   End
+	table *chunkTable
+	saver *saver
+	meter *meter
+
+	copied  atomic.Int64
+	zeroed  atomic.Int64
+	resumed int64
+}
+
+func newStream(spec *Spec, src, dst End, m *meter) *stream {
+	table := newChunkTable(src.Size())
+	return &stream{
+		spec: spec, src: src, dst: dst, meter: m,
+		table: table, saver: newSaver(spec.Cursor, dst, table),
+	}
+}
+
+// run copies what the cursor does not have. However it ends, the cursor then
+// has all that is on stable storage.
+func (s *stream) run(ctx context.Context) error {
+	if err := s.resume(ctx); err != nil {
+		return err
+	}
+	s.meter.begin(PhaseCopy, s.resumed)
+	err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.src.Size(), s.table.isDone, s.src), s.copySpan)
+	if err = errors.Join(err, s.saver.save()); err != nil {
+		return err
+	}
+	s.meter.begin(PhaseFlush, s.src.Size())
+	return s.dst.Flush()
+}
+
+// resume takes over what an earlier run has done. What it recorded last is read
+// back: if a lying disk lost anything, it lost that.
+func (s *stream) resume(ctx context.Context) error {
+	window, err := s.saver.resume(s.spec.Src.Path, s.spec.Dst.Path)
+	if err != nil {
+		return err
+	}
+	buf := newBuffer(chunkBytes)
+	for _, chunk := range window {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p := buf[:s.table.bytesOf(chunk)]
+		err := readFull(s.dst, s.spec.Dst.Path, p, int64(chunk)*chunkBytes)
+		if err != nil || hashOf(p) != s.table.get(chunk) {
+			s.table.forget(chunk) // a write may heal what a read cannot
+		}
+	}
+	s.resumed = s.table.doneBytes()
+	return nil
+}
+
+func (s *stream) copySpan(ctx context.Context, sp span, buf []byte) error {
+	if sp.hole {
+		return s.copyHole(ctx, sp)
+	}
+	if err := s.saver.claim(sp.n); err != nil {
+		return err
+	}
+	if err := s.spec.pause(ctx, sp.n); err != nil {
+		return err
+	}
+	p := buf[:sp.n]
+	if err := readFull(s.src, s.spec.Src.Path, p, sp.off); err != nil {
+		return err
+	}
+	written, err := s.write(p, sp.off)
+	if err != nil {
+		return err
+	}
+	chunk := sp.firstChunk()
+	s.table.set(chunk, hashOf(p))
+	s.copied.Add(written)
+	s.zeroed.Add(sp.n - written)
+	s.meter.add(sp.n, sp.n)
+	return s.saver.done(run{first: chunk, count: 1, zero: written == 0}, sp.n)
+}
+
+// copyHole makes the same hole in dst.
+func (s *stream) copyHole(ctx context.Context, sp span) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.zero(sp.off, sp.n); err != nil {
+		return err
+	}
+	s.table.setHole(sp)
+	s.zeroed.Add(sp.n)
+	s.meter.add(sp.n, 0)
+	return s.saver.done(run{first: sp.firstChunk(), count: sp.chunks(), zero: true}, 0)
+}
+
+// write writes the data in p and deallocates its zeros.
+func (s *stream) write(p []byte, off int64) (written int64, err error) {
+	for start := 0; start < len(p); {
+		end, zero := zeroRun(p, start)
+		part, at := p[start:end], off+int64(start)
+		if zero {
+			err = s.zero(at, int64(len(part)))
+		} else if _, err = s.dst.WriteAt(part, at); err != nil {
+			err = &WriteError{s.spec.Dst.Path, at, err}
+		} else {
+			written += int64(len(part))
+		}
+		if err != nil {
+			return written, err
+		}
+		start = end
+	}
+	return written, nil
+}
+
+// zeroRun finds how far p from start on is all zeros, or all not, by grains.
+func zeroRun(p []byte, start int) (end int, zero bool) {
+	grain := func(at int) []byte { return p[at:min(at+zeroGrainBytes, len(p))] }
+	zero = isZero(grain(start))
+	for end = start + zeroGrainBytes; end < len(p) && isZero(grain(end)) == zero; end += zeroGrainBytes {
+	}
+	return min(end, len(p)), zero
+}
+
+// zero makes dst read as zeros there, unless its creator said that it does.
+func (s *stream) zero(off, n int64) error {
+	if s.spec.DstIsZero {
+		return nil
+	}
+	if err := s.dst.Zero(off, n); err != nil {
+		return &WriteError{s.spec.Dst.Path, off, err}
+	}
+	return nil
+}
+
+// pause waits for the guest and for the cap before n bytes move.
+func (s *Spec) pause(ctx context.Context, n int64) error {
+	if s.Pace != nil {
+		if _, err := sleep(ctx, s.Pace.Delay(), nil); err != nil {
+			return err
+		}
+	}
+	return s.Limit.wait(ctx, n)
+}
+
+// throttle paces a child that has moved bytes by itself. It does one chunk
+// after another, so that it waits for a pacer only once where workers would have
+// waited side by side.
+func (s *Spec) throttle(ctx context.Context, bytes int64) error {
+	var delay time.Duration
+	for ; bytes > 0; bytes -= chunkBytes {
+		if s.Pace != nil {
+			delay += s.Pace.Delay() / time.Duration(s.workers())
+		}
+		if err := s.Limit.wait(ctx, min(bytes, chunkBytes)); err != nil {
+			return err
+		}
+	}
+	_, err := sleep(ctx, delay, nil)
+	return err
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"sync"
+)
+
+// firstMismatch keeps the lowest offset that was found. Spans are handed out in
+// order, so once one is found only spans before it still matter.
+type firstMismatch struct {
+	mu     sync.Mutex
+	offset int64
+}
+
+func newFirstMismatch() *firstMismatch { return &firstMismatch{offset: math.MaxInt64} }
+
+func (f *firstMismatch) found(offset int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.offset = min(f.offset, offset)
+}
+
+// before says whether something below off is known to differ.
+func (f *firstMismatch) before(off int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.offset < off
+}
+
+func (f *firstMismatch) err(src, dst string) error {
+	if !f.before(math.MaxInt64) {
+		return nil
+	}
+	return &MismatchError{Src: src, Dst: dst, Offset: f.offset}
+}
+
+// verify reads dst back and holds it against the hashes of what was read from
+// src. The holes of dst are known without reading.
+func (s *stream) verify(ctx context.Context) error {
+	s.meter.begin(PhaseVerify, 0)
+	mismatch := newFirstMismatch()
+	check := func(ctx context.Context, sp span, buf []byte) error {
+		if sp.hole {
+			return s.verifyHole(sp, mismatch)
+		}
+		if mismatch.before(sp.off) {
+			return nil
+		}
+		if err := s.spec.pause(ctx, sp.n); err != nil {
+			return err
+		}
+		p := buf[:sp.n]
+		if err := readFull(s.dst, s.spec.Dst.Path, p, sp.off); err != nil {
+			return err
+		}
+		if hashOf(p) != s.table.get(sp.firstChunk()) {
+			mismatch.found(s.locate(p, sp.off))
+		}
+		s.meter.add(sp.n, sp.n)
+		return nil
+	}
+	if err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.dst.Size(), noSkip, s.dst), check); err != nil {
+		return err
+	}
+	return mismatch.err(s.spec.Src.Path, s.spec.Dst.Path)
+}
+
+func (s *stream) verifyHole(sp span, mismatch *firstMismatch) error {
+	for i := range sp.chunks() {
+		chunk := sp.firstChunk() + i
+		if s.table.get(chunk) != s.table.zeroHash(chunk) {
+			off := int64(chunk) * chunkBytes
+			mismatch.found(s.locate(zeroBlock[:s.table.bytesOf(chunk)], off))
+			break
+		}
+	}
+	s.meter.add(sp.n, 0)
+	return nil
+}
+
+// locate finds the first byte of a chunk of dst that is not src's. If src cannot
+// tell, the chunk's offset is all that is known.
+func (s *stream) locate(got []byte, off int64) int64 {
+	want := newBuffer(len(got))
+	if readFull(s.src, s.spec.Src.Path, want, off) != nil {
+		return off
+	}
+	if i := firstDifference(want, got); i < len(got) {
+		return off + int64(i)
+	}
+	return off
+}
+
+// firstDifference is the index of the first byte that differs, or the length.
+func firstDifference(a, b []byte) int {
+	n := 0
+	for step := 4096; n < len(a); n += step {
+		end := min(n+step, len(a))
+		if !bytes.Equal(a[n:end], b[n:end]) {
+			break
+		}
+	}
+	for n < len(a) && a[n] == b[n] {
+		n++
+	}
+	return min(n, len(a))
+}
