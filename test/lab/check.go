@@ -65,7 +65,7 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", v.Path, err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		path = filepath.Join(dir, "raw")
 		if _, err := run(ctx, "qemu-img", "convert", "-f", v.Format, "-O", "raw", v.Path, path); err != nil {
 			return nil, fmt.Errorf("check %s: %w", v.Path, err)
@@ -107,7 +107,7 @@ func (c *checker) read(ctx context.Context, path string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	limits := c.history.limits()
 	if !c.flushedOnly { // else a write that is not there may have been done
 		if limits, err = c.history.narrow(f); err != nil {

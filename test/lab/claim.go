@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 )
 
 // claimsDir holds one record for each thing of a lab that outlives the process
@@ -89,6 +92,9 @@ func Sweep() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What is mounted in a lab is in use until its guests are gone, so a
+	// directory comes before those in it.
+	slices.SortFunc(all, func(a, b *claim) int { return strings.Compare(a.Dir, b.Dir) })
 	alive := make(map[string]bool)
 	for _, c := range all {
 		if !c.dead() {
@@ -106,7 +112,7 @@ func Sweep() ([]string, error) {
 			continue
 		}
 		if err := clean(c.Dir); err != nil {
-			errs = append(errs, fmt.Errorf("sweep lab %s: %w", c.Dir, err))
+			errs = append(errs, err)
 			continue
 		}
 		swept = append(swept, c.Dir)
@@ -115,7 +121,21 @@ func Sweep() ([]string, error) {
 	return swept, errors.Join(errs...)
 }
 
-// clean removes everything of the lab in dir that is not a file.
-func clean(dir string) error {
-	return errors.Join(killAllOf(dir), unmountUnder(dir), detachLoopsUnder(dir))
+// clean removes everything at and below path that is not a file. One thing keeps
+// another busy, and the kernel closes the files of a killed process a moment
+// after the process was last seen, so it goes round until nothing is left.
+func clean(path string) error {
+	var left []string
+	var err error
+	if poll(20*time.Second, func() bool {
+		failed := errors.Join(killAllOf(path), unmountUnder(path), detachLoopsUnder(path))
+		if left, err = Remains(path); err != nil || len(left) > 0 {
+			err = errors.Join(err, failed)
+			return false
+		}
+		return true
+	}) {
+		return nil
+	}
+	return fmt.Errorf("clean up %s: %s left: %w", path, strings.Join(left, ", "), err)
 }

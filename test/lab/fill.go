@@ -16,7 +16,7 @@ func MakeVolume(ctx context.Context, v Volume, sizeBytes int64, fill Fill) error
 	raw := v.Path
 	if v.Format != "raw" {
 		raw += ".fill"
-		defer os.Remove(raw)
+		defer func() { _ = os.Remove(raw) }()
 	}
 	if err := os.WriteFile(raw, nil, 0o644); err != nil {
 		return fmt.Errorf("make volume: %w", err)

@@ -97,7 +97,7 @@ func buildInit(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make build directory: %w", err)
 	}
-	defer os.RemoveAll(out)
+	defer func() { _ = os.RemoveAll(out) }()
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
 		"-o", filepath.Join(out, "init"), "./guest")
 	cmd.Dir = sourceDir()

@@ -28,6 +28,7 @@ const maxSocketPath = 108
 
 // tools are the programs that the lab runs, with the Debian package of each.
 var tools = map[string]string{
+	"go":                 "golang-go", // builds the guest's program
 	"libvirtd":           "libvirt-daemon",
 	"virtlogd":           "libvirt-daemon",
 	"virsh":              "libvirt-clients",
@@ -36,8 +37,8 @@ var tools = map[string]string{
 	"mkfs.ext4":          "e2fsprogs",
 	"mkfs.xfs":           "xfsprogs",
 	"mkfs.btrfs":         "btrfs-progs",
-	"losetup":            "mount",
 	"mount":              "mount",
+	"umount":             "mount",
 	"unshare":            "util-linux",
 	"nsenter":            "util-linux",
 }
@@ -88,7 +89,7 @@ func Require(tb testing.TB) {
 // with the test; a lab that lives in it must be closed before.
 func TempDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "vflab-")
+	dir, err := os.MkdirTemp("", "vflab-") //nolint:usetesting // too long for sockets
 	if err != nil {
 		tb.Fatalf("make lab directory: %v", err)
 	}
@@ -101,14 +102,17 @@ func TempDir(tb testing.TB) string {
 }
 
 // poll calls done every few milliseconds until it returns true, or until the
-// deadline has passed, and reports which.
+// time is up, and reports which.
 func poll(timeout time.Duration, done func() bool) bool {
-	deadline := time.Now().Add(timeout)
+	expired := time.After(timeout)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
 	for !done() {
-		if time.Now().After(deadline) {
+		select {
+		case <-ticker.C:
+		case <-expired:
 			return false
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return true
 }

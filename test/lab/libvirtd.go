@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +31,9 @@ type Libvirtd struct {
 	Dir string
 	// Socket is the read-write socket, for clients outside the namespace.
 	Socket string
-	// HooksDir is what libvirtd sees as /etc/libvirt/hooks. It notices its
-	// first hook at the next Reload.
+	// HooksDir is what libvirtd sees as /etc/libvirt/hooks: etc/hooks in Dir.
+	// A hook that is there before the start is heeded from the start, the first
+	// one that comes later from the next Reload on.
 	HooksDir string
 	// RunDir is what libvirtd sees as /run/libvirt: qemu/NAME.pid is there.
 	RunDir string
@@ -89,6 +91,9 @@ func (l *Libvirtd) start(ctx context.Context) error {
 	if err := l.startVirtlogd(ctx); err != nil {
 		return err
 	}
+	if err := l.dropForeignMounts(ctx); err != nil {
+		return err
+	}
 	return l.startLibvirtd(ctx)
 }
 
@@ -111,14 +116,42 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	return l.waitSocket(ctx, "virtlogd", l.virtlogd, filepath.Join(l.RunDir, "virtlogd-sock"))
 }
 
+// enter prefixes a command with what runs it in the namespace.
+func (l *Libvirtd) enter(command ...string) []string {
+	return append([]string{fmt.Sprintf("--mount=/proc/%d/ns/mnt", l.virtlogd.cmd.Process.Pid)}, command...)
+}
+
+// dropForeignMounts unmounts, in the namespace, what other processes' labs had
+// mounted when it was made: a copy here would keep their file systems busy.
+func (l *Libvirtd) dropForeignMounts(ctx context.Context) error {
+	all, err := claims()
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if c.PID == os.Getpid() || within(c.Dir, l.Dir) {
+			continue
+		}
+		points, err := mountsUnder(c.Dir)
+		if err != nil {
+			return err
+		}
+		for _, p := range slices.Backward(points) {
+			// It may have come after the namespace was made, or be gone.
+			_, _ = run(ctx, "nsenter", l.enter("umount", "--lazy", p)...)
+		}
+	}
+	return nil
+}
+
 func (l *Libvirtd) startLibvirtd(ctx context.Context) error {
 	// A socket that a killed daemon left would look like a living one's.
 	if err := os.Remove(l.Socket); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("remove old socket: %w", err)
 	}
 	var err error
-	l.libvirtd, err = l.spawn("libvirtd", "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", l.virtlogd.cmd.Process.Pid),
-		"libvirtd", "-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirt/libvirtd.pid")
+	l.libvirtd, err = l.spawn("libvirtd", "nsenter",
+		l.enter("libvirtd", "-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirt/libvirtd.pid")...)
 	if err != nil {
 		return err
 	}
@@ -138,7 +171,7 @@ func (l *Libvirtd) spawn(name, program string, args ...string) (*daemon, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", name, err)
 	}
-	defer stderr.Close()
+	defer func() { _ = stderr.Close() }()
 	cmd := exec.Command(program, args...) //nolint:noctx // it outlives the call
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = stderr, stderr
@@ -219,7 +252,7 @@ func (l *Libvirtd) Stop() error { return l.signal(unix.SIGSTOP) }
 // Cont lets a stopped libvirtd go on.
 func (l *Libvirtd) Cont() error { return l.signal(unix.SIGCONT) }
 
-// Reload makes libvirtd look for hooks and configuration again.
+// Reload makes libvirtd look for hooks and configuration again, soon.
 func (l *Libvirtd) Reload() error { return l.signal(unix.SIGHUP) }
 
 // PID is the process id of libvirtd.

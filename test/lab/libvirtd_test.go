@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // startLibvirtd starts a private libvirtd that ends with the test.
@@ -74,6 +72,39 @@ func TestLibvirtdKeepsItsStateOverKillAndRestart(t *testing.T) {
 	}
 }
 
+func TestHookIsHeededAfterReload(t *testing.T) {
+	l := startLibvirtd(t)
+	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "raw"}
+	if err := MakeVolume(t.Context(), v, mib, Fill{}); err != nil {
+		t.Fatal(err)
+	}
+	g, err := l.DefineGuest(t.Context(), GuestConfig{Name: "guest", Disks: []Disk{{Volume: v}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	hook := "#!/bin/sh\n[ \"$2\" != prepare ] || { echo not today >&2; exit 1; }\n"
+	if err := os.WriteFile(filepath.Join(l.HooksDir, "qemu"), []byte(hook), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if !poll(guestTimeout, func() bool {
+		if err = g.Start(t.Context()); err == nil {
+			err = g.Destroy(t.Context())
+			return err != nil
+		}
+		return true
+	}) || err == nil || !strings.Contains(err.Error(), "not today") {
+		t.Errorf("start said %v, want the hook's refusal", err)
+	}
+}
+
 func TestLibvirtdCloseLeavesNoProcessAndNoMount(t *testing.T) {
 	Require(t)
 	dir := TempDir(t)
@@ -87,20 +118,7 @@ func TestLibvirtdCloseLeavesNoProcessAndNoMount(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	procs, err := processesOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mounts, err := mountsUnder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]process(nil), procs, cmp.AllowUnexported(process{})); diff != "" {
-		t.Errorf("processes left (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string(nil), mounts); diff != "" {
-		t.Errorf("mounts left (-want +got):\n%s", diff)
-	}
+	mustBeClean(t, dir)
 	if err := l.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}

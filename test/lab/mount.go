@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -45,9 +45,9 @@ func unmountUnder(dir string) error {
 		return err
 	}
 	var errs []error
-	for i := len(points) - 1; i >= 0; i-- {
-		if err := unix.Unmount(points[i], 0); err != nil {
-			errs = append(errs, fmt.Errorf("unmount %s: %w", points[i], err))
+	for _, p := range slices.Backward(points) {
+		if err := unix.Unmount(p, 0); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", p, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -64,38 +64,4 @@ func shareDir(dir string) error {
 		return fmt.Errorf("share mounts below %s: %w", dir, errors.Join(err, unix.Unmount(dir, 0)))
 	}
 	return nil
-}
-
-// loopDevices maps each loop device in use to its backing file.
-func loopDevices() (map[string]string, error) {
-	paths, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return nil, fmt.Errorf("list loop devices: %w", err)
-	}
-	loops := make(map[string]string)
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // detached since
-		}
-		name := filepath.Base(filepath.Dir(filepath.Dir(path)))
-		file := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), " (deleted)")
-		loops["/dev/"+name] = file
-	}
-	return loops, nil
-}
-
-// detachLoopsUnder detaches the loop devices whose backing file is below dir.
-func detachLoopsUnder(dir string) error {
-	loops, err := loopDevices()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for device, file := range loops {
-		if within(dir, file) {
-			errs = append(errs, detachLoop(device))
-		}
-	}
-	return errors.Join(errs...)
 }

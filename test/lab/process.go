@@ -4,12 +4,13 @@ package lab
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,8 +27,8 @@ type process struct {
 // among them.
 func processesOf(dir string) ([]process, error) {
 	want, err := os.Stat(filepath.Join(dir, "run"))
-	if os.IsNotExist(err) {
-		return nil, nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil, nil // no libvirtd was ever started in it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect lab: %w", err)
@@ -52,27 +53,15 @@ func processesOf(dir string) ([]process, error) {
 	return found, nil
 }
 
-// killAllOf kills every process of the lab in dir and returns when none is
-// left.
+// killAllOf kills every process of the lab in dir. It does not wait.
 func killAllOf(dir string) error {
-	var last error
-	gone := poll(20*time.Second, func() bool {
-		procs, err := processesOf(dir)
-		if last = err; err != nil {
-			return false
+	procs, err := processesOf(dir)
+	for _, p := range procs {
+		if e := unix.Kill(p.pid, unix.SIGKILL); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("kill %s: %w", p.name, e))
 		}
-		for _, p := range procs {
-			_ = unix.Kill(p.pid, unix.SIGKILL) // it may be gone already: the next round tells
-		}
-		return len(procs) == 0
-	})
-	if last != nil {
-		return last
 	}
-	if !gone {
-		return fmt.Errorf("kill processes of lab %s: some are still there", dir)
-	}
-	return nil
+	return err
 }
 
 // startTime tells two processes with the same pid apart: the time since boot

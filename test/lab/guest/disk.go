@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,36 +16,42 @@ import (
 	"github.com/volferry/volferry/test/lab/workload"
 )
 
-// findDisks waits for the first disk and returns them all. It insists on block
-// devices: a writer that quietly writes to a file in memory proves nothing.
+// findDisks waits for the first disk and returns them all.
 func findDisks() ([]workload.GuestDisk, error) {
 	var found []workload.GuestDisk
-	for deadline := time.Now().Add(deviceTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	ok, err := appears(func() (bool, error) {
 		paths, err := filepath.Glob("/sys/block/vd*")
-		if err != nil {
-			return nil, fmt.Errorf("list disks: %w", err)
-		}
 		for _, path := range paths {
-			name := filepath.Base(path)
-			if err := checkBlockDevice(name); err != nil {
-				return nil, err
-			}
-			const sectorSize = 512
-			sectors, err := strconv.ParseUint(attribute(path, "size"), 10, 64)
+			d, err := inspectDisk(path)
 			if err != nil {
-				return nil, fmt.Errorf("read size of %s: %w", name, err)
+				return false, err
 			}
-			found = append(found, workload.GuestDisk{
-				Name:   name,
-				Serial: attribute(path, "serial"),
-				Blocks: sectors * sectorSize / workload.BlockSize,
-			})
+			found = append(found, d)
 		}
-		if len(found) > 0 {
-			return found, nil
-		}
+		return len(found) > 0, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find disks: %w", err)
 	}
-	return nil, errors.New("no virtio disk appeared")
+	if !ok {
+		return nil, errors.New("find disks: no virtio disk appeared")
+	}
+	return found, nil
+}
+
+// inspectDisk reads what sysfs tells about a disk.
+func inspectDisk(sysfs string) (workload.GuestDisk, error) {
+	const sectorSize = 512
+	name := filepath.Base(sysfs)
+	sectors, err := strconv.ParseUint(attribute(sysfs, "size"), 10, 64)
+	if err != nil {
+		return workload.GuestDisk{}, fmt.Errorf("read size of %s: %w", name, err)
+	}
+	return workload.GuestDisk{
+		Name:   name,
+		Serial: attribute(sysfs, "serial"),
+		Blocks: sectors * sectorSize / workload.BlockSize,
+	}, checkBlockDevice(name)
 }
 
 // attribute reads a file of sysfs; one that is not there is empty.
@@ -55,6 +60,8 @@ func attribute(dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
+// checkBlockDevice insists on a block device: a writer that quietly writes to a
+// file in memory proves nothing.
 func checkBlockDevice(name string) error {
 	var st unix.Stat_t
 	if err := unix.Stat("/dev/"+name, &st); err != nil {

@@ -30,28 +30,46 @@ type port struct {
 	received []byte // what is not yet a whole line
 }
 
-// openPort opens the port with this name when it appears.
-func openPort(name string) (*port, error) {
-	for deadline := time.Now().Add(deviceTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
-		if err != nil {
-			return nil, fmt.Errorf("list ports: %w", err)
+// appears calls found every few milliseconds until it returns true or an error.
+// It returns false if the device has not appeared in time.
+func appears(found func() (bool, error)) (bool, error) {
+	expired := time.After(deviceTimeout)
+	for {
+		if ok, err := found(); ok || err != nil {
+			return ok, err
 		}
-		for _, path := range names {
-			data, err := os.ReadFile(path)
-			if err != nil || strings.TrimSpace(string(data)) != name {
-				continue
-			}
-			device := filepath.Join("/dev", filepath.Base(filepath.Dir(path)))
-			fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return nil, fmt.Errorf("open %s: %w", device, err)
-			}
-			p := &port{fd: fd}
-			return p, p.write([]byte{'\n'}) // ends what an earlier boot left unfinished
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-expired:
+			return false, nil
 		}
 	}
-	return nil, fmt.Errorf("no virtio-serial port %q: is virtio_console loaded?", name)
+}
+
+// openPort opens the port with this name when it appears.
+func openPort(name string) (*port, error) {
+	var device string
+	ok, err := appears(func() (bool, error) {
+		paths, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+		for _, path := range paths {
+			if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == name {
+				device = filepath.Join("/dev", filepath.Base(filepath.Dir(path)))
+			}
+		}
+		return device != "", err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list ports: %w", err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("no virtio-serial port %q: is virtio_console loaded?", name)
+	}
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", device, err)
+	}
+	p := &port{fd: fd}
+	return p, p.write([]byte{'\n'}) // ends what an earlier boot left unfinished
 }
 
 // send reports to the host. It waits while the host does not read. Any
@@ -104,7 +122,7 @@ func (p *port) receive() (workload.Command, error) {
 		case err != nil:
 			return workload.Command{}, fmt.Errorf("read from port: %w", err)
 		case n == 0: // the host is not connected
-			time.Sleep(5 * time.Millisecond)
+			<-time.After(5 * time.Millisecond)
 		default:
 			p.received = append(p.received, buf[:n]...)
 		}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestOperationsStayWithinTheVolumeAndTheLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := Stream{
+			Seed:   rapid.Uint64().Draw(t, "seed"),
+			Blocks: rapid.Uint64Range(MaxCount+1, 1<<40).Draw(t, "blocks"),
+			Mix:    DefaultMix,
+		}
+		seq := rapid.Uint64().Draw(t, "seq")
+		op := s.At(seq)
+		if op != s.At(seq) {
+			t.Fatalf("operation %d is not always the same", seq)
+		}
+		if op.Count < 1 || op.Count > MaxCount || op.Block+op.Count > s.Blocks {
+			t.Fatalf("operation %+v does not fit %d blocks", op, s.Blocks)
+		}
+	})
+}
+
+func TestAStreamHasEveryKindOfOperation(t *testing.T) {
+	s := Stream{Seed: 1, Blocks: 1 << 14, Mix: DefaultMix}
+	kinds := make(map[Kind]int)
+	var large, flushed int
+	for seq := range uint64(1000) {
+		op := s.At(seq)
+		kinds[op.Kind]++
+		if op.Kind == Write && op.Count > 1 {
+			large++
+		}
+		if op.Flush {
+			flushed++
+		}
+	}
+	if kinds[Write] < 800 || kinds[Zero] < 10 || kinds[Discard] < 10 || large < 100 || flushed < 50 {
+		t.Errorf("of 1000 operations: %v, %d large writes, %d flushed", kinds, large, flushed)
+	}
+}
+
+func TestEveryByteOfARecordCounts(t *testing.T) {
+	block := make([]byte, BlockSize)
+	PutRecord(block, 1, 2, 3)
+	if !IsRecord(block, 1, 2, 3) {
+		t.Fatal("a record is not recognized")
+	}
+	for i := range block {
+		block[i] ^= 0x10
+		if IsRecord(block, 1, 2, 3) {
+			t.Fatalf("a flip in byte %d is not noticed", i)
+		}
+		block[i] ^= 0x10
+	}
+	for _, other := range [][3]uint64{{2, 2, 3}, {1, 3, 3}, {1, 2, 4}} {
+		if IsRecord(block, other[0], other[1], other[2]) {
+			t.Errorf("record {1 2 3} passes for %v", other)
+		}
+	}
+}
