@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/libvirt"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// callTimeout is short so that a hung libvirtd is noticed soon, and long enough
+// for a busy machine.
+const callTimeout = 5 * time.Second
+
+// realEnv is the conformance suite's view of a private libvirtd. Its guests
+// have firmware and no operating system; what they would write goes through
+// QEMU's monitor into the same block layer.
+type realEnv struct {
+	libvirtd *lab.Libvirtd
+	conn     *libvirt.Conn
+	dir      string
+	paths    int
+}
+
+// newRealEnv starts a libvirtd and a connection to it, or skips the test where
+// that is impossible.
+func newRealEnv(t *testing.T) *realEnv {
+	t.Helper()
+	lab.Require(t)
+	dir := lab.TempDir(t)
+	libvirtd, err := lab.StartLibvirtd(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := libvirtd.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	env := &realEnv{
+		libvirtd: libvirtd,
+		conn: libvirt.New(libvirt.Config{
+			Socket: libvirtd.Socket, CallTimeout: callTimeout, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		}),
+		dir: filepath.Join(dir, "images"),
+	}
+	for _, d := range []string{env.dir, env.dir + "/pool"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env.virsh(t, "pool-create-as", "images", "dir", "--target", env.dir+"/pool")
+	env.run(t)
+	return env
+}
+
+// run keeps the connection up until the end of the test, and returns when it is
+// up.
+func (e *realEnv) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- e.conn.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	await(t, e.conn.Events(t.Context()), hv.EventConnected)
+}
+
+// await reads on until an event of this kind comes.
+func await(t *testing.T, events <-chan hv.Event, kind hv.EventKind) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case ev := <-events:
+			if ev.Kind == kind {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("no event %s", kind)
+		}
+	}
+}
+
+func (e *realEnv) virsh(tb testing.TB, args ...string) string {
+	tb.Helper()
+	out, err := e.libvirtd.Virsh(context.Background(), args...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+func command(tb testing.TB, program string, args ...string) string {
+	tb.Helper()
+	out, err := exec.CommandContext(context.Background(), program, args...).CombinedOutput()
+	if err != nil {
+		tb.Fatalf("%s %s: %v: %s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (e *realEnv) Hypervisor() hv.Hypervisor { return e.conn }
+
+func (e *realEnv) Pool(testing.TB) string { return "images" }
+
+func (e *realEnv) Path(tb testing.TB, name string) string {
+	tb.Helper()
+	e.paths++
+	path := filepath.Join(e.dir, fmt.Sprintf("%d-%s", e.paths, name))
+	tb.Cleanup(func() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			tb.Error(err)
+		}
+	})
+	return path
+}
+
+func (e *realEnv) CreateImage(tb testing.TB, path, format string, sizeBytes int64) {
+	tb.Helper()
+	command(tb, "qemu-img", "create", "-q", "-f", format, path, fmt.Sprint(sizeBytes))
+}
+
+func (e *realEnv) CreateOverlay(tb testing.TB, path string, backing hv.Image, sizeBytes int64) {
+	tb.Helper()
+	command(tb, "qemu-img", "create", "-q", "-u", "-f", "qcow2", "-o", "compat=1.1,extended_l2=on",
+		"-F", backing.Format, "-b", backing.Path, path, fmt.Sprint(sizeBytes))
+}
+
+func (e *realEnv) BlockDevice(tb testing.TB, sizeBytes int64) string {
+	tb.Helper()
+	path := e.Path(tb, "device.img")
+	e.CreateImage(tb, path, hvtest.Raw, sizeBytes)
+	device := strings.TrimSpace(command(tb, "losetup", "--find", "--show", path))
+	tb.Cleanup(func() { command(tb, "losetup", "--detach", device) })
+	return device
+}
+
+func (e *realEnv) WriteImage(tb testing.TB, img hv.Image, block int64, value byte) {
+	tb.Helper()
+	command(tb, "qemu-io", "-f", img.Format, "-c", ioCommand("write", block, value), img.Path)
+}
+
+func (e *realEnv) CheckImage(tb testing.TB, img hv.Image, block int64, value byte) {
+	tb.Helper()
+	checkRead(tb, command(tb, "qemu-io", "-U", "-r", "-f", img.Format, "-c", ioCommand("read", block, value), img.Path))
+}
+
+// ioCommand is a command of qemu-io, which its monitor namesake shares. A read
+// with a pattern compares.
+func ioCommand(verb string, block int64, value byte) string {
+	return fmt.Sprintf("%s -P %d %d %d", verb, value, block*hvtest.BlockSize, hvtest.BlockSize)
+}
+
+func checkRead(tb testing.TB, out string) {
+	tb.Helper()
+	if !strings.Contains(out, "read 4096/4096 bytes") || strings.Contains(out, "failed") {
+		tb.Errorf("qemu-io: %s", out)
+	}
+}
+
+func (e *realEnv) Define(tb testing.TB, d hv.Domain) {
+	tb.Helper()
+	var doc bytes.Buffer
+	if err := domainXML.Execute(&doc, d); err != nil {
+		tb.Fatal(err)
+	}
+	path := filepath.Join(e.dir, d.Name+".xml")
+	if err := os.WriteFile(path, doc.Bytes(), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	e.virsh(tb, "define", path)
+	tb.Cleanup(func() {
+		if strings.TrimSpace(e.virsh(tb, "domstate", d.ID)) != "shut off" {
+			e.Destroy(tb, d.ID)
+		}
+		e.virsh(tb, "undefine", d.ID)
+	})
+}
+
+// domainXML carries an element, <blockio>, that package hv knows nothing of.
+var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"text": escape}).Parse(`
+<domain type='qemu'>
+  <name>{{.Name}}</name>
+  <uuid>{{.ID}}</uuid>
+  <memory unit='MiB'>32</memory>
+  <vcpu>1</vcpu>
+  <os><type machine='pc'>hvm</type></os>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <memballoon model='none'/>
+    {{- range .Config}}
+    <disk type='{{if .Chain}}{{.Top.Type}}{{else}}file{{end}}' device='{{.Device}}'>
+      {{- if .Chain}}
+      <driver name='qemu' type='{{.Top.Format}}'
+        {{- if .Cache}} cache='{{.Cache}}'{{end}}
+        {{- if .Discard}} discard='{{.Discard}}'{{end}}
+        {{- if .ErrorPolicy}} error_policy='{{.ErrorPolicy}}'{{end}}/>
+      {{- template "chain" .Chain}}
+      <blockio logical_block_size='512' physical_block_size='4096'/>
+      {{- end}}
+      <target dev='{{.Target}}' bus='{{.Bus}}'/>
+      {{- if .Shareable}}<shareable/>{{end}}
+      {{- if .ReadOnly}}<readonly/>{{end}}
+      {{- if .Serial}}<serial>{{text .Serial}}</serial>{{end}}
+      {{- if .BootOrder}}<boot order='{{.BootOrder}}'/>{{end}}
+    </disk>
+    {{- end}}
+  </devices>
+</domain>
+{{- define "source"}}<source {{if eq .Type "block"}}dev{{else}}file{{end}}='{{text .Path}}'/>{{end}}
+{{- define "chain"}}
+      {{- range $depth, $img := .}}
+        {{- if $depth}}<backingStore type='{{.Type}}'><format type='{{.Format}}'/>{{end}}
+        {{- template "source" .}}
+      {{- end}}
+      <backingStore/>
+      {{- range $depth, $img := .}}{{if $depth}}</backingStore>{{end}}{{end}}
+{{- end}}`))
+
+func escape(s string) string {
+	var out strings.Builder
+	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder takes everything
+	return out.String()
+}
+
+func (e *realEnv) Start(tb testing.TB, id string) {
+	tb.Helper()
+	e.virsh(tb, "start", id)
+}
+
+func (e *realEnv) Destroy(tb testing.TB, id string) {
+	tb.Helper()
+	e.virsh(tb, "destroy", id)
+}
+
+// GuestWrite writes through the virtual device of a disk, and flushes, so that
+// another process can read it.
+func (e *realEnv) GuestWrite(tb testing.TB, id, target string, block int64, value byte) {
+	tb.Helper()
+	number := strings.Index("abcdefgh", strings.TrimPrefix(target, "vd"))
+	device := fmt.Sprintf("/machine/peripheral/virtio-disk%d/virtio-backend", number)
+	for _, io := range []string{ioCommand("write", block, value), "flush"} {
+		// Says nothing: what it prints goes to QEMU's standard output.
+		e.virsh(tb, "qemu-monitor-command", id, "--hmp", fmt.Sprintf("qemu-io -d %s %q", device, io))
+	}
+}
+
+// CheckGuest reads the chain that the process uses, whatever the headers say.
+func (e *realEnv) CheckGuest(tb testing.TB, id, target string, block int64, value byte) {
+	tb.Helper()
+	d, err := e.conn.Domain(tb.Context(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	options, err := json.Marshal(blockdev(d.LiveDisk(target).Chain))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	checkRead(tb, command(tb, "qemu-io", "-U", "-r", "-c", ioCommand("read", block, value), "json:"+string(options)))
+}
+
+// blockdev describes a chain to QEMU.
+func blockdev(chain []hv.Image) map[string]any {
+	driver := map[string]string{hv.SourceFile: "file", hv.SourceBlock: "host_device"}[chain[0].Type]
+	node := map[string]any{
+		"driver": chain[0].Format,
+		"file":   map[string]any{"driver": driver, "filename": chain[0].Path},
+	}
+	switch {
+	case len(chain) > 1:
+		node["backing"] = blockdev(chain[1:])
+	case chain[0].Format == hvtest.Qcow2:
+		node["backing"] = nil
+	}
+	return node
+}
