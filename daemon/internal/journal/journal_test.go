@@ -237,3 +237,41 @@ func TestAnOpCannotFinishTwice(t *testing.T) {
 		t.Error("a second finished record is taken")
 	}
 }
+
+func TestAnOpRunsOnItAndIsReadBackAfterARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	j, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := op.Plan{Kind: "move", Steps: []op.Step{{
+		Name: "one",
+		Do: func(ctx context.Context, r *op.Run) error {
+			return errors.Join(r.Note(ctx, "noted"), r.SetOutput(7))
+		},
+	}}}
+	runner, err := op.New(op.Config{Journal: j, Plans: []op.Plan{plan}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runner.Submit(t.Context(), childOp); err != nil {
+		t.Fatal(err)
+	}
+	want, err := runner.Wait(t.Context(), "a")
+	if err != nil || want.State != op.StateDone {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	runner.Stop()
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	records, err := open(t, path).Records(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := op.Replay(&plan, records)
+	if err != nil || p.State != op.StateDone || string(p.Outputs["one"]) != "7" || string(p.Notes["one"]) != `"noted"` {
+		t.Errorf("read back %+v, %v", p, err)
+	}
+}

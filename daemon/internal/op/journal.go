@@ -50,13 +50,14 @@ type Journal interface {
 	// Create stores a new op. ErrMismatch if the id is taken by a different op
 	// (kind, group or input differ); taken by the same one is no error.
 	Create(ctx context.Context, o Op) error
-	// Append stores the next record of an op.
+	// Append stores the next record of an op. One that is not due is an error.
 	Append(ctx context.Context, r Record) error
-	// Unfinished returns the ops without a finished record, oldest first.
+	// Unfinished returns the ops without a finished record, oldest first: in the
+	// order in which Create stored them, whatever their CreatedAt says.
 	Unfinished(ctx context.Context) ([]Op, error)
 	// Op returns one op. ErrNotFound if there is none.
 	Op(ctx context.Context, id string) (Op, error)
-	// Group returns the ops of a group, oldest first.
+	// Group returns the ops of a group, oldest first. No op is of the group "".
 	Group(ctx context.Context, group string) ([]Op, error)
 	// Records returns the records of an op in order.
 	Records(ctx context.Context, opID string) ([]Record, error)

@@ -80,34 +80,40 @@ func TestReplayTellsWhereAnOpStands(t *testing.T) {
 		{
 			"in the second step", history("a", "started", "a", "succeeded", "b", "started"),
 			StateRunning, 1,
-			[]StepStatus{StepSucceeded, StepStarted, StepPending}, "",
+			[]StepStatus{StepSucceeded, StepStarted, StepPending},
+			"",
 		},
 		{
 			"failed", history("a", "started", "a", "succeeded", "b", "started", "b", "failed"),
 			StateUndoing, 1,
-			[]StepStatus{StepSucceeded, StepFailed, StepPending}, "failed",
+			[]StepStatus{StepSucceeded, StepFailed, StepPending},
+			"failed",
 		},
 		{
 			"undone but for the end",
 			history("a", "started", "a", "succeeded", "b", "started", "b", "failed", "b", "undo_started", "b", "undone", "a", "undo_started", "a", "undone"),
 			StateUndoing, -1,
-			[]StepStatus{StepUndone, StepUndone, StepPending}, "failed",
+			[]StepStatus{StepUndone, StepUndone, StepPending},
+			"failed",
 		},
 		{
 			"parked", history("a", "started", "", "needs_operator"),
 			StateNeedsOperator, 0,
-			[]StepStatus{StepStarted, StepPending, StepPending}, "needs_operator",
+			[]StepStatus{StepStarted, StepPending, StepPending},
+			"needs_operator",
 		},
 		{
 			"resumed", history("a", "started", "", "needs_operator", "", "resumed"),
 			StateRunning, 0,
-			[]StepStatus{StepStarted, StepPending, StepPending}, "",
+			[]StepStatus{StepStarted, StepPending, StepPending},
+			"",
 		},
 		{
 			"resumed while undoing, which the first failure still explains",
 			history("a", "started", "a", "failed", "a", "undo_started", "a", "undo_failed", "", "needs_operator", "", "resumed"),
 			StateUndoing, 0,
-			[]StepStatus{StepStuck, StepPending, StepPending}, "failed",
+			[]StepStatus{StepStuck, StepPending, StepPending},
+			"failed",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

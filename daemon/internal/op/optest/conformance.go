@@ -162,8 +162,11 @@ func unfinishedInOrder(t *testing.T, j op.Journal) {
 func groupInOrder(t *testing.T, j op.Journal) {
 	other := sampleOp("x")
 	other.Group = "m2"
-	mustCreate(t, j, sampleOp("z"), other, sampleOp("a"))
+	single := sampleOp("s")
+	single.Group = ""
+	mustCreate(t, j, sampleOp("z"), other, single, sampleOp("a"))
 	wantIDs(t, []string{"z", "a"}, func(ctx context.Context) ([]op.Op, error) { return j.Group(ctx, "m1") })
+	wantIDs(t, nil, func(ctx context.Context) ([]op.Op, error) { return j.Group(ctx, "") })
 }
 
 func wantIDs(t *testing.T, want []string, list func(context.Context) ([]op.Op, error)) {

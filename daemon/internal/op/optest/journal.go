@@ -142,11 +142,26 @@ func (j *Journal) Group(_ context.Context, group string) ([]op.Op, error) {
 	defer j.mu.Unlock()
 	var ops []op.Op
 	for _, o := range j.ops {
-		if o.Group == group {
+		if group != "" && o.Group == group {
 			ops = append(ops, o)
 		}
 	}
 	return ops, nil
+}
+
+// Ops returns the ops of one kind, oldest first; all, or those that are not
+// finished.
+func (j *Journal) Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error) {
+	j.mu.Lock()
+	ops := slices.Clone(j.ops)
+	j.mu.Unlock()
+	if unfinishedOnly {
+		var err error
+		if ops, err = j.Unfinished(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(ops, func(o op.Op) bool { return o.Kind != kind }), nil
 }
 
 // Records implements op.Journal.
