@@ -40,14 +40,14 @@ func TestFlagsMayStandAnywhere(t *testing.T) {
 
 func TestErrorsAreJSONWhereTheLineAsksForIt(t *testing.T) {
 	for line, want := range map[string]bool{
-		"-o json volume list":          true,
-		"--output json volume list":    true,
-		"--output=json volume list":    true,
-		"-o table volume list":         false,
-		"volume list":                  false,
-		"volume show -- -o json":       false,
-		"-o":                           false,
-		"--socket /s -o json --unkown": true,
+		"-o json volume list":           true,
+		"--output json volume list":     true,
+		"--output=json volume list":     true,
+		"-o table volume list":          false,
+		"volume list":                   false,
+		"volume show -- -o json":        false,
+		"-o":                            false,
+		"--socket /s -o json --unknown": true,
 	} {
 		if got := wantsJSON(strings.Fields(programName + " " + line)); got != want {
 			t.Errorf("wantsJSON(%s) = %v, want %v", line, got, want)

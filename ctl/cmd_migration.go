@@ -131,7 +131,7 @@ func migrationSet(c *cli.Context, s *session) error {
 	if !c.IsSet("bandwidth") {
 		return usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s")
 	}
-	rate, err := parseRate("bandwidth", c.String("bandwidth"))
+	rate, err := parseRate(c.String("bandwidth"))
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,9 @@ func outcome(m *api.Migration) []string {
 			fmt.Sprintf("Copied %s from %s to %s.", render.Bytes(m.BytesTotal), src, dst),
 			fmt.Sprintf("Next: '%s'.", completeCommandLine(m)),
 		}
+	default:
+		return []string{fmt.Sprintf("Migration %s of volume %s is in state %s.", m.ID, name, m.State)}
 	}
-	return []string{fmt.Sprintf("Migration %s of volume %s is in state %s.", m.ID, name, m.State)}
 }
 
 // moved tells of a completed migration: from where to where, what it cost, and
@@ -80,6 +81,7 @@ func standing(m *api.Migration) string {
 		again = fmt.Sprintf("\nTry again:    %s migration copy %s", programName, handle(m))
 	case api.MigrationCopied:
 		again = "\nTry again:    " + completeCommandLine(m)
+	default:
 	}
 	return fmt.Sprintf("Migration %[2]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
 		programName, m.ID, m.State, handle(m), again)

@@ -146,8 +146,9 @@ func stands(m *api.Migration) bool {
 		return true
 	case api.MigrationStarted, api.MigrationCopied:
 		return m.Error != nil
+	default:
+		return m.State.Final()
 	}
-	return m.State.Final()
 }
 
 // endWatch tells how a migration stands that was watched.
@@ -169,6 +170,7 @@ func (s *session) endWatch(ctx context.Context, d *display, id string) error {
 		return s.printResult(a, m.ID, outcome(m)...)
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
 		failed.exit = api.ExitNeedsOperator
+	default:
 	}
 	return failed
 }

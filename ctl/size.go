@@ -19,21 +19,21 @@ var sizeUnits = map[string]int64{
 	"PiB": 1 << 50,
 }
 
-// parseSize reads a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
+// parseSize reads --size, a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
 // must be above zero and come out as whole bytes.
-func parseSize(flag, text string) (int64, error) {
+func parseSize(text string) (int64, error) {
 	n, ok := quantity(text)
 	if !ok || n <= 0 {
-		return 0, usagef("--%s %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", flag, text)
+		return 0, usagef("--size %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", text)
 	}
 	return n, nil
 }
 
-// parseRate reads bytes per second: 100MiB/s or 100MiB. Zero is no limit.
-func parseRate(flag, text string) (int64, error) {
+// parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
+func parseRate(text string) (int64, error) {
 	n, ok := quantity(strings.TrimSuffix(text, "/s"))
 	if !ok {
-		return 0, usagef("--%s %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", flag, text)
+		return 0, usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
 	}
 	return n, nil
 }

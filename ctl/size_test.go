@@ -23,7 +23,7 @@ func TestSizes(t *testing.T) {
 		"1PiB":                1 << 50,
 		"9223372036854775807": 1<<63 - 1,
 	} {
-		got, err := parseSize("size", text)
+		got, err := parseSize(text)
 		if err != nil || got != want {
 			t.Errorf("parseSize(%q) = %d, %v; want %d", text, got, err, want)
 		}
@@ -35,7 +35,7 @@ func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
 		"", "0", "-1", "+1", "20G", "20GB", "20 GiB", "20gib", "GiB", "1e9", "0x10", "1/2", "1..5GiB", ".", "0.3B", "1.0000001KiB",
 		"9223372036854775808", "9000000TiB", "20GiB/s", "infGiB", "1_000", "٣GiB", strings.Repeat("9", 5000),
 	} {
-		_, err := parseSize("size", text)
+		_, err := parseSize(text)
 		var usage *usageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "20GiB") || !strings.Contains(err.Error(), "--size") {
 			t.Errorf("parseSize(%q) error = %v, want a usage error that names the flag and shows 20GiB", text, err)
@@ -45,13 +45,13 @@ func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	for text, want := range map[string]int64{"100MiB": 100 << 20, "100MiB/s": 100 << 20, "0": 0, "1048576": 1 << 20} {
-		got, err := parseRate("bandwidth", text)
+		got, err := parseRate(text)
 		if err != nil || got != want {
 			t.Errorf("parseRate(%q) = %d, %v; want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "fast", "100Mbit/s", "-1MiB", "100MiB/m", "/s"} {
-		if _, err := parseRate("bandwidth", text); err == nil || !strings.Contains(err.Error(), "100MiB/s") {
+		if _, err := parseRate(text); err == nil || !strings.Contains(err.Error(), "100MiB/s") {
 			t.Errorf("parseRate(%q) error = %v, want one that shows 100MiB/s", text, err)
 		}
 	}
@@ -64,11 +64,11 @@ func FuzzSize(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		n, err := parseSize("size", text)
+		n, err := parseSize(text)
 		if err != nil {
 			return
 		}
-		again, err := parseSize("size", strconv.FormatInt(n, 10))
+		again, err := parseSize(strconv.FormatInt(n, 10))
 		if n <= 0 || err != nil || again != n {
 			t.Fatalf("parseSize(%q) = %d, and that is read as %d, %v", text, n, again, err)
 		}
@@ -77,7 +77,7 @@ func FuzzSize(f *testing.F) {
 
 func TestRoundSizesThatWerePrintedCanBeTyped(t *testing.T) {
 	for _, n := range []int64{1, 512, 1 << 10, 3 << 9, 64 << 20, 20 << 30, 3 << 29, 1 << 40} {
-		if got, err := parseSize("size", render.Bytes(n)); got != n {
+		if got, err := parseSize(render.Bytes(n)); got != n {
 			t.Errorf("parseSize(%s) = %d, %v; want %d", render.Bytes(n), got, err, n)
 		}
 	}

@@ -50,7 +50,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		return t, usagef("%s--delete-source needs a verified copy: leave --verify none out", prefix(c))
 	}
 	if text := c.String("bandwidth"); c.IsSet("bandwidth") {
-		t.BandwidthBytesPerSecond, err = parseRate("bandwidth", text)
+		t.BandwidthBytesPerSecond, err = parseRate(text)
 	}
 	return t, err
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// streams opens one stream after the other, and the last one again and again.
+// A stream is its events, ended by err where that is not nil.
+type streams []struct {
+	seqs []int64
+	err  error
+}
+
+func (s *streams) open(_ context.Context, since int64) iter.Seq2[api.Event, error] {
+	now := (*s)[0]
+	if len(*s) > 1 {
+		*s = (*s)[1:]
+	}
+	return func(yield func(api.Event, error) bool) {
+		for _, seq := range now.seqs {
+			if seq > since && !yield(api.Event{Seq: seq}, nil) {
+				return
+			}
+		}
+		if now.err != nil {
+			yield(api.Event{}, now.err)
+		}
+	}
+}
+
+func never(context.Context) (bool, error) { return false, nil }
+
+var errAway = api.Errorf(api.CodeHypervisorUnavailable, "away")
+
+func TestEventsComeOnceAndInOrderAcrossBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := streams{{seqs: []int64{1, 2}, err: errAway}, {seqs: []int64{1, 2, 3}}, {seqs: []int64{2, 3, 4}}}
+		f := follower{open: s.open, ended: never, lost: func(error) {}}
+		var got []int64
+		err := f.run(t.Context(), 0, func(e api.Event) bool {
+			got = append(got, e.Seq)
+			return e.Seq < 4
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]int64{1, 2, 3, 4}, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEndThatTheStreamDidNotTellIsFoundByAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := streams{{seqs: []int64{1}}}
+		f := follower{open: s.open, ended: func(context.Context) (bool, error) { return true, nil }, lost: func(error) {}}
+		if err := f.run(t.Context(), 0, func(api.Event) bool { return true }); err != nil {
+			t.Errorf("run() = %v", err)
+		}
+	})
+}
+
+func TestOutageIsToldOnceAndGivenUpAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, began := 0, time.Now()
+		s := streams{{seqs: []int64{1}, err: errAway}, {err: errAway}}
+		f := follower{
+			open:  s.open,
+			ended: func(context.Context) (bool, error) { return false, errAway },
+			lost:  func(error) { told++ },
+		}
+		err := f.run(t.Context(), 0, func(api.Event) bool { return true })
+		if !errors.Is(err, errLost) || !errors.Is(err, errAway) {
+			t.Errorf("run() = %v, want errLost with the reason", err)
+		}
+		if took := time.Since(began); told != 1 || took < patience || took > patience+2*longestPause {
+			t.Errorf("told %d times, gave up after %s; want once, after %s", told, took, patience)
+		}
+	})
+}
+
+func TestSlowMigrationIsNotTakenForAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := streams{{}}
+		f := follower{
+			open:  s.open,
+			ended: func(context.Context) (bool, error) { return time.Since(began) > 10*patience, nil },
+			lost:  func(err error) { t.Errorf("lost: %v", err) },
+		}
+		if err := f.run(t.Context(), 0, func(api.Event) bool { return true }); err != nil {
+			t.Errorf("run() = %v", err)
+		}
+	})
+}
+
+func TestAnswerThatIsNoOutageEndsTheFollowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := api.Errorf(api.CodeNotFound, "no such operation")
+		s := streams{{err: gone}}
+		f := follower{open: s.open, ended: never, lost: func(error) {}}
+		if err := f.run(t.Context(), 0, func(api.Event) bool { return true }); !errors.Is(err, gone) {
+			t.Errorf("run() = %v, want %v", err, gone)
+		}
+	})
+}
