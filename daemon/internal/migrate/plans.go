@@ -40,9 +40,14 @@ var goals = map[string]goal{
 }
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
-func (g *Manager) Plans() []op.Plan {
-	m := g.machine
-	copied := g.copiedByUs
+func (g *Manager) Plans() []op.Plan { return g.machine.plans(g.copiedByUs, g.completed) }
+
+// ask is a question about a migration that its other ops answer.
+type ask func(context.Context, *Spec) (bool, error)
+
+// plans assembles the steps. Copied says whether the built-in copier has made
+// the copy; completed, whether a complete is past its commit point.
+func (m *machine) plans(copied, completed ask) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStart, Commit: "switch_to_overlay", Steps: []op.Step{
 			m.stepRegister(),
@@ -96,7 +101,7 @@ func (g *Manager) Plans() []op.Plan {
 			m.stepReleaseSource(),
 		}},
 		{Kind: kindCancelLive, Commit: "pivot", Steps: []op.Step{
-			m.stepAdmitCancel(g.completed),
+			m.stepAdmitCancel(completed),
 			m.stepAbortMirror(),
 			m.stepCommit(),
 			m.stepPause(),
@@ -110,7 +115,7 @@ func (g *Manager) Plans() []op.Plan {
 			m.stepRemoveDestination(),
 		}},
 		{Kind: kindCancelCold, Commit: "name_src", Steps: []op.Step{
-			m.stepAdmitCancel(g.completed),
+			m.stepAdmitCancel(completed),
 			m.stepGuard("bringing back"),
 			m.stepFold(toSrc),
 			m.stepNameFolded(toSrc),
@@ -120,7 +125,7 @@ func (g *Manager) Plans() []op.Plan {
 			m.stepRemoveDestination(),
 		}},
 		{Kind: kindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
-			m.stepAdmitCancel(g.completed),
+			m.stepAdmitCancel(completed),
 			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			m.stepLetGo(),
 			m.stepRemoveDestination(),
@@ -131,7 +136,7 @@ func (g *Manager) Plans() []op.Plan {
 // stepAdmitCancel is asked when it is cancel's turn: a complete that was ahead
 // of it may have passed its commit point meanwhile. A copy that ran until now
 // is worth nothing once src is written again, so its cursor goes.
-func (m *machine) stepAdmitCancel(completed func(context.Context, *Spec) (bool, error)) op.Step {
+func (m *machine) stepAdmitCancel(completed ask) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		yes, err := completed(ctx, s)
 		if err != nil {

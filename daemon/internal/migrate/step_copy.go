@@ -74,7 +74,7 @@ func sizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.E
 // stepVerifyCopy holds complete back until the copy is known to be there: by
 // the built-in copier's own word, or, for a copy that somebody else made, by
 // comparing every byte, unless the operator said not to.
-func (m *machine) stepVerifyCopy(copied func(context.Context, *Spec) (bool, error)) op.Step {
+func (m *machine) stepVerifyCopy(copied ask) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err

@@ -134,8 +134,8 @@ func (m *machine) stepRemoveDestination() op.Step {
 // is deleted if that was asked for and the copy was read back.
 func (m *machine) stepReleaseSource() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if !m.mayDeleteSource(s) {
-			return nil
+		if err := m.copier.Forget(ctx, s.copyKey()); err != nil || !mayDeleteSource(s) {
+			return err
 		}
 		if s.attached() {
 			v, err := m.lookAt(ctx, s)
@@ -156,6 +156,6 @@ func (m *machine) stepReleaseSource() op.Step {
 
 // mayDeleteSource: preflight refuses --delete-source without verification, and
 // complete does not get here without a verified copy then.
-func (m *machine) mayDeleteSource(s *Spec) bool {
+func mayDeleteSource(s *Spec) bool {
 	return s.DeleteSource && s.Verify == VerifyFull
 }

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// phase is a world in which a migration has come so far that one op kind is
+// next, and what must hold when that op is over.
+type phase struct {
+	*world
+	kind string
+	spec Spec
+	// done and undone judge the world after the op.
+	done, undone func(*phase) error
+}
+
+// Plans implements optest.World.
+func (p *phase) Plans() []op.Plan {
+	ports := p.ports()
+	m := &machine{
+		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,
+		board: newBoard(func(string) {}), log: slog.New(slog.DiscardHandler), now: time.Now,
+	}
+	yes := func(context.Context, *Spec) (bool, error) { return true, nil }
+	no := func(context.Context, *Spec) (bool, error) { return false, nil }
+	return m.plans(yes, no)
+}
+
+// Op implements optest.World.
+func (p *phase) Op() op.Op {
+	in, err := json.Marshal(input{Spec: p.spec, Request: "r"})
+	if err != nil {
+		panic(err)
+	}
+	return op.Op{
+		ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa", Kind: p.kind, Group: p.spec.MigrationID,
+		Keys: []string{p.spec.key()}, Input: in, CreatedAt: time.Unix(1, 0),
+	}
+}
+
+// Check implements optest.World.
+func (p *phase) Check(state op.State) error {
+	if state == op.StateDone {
+		return p.done(p)
+	}
+	return p.undone(p)
+}
+
+// started is a world between start and complete, with the copy made and writes
+// in the overlay. Whether the instance runs now is up to state.
+func started(t *testing.T, state hv.State, method string) *phase {
+	t.Helper()
+	before := state
+	if method == MethodOverlay {
+		before = hv.StateRunning // it ran for a while in any case
+	}
+	p := &phase{world: newWorld(t, before), spec: testSpec(method)}
+	ctx := context.Background()
+	_, err := p.registry.RegisterMigration(ctx, "", api.MigrationRegister{ID: testMigration, Dst: p.spec.Dst})
+	must(t, err)
+	_, err = p.registry.TransitionMigration(ctx, "", testMigration, api.MigrationTransition{
+		From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationStarted,
+	})
+	must(t, err)
+	_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
+	must(t, err)
+	if method == MethodOverlay {
+		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.srcImage(), testSize))
+		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.overlayChain()))
+		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.overlayImage()))
+		must(t, p.Copy(srcPath, dstPath))
+		for range 10 {
+			p.guestWrites()
+		}
+	} else {
+		must(t, p.guards.Set(testInstance, "held"))
+		must(t, p.Copy(srcPath, dstPath))
+	}
+	switch {
+	case before == state:
+	case state == hv.StatePaused:
+		must(t, p.SuspendByUser(testInstance))
+	case state == hv.StateStopped:
+		must(t, p.Stop(testInstance))
+	}
+	return p
+}
+
+// onOverlayStill: the op is undone, and the migration is where it was.
+func onOverlayStill(p *phase) error {
+	p.mu.Lock()
+	p.quiet = true
+	p.mu.Unlock()
+	r := &recorder{}
+	p.AssertNoWriteLost(r)
+	p.AssertClean(r)
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err != nil {
+		return err
+	}
+	if at := placeOf(&p.spec, dom.ConfigDisk("vda")); at != onOverlay {
+		r.Errorf("the persistent chain is %s", at)
+	}
+	if dom.State.Active() && placeOf(&p.spec, dom.LiveDisk("vda")) != onOverlay {
+		r.Errorf("the live chain is %s", placeOf(&p.spec, dom.LiveDisk("vda")))
+	}
+	if g := p.guards.all(); len(g) > 0 {
+		r.Errorf("guards are left: %v", g)
+	}
+	return errors.Join(r.problems...)
+}
+
+// row checks the registry's row of the migration.
+func (p *phase) row(want api.MigrationState) error {
+	row, err := p.registry.Migration(context.Background(), testMigration)
+	if err != nil || row.State != want {
+		return fmt.Errorf("the registry's row is %q, want %q (%w)", row.State, want, err)
+	}
+	return nil
+}
+
+func TestStartMatrix(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				return &phase{
+					world: newWorld(t, state), kind: kindStart, spec: testSpec(MethodOverlay),
+					done: func(p *phase) error {
+						return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
+					},
+					undone: notBegun,
+				}
+			}})
+		})
+	}
+}
+
+// srcUntouchedSince: nobody has src open for writing.
+func (p *phase) srcUntouchedSince() error {
+	if n := p.Writers(srcPath); n != 0 {
+		return fmt.Errorf("%d writers have src open", n)
+	}
+	return nil
+}
+
+// notBegun: start is undone, and nothing is left of it.
+func notBegun(p *phase) error {
+	err := p.settled(srcPath)
+	if p.Exists(dstPath) {
+		err = errors.Join(err, errors.New("dst is left"))
+	}
+	if row, e := p.registry.Migration(context.Background(), testMigration); e == nil && !row.State.Final() {
+		err = errors.Join(err, fmt.Errorf("the registry's row is left %s", row.State))
+	}
+	return err
+}
+
+func TestStartOfflineMatrix(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		return &phase{
+			world: newWorld(t, hv.StateStopped), kind: kindStartOffline, spec: testSpec(MethodOffline),
+			done: func(p *phase) error {
+				if len(p.guards.all()) != 1 {
+					return errors.New("the instance is not held")
+				}
+				return p.row(api.MigrationStarted)
+			},
+			undone: notBegun,
+		}
+	}})
+}
+
+func TestCompleteMatrix(t *testing.T) {
+	for _, c := range []struct {
+		name, kind, method string
+		state              hv.State
+	}{
+		{"running", kindCompleteLive, MethodOverlay, hv.StateRunning},
+		{"paused by a person", kindCompleteLive, MethodOverlay, hv.StatePaused},
+		{"stopped", kindCompleteCold, MethodOverlay, hv.StateStopped},
+		{"offline", kindCompleteOffline, MethodOffline, hv.StateStopped},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, c.state, c.method)
+				p.kind = c.kind
+				p.done = func(p *phase) error {
+					err := errors.Join(p.settled(dstPath), p.row(api.MigrationCompleted))
+					if p.registry.volume().Location.Path != dstPath {
+						err = errors.Join(err, errors.New("the registry has the volume elsewhere"))
+					}
+					return err
+				}
+				p.undone = func(p *phase) error {
+					if c.method == MethodOffline {
+						return p.row(api.MigrationStarted)
+					}
+					return errors.Join(onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
+				}
+				return p
+			}})
+		})
+	}
+}
+
+func TestCancelMatrix(t *testing.T) {
+	for _, c := range []struct {
+		name, kind, method string
+		state              hv.State
+	}{
+		{"running", kindCancelLive, MethodOverlay, hv.StateRunning},
+		{"paused by a person", kindCancelLive, MethodOverlay, hv.StatePaused},
+		{"stopped", kindCancelCold, MethodOverlay, hv.StateStopped},
+		{"offline", kindCancelOffline, MethodOffline, hv.StateStopped},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, c.state, c.method)
+				p.kind = c.kind
+				p.done = func(p *phase) error {
+					err := errors.Join(p.settled(srcPath), p.row(api.MigrationCancelled))
+					if p.Exists(dstPath) {
+						err = errors.Join(err, errors.New("dst is left"))
+					}
+					return err
+				}
+				p.undone = func(p *phase) error {
+					if c.method == MethodOffline {
+						return nil
+					}
+					return onOverlayStill(p)
+				}
+				return p
+			}})
+		})
+	}
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The one volume and the one instance of a world.
+const (
+	testInstance  = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0001"
+	testVolume    = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0002"
+	testMigration = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0003"
+	testSrcAtt    = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0004"
+	testDstAtt    = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0005"
+	testHost      = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0006"
+
+	testBlocks  = 32
+	testSize    = testBlocks * hvtest.BlockSize
+	srcPath     = "/old/vol.raw"
+	dstPath     = "/new/vol-6f0f7f6e.raw"
+	overlayPath = "/overlays/" + testMigration + ".qcow2"
+)
+
+// world is a host in memory: one instance that writes whenever anybody looks,
+// one volume, two pools.
+type world struct {
+	*hvtest.Fake
+	registry *fakeRegistry
+	guards   *fakeGuards
+	images   *fakeImages
+	copier   *fakeCopier
+
+	mu    sync.Mutex
+	quiet bool
+	next  uint64
+}
+
+// newWorld makes a host whose instance is in the given state on src.
+func newWorld(t *testing.T, state hv.State) *world {
+	t.Helper()
+	w := &world{Fake: hvtest.New(), guards: newFakeGuards(), next: 1000}
+	w.OnStart = w.guards.hook
+	must(t, w.CreateImage(srcPath, hvtest.Raw, testSize))
+	for b := range int64(testBlocks / 2) {
+		must(t, w.WriteBlock(srcPath, b*2, uint64(b)+1))
+	}
+	w.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	must(t, w.Define(hv.Domain{ID: testInstance, Name: "web", Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Serial: testVolume, Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
+	}}}))
+	w.registry = newFakeRegistry()
+	w.images = &fakeImages{w.Fake}
+	w.copier = &fakeCopier{fake: w.Fake, done: map[string]bool{}}
+	if state.Active() {
+		must(t, w.Start(testInstance))
+	}
+	if state == hv.StatePaused {
+		must(t, w.SuspendByUser(testInstance))
+	}
+	return w
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Domain lets the guest write a block whenever it is looked at.
+func (w *world) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	w.guestWrites()
+	return w.Fake.Domain(ctx, id)
+}
+
+func (w *world) guestWrites() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quiet {
+		return
+	}
+	w.next++
+	// A guest that is off or paused does not write, which is no error here.
+	_ = w.GuestWrite(testInstance, "vda", int64(w.next*7%testBlocks), w.next)
+}
+
+func (w *world) ports() Ports {
+	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards}
+}
+
+// testSpec is the spec of the migration of the world's volume to the pool.
+func testSpec(method string) Spec {
+	s := Spec{
+		MigrationID: testMigration, VolumeID: testVolume, VolumeName: "vol", InstanceID: testInstance, InstanceName: "web",
+		Target: "vda", SrcAttachmentID: testSrcAtt, DstAttachmentID: testDstAtt, Host: testHost, Epoch: 1, Generation: 1,
+		Src:       api.Location{Path: srcPath, Format: api.FormatRaw, SizeBytes: testSize},
+		Dst:       api.Location{Pool: "new", Name: "vol-6f0f7f6e.raw", Path: dstPath, Format: api.FormatRaw, SizeBytes: testSize},
+		CreateDst: true, Method: method, Verify: VerifyFull,
+	}
+	if method == MethodOverlay {
+		s.Overlay = overlayPath
+	}
+	return s
+}
+
+// settled says what is wrong with a world in which no migration is in progress:
+// the instance must be on the given image alone, nothing may be left, and
+// nothing that the guest was told may be missing.
+func (w *world) settled(at string) error {
+	w.mu.Lock()
+	w.quiet = true
+	w.mu.Unlock()
+	r := &recorder{}
+	w.AssertNoWriteLost(r)
+	w.AssertClean(r)
+	dom, err := w.Fake.Domain(context.Background(), testInstance)
+	if err != nil {
+		return err
+	}
+	want := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: at}}
+	for name, disks := range map[string][]hv.Disk{"live": dom.Live, "persistent": dom.Config} {
+		if len(disks) > 0 && !slices.Equal(disks[0].Chain, want) {
+			r.Errorf("the %s chain is %v, want %v", name, disks[0].Chain, want)
+		}
+	}
+	if w.Exists(overlayPath) {
+		r.Errorf("the overlay is left")
+	}
+	if g := w.guards.all(); len(g) > 0 {
+		r.Errorf("guards are left: %v", g)
+	}
+	if !w.Exists(srcPath) {
+		r.Errorf("src is gone")
+	}
+	return errors.Join(r.problems...)
+}
+
+// recorder is the part of testing.TB that the fake's assertions need, for
+// worlds that are judged by an error.
+type recorder struct {
+	testing.TB
+	problems []error
+}
+
+func (r *recorder) Helper() {}
+func (r *recorder) Errorf(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+// fakeImages are the world's images as Images.
+type fakeImages struct{ fake *hvtest.Fake }
+
+func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) error {
+	if empty, err := i.CheckOverlay(context.Background(), path, backing, sizeBytes); err == nil && empty {
+		return nil
+	}
+	return i.fake.CreateOverlay(path, backing, sizeBytes)
+}
+
+func (i *fakeImages) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
+	info, err := i.fake.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, ErrNoImage
+	}
+	if err == nil && (info.Backing != backing || info.SizeBytes != sizeBytes) {
+		err = fmt.Errorf("%s is no overlay over %v of %d bytes", path, backing, sizeBytes)
+	}
+	return info.Allocated == 0, err
+}
+
+func (i *fakeImages) Fold(_ context.Context, overlay string, into hv.Image) error {
+	return i.fake.CommitOffline(overlay, into.Path)
+}
+
+func (i *fakeImages) Create(_ context.Context, img hv.Image, sizeBytes int64) error {
+	return i.fake.CreateImage(img.Path, img.Format, sizeBytes)
+}
+
+func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (ImageInfo, error) {
+	info, err := i.fake.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ImageInfo{}, ErrNoImage
+	}
+	return ImageInfo{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize}, err
+}
+
+func (i *fakeImages) InUse(context.Context, string) (string, error) { return "", nil }
+
+func (i *fakeImages) Remove(_ context.Context, path string) error {
+	if err := i.fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (i *fakeImages) AllocatedBytes(path string) (int64, error) {
+	info, err := i.fake.Info(path)
+	return int64(info.Allocated) * hvtest.BlockSize, err
+}
+
+func (i *fakeImages) FreeBytes(string) (int64, error) { return 1 << 40, nil }
+
+// fakeCopier copies in the world's images. Gate, where set, holds a copy back
+// until it is closed.
+type fakeCopier struct {
+	fake *hvtest.Fake
+	gate chan struct{}
+
+	mu   sync.Mutex
+	done map[string]bool
+}
+
+func (c *fakeCopier) Copy(ctx context.Context, req CopyRequest) (CopyResult, error) {
+	req.Progress(Progress{Phase: "copy", BytesTotal: req.SizeBytes})
+	if c.gate != nil {
+		select {
+		case <-c.gate:
+		case <-ctx.Done():
+			return CopyResult{}, context.Cause(ctx)
+		}
+	}
+	if err := c.fake.Copy(req.Src.Path, req.Dst.Path); err != nil {
+		return CopyResult{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[req.Key] = true
+	return CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: req.Verify}, nil
+}
+
+func (c *fakeCopier) Compare(_ context.Context, src, dst hv.Image, _ int64, _ func(Progress)) error {
+	a, err := c.fake.ReadImage(src.Path)
+	if err != nil {
+		return err
+	}
+	b, err := c.fake.ReadImage(dst.Path)
+	if err != nil {
+		return err
+	}
+	for block := range int64(testBlocks) {
+		if a[block] != b[block] {
+			return api.Errorf(api.CodeCopyMismatch, "the copy differs").With("offset", block*hvtest.BlockSize)
+		}
+	}
+	return nil
+}
+
+func (c *fakeCopier) Forget(_ context.Context, key string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.done, key)
+	return nil
+}
+
+// fakeGuards are guards in memory, with the hook that asks them.
+type fakeGuards struct {
+	mu      sync.Mutex
+	reasons map[string]string
+}
+
+func newFakeGuards() *fakeGuards { return &fakeGuards{reasons: map[string]string{}} }
+
+func (g *fakeGuards) Set(id, reason string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reasons[id] = reason
+	return nil
+}
+
+func (g *fakeGuards) Clear(id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.reasons, id)
+	return nil
+}
+
+func (g *fakeGuards) Has(id string) (bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.reasons[id]
+	return ok, nil
+}
+
+func (g *fakeGuards) Enforced() error { return nil }
+
+func (g *fakeGuards) all() map[string]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.reasons)
+}
+
+func (g *fakeGuards) hook(id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if reason, ok := g.reasons[id]; ok {
+		return errors.New(reason)
+	}
+	return nil
+}
+
+// fakeRegistry is the registry's side of one volume, with its rules as far as a
+// migration meets them.
+type fakeRegistry struct {
+	mu    sync.Mutex
+	down  bool
+	vol   api.Volume
+	rows  map[string]api.Migration
+	order []api.MigrationState
+}
+
+func newFakeRegistry() *fakeRegistry {
+	loc := api.Location{Path: srcPath, Format: api.FormatRaw, SizeBytes: testSize}
+	att := api.Attachment{
+		ID: testSrcAtt, VolumeID: testVolume, InstanceID: testInstance, Host: testHost, Mode: api.ModeRW,
+		Device: "vda", State: api.AttachmentAttached, Location: loc,
+	}
+	return &fakeRegistry{rows: map[string]api.Migration{}, vol: api.Volume{
+		ID: testVolume, Name: "vol", Status: api.VolumeInUse, SizeBytes: testSize, Generation: 1, Host: testHost,
+		Location: loc, Attachments: []api.Attachment{att},
+	}}
+}
+
+func (r *fakeRegistry) setDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+func (r *fakeRegistry) locked() (func(), error) {
+	r.mu.Lock()
+	if r.down {
+		r.mu.Unlock()
+		return nil, api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+	}
+	return r.mu.Unlock, nil
+}
+
+func (r *fakeRegistry) Volume(context.Context, string) (api.Volume, error) {
+	unlock, err := r.locked()
+	if err != nil {
+		return api.Volume{}, err
+	}
+	defer unlock()
+	return r.vol, nil
+}
+
+func (r *fakeRegistry) Attachment(context.Context, string) (api.Attachment, error) {
+	unlock, err := r.locked()
+	if err != nil {
+		return api.Attachment{}, err
+	}
+	defer unlock()
+	return r.vol.Attachments[0], nil
+}
+
+func (r *fakeRegistry) Instance(context.Context, string) (api.Instance, error) {
+	return api.Instance{ID: testInstance, Name: "web"}, nil
+}
+
+func (r *fakeRegistry) Migration(_ context.Context, id string) (api.Migration, error) {
+	unlock, err := r.locked()
+	if err != nil {
+		return api.Migration{}, err
+	}
+	defer unlock()
+	row, ok := r.rows[id]
+	if !ok {
+		return row, api.Errorf(api.CodeNotFound, "no migration %s", id)
+	}
+	return row, nil
+}
+
+func (r *fakeRegistry) RegisterMigration(_ context.Context, _ string, m api.MigrationRegister) (api.Migration, error) {
+	unlock, err := r.locked()
+	if err != nil {
+		return api.Migration{}, err
+	}
+	defer unlock()
+	if row, ok := r.rows[m.ID]; ok {
+		return row, nil
+	}
+	if r.vol.MigrationID != "" {
+		return api.Migration{}, api.Errorf(api.CodeMigrationActive, "volume vol has migration %s", r.vol.MigrationID)
+	}
+	r.vol.MigrationID = m.ID
+	r.rows[m.ID] = api.Migration{ID: m.ID, State: api.MigrationStarting, Dst: m.Dst}
+	return r.rows[m.ID], nil
+}
+
+func (r *fakeRegistry) TransitionMigration(_ context.Context, _, id string, t api.MigrationTransition) (api.Migration, error) {
+	unlock, err := r.locked()
+	if err != nil {
+		return api.Migration{}, err
+	}
+	defer unlock()
+	row, ok := r.rows[id]
+	switch {
+	case !ok:
+		return row, api.Errorf(api.CodeNotFound, "no migration %s", id)
+	case row.State == t.To:
+		return row, nil
+	case !slices.Contains(t.From, row.State):
+		return row, api.Errorf(api.CodeConflict, "migration %s is %s", id, row.State)
+	}
+	row.State = t.To
+	r.rows[id] = row
+	r.order = append(r.order, t.To)
+	if t.To.Final() {
+		r.vol.MigrationID = ""
+	}
+	if t.To == api.MigrationCompleted {
+		r.vol.Location = row.Dst
+		r.vol.Generation++
+	}
+	return row, nil
+}
+
+// volume is the registry's row of the volume.
+func (r *fakeRegistry) volume() api.Volume {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.vol
+}
