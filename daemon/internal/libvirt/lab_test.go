@@ -185,17 +185,22 @@ func (e *realEnv) Define(tb testing.TB, d hv.Domain) {
 	if err := domainXML.Execute(&doc, d); err != nil {
 		tb.Fatal(err)
 	}
-	path := filepath.Join(e.dir, d.Name+".xml")
-	if err := os.WriteFile(path, doc.Bytes(), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	e.virsh(tb, "define", path)
+	e.defineXML(tb, d.Name, doc.String())
 	tb.Cleanup(func() {
 		if strings.TrimSpace(e.virsh(tb, "domstate", d.ID)) != "shut off" {
 			e.Destroy(tb, d.ID)
 		}
 		e.virsh(tb, "undefine", d.ID)
 	})
+}
+
+func (e *realEnv) defineXML(tb testing.TB, name, doc string) {
+	tb.Helper()
+	path := filepath.Join(e.dir, name+".xml")
+	if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	e.virsh(tb, "define", path)
 }
 
 // domainXML carries an element, <blockio>, that package hv knows nothing of.

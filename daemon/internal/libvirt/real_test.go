@@ -3,11 +3,161 @@
 package libvirt_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
+// The tests share one libvirtd, which takes a while to start.
 func TestConformanceOnRealLibvirt(t *testing.T) {
-	hvtest.Conformance(t, newRealEnv(t))
+	env := newRealEnv(t)
+	hvtest.Conformance(t, env)
+	t.Run("SetConfigChainKeepsWhatTheNounsDoNotKnow", func(t *testing.T) { testKeepsUnknown(t, env) })
+	t.Run("SetConfigChainRefusesATransientDomain", func(t *testing.T) { testTransient(t, env) })
+	t.Run("WriteLimitLeavesTheOwnersLimitsAlone", func(t *testing.T) { testOwnersLimits(t, env) })
+	t.Run("HungLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testHung(t, env) })
+	t.Run("KilledLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testKilled(t, env) })
+}
+
+// define makes a domain with a disk vda on a new image.
+func (e *realEnv) define(t *testing.T) (id string, src hv.Image) {
+	t.Helper()
+	src = hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: e.Path(t, "src.raw")}
+	e.CreateImage(t, src.Path, src.Format, 1<<20)
+	id = uuid.NewString()
+	e.Define(t, hv.Domain{ID: id, Name: "real-" + id[:8], Config: []hv.Disk{
+		{Target: "vda", Bus: "virtio", Device: "disk", Chain: []hv.Image{src}},
+	}})
+	return id, src
+}
+
+func testKeepsUnknown(t *testing.T, env *realEnv) {
+	id, src := env.define(t)
+	backing := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/no/such/file"}
+	top := hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: src.Path}
+	if err := env.conn.SetConfigChain(t.Context(), id, "vda", []hv.Image{top, backing}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "<blockio logical_block_size='512' physical_block_size='4096'/>"
+	if doc := env.virsh(t, "dumpxml", "--inactive", id); !strings.Contains(doc, want) {
+		t.Errorf("%s is gone from:\n%s", want, doc)
+	}
+}
+
+func testTransient(t *testing.T, env *realEnv) {
+	id, src := env.define(t)
+	doc := env.virsh(t, "dumpxml", id)
+	env.Start(t, id)
+	env.virsh(t, "undefine", id)
+	d, err := env.conn.Domain(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Persistent || d.Config != nil || len(d.Live) != 1 {
+		t.Errorf("transient domain = %+v", d)
+	}
+	if err := env.conn.SetConfigChain(t.Context(), id, "vda", []hv.Image{src}); !errors.Is(err, hv.ErrUnsupported) {
+		t.Errorf("SetConfigChain = %v, want ErrUnsupported", err)
+	}
+	env.defineXML(t, "again", doc)
+}
+
+func testOwnersLimits(t *testing.T, env *realEnv) {
+	id, _ := env.define(t)
+	env.virsh(t, "blkdeviotune", id, "vda", "--config", "--read-bytes-sec", "1000000", "--write-bytes-sec", "2000000")
+	env.Start(t, id)
+	for _, step := range []struct {
+		limit     int64
+		wantWrite string
+	}{
+		{1_500_000, "1500000"},
+		{3_000_000, "2000000"}, // the owner's is lower
+		{500_000, "500000"},
+		{0, "2000000"},
+	} {
+		if err := env.conn.SetWriteLimit(t.Context(), id, "vda", step.limit); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Fields(strings.ReplaceAll(env.virsh(t, "blkdeviotune", id, "vda", "--live"), ":", " "))
+		for name, want := range map[string]string{"read_bytes_sec": "1000000", "write_bytes_sec": step.wantWrite} {
+			if value := valueAfter(got, name); value != want {
+				t.Errorf("after SetWriteLimit(%d): %s = %s, want %s", step.limit, name, value, want)
+			}
+		}
+	}
+}
+
+func valueAfter(fields []string, name string) string {
+	for i, field := range fields {
+		if field == name && i+1 < len(fields) {
+			return fields[i+1]
+		}
+	}
+	return ""
+}
+
+func testHung(t *testing.T, env *realEnv) {
+	id, _ := env.define(t)
+	events := env.conn.Events(t.Context())
+	await(t, events, hv.EventConnected)
+	if err := env.libvirtd.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, err := env.conn.Domain(t.Context(), id)
+	if !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("Domain with a hung libvirtd = %v, want ErrUnavailable", err)
+	}
+	if took := time.Since(began); took > callTimeout+time.Second {
+		t.Errorf("a hung libvirtd was noticed after %v, want %v", took, callTimeout)
+	}
+	await(t, events, hv.EventDisconnected)
+	if env.conn.Up() {
+		t.Error("Up() = true with a hung libvirtd")
+	}
+	if err := env.libvirtd.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, events, hv.EventConnected)
+	if _, err := env.conn.Domain(t.Context(), id); err != nil {
+		t.Errorf("after it went on: %v", err)
+	}
+}
+
+func testKilled(t *testing.T, env *realEnv) {
+	id, src := env.define(t)
+	env.Start(t, id)
+	events := env.conn.Events(t.Context())
+	await(t, events, hv.EventConnected)
+	if err := env.libvirtd.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, events, hv.EventDisconnected)
+	if err := env.conn.Suspend(t.Context(), id); !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("Suspend without libvirtd = %v, want ErrUnavailable", err)
+	}
+	files, err := env.conn.OpenFiles(t.Context(), id, src.Path)
+	if err != nil || len(files) == 0 {
+		t.Errorf("OpenFiles without libvirtd = %+v, %v: the kernel still knows", files, err)
+	}
+	if err := env.libvirtd.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, events, hv.EventConnected)
+	d, err := env.conn.Domain(t.Context(), id)
+	if err != nil || d.State != hv.StateRunning {
+		t.Fatalf("Domain after the restart = %+v, %v", d, err)
+	}
+	// Events flow on the new connection too.
+	if err := env.conn.Suspend(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	await(t, events, hv.EventLifecycle)
 }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+func TestErrorsKeepLibvirtsWordsAndGainAKind(t *testing.T) {
+	for code, want := range kinds {
+		err := classify(fmt.Errorf("get XML: %w", golibvirt.Error{Code: uint32(code), Message: "said libvirt"}))
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), "said libvirt") {
+			t.Errorf("classify(code %d) = %v, want %v with libvirt's message", code, err, want)
+		}
+	}
+}
+
+func TestLostAnswersLeaveTheOutcomeUnknown(t *testing.T) {
+	for _, err := range []error{golibvirt.ErrInterrupted, syscall.EINVAL, errors.New("cannot decode")} {
+		if got := classify(err); !errors.Is(got, hv.ErrUnavailable) || !errors.Is(got, err) {
+			t.Errorf("classify(%v) = %v, want ErrUnavailable", err, got)
+		}
+	}
+	if classify(nil) != nil {
+		t.Error("classify(nil) is an error")
+	}
+	refusal := golibvirt.Error{Code: uint32(golibvirt.ErrInternalError), Message: "no"}
+	if got := classify(refusal); errors.Is(got, hv.ErrUnavailable) {
+		t.Errorf("classify(a refusal) = %v: its outcome is known", got)
+	}
+}
+
+// deafServer accepts connections and never answers.
+func deafServer(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return path
+}
+
+func TestConnectingToADeafServerEnds(t *testing.T) {
+	c := New(Config{Socket: deafServer(t), CallTimeout: 20 * time.Millisecond})
+	_, err := c.dial(t.Context())
+	if !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("dial = %v, want ErrUnavailable", err)
+	}
+}
+
+func TestACallerMayLeaveWithoutEndingTheSession(t *testing.T) {
+	conn, _ := net.Pipe()
+	s := &session{
+		conn:  &watchedConn{Conn: conn, lost: make(chan struct{})},
+		slots: make(chan struct{}, maxInFlight),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	release, started := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	go func() {
+		<-started
+		cancel()
+	}()
+	_, err := call(ctx, s, time.Hour, func(*golibvirt.Libvirt) (none, error) {
+		close(started)
+		<-release
+		return none{}, nil
+	})
+	if !errors.Is(err, hv.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("call = %v, want ErrUnavailable and the context's error", err)
+	}
+	select {
+	case <-s.lost():
+		t.Error("the session was closed")
+	default:
+	}
+}
+
+func TestEveryCallIsUnavailableBeforeTheFirstConnection(t *testing.T) {
+	c := New(Config{Socket: filepath.Join(t.TempDir(), "none")})
+	if _, err := c.Domains(t.Context()); !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("Domains = %v, want ErrUnavailable", err)
+	}
+	if err := c.Pivot(t.Context(), "5f6d9a53-0000-4000-8000-000000000001", "vda"); !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("Pivot = %v, want ErrUnavailable", err)
+	}
+	if c.Up() {
+		t.Error("Up() = true")
+	}
+}
+
+func TestRunEndsWithItsContextWhileLibvirtIsAway(t *testing.T) {
+	c := New(Config{Socket: filepath.Join(t.TempDir(), "none")})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v, want nil", err)
+	}
+}
+
+func TestStatesThatAreNeitherRunningNorOffForGood(t *testing.T) {
+	for _, c := range []struct {
+		state  golibvirt.DomainState
+		reason golibvirt.DomainPausedReason
+		want   hv.State
+		pause  hv.PauseReason
+	}{
+		{golibvirt.DomainRunning, 0, hv.StateRunning, ""},
+		{golibvirt.DomainShutoff, 0, hv.StateStopped, ""},
+		{golibvirt.DomainShutdown, 0, hv.StateOther, ""},
+		{golibvirt.DomainCrashed, 0, hv.StateOther, ""},
+		{golibvirt.DomainPmsuspended, 0, hv.StateOther, ""},
+		{golibvirt.DomainPaused, golibvirt.DomainPausedUser, hv.StatePaused, hv.PauseUser},
+		{golibvirt.DomainPaused, golibvirt.DomainPausedIoerror, hv.StatePaused, hv.PauseIOError},
+		{golibvirt.DomainPaused, golibvirt.DomainPausedWatchdog, hv.StatePaused, hv.PauseOther},
+		{golibvirt.DomainPaused, golibvirt.DomainPausedSave, hv.StateOther, ""},
+		{golibvirt.DomainPaused, golibvirt.DomainPausedMigration, hv.StateOther, ""},
+	} {
+		state, pause := stateOf(c.state, int32(c.reason))
+		if state != c.want || pause != c.pause {
+			t.Errorf("state %d reason %d = %s, %q; want %s, %q", c.state, c.reason, state, pause, c.want, c.pause)
+		}
+	}
+}
+
+// fakeProc lays out a /proc with one QEMU that has the files open, in order.
+func fakeProc(t *testing.T, uuid, exe string, open map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	pid := filepath.Join(dir, "42")
+	for _, d := range []string{"fd", "fdinfo"} {
+		if err := os.MkdirAll(filepath.Join(pid, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := strings.Join([]string{"qemu", "-name", "x", "-uuid", uuid, "-S", ""}, "\x00")
+	errs := []error{
+		os.WriteFile(filepath.Join(pid, "cmdline"), []byte(args), 0o600),
+		os.Symlink(exe, filepath.Join(pid, "exe")),
+	}
+	fd := 3
+	for path, flags := range open {
+		name := fmt.Sprint(fd)
+		errs = append(errs,
+			os.Symlink(path, filepath.Join(pid, "fd", name)),
+			os.WriteFile(filepath.Join(pid, "fdinfo", name), []byte("pos:\t0\nflags:\t"+flags+"\nmnt_id:\t1\n"), 0o600))
+		fd++
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	old := procDir
+	procDir = dir
+	t.Cleanup(func() { procDir = old })
+}
+
+func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
+	dir := t.TempDir()
+	src, alias, other := filepath.Join(dir, "src"), filepath.Join(dir, "alias"), filepath.Join(dir, "other")
+	if err := errors.Join(os.WriteFile(src, nil, 0o600), os.Link(src, alias), os.WriteFile(other, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const id = "5f6d9a53-0000-4000-8000-000000000001"
+	for flags, writable := range map[string]bool{"02140000": false, "02140001": true, "02140002": true} {
+		fakeProc(t, id, "/usr/bin/qemu-system-x86_64", map[string]string{alias: flags, other: "02"})
+		files, err := openFiles(id, src)
+		if err != nil || len(files) != 1 || files[0].Writable != writable {
+			t.Errorf("flags %s: openFiles = %+v, %v; want one, writable %v", flags, files, err, writable)
+		}
+	}
+	fakeProc(t, id, "/usr/bin/vim", map[string]string{src: "02"})
+	if _, err := openFiles(id, src); !errors.Is(err, hv.ErrNotActive) {
+		t.Errorf("a program that is not QEMU: %v, want ErrNotActive", err)
+	}
+}
