@@ -5,6 +5,7 @@ package copy_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -47,10 +48,7 @@ func fill(t testing.TB, image copy.Image, data ...[2]int64) {
 		random := rand.New(rand.NewPCG(uint64(r[0]), uint64(r[1])))
 		b := make([]byte, r[1])
 		for i := 0; i+8 <= len(b); i += 8 {
-			v := random.Uint64() | 0x0101010101010101
-			for j := range 8 {
-				b[i+j] = byte(v >> (8 * j))
-			}
+			binary.LittleEndian.PutUint64(b[i:], random.Uint64()|0x0101010101010101)
 		}
 		if _, err := f.WriteAt(b, r[0]); err != nil {
 			t.Fatal(err)

@@ -130,9 +130,10 @@ func (g *fakeGuest) run(ctx context.Context, t *testing.T, watch func(*copy.Gues
 
 func TestPacerGivesWayToAGuestThatSuffersAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		suffering := true
+		var suffering atomic.Bool
+		suffering.Store(true)
 		g := &fakeGuest{idle: 2 * time.Millisecond, hurt: func(delay time.Duration) time.Duration {
-			if !suffering || delay >= 80*time.Millisecond {
+			if !suffering.Load() || delay >= 80*time.Millisecond {
 				return 0
 			}
 			return 20 * time.Millisecond
@@ -145,7 +146,7 @@ func TestPacerGivesWayToAGuestThatSuffersAndComesBack(t *testing.T) {
 			if p.Paced() < 4*time.Second {
 				t.Errorf("paced %v", p.Paced())
 			}
-			suffering = false
+			suffering.Store(false)
 			<-time.After(10 * time.Second)
 			if d := p.Delay(); d != 0 {
 				t.Errorf("delay %v though the guest is well", d)

@@ -24,7 +24,8 @@ const (
 
 // saver records in the cursor what is done, never before it is on stable
 // storage: it takes the list of what is done, then flushes, then records the
-// list. The zero cursor records nothing.
+// list. Without a cursor it records nothing. After a failed flush it never does
+// again: the kernel reports lost pages once, and a second flush would succeed.
 type saver struct {
 	cursor Cursor
 	dst    End
@@ -102,7 +103,7 @@ func (s *saver) done(r run, dataBytes int64) error {
 	s.pending = append(s.pending, r)
 	s.due += dataBytes
 	now := s.due >= saveAfterBytes || len(s.pending) >= maxSaveChunks || time.Since(s.lastSave) >= saveInterval
-	if now && !s.saving {
+	if now && !s.saving && s.failure == nil {
 		s.saveLocked()
 	}
 	return s.failure
@@ -112,7 +113,7 @@ func (s *saver) done(r run, dataBytes int64) error {
 func (s *saver) save() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) > 0 {
+	if len(s.pending) > 0 && s.failure == nil {
 		s.saveLocked()
 	}
 	return s.failure

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -182,5 +183,38 @@ func TestCommitIntoAnImageOfAnotherSizeIsRefusedUntouched(t *testing.T) {
 	var size *SizeError
 	if err := CommitOffline(t.Context(), ovl, small, CommitOptions{}); !errors.As(err, &size) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestCommitFoldsIntoABlockDevice(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a loop device")
+	}
+	src, backing := newImage(t, "src", FormatRaw), newImage(t, "loop", FormatRaw)
+	guestWrites(t, src, basePatterns...)
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", backing.Path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst := Image{strings.TrimSpace(string(out)), FormatRaw}
+	defer func() {
+		if err := exec.CommandContext(t.Context(), "losetup", "--detach", dst.Path).Run(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := Convert(t.Context(), src, dst, ConvertOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ovl := Image{filepath.Join(t.TempDir(), "ovl"), FormatQCOW2}
+	if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes); err != nil {
+		t.Fatal(err)
+	}
+	guestWrites(t, ovl, overlayPatterns...)
+	if err := CommitOffline(t.Context(), ovl.Path, dst, CommitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(dst.Path)
+	if err != nil || !bytes.Equal(got, content(t, ovl)) {
+		t.Errorf("the device is not what the guest wrote (%v)", err)
 	}
 }
