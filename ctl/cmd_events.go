@@ -40,12 +40,9 @@ func events(c *cli.Context, s *session) error {
 	if c.Bool("follow") {
 		return s.followEvents(c.Context, since)
 	}
-	all := []api.Event{}
-	for e, err := range s.stream(c.Context, eventsPath(since, false)) {
-		if err != nil {
-			return err
-		}
-		all = append(all, e)
+	all, err := s.eventsSince(c.Context, since)
+	if err != nil {
+		return err
 	}
 	if s.json {
 		doc, err := json.Marshal(all)
@@ -65,10 +62,23 @@ func events(c *cli.Context, s *session) error {
 	return nil
 }
 
+// eventsSince is the trail after event since; it is answered in pages.
+func (s *session) eventsSince(ctx context.Context, since int64) ([]api.Event, error) {
+	all := []api.Event{}
+	for {
+		page, _, err := list[api.Event](ctx, s, v1("events")+"?since="+strconv.FormatInt(since, 10), "events")
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+		since = page[len(page)-1].Seq
+	}
+}
+
 func (s *session) followEvents(ctx context.Context, since int64) error {
 	f := follower{
 		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.stream(ctx, eventsPath(since, true))
+			return s.stream(ctx, v1("events")+"?follow=1&since="+strconv.FormatInt(since, 10))
 		},
 		// The trail has no end; asking shows whether the other side is there.
 		ended: func(ctx context.Context) (bool, error) {
@@ -86,14 +96,6 @@ func (s *session) followEvents(ctx context.Context, since int64) error {
 		return nil
 	}
 	return errors.Join(failed, err)
-}
-
-func eventsPath(since int64, follow bool) string {
-	path := v1("events") + "?since=" + strconv.FormatInt(since, 10)
-	if follow {
-		path += "&follow=1"
-	}
-	return path
 }
 
 func (s *session) printEvent(e api.Event) error {

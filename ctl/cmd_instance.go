@@ -27,9 +27,9 @@ func instanceCommand() *cli.Command {
 				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}},
 			},
 			{
-				Name: "forget", Usage: "let go of an instance and its volumes", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
-				Description: "Volferry forgets the instance, its volumes and attachments. The domain and its images stay\n" +
-					"untouched, and can be adopted again.",
+				Name: "forget", Usage: "let go of an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
+				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
+					"its images, untouched; it can be adopted again.",
 			},
 		},
 	}
@@ -144,5 +144,5 @@ func instanceForget(c *cli.Context, s *session) error {
 	if err != nil || !finished {
 		return err
 	}
-	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its domain and its images are untouched.", name))
+	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its volumes stay, its domain and images are untouched.", name))
 }

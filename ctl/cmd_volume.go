@@ -54,7 +54,7 @@ func volumeCommand() *cli.Command {
 				},
 			},
 			{
-				Name: "delete", Usage: "delete a volume that is not attached", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
+				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
 				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "delete it even if its status is error, or its image is gone"}},
 			},
 			volumeMigrateCommand(),
