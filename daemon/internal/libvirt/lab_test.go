@@ -18,6 +18,8 @@ import (
 	"text/template"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
@@ -43,6 +45,7 @@ type realEnv struct {
 func newRealEnv(t *testing.T) *realEnv {
 	t.Helper()
 	lab.Require(t)
+	t.Cleanup(func() { goleak.VerifyNone(t) }) // last: after everything has ended
 	dir := lab.TempDir(t)
 	libvirtd, err := lab.StartLibvirtd(t.Context(), dir)
 	if err != nil {

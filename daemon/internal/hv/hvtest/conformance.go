@@ -3,8 +3,7 @@
 package hvtest
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,22 +197,19 @@ func ok(t *testing.T, err error) {
 // eventually waits for a condition that the hypervisor brings about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	timeout := time.After(patience)
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
 	for !condition() {
-		if time.Now().After(deadline) {
+		select {
+		case <-look.C:
+		case <-timeout:
 			t.Fatalf("still not after %v: %s", patience, what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// without zeroes what a comparison is not about.
-func without(disks []hv.Disk, target string) string {
-	var out strings.Builder
-	for _, d := range disks {
-		if d.Target != target {
-			fmt.Fprintf(&out, "%+v\n", d)
-		}
-	}
-	return out.String()
+// bystanders are the disks that no call of the suite is about.
+func bystanders(disks []hv.Disk) []hv.Disk {
+	return slices.DeleteFunc(slices.Clone(disks), func(d hv.Disk) bool { return d.Target == "vda" })
 }
