@@ -62,7 +62,8 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	if errors.As(err, &advised) && advised.advice != "" {
 		render.Line(stderr, "%s", advised.advice)
 	}
-	if exit == api.ExitUsage {
+	var usage *usageError
+	if errors.As(err, &usage) {
 		render.Line(stderr, "See '%s --help', or --help after any command.", programName)
 	}
 	return exit
