@@ -12,10 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alignBytes is what O_DIRECT asks of offsets, lengths and memory: enough for
-// every device with sectors of up to 4 KiB.
-const alignBytes = 4096
-
 // fileEnd is a regular file or a block device. It has two descriptors: one with
 // O_DIRECT, for whole aligned blocks, and a buffered one for everything else: a
 // tail shorter than a block, and filesystems that refuse O_DIRECT.
@@ -152,11 +148,4 @@ func (f *fileEnd) Flush() error {
 		_ = unix.Fadvise(int(f.buffered.Fd()), 0, 0, unix.FADV_DONTNEED)
 	}
 	return nil
-}
-
-// newBuffer returns n bytes of memory that O_DIRECT takes.
-func newBuffer(n int) []byte {
-	b := make([]byte, n+alignBytes)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (alignBytes - 1)
-	return b[skip : skip+n : skip+n]
 }

@@ -116,6 +116,8 @@ func noSkip(int) bool { return false }
 func sweep(ctx context.Context, workers, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {
+	arena, free := newArena(workers * bufferBytes)
+	defer free()
 	g, groupCtx := errgroup.WithContext(ctx)
 	work := make(chan span)
 	g.Go(func() error {
@@ -132,9 +134,9 @@ func sweep(ctx context.Context, workers, bufferBytes int, all iter.Seq2[span, er
 		}
 		return nil
 	})
-	for range workers {
+	for i := range workers {
+		buf := arena[i*bufferBytes : (i+1)*bufferBytes]
 		g.Go(func() error {
-			buf := newBuffer(bufferBytes)
 			for s := range work {
 				if err := visit(groupCtx, s, buf); err != nil {
 					return err
