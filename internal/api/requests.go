@@ -86,7 +86,7 @@ type MigrationUpdate struct {
 }
 
 // HostReport is what a daemon tells the registry of its host, at start and
-// then every few seconds. Pools replaces what was known.
+// then every few seconds. Pools replaces what was known; nil leaves it.
 type HostReport struct {
 	ID        string           `json:"id"`
 	Name      string           `json:"name"`

@@ -115,9 +115,9 @@ func (r *Registry) UpdateType(ctx context.Context, opID, ref string, in api.Volu
 	return tell[api.VolumeType](ctx, r, opID, http.MethodPatch, to("types", ref), in)
 }
 
-// DeleteType removes a volume type and returns what it was.
-func (r *Registry) DeleteType(ctx context.Context, opID, ref string) (api.VolumeType, error) {
-	return tell[api.VolumeType](ctx, r, opID, http.MethodDelete, to("types", ref), nil)
+// DeleteType removes a volume type.
+func (r *Registry) DeleteType(ctx context.Context, opID, ref string) error {
+	return r.Do(ctx, http.MethodDelete, to("types", ref), nil, nil, IdempotencyKey(opID))
 }
 
 // Volumes returns every volume.
@@ -145,9 +145,9 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/transition", in)
 }
 
-// DeleteVolume forgets a volume and returns what it was.
-func (r *Registry) DeleteVolume(ctx context.Context, opID, ref string) (api.Volume, error) {
-	return tell[api.Volume](ctx, r, opID, http.MethodDelete, to("volumes", ref), nil)
+// DeleteVolume forgets a volume.
+func (r *Registry) DeleteVolume(ctx context.Context, opID, ref string) error {
+	return r.Do(ctx, http.MethodDelete, to("volumes", ref), nil, nil, IdempotencyKey(opID))
 }
 
 // Instances returns every instance.
@@ -165,9 +165,9 @@ func (r *Registry) RegisterInstance(ctx context.Context, opID string, in api.Ins
 	return tell[api.Instance](ctx, r, opID, http.MethodPost, "/v1/instances", in)
 }
 
-// ForgetInstance ends the care of an instance and returns what it was.
-func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) (api.Instance, error) {
-	return tell[api.Instance](ctx, r, opID, http.MethodDelete, to("instances", ref), nil)
+// ForgetInstance ends the care of an instance; its volumes stay.
+func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
+	return r.Do(ctx, http.MethodDelete, to("instances", ref), nil, nil, IdempotencyKey(opID))
 }
 
 // Attachments returns the attachments of a volume and at an instance; an empty

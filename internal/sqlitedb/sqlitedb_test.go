@@ -224,3 +224,22 @@ func TestFailedBackupLeavesNoFile(t *testing.T) {
 		}
 	}
 }
+
+func TestViolatesTellsWhichIndexRefused(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "a.db"), []string{
+		`CREATE TABLE b (id TEXT PRIMARY KEY, x TEXT NOT NULL, y TEXT NOT NULL, UNIQUE (x, y)) STRICT;
+		 INSERT INTO b VALUES ('1', 'x', 'y');`})
+	defer closeDB(t, db)
+	for insert, want := range map[string][]bool{
+		"VALUES ('1', 'x', 'z')": {true, false},
+		"VALUES ('2', 'x', 'y')": {false, true},
+		"VALUES ('2', 'x', 'z')": {false, false},
+		"VALUES (NULL, 1, NULL)": {false, false},
+	} {
+		_, err := db.Write.ExecContext(t.Context(), "INSERT INTO b "+insert)
+		got := []bool{sqlitedb.Violates(err, "b.id"), sqlitedb.Violates(err, "b.x", "b.y")}
+		if got[0] != want[0] || got[1] != want[1] || sqlitedb.Violates(err, "b.x") {
+			t.Errorf("INSERT %s: violates id, x+y = %v, want %v (%v)", insert, got, want, err)
+		}
+	}
+}

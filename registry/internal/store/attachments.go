@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
 // Where an attachment is connected to is not stored twice: it is the place of
@@ -83,11 +84,11 @@ func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?9)`,
 		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, tx.at.UnixMicro())
 	switch {
-	case violates(err, "attachments.id"):
+	case sqlitedb.Violates(err, "attachments.id"):
 		return api.Errorf(api.CodeConflict, "there is an attachment with the id %s already", a.id)
-	case violates(err, "attachments.instance_id", "attachments.device"):
+	case sqlitedb.Violates(err, "attachments.instance_id", "attachments.device"):
 		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken", a.device, a.instanceID)
-	case violates(err, "attachments.volume_id"):
+	case sqlitedb.Violates(err, "attachments.volume_id"):
 		return api.Errorf(api.CodeVolumeInUse, "volume %s is attached already and its type is not multiattach", a.volumeID)
 	case err != nil:
 		return fmt.Errorf("store attachment: %w", err)

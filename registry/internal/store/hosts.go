@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
 // The statuses of a host. A host that is silent is suspect and no more: what
@@ -54,7 +55,10 @@ func (m *hostMemory) note(in api.HostReport, digest string, at time.Time) (store
 		s = &sighting{}
 		m.seen[in.ID] = s
 	}
-	s.at, s.pools = at, in.Pools
+	s.at = at
+	if in.Pools != nil {
+		s.pools = in.Pools
+	}
 	return s.stored == digest
 }
 
@@ -93,7 +97,8 @@ func (m *hostMemory) freshen(hostID string, p *api.Pool) {
 }
 
 // Report takes what a daemon says of its host. A host that is new gets epoch
-// 1. Reports carry no op id: only the last one counts.
+// 1. Pools that are nil are not known to the daemon now: what it said last
+// stands. Reports carry no op id: only the last one counts.
 func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
 	if err := checkReport(in); err != nil {
 		return api.Host{}, err
@@ -182,7 +187,7 @@ func (tx *changeTx) storeReport(ctx context.Context, in api.HostReport) error {
 		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
 		ON CONFLICT (id) DO UPDATE SET name = ?2, version = ?3, boot_id = ?4, last_seen_us = ?5`,
 		in.ID, in.Name, in.Version, in.BootID, tx.at.UnixMicro())
-	if violates(err, "hosts.name") {
+	if sqlitedb.Violates(err, "hosts.name") {
 		return api.Errorf(api.CodeConflict, "the name %s belongs to another host; give one of them another name", in.Name)
 	}
 	if err != nil {

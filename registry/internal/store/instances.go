@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
 // RegisterInstance records an adopted instance: its slots, and each of its
@@ -99,9 +100,9 @@ func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister,
 	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
 		in.ID, in.Name, hostID, in.State, tx.at.UnixMicro())
 	switch {
-	case violates(err, "instances.id"):
+	case sqlitedb.Violates(err, "instances.id"):
 		return api.Errorf(api.CodeConflict, "instance %s is adopted already", in.Name)
-	case violates(err, "instances.host_id", "instances.name"):
+	case sqlitedb.Violates(err, "instances.host_id", "instances.name"):
 		return api.Errorf(api.CodeConflict, "the host has an instance %s with another id; forget that one first", in.Name)
 	case err != nil:
 		return fmt.Errorf("store instance: %w", err)
@@ -122,9 +123,9 @@ func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister,
 func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, device string, bootIndex *int) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index) VALUES (?, ?, ?)", in.ID, device, bootIndex)
 	switch {
-	case violates(err, "slots.instance_id", "slots.device"):
+	case sqlitedb.Violates(err, "slots.instance_id", "slots.device"):
 		return invalid("instance %s has the device %s twice", in.Name, device)
-	case violates(err, "slots.instance_id", "slots.boot_index"):
+	case sqlitedb.Violates(err, "slots.instance_id", "slots.boot_index"):
 		return invalid("instance %s has the boot index %d twice", in.Name, *bootIndex)
 	case err != nil:
 		return fmt.Errorf("store slot: %w", err)

@@ -97,8 +97,8 @@ func (tx *changeTx) checkState(ctx context.Context, m api.Migration, in api.Migr
 		return false, api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", m.ID, m.VolumeName, m.State).With("state", m.State)
 	case !slices.Contains(in.From, m.State):
 		return false, api.Errorf(api.CodeConflict, "migration %s of volume %s is %s, none of %q", m.ID, m.VolumeName, m.State, in.From).With("state", m.State)
-	case in.To == api.MigrationCompleted && m.State != api.MigrationCompleting && m.State != api.MigrationNeedsOperator,
-		in.To == api.MigrationCancelled && m.State != api.MigrationCancelling && m.State != api.MigrationNeedsOperator:
+	case in.To == api.MigrationCompleted && m.State != api.MigrationCompleting && m.State != api.MigrationNeedsOperator:
+		// Src is freed only after the registry has heard that it is going to be.
 		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s and cannot become %s from there", m.ID, m.VolumeName, m.State, in.To)
 	}
 	return false, nil

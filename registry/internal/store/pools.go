@@ -8,8 +8,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// replacePools makes the pools of a host those that it reports.
+// replacePools makes the pools of a host those that it reports, if it does.
 func (tx *changeTx) replacePools(ctx context.Context, in api.HostReport) error {
+	if in.Pools == nil {
+		return nil
+	}
 	if err := tx.exec(ctx, "DELETE FROM pools WHERE host_id = ?", in.ID); err != nil {
 		return err
 	}

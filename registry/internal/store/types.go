@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
 // DefaultType is the volume type of volumes that name none. It is there from
@@ -182,7 +183,7 @@ func checkType(name string, pools []string) error {
 }
 
 func typeNameTaken(err error, name string) error {
-	if violates(err, "volume_types.name") {
+	if sqlitedb.Violates(err, "volume_types.name") {
 		return api.Errorf(api.CodeConflict, "there is a volume type %s already", name)
 	}
 	return fmt.Errorf("store volume type: %w", err)

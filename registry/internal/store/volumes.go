@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
 // volumeNext are the statuses that a host may ask for, by the one before.
@@ -68,9 +69,9 @@ func (tx *changeTx) insertVolume(ctx context.Context, in api.VolumeRegister, hos
 // volumeTaken says in plain words why a volume cannot have its id or name.
 func volumeTaken(err error, id, name string) error {
 	switch {
-	case violates(err, "volumes.id"):
+	case sqlitedb.Violates(err, "volumes.id"):
 		return api.Errorf(api.CodeConflict, "there is a volume with the id %s already", id)
-	case violates(err, "volumes.name"):
+	case sqlitedb.Violates(err, "volumes.name"):
 		return api.Errorf(api.CodeConflict, "there is a volume %s already; choose another name", name)
 	}
 	return fmt.Errorf("store volume: %w", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package sqlitedb
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// violates says whether err is the refusal of a unique index or primary key
+// Violates says whether err is the refusal of a unique index or primary key
 // over the columns, given as "table.column" in the order of the index.
-func violates(err error, columns ...string) bool {
+func Violates(err error, columns ...string) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return false

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/version"
+	"github.com/volferry/volferry/registry/internal/server"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// housekeepEvery is how old what is kept in memory alone may get.
+const housekeepEvery = 30 * time.Second
+
+// serve builds the registry and runs it until it is told to stop. The whole
+// wiring is here.
+func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	gid, err := cfg.groupID()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.DB), 0o700); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	metrics := server.NewMetrics(version.String())
+	db, err := store.Open(ctx, cfg.DB, store.Options{OnCommit: metrics.Commit})
+	if err != nil {
+		return err
+	}
+	// After the tasks: they all lean on it.
+	defer func() { err = errors.Join(err, db.Close()) }()
+	metrics.Watch(db, log)
+
+	// An audit trail that was tampered with is news for a person; it is no
+	// reason to keep the hosts waiting.
+	if n, err := db.VerifyAudit(ctx); err != nil {
+		log.Error("the audit trail is not what was written", "err", err)
+	} else {
+		log.Info("audit trail verified", "events", n)
+	}
+
+	api := server.New(server.Config{
+		Store: db, Metrics: metrics, Authorize: httpjson.SocketAuthorizer(gid), Version: version.String(), Log: log,
+	})
+	tasks := []service.Task{
+		&housekeeper{store: db, log: log, ready: make(chan struct{})},
+		service.SocketServer(cfg.Socket, gid, api.Handler(), log),
+	}
+	if cfg.metrics() {
+		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log))
+	}
+	log.Info(server.Program, "version", version.String(), "socket", cfg.Socket, "db", cfg.DB)
+	return service.Run(ctx, log, tasks...)
+}
+
+// housekeeper has the store write down now and then what it keeps in memory.
+type housekeeper struct {
+	store *store.Store
+	log   *slog.Logger
+	ready chan struct{}
+}
+
+// Run implements service.Task.
+func (h *housekeeper) Run(ctx context.Context) error {
+	close(h.ready)
+	tick := time.NewTicker(housekeepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			h.keep(ctx)
+		case <-ctx.Done():
+			h.keep(context.WithoutCancel(ctx))
+			return nil
+		}
+	}
+}
+
+// keep logs an error only: the next round tries again, and nothing that
+// matters for a decision is lost.
+func (h *housekeeper) keep(ctx context.Context) {
+	if err := h.store.Housekeep(ctx); err != nil {
+		h.log.Warn("housekeeping was not done", "err", err)
+	}
+}
+
+// Ready implements service.Task.
+func (h *housekeeper) Ready() <-chan struct{} { return h.ready }
+
+// String implements service.Task.
+func (h *housekeeper) String() string { return "housekeeping" }
