@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -32,6 +33,21 @@ func MakeVolume(ctx context.Context, v Volume, sizeBytes int64, fill Fill) error
 	}
 	_, err := run(ctx, "qemu-img", "convert", "-f", "raw", "-O", v.Format, raw, v.Path)
 	return err
+}
+
+// volumeBlocks is the size of a volume as a guest sees it.
+func volumeBlocks(ctx context.Context, v Volume) (uint64, error) {
+	out, err := run(ctx, "qemu-img", "info", "-f", v.Format, "--output=json", v.Path)
+	if err != nil {
+		return 0, err
+	}
+	var info struct {
+		VirtualSize uint64 `json:"virtual-size"`
+	}
+	if err := json.Unmarshal([]byte(out), &info); err != nil {
+		return 0, fmt.Errorf("parse qemu-img info: %w", err)
+	}
+	return info.VirtualSize / workload.BlockSize, nil
 }
 
 // FillVolume writes a record into the given percentage of the blocks of a raw

@@ -65,7 +65,7 @@ func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, er
 		return nil, errors.Join(err, g.undefine())
 	}
 	g.UUID = strings.TrimSpace(out)
-	if g.link, err = openLink(cfg.Disks, socket, base+".log"); err != nil {
+	if g.link, err = openLink(ctx, cfg.Disks, socket, base+".log"); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, errors.Join(err, g.undefine()))
 	}
 	return g, nil
@@ -106,8 +106,10 @@ func (g *Guest) Destroy(ctx context.Context) error {
 
 // Reset resets the machine. QEMU lives on, the guest boots again.
 func (g *Guest) Reset(ctx context.Context) error {
-	_, err := g.virsh(ctx, "reset")
-	return err
+	return g.link.ending(func() error {
+		_, err := g.virsh(ctx, "reset")
+		return err
+	})
 }
 
 // Pause stops the machine where it is.
@@ -135,7 +137,9 @@ func (g *Guest) PowerOff(ctx context.Context) error {
 // Reboot has the guest's kernel restart the machine, with operations still in
 // flight unless the writers were stopped before. It does not wait.
 func (g *Guest) Reboot(ctx context.Context) error {
-	if err := g.link.command(ctx, workload.Command{Type: workload.CommandReboot}); err != nil {
+	if err := g.link.ending(func() error {
+		return g.link.command(ctx, workload.Command{Type: workload.CommandReboot})
+	}); err != nil {
 		return fmt.Errorf("reboot guest %s: %w", g.Name, err)
 	}
 	return nil

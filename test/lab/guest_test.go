@@ -3,7 +3,10 @@
 package lab
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +85,129 @@ func TestEveryAckedWriteIsThereAfterDestroy(t *testing.T) {
 	}
 }
 
+// QEMU keeps what a qcow2 image maps where in memory until the guest flushes.
+func TestEveryFlushedWriteIsThereAfterQEMUIsKilled(t *testing.T) {
+	l := startLibvirtd(t)
+	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "qcow2"}
+	g := writingGuest(t, l, Disk{Volume: v})
+	pid, err := os.ReadFile(filepath.Join(l.RunDir, "qemu", "guest.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t.Context(), "kill", "-KILL", strings.TrimSpace(string(pid))); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.WaitState(t.Context(), "shut off"); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, g, v, UnflushedMayBeLost())
+}
+
+func TestPauseIsSeenAsAGapAndNotAsALatency(t *testing.T) {
+	l := startLibvirtd(t)
+	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "raw"}
+	g := writingGuest(t, l, Disk{Volume: v})
+	from := time.Now()
+	if err := g.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	paused := time.Now()
+	const pause = 2 * time.Second
+	<-time.After(pause) // the pause itself is what is measured
+	resumed := time.Now()
+	if err := g.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitWriting(t, g, 100)
+	p := g.History("vda").Between(from, time.Now())
+	t.Logf("%+v", p)
+	if p.LongestGap < resumed.Sub(paused) {
+		t.Errorf("longest gap is %v, the guest was paused for %v", p.LongestGap, resumed.Sub(paused))
+	}
+	if p.Max >= pause {
+		t.Errorf("a latency of %v: the guest's clock did not stand still", p.Max)
+	}
+}
+
+func TestVolumeOfAGuestThatNeverRanHoldsItsFill(t *testing.T) {
+	l := startLibvirtd(t)
+	for _, format := range []string{"raw", "qcow2"} {
+		disk := Disk{Volume: Volume{Path: filepath.Join(l.Dir, format), Format: format}, Fill: Fill{Seed: 3, Percent: 30}}
+		if err := MakeVolume(t.Context(), disk.Volume, 8*mib, disk.Fill); err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.DefineGuest(t.Context(), GuestConfig{Name: format, Disks: []Disk{disk}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Check(t.Context(), disk.Volume, g.History("vda"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+		if r.Blocks != 8*mib/workload.BlockSize {
+			t.Errorf("checked %d blocks", r.Blocks)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTwoDisksOfOneGuestHaveHistoriesOfTheirOwn(t *testing.T) {
+	l := startLibvirtd(t)
+	image := Volume{Path: filepath.Join(l.Dir, "image"), Format: "raw"}
+	if err := MakeVolume(t.Context(), image, 64*mib, Fill{Seed: 1, Percent: 5}); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := LoopDevice(image.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := Volume{Path: filepath.Join(l.Dir, "second"), Format: "qcow2"}
+	if err := MakeVolume(t.Context(), second, 32*mib, Fill{Seed: 2, Percent: 5}); err != nil {
+		t.Fatal(err)
+	}
+	disks := []Disk{
+		{Volume: Volume{Path: loop.Path, Format: "raw"}, Seed: 1, Fill: Fill{Seed: 1, Percent: 5}, IOThread: true},
+		{Volume: second, Seed: 2, Fill: Fill{Seed: 2, Percent: 5}},
+	}
+	g, err := l.DefineGuest(t.Context(), GuestConfig{Name: "guest", Machine: "q35", Disks: disks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, disk := range []string{"vda", "vdb"} {
+		if err := g.Write(disk, Load{Interval: 2 * time.Millisecond, Depth: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.WaitWriting(t.Context(), disk, 300); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Quiesce(t.Context(), disk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range disks {
+		for j := range disks {
+			r, err := Check(t.Context(), d.Volume, g.History(target(j)))
+			if good := err == nil && r.Err() == nil; good != (i == j) {
+				t.Errorf("disk %d holds the history of disk %d: %v (%v)", i, j, good, err)
+			}
+		}
+	}
+	if err := loop.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGuestGoesOnAfterResetRebootPowerOffAndPause(t *testing.T) {
 	l := startLibvirtd(t)
 	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "raw"}
@@ -97,6 +223,12 @@ func TestGuestGoesOnAfterResetRebootPowerOffAndPause(t *testing.T) {
 	for name, interrupt := range map[string]func() error{
 		"reset":  func() error { return g.Reset(t.Context()) },
 		"reboot": func() error { return g.Reboot(t.Context()) },
+		"reset and poweroff": func() error {
+			if err := errors.Join(g.Reset(t.Context()), g.PowerOff(t.Context())); err != nil {
+				return err
+			}
+			return g.Start(t.Context())
+		},
 		"poweroff": func() error {
 			if err := g.PowerOff(t.Context()); err != nil {
 				return err
@@ -124,7 +256,9 @@ func TestGuestGoesOnAfterResetRebootPowerOffAndPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustHold(t, g, v)
-	if n := len(g.History("vda").Sessions); n != 4 {
-		t.Errorf("%d sessions, want 4: first boot, reset, reboot, poweroff and start", n)
+	// One for the first boot, one each for reset, reboot and poweroff, two for
+	// reset and poweroff.
+	if n := len(g.History("vda").Sessions); n != 6 {
+		t.Errorf("%d sessions, want 6", n)
 	}
 }

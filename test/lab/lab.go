@@ -86,7 +86,8 @@ func Require(tb testing.TB) {
 
 // TempDir makes a directory whose path is short enough for the unix sockets in
 // it, which testing.TB's own is not for a test with a long name. It is removed
-// with the test; a lab that lives in it must be closed before.
+// with the test, unless that failed and VOLFERRY_LAB_KEEP is set; a lab that
+// lives in it must be closed before.
 func TempDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "vflab-") //nolint:usetesting // too long for sockets
@@ -94,6 +95,10 @@ func TempDir(tb testing.TB) string {
 		tb.Fatalf("make lab directory: %v", err)
 	}
 	tb.Cleanup(func() {
+		if tb.Failed() && os.Getenv("VOLFERRY_LAB_KEEP") != "" {
+			tb.Logf("lab directory kept: %s", dir)
+			return
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			tb.Errorf("remove lab directory: %v", err)
 		}

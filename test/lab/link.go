@@ -29,6 +29,7 @@ type link struct {
 	changed chan struct{} // closed, and replaced, when anything below changes
 	conn    net.Conn      // nil while there is no connection
 	boot    string        // of the guest that said hello on conn; empty before
+	stale   string        // a boot that was told to end, by a reset for example
 	seen    []workload.GuestDisk
 	writers map[string]*hostWriter
 	fatal   error // what ended the guest's program, in this boot
@@ -41,23 +42,29 @@ type hostWriter struct {
 	running bool  // the guest was told to start and has not said it stopped
 }
 
-func openLink(disks []Disk, socket, logPath string) (*link, error) {
+// openLink connects to the guest, now and whenever it is started, until close.
+func openLink(ctx context.Context, disks []Disk, socket, logPath string) (*link, error) {
+	writers := make(map[string]*hostWriter)
+	for i, d := range disks {
+		blocks, err := volumeBlocks(ctx, d.Volume)
+		if err != nil {
+			return nil, fmt.Errorf("read size of %s: %w", d.Path, err)
+		}
+		if d.Mix == (workload.Mix{}) {
+			d.Mix = workload.DefaultMix
+		}
+		writers[target(i)] = &hostWriter{history: &History{
+			Stream: workload.Stream{Seed: d.Seed, Blocks: blocks, Mix: d.Mix}, Fill: d.Fill,
+		}}
+	}
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open guest log: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &link{
 		socket: socket, log: log, cancel: cancel, ended: make(chan struct{}),
-		changed: make(chan struct{}), writers: make(map[string]*hostWriter),
-	}
-	for i, d := range disks {
-		if d.Mix == (workload.Mix{}) {
-			d.Mix = workload.DefaultMix
-		}
-		l.writers[target(i)] = &hostWriter{history: &History{
-			Stream: workload.Stream{Seed: d.Seed, Mix: d.Mix}, Fill: d.Fill,
-		}}
+		changed: make(chan struct{}), writers: writers,
 	}
 	go l.run(ctx)
 	return l, nil
@@ -153,7 +160,6 @@ func (l *link) hello(r workload.Report) {
 	l.boot, l.seen, l.fatal = r.Boot, r.Disks, nil
 	for _, d := range r.Disks {
 		if w := l.writers[d.Name]; w != nil {
-			w.history.Stream.Blocks = d.Blocks
 			w.running = false
 			l.startWanted(d.Name)
 		}

@@ -43,10 +43,23 @@ func (l *link) command(ctx context.Context, c workload.Command) error {
 	return nil
 }
 
+// ending runs what ends the present boot of the guest without ending QEMU. From
+// then on commands wait for the next boot.
+func (l *link) ending(end func() error) error {
+	l.mu.Lock()
+	boot := l.boot
+	l.mu.Unlock()
+	if err := end(); err != nil {
+		return err
+	}
+	l.update(func() { l.stale = boot })
+	return nil
+}
+
 func (l *link) disks(ctx context.Context) (seen []workload.GuestDisk, err error) {
 	err = l.wait(ctx, "no hello from the guest", func() bool {
 		seen = l.seen
-		return l.boot != ""
+		return l.boot != "" && l.boot != l.stale
 	})
 	return seen, err
 }
