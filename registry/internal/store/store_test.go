@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// attachTwice makes the type of root multiattach and gives root a second
+// attachment, as the next floor's attach will.
+func attachTwice(t *testing.T, s *Store) {
+	t.Helper()
+	for _, q := range []string{
+		"UPDATE volume_types SET multiattach = 1",
+		"UPDATE attachments SET exclusive = 0",
+		"INSERT INTO attachments SELECT '" + id(attachmentKind, 5) + "', volume_id, instance_id, 'sda', mode, 'reserved', 0, NULL, created_us, updated_us FROM attachments",
+	} {
+		if _, err := s.db.Write.ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRegisteredMigrationReservesASecondAttachmentOfTheSameVolume(t *testing.T) {
+	s := newSite(t)
+	m := must(s.RegisterMigration(t.Context(), nobody, rootMigration()))(t)
+	if m.State != api.MigrationStarting || m.InstanceID != web || m.Src != at("/fast/root") || m.Dst != at("/slow/root") || m.FinishedAt != nil {
+		t.Errorf("migration = %+v", m)
+	}
+	v := must(s.Volume(t.Context(), root))(t)
+	if len(v.Attachments) != 2 || v.MigrationID != move || v.Location != at("/fast/root") {
+		t.Fatalf("volume = %+v, want two attachments and the lock", v)
+	}
+	src, dst := v.Attachments[0], v.Attachments[1]
+	if src.ID != rootAt || src.State != api.AttachmentAttached || src.Location != at("/fast/root") {
+		t.Errorf("src = %+v", src)
+	}
+	if dst.ID != rootTo || dst.State != api.AttachmentReserved || dst.Location != at("/slow/root") || dst.Device != "vda" || *dst.BootIndex != 0 || dst.VolumeID != root {
+		t.Errorf("dst = %+v", dst)
+	}
+	if i := must(s.Instance(t.Context(), "web"))(t); *i.BlockDeviceMappings[1].AttachmentID != rootAt {
+		t.Errorf("the slot shows the reservation: %+v", i.BlockDeviceMappings[1])
+	}
+}
+
+func TestCompletedMigrationFlipsToDstAndFreesSrc(t *testing.T) {
+	s := newSite(t)
+	migrating(t, s)
+	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	made := at("/slow/root-made")
+	last := step(api.MigrationCompleted, api.MigrationCompleting)
+	last.Dst = &made
+	if m := must(s.TransitionMigration(t.Context(), nobody, move, last))(t); m.State != api.MigrationCompleted || m.FinishedAt == nil || m.Dst != made {
+		t.Errorf("migration = %+v", m)
+	}
+	v := must(s.Volume(t.Context(), "root"))(t)
+	if len(v.Attachments) != 1 || v.Attachments[0].ID != rootTo || v.Attachments[0].State != api.AttachmentAttached || v.Attachments[0].Location != made {
+		t.Errorf("attachments = %+v, want dst alone", v.Attachments)
+	}
+	if v.Location != made || v.Generation != 2 || v.MigrationID != "" || v.Status != api.VolumeInUse {
+		t.Errorf("volume = %+v", v)
+	}
+	wantFree(t, s, at("/fast/root"))
+	wantMigratable(t, s, rootTo, 2)
+}
+
+func TestGivenUpMigrationLeavesSrcAsItWas(t *testing.T) {
+	for _, end := range []api.MigrationState{api.MigrationCancelled, api.MigrationError} {
+		t.Run(string(end), func(t *testing.T) {
+			s := newSite(t)
+			before := must(s.Volume(t.Context(), root))(t)
+			migrating(t, s)
+			in := step(end, api.MigrationStarting)
+			in.Error = api.Errorf(api.CodeNoSpace, "full")
+			if m := must(s.TransitionMigration(t.Context(), nobody, move, in))(t); m.State != end || m.FinishedAt == nil || m.Error.Code != api.CodeNoSpace {
+				t.Errorf("migration = %+v", m)
+			}
+			if diff := cmp.Diff(before, must(s.Volume(t.Context(), root))(t)); diff != "" {
+				t.Errorf("volume (-before +after):\n%s", diff)
+			}
+			wantFree(t, s, at("/slow/root"))
+			wantMigratable(t, s, rootAt, 1)
+		})
+	}
+}
+
+func TestMigrationOfAnUnattachedVolumeFlipsItsLocation(t *testing.T) {
+	s := newSite(t)
+	m := must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
+	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	v := must(s.Volume(t.Context(), "data"))(t)
+	if v.Location != at("/slow/data") || v.Generation != 2 || v.Status != api.VolumeAvailable || len(v.Attachments) != 0 {
+		t.Errorf("volume = %+v", v)
+	}
+	wantFree(t, s, at("/fast/data"))
+}
+
+// wantFree expects that nobody holds the place.
+func wantFree(t *testing.T, s *Store, l api.Location) {
+	t.Helper()
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+		ID: id(volumeKind, 77), Name: "probe", Status: api.VolumeCreating, Host: "a", Location: l,
+	}))(t)
+}
+
+// wantMigratable expects that root holds no lock.
+func wantMigratable(t *testing.T, s *Store, src string, generation int64) {
+	t.Helper()
+	in := rootMigration()
+	in.ID, in.SrcAttachmentID, in.DstAttachmentID = id(migrationKind, 7), src, id(attachmentKind, 7)
+	in.Generation, in.Dst = generation, at("/third/root")
+	must(s.RegisterMigration(t.Context(), nobody, in))(t)
+}
+
+func TestOfConcurrentMigrationsOfOneVolumeOneWins(t *testing.T) {
+	s := newSite(t)
+	errs := make([]error, 16)
+	var wg sync.WaitGroup
+	for n := range errs {
+		wg.Go(func() {
+			in := rootMigration()
+			in.ID, in.DstAttachmentID, in.Dst = id(migrationKind, 100+n), id(attachmentKind, 100+n), at(filepath.Join("/slow", id("root", n)))
+			_, errs[n] = s.RegisterMigration(t.Context(), nobody, in)
+		})
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else {
+			wantCode(t, err, api.CodeMigrationActive, "root")
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d migrations won", won)
+	}
+}
+
+func TestTheIndexesAreTheLocks(t *testing.T) {
+	s := newSite(t)
+	migrating(t, s)
+	for what, insert := range map[string]string{
+		"a second open migration": "INSERT INTO migrations SELECT 'x', volume_id, volume_name, instance_id, host_id, '', '', src, dst, method, 'started', '', NULL, 1, NULL FROM migrations",
+		"a second attachment":     "INSERT INTO attachments SELECT 'x', volume_id, instance_id, 'sda', mode, 'attached', 1, NULL, 1, 1 FROM attachments WHERE migration_id IS NULL",
+		"a device twice":          "INSERT INTO attachments SELECT 'x', '" + data + "', instance_id, device, mode, 'attached', 0, NULL, 1, 1 FROM attachments WHERE migration_id IS NULL",
+		"a volume at two places":  "INSERT INTO locations SELECT NULL, volume_id, NULL, scope, '', '', '/x', format, size_bytes FROM locations WHERE volume_id = '" + data + "'",
+		"two volumes at a place":  "INSERT INTO locations SELECT NULL, '" + root + "', '" + move + "', scope, '', '', path, format, size_bytes FROM locations WHERE volume_id = '" + data + "'",
+		"a volume of no type":     "UPDATE volumes SET type_id = 'x'",
+		"an unknown status":       "UPDATE volumes SET status = 'lost'",
+		"an odd size":             "UPDATE locations SET size_bytes = 100",
+		"an attached volume gone": "DELETE FROM volumes WHERE id = '" + root + "'",
+	} {
+		if _, err := s.db.Write.ExecContext(t.Context(), insert); err == nil || !strings.Contains(err.Error(), "constraint") {
+			t.Errorf("%s: error = %v, want a constraint", what, err)
+		}
+	}
+}
+
+func TestRenameAndReadWorkDuringAMigration(t *testing.T) {
+	s := newSite(t)
+	migrating(t, s)
+	name := "renamed"
+	if v := must(s.UpdateVolume(t.Context(), nobody, "root", api.VolumeUpdate{Name: &name}))(t); v.Name != name || v.ID != root {
+		t.Errorf("volume = %+v", v)
+	}
+	if m := must(s.Migration(t.Context(), move))(t); m.VolumeName != name {
+		t.Errorf("the migration still calls its volume %s", m.VolumeName)
+	}
+}
+
+func TestForgottenInstanceLeavesItsVolumesAvailable(t *testing.T) {
+	s := newSite(t)
+	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
+	v := must(s.Volume(t.Context(), root))(t)
+	if v.Status != api.VolumeAvailable || len(v.Attachments) != 0 {
+		t.Errorf("volume = %+v", v)
+	}
+	must(s.DeleteVolume(t.Context(), nobody, root))(t)
+	wantCode(t, second(s.Volume(t.Context(), root)), api.CodeNotFound, root)
+	wantFree(t, s, at("/fast/root"))
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestPathOfAVolumeInTheMakingIsSettledWhenItIsMade(t *testing.T) {
+	s := newSite(t)
+	in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}
+	in.Location.Path = ""
+	must(s.RegisterVolume(t.Context(), nobody, in))(t)
+	made := at("/fast/new")
+	v := must(s.TransitionVolume(t.Context(), nobody, "new", api.VolumeTransition{From: api.VolumeCreating, To: api.VolumeAvailable, Location: &made}))(t)
+	if v.Location != made || v.Status != api.VolumeAvailable {
+		t.Errorf("volume = %+v", v)
+	}
+}
+
+func TestAPlaceIsOneHostsUnlessItsPoolIsShared(t *testing.T) {
+	s := newSite(t)
+	register := func(n int, host, pool, path string) error {
+		l := at(path)
+		l.Pool = pool
+		return second(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+			ID: id(volumeKind, n), Name: id("v", n), Status: api.VolumeAvailable, Host: host, Location: l,
+		}))
+	}
+	if err := register(20, "b", "fast", "/fast/root"); err != nil {
+		t.Errorf("the same path on another host: %v", err)
+	}
+	if err := register(21, "a", "nfs", "/nfs/x"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, register(22, "b", "nfs", "/nfs/x"), api.CodeConflict, "taken")
+	wantCode(t, register(23, "b", "", "/nfs/x"), api.CodeConflict, "taken")
+	if err := register(24, "b", "", "/nfs/y"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, register(25, "a", "nfs", "/nfs/y"), api.CodeConflict, "taken")
+}
+
+func TestRepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
+	s := newSite(t)
+	call := Call{Who: "test", Key: "key-1"}
+	first := must(s.RegisterMigration(t.Context(), call, rootMigration()))(t)
+	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationStarted, api.MigrationStarting)))(t)
+	err := unchanged(t, s, func() error {
+		again, err := s.RegisterMigration(t.Context(), call, rootMigration())
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Errorf("answers differ (-first +again):\n%s", diff)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	other := rootMigration()
+	other.Dst = at("/elsewhere/root")
+	wantCode(t, unchanged(t, s, func() error { return second(s.RegisterMigration(t.Context(), call, other)) }), api.CodeIdempotencyMismatch, "key-1")
+	wantCode(t, unchanged(t, s, func() error { return second(s.DeleteVolume(t.Context(), call, data)) }), api.CodeIdempotencyMismatch, "key-1")
+}
+
+func TestRefusedRequestMayBeTriedAgainUnderItsKey(t *testing.T) {
+	s := newSite(t)
+	call := Call{Key: "key-1"}
+	wantCode(t, second(s.DeleteVolume(t.Context(), call, root)), api.CodeVolumeInUse, "root")
+	must(s.ForgetInstance(t.Context(), nobody, web))(t)
+	must(s.DeleteVolume(t.Context(), call, root))(t)
+}
+
+func TestSameMigrationAndSameOpAreRecognisedWithoutAKey(t *testing.T) {
+	s := newSite(t)
+	migrating(t, s)
+	in := step(api.MigrationStarted, api.MigrationStarting)
+	in.OpID = "op-7"
+	must(s.TransitionMigration(t.Context(), nobody, move, in))(t)
+	err := unchanged(t, s, func() error {
+		_, register := s.RegisterMigration(t.Context(), nobody, rootMigration())
+		_, transition := s.TransitionMigration(t.Context(), nobody, move, in)
+		return errors.Join(register, transition)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThingsAreFoundByIDNameAndPrefix(t *testing.T) {
+	s := newSite(t)
+	for _, ref := range []string{root, "root", root[:len(root)-1] + "1"} {
+		if v := must(s.Volume(t.Context(), ref))(t); v.ID != root {
+			t.Errorf("%s is %s", ref, v.ID)
+		}
+	}
+	if a := must(s.Attachment(t.Context(), rootAt[:4]))(t); a.ID != rootAt {
+		t.Errorf("attachment = %s", a.ID)
+	}
+	_, err := s.Volume(t.Context(), "3000")
+	wantCode(t, err, api.CodeInvalidArgument, "more than one volume: "+root+", "+data)
+	wantCode(t, second(s.Attachment(t.Context(), rootAt[:3])), api.CodeNotFound, rootAt[:3])
+	wantCode(t, second(s.Volume(t.Context(), "%")), api.CodeNotFound, "%")
+	wantCode(t, second(s.Pool(t.Context(), "fast", "")), api.CodeInvalidArgument, "2 hosts have a pool fast")
+	if p := must(s.Pool(t.Context(), "fast", "b"))(t); p.Host != "b" {
+		t.Errorf("pool = %+v", p)
+	}
+}
+
+func TestListsAndFilters(t *testing.T) {
+	s := newSite(t)
+	migrating(t, s)
+	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	if n := len(must(s.Migrations(t.Context(), "", false))(t)); n != 0 {
+		t.Errorf("open migrations = %d", n)
+	}
+	if n := len(must(s.Migrations(t.Context(), "root", true))(t)); n != 1 {
+		t.Errorf("all migrations of root = %d", n)
+	}
+	if n := len(must(s.Migrations(t.Context(), "data", true))(t)); n != 0 {
+		t.Errorf("all migrations of data = %d", n)
+	}
+	if n := len(must(s.Attachments(t.Context(), "root", "web"))(t)); n != 1 {
+		t.Errorf("attachments = %d", n)
+	}
+	if n := len(must(s.Attachments(t.Context(), "data", ""))(t)); n != 0 {
+		t.Errorf("attachments of data = %d", n)
+	}
+	volumes := must(s.Volumes(t.Context()))(t)
+	if diff := cmp.Diff([]api.Volume{must(s.Volume(t.Context(), data))(t), must(s.Volume(t.Context(), root))(t)}, volumes); diff != "" {
+		t.Errorf("volumes (-one by one +list):\n%s", diff)
+	}
+	if i := must(s.Instances(t.Context()))(t); len(i) != 1 || i[0].Name != "web" {
+		t.Errorf("instances = %+v", i)
+	}
+	counts := must(s.Counts(t.Context()))(t)
+	want := Counts{Instances: 1, Volumes: 2, Attachments: map[api.AttachmentState]int{"attached": 1}, Hosts: map[string]int{HostUp: 2}}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+func TestTypesAreMadeChangedAndRemoved(t *testing.T) {
+	s := newSite(t)
+	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "gold", Multiattach: true, Pools: []string{"nfs", "fast"}}))(t)
+	no, pools := false, []string{}
+	got := must(s.UpdateType(t.Context(), nobody, "gold", api.VolumeTypeUpdate{Multiattach: &no, Pools: &pools}))(t)
+	want := api.VolumeType{Name: "gold", Pools: []string{}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(api.VolumeType{}, "ID", "CreatedAt")); diff != "" {
+		t.Errorf("type (-want +got):\n%s", diff)
+	}
+	must(s.DeleteType(t.Context(), nobody, "gold"))(t)
+	if types := must(s.Types(t.Context()))(t); len(types) != 1 || types[0].Name != DefaultType {
+		t.Errorf("types = %+v", types)
+	}
+}
+
+func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
+	s := newSite(t)
+	s.now = func() time.Time { return time.Now().Add(time.Minute) }
+	if h := must(s.Host(t.Context(), "a"))(t); h.Status != HostSuspect || h.Epoch != 1 {
+		t.Errorf("host = %+v", h)
+	}
+	if v := must(s.Volume(t.Context(), root))(t); len(v.Attachments) != 1 {
+		t.Errorf("a silent host lost its attachment: %+v", v)
+	}
+}
+
+func TestReportThatSaysNothingNewIsNotWritten(t *testing.T) {
+	commits := 0
+	path := filepath.Join(t.TempDir(), "registry.db")
+	s, err := Open(t.Context(), path, Options{OnCommit: func(int, time.Duration) { commits++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := api.HostReport{ID: hostA, Name: "a", Pools: []api.Pool{{Name: "fast", FreeBytes: 1}}}
+	must(s.Report(t.Context(), nobody, report))(t)
+	report.Pools = []api.Pool{{Name: "fast", FreeBytes: 2}}
+	seen := must(s.Report(t.Context(), nobody, report))(t).LastSeenAt
+	if commits != 1 {
+		t.Errorf("commits = %d, want 1", commits)
+	}
+	report.Pools = nil
+	must(s.Report(t.Context(), nobody, report))(t)
+	if p := must(s.Pool(t.Context(), "fast", ""))(t); p.FreeBytes != 2 {
+		t.Errorf("free bytes = %d, want what was reported last", p.FreeBytes)
+	}
+	if err := errors.Join(s.Housekeep(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	s = openStore(t, path, Options{})
+	if h := must(s.Host(t.Context(), "a"))(t); h.LastSeenAt.Before(*seen) {
+		t.Errorf("last seen = %v, want %v after a restart", h.LastSeenAt, seen)
+	}
+	if p := must(s.Pool(t.Context(), "fast", ""))(t); p.FreeBytes != 2 {
+		t.Errorf("free bytes = %d after a restart", p.FreeBytes)
+	}
+}
+
+func TestReportUpdatesTheStatesOfItsOwnInstances(t *testing.T) {
+	s := newSite(t)
+	report := func(host, name string) {
+		must(s.Report(t.Context(), nobody, api.HostReport{ID: host, Name: name, Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped}}}))(t)
+	}
+	report(hostB, "b")
+	if i := must(s.Instance(t.Context(), web))(t); i.State != api.InstanceRunning {
+		t.Errorf("another host's report made it %s", i.State)
+	}
+	report(hostA, "a")
+	if i := must(s.Instance(t.Context(), web))(t); i.State != api.InstanceStopped {
+		t.Errorf("state = %s", i.State)
+	}
+}
+
+func TestOldAnswersAreForgotten(t *testing.T) {
+	s := newSite(t)
+	must(s.CreateType(t.Context(), Call{Key: "old"}, api.VolumeTypeCreate{Name: "gold"}))(t)
+	s.now = func() time.Time { return time.Now().Add(keepAnswers + time.Hour) }
+	if err := s.Housekeep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(dump(t.Context(), t, s)["idempotency"]); n != 0 {
+		t.Errorf("answers kept = %d", n)
+	}
+}

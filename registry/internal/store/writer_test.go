@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// insertType is a change that can be seen afterwards.
+func insertType(name string) func(context.Context, *sql.Tx) error {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO volume_types (id, name, multiattach, created_us) VALUES (?1, ?1, 0, 0)", name)
+		return err
+	}
+}
+
+func TestWaitingChangesShareACommitAndARefusedOneLeavesNoTrace(t *testing.T) {
+	var batches []int
+	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnCommit: func(n int, _ time.Duration) { batches = append(batches, n) }})
+
+	inside, release := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.writer.submit(t.Context(), func(context.Context, *sql.Tx) error { close(inside); <-release; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-inside
+	const waiting = 20
+	errs := make([]error, waiting)
+	refused := errors.New("refused")
+	for n := range waiting {
+		wg.Go(func() {
+			errs[n] = s.writer.submit(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				if err := insertType(fmt.Sprint("t", n))(ctx, tx); err != nil {
+					return err
+				}
+				switch n {
+				case 3:
+					return refused
+				case 4:
+					panic("bug")
+				}
+				return nil
+			})
+		})
+	}
+	for len(s.writer.queue) < waiting {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	wg.Wait()
+
+	if len(batches) != 2 || batches[1] != waiting {
+		t.Errorf("batches = %v, want 1 and then all %d that waited", batches, waiting)
+	}
+	for n, err := range errs {
+		if bad := n == 3 || n == 4; (err != nil) != bad {
+			t.Errorf("change %d: error = %v", n, err)
+		}
+	}
+	if !errors.Is(errs[3], refused) {
+		t.Errorf("change 3: error = %v, want its own", errs[3])
+	}
+	if n := len(must(s.Types(t.Context()))(t)); n != 1+waiting-2 {
+		t.Errorf("types = %d, want default and %d", n, waiting-2)
+	}
+}
+
+func TestChangeOfACallerThatLeftIsNotBegun(t *testing.T) {
+	s := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		if err := s.writer.submit(ctx, insertType("gone")); !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v", err)
+		}
+	}
+	if err := s.writer.submit(t.Context(), insertType("here")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(must(s.Types(t.Context()))(t)); n != 2 {
+		t.Errorf("types = %d, want default and here", n)
+	}
+}
+
+func TestChangesAfterCloseAreUnavailable(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "registry.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "late"})
+	wantCode(t, err, api.CodeRegistryUnavailable, "stopping")
+}
+
+// victimEnv makes this test binary a registry that acknowledges volumes until
+// it is killed.
+const victimEnv = "VOLFERRY_TEST_VICTIM"
+
+// runVictim does not return in the victim.
+func runVictim() {
+	path := os.Getenv(victimEnv)
+	if path == "" {
+		return
+	}
+	ctx := context.Background()
+	s, err := Open(ctx, path, Options{})
+	if err == nil {
+		_, err = s.Report(ctx, nobody, api.HostReport{ID: hostA, Name: "a"})
+	}
+	for n := 0; err == nil; n++ {
+		_, err = s.RegisterVolume(ctx, Call{Key: fmt.Sprint("key-", n)}, api.VolumeRegister{
+			ID: id(volumeKind, n), Name: fmt.Sprint("v", n), Status: api.VolumeAvailable, Host: "a", Location: at(fmt.Sprint("/fast/", n)),
+		})
+		fmt.Println(n)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func TestWhatWasAcknowledgedIsThereAfterKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	victim := exec.CommandContext(t.Context(), os.Args[0])
+	victim.Env = append(os.Environ(), victimEnv+"="+path)
+	victim.Stderr = os.Stderr
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, acknowledged := bufio.NewScanner(out), 0
+	for acknowledged < 100 && lines.Scan() {
+		acknowledged++
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // acknowledged while we killed it
+		acknowledged++
+	}
+	if err := victim.Wait(); err == nil || acknowledged < 100 {
+		t.Fatalf("the victim ended by itself: %v after %d", err, acknowledged)
+	}
+
+	s := openStore(t, path, Options{})
+	volumes := len(must(s.Volumes(t.Context()))(t))
+	if volumes < acknowledged || volumes > acknowledged+1 {
+		t.Errorf("volumes = %d, want the %d acknowledged ones and at most the one in flight", volumes, acknowledged)
+	}
+	if n := must(s.VerifyAudit(t.Context()))(t); n != int64(volumes)+1 {
+		t.Errorf("events = %d, want one per volume and one for the host", n)
+	}
+	if n := len(dump(t.Context(), t, s)["idempotency"]); n != volumes {
+		t.Errorf("answers = %d, want one per volume", n)
+	}
+}
