@@ -3,6 +3,9 @@
 package httpjson
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +38,17 @@ func OpenAPI(title, version string, routes []Route) map[string]any {
 			"responses": map[string]any{"Error": jsonContent("What went wrong.", "Error")},
 		},
 	}
+}
+
+// WriteOpenAPI answers with the document itself, not under a noun: that is what
+// the tools that read it expect.
+func WriteOpenAPI(w http.ResponseWriter, title, version string, routes []Route) error {
+	body, err := json.Marshal(OpenAPI(title, version, routes))
+	if err != nil {
+		return fmt.Errorf("encode OpenAPI document: %w", err)
+	}
+	writeJSON(w, http.StatusOK, append(body, '\n'))
+	return nil
 }
 
 func operation(r Route) map[string]any {

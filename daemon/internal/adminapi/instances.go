@@ -43,11 +43,8 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	inst, err := s.Registry.Instance(r.Context(), r.PathValue("instance"))
+	inst, err := s.Registry.ForgetInstance(r.Context(), id, r.PathValue("instance"))
 	if err != nil {
-		return err
-	}
-	if err := s.Registry.ForgetInstance(r.Context(), id, inst.ID); err != nil {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "instance", inst)

@@ -71,3 +71,8 @@ func (s *Server) doctor(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 	return httpjson.Write(w, http.StatusOK, "version", map[string]string{"program": "volferryd", "version": s.Version})
 }
+
+// openAPI answers with this API as an OpenAPI document.
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	return httpjson.WriteOpenAPI(w, "Volferry daemon", s.Version, s.Routes())
+}

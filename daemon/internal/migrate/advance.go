@@ -39,8 +39,9 @@ func (g *Manager) Changed(opID string) {
 	g.watch.notify(o.Group)
 }
 
-// replanDelay keeps an instance that is restarted in a loop from being chased.
-const replanDelay = 200 * time.Millisecond
+// replanDelay, times the number of tries, keeps an instance that is restarted in
+// a loop from being chased.
+const replanDelay = 100 * time.Millisecond
 
 // advance submits the op that a migration needs next, if any. What cannot be
 // submitted now is tried again at the next change.
@@ -54,6 +55,11 @@ func (g *Manager) advance(ctx context.Context, id string) {
 	}
 	todo, request, ok := h.next()
 	if !ok {
+		return
+	}
+	last := h.ops[len(h.ops)-1]
+	if wait := last.FinishedAt.Add(time.Duration(h.replans()) * replanDelay).Sub(g.machine.now()); wait > 0 {
+		time.AfterFunc(wait, func() { g.watch.notify(id) })
 		return
 	}
 	kind, err := g.kindFor(ctx, &h.spec, todo)

@@ -93,19 +93,28 @@ func changed(s *Spec, v *view) *api.Error {
 		s.Target, s.InstanceName, where, s.VolumeName)
 }
 
-// errWorldChanged ends an op that was planned for a running guest when the
-// guest is off, or the other way round. The op is undone and the manager plans
-// again.
+// errWorldChanged ends an op that the world has overtaken: it was planned for a
+// running guest and the guest is off, or the other way round, or a block job
+// ended before its time. The op is undone and the manager plans again.
 type errWorldChanged struct{ what string }
 
 func (e *errWorldChanged) Error() string { return e.what }
 
 // codeWorldChanged is how errWorldChanged stands in the journal. It never
 // leaves the daemon.
-const codeWorldChanged = "world_changed"
+const codeWorldChanged api.Code = "world_changed"
 
 func guestIsOff(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
+}
+
+// foldEnded: a block job is gone before its time, because it met an I/O error or
+// because the guest's process is another one now. The guest is on the overlay as
+// before, whatever the job did.
+func foldEnded(s *Spec, into hv.Image) error {
+	return &errWorldChanged{fmt.Sprintf(
+		"QEMU ended the fold of %s into %s before it was ready (its log says why); the guest goes on with its overlay and nothing is lost",
+		s.Overlay, into.Path)}
 }
 
 func guestIsOn(s *Spec) error {
@@ -125,6 +134,8 @@ func (m *machine) hvError(err error) error {
 		return op.WaitFor(waitHypervisor, err)
 	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
 		return op.Retry(busyDelay, err)
+	case errors.Is(err, hv.ErrNotActive):
+		return &errWorldChanged{"the instance is not running any more"}
 	case errors.Is(err, hv.ErrNotFound):
 		// A domain that was undefined under an open migration: its disk's chain
 		// is not known any more.
@@ -152,7 +163,7 @@ func registryError(err error) error {
 func Describe(err error) op.Failure {
 	var changed *errWorldChanged
 	if errors.As(err, &changed) {
-		return op.Failure{Code: codeWorldChanged, Message: err.Error()}
+		return op.Failure{Code: string(codeWorldChanged), Message: err.Error()}
 	}
 	var e *api.Error
 	switch {
@@ -173,5 +184,9 @@ func apiError(f *op.Failure) *api.Error {
 	if f == nil {
 		return nil
 	}
-	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
+	code := api.Code(f.Code)
+	if code == codeWorldChanged {
+		code = api.CodeInstanceBusy
+	}
+	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
 }

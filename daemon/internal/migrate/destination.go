@@ -7,13 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,30 +25,16 @@ func (g *Manager) resolveDestination(ctx context.Context, s *Spec, t api.Migrati
 	return g.destinationAtPath(ctx, s, t.ToPath)
 }
 
-// poolTypesOfFiles are the pools whose volumes are files named by us; the
-// volumes of the others are block devices, which have no format but raw.
-var poolTypesOfFiles = map[string]bool{"dir": true, "fs": true, "netfs": true}
-
 func (g *Manager) destinationInPool(ctx context.Context, s *Spec, name string) error {
 	pools, err := g.machine.hv.Pools(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
 	}
-	var pool *hv.PoolInfo
-	for i := range pools {
-		if pools[i].Name == name {
-			pool = &pools[i]
-		}
+	pool, err := location.Pool(pools, name)
+	if err != nil {
+		return err
 	}
-	switch {
-	case pool == nil:
-		return api.Errorf(api.CodeNotFound, "no pool %s on this host; `volferryctl pool list` shows them", name)
-	case !pool.Active:
-		return api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `virsh pool-start %s`", name, name)
-	case pool.Path == "":
-		return api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, whose volumes have no path on this host", name, pool.Type)
-	}
-	files := poolTypesOfFiles[pool.Type]
+	files := location.HoldsFiles(pool)
 	if !files && s.Dst.Format != api.FormatRaw {
 		return api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, which can only be raw; say --to-format raw", name)
 	}
@@ -91,13 +72,14 @@ func (g *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error 
 }
 
 func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) error {
-	if err := g.checkPath(path); err != nil {
+	if location.SameImage(path, s.Src.Path) {
+		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
+	}
+	rules := location.Rules{AllowedPaths: g.cfg.AllowedPaths, OverlayDir: g.cfg.OverlayDir}
+	if err := rules.CheckPath(path); err != nil {
 		return err
 	}
 	s.Dst.Path = path
-	if sameImage(path, s.Src.Path) {
-		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
-	}
 	if err := g.checkNotUsed(ctx, path); err != nil {
 		return err
 	}
@@ -135,71 +117,6 @@ func (g *Manager) destinationToCreate(s *Spec) error {
 	return g.checkDestinationSpace(s, free, true)
 }
 
-// maxPathBytes is Linux's PATH_MAX without its terminating zero.
-const maxPathBytes = 4095
-
-// checkPath refuses paths that could mean something else than they say to
-// libvirt or QEMU, and paths outside of the directories that the configuration
-// allows.
-func (g *Manager) checkPath(path string) error {
-	bad := func(why string) error {
-		return api.Errorf(api.CodeInvalidArgument, "path %q %s", shorten(path), why)
-	}
-	switch {
-	case len(path) > maxPathBytes:
-		return bad("is too long")
-	case !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl):
-		return bad("has characters that no path of a volume may have")
-	case !filepath.IsAbs(path):
-		return bad("is not absolute")
-	case filepath.Clean(path) != path:
-		return bad("is not clean: say " + filepath.Clean(path))
-	}
-	// With links followed: what a link inside an allowed directory points to is
-	// not allowed by that.
-	real, err := resolve(path)
-	if err != nil {
-		return bad("is in a directory that does not exist")
-	}
-	if within(real, g.cfg.OverlayDir) {
-		return bad("is in the overlay directory, which is Volferry's own")
-	}
-	if len(g.cfg.AllowedPaths) == 0 {
-		for _, dir := range systemDirs {
-			if within(real, dir) {
-				return api.Errorf(api.CodePermissionDenied, "%s is in %s, where volumes do not belong; allowed_paths in the configuration could say otherwise", path, dir)
-			}
-		}
-		return nil
-	}
-	for _, dir := range g.cfg.AllowedPaths {
-		if within(real, dir) {
-			return nil
-		}
-	}
-	return api.Errorf(api.CodePermissionDenied, "%s is in none of the directories that this host allows for volumes (%s); see allowed_paths in the configuration",
-		path, strings.Join(g.cfg.AllowedPaths, ", "))
-}
-
-// systemDirs are where a volume may not go unless the configuration says so.
-var systemDirs = []string{
-	"/bin", "/boot", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib/volferry-registry",
-}
-
-// resolve follows the links in a path whose last part may not exist yet.
-func resolve(path string) (string, error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real, nil
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	return filepath.Join(dir, filepath.Base(path)), err
-}
-
-// within says whether a clean path is below dir.
-func within(path, dir string) bool {
-	return strings.HasPrefix(path, strings.TrimSuffix(filepath.Clean(dir), "/")+"/")
-}
-
 func shorten(s string) string {
 	const limit = 120
 	if len(s) <= limit {
@@ -215,14 +132,8 @@ func (g *Manager) checkNotUsed(ctx context.Context, path string) error {
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the instances of this host: %v", err)
 	}
-	for i := range doms {
-		for _, d := range append(append([]hv.Disk{}, doms[i].Live...), doms[i].Config...) {
-			for _, img := range d.Chain {
-				if img.Path != "" && sameImage(img.Path, path) {
-					return api.Errorf(api.CodeDstInUse, "%s is disk %s of instance %s", path, d.Target, doms[i].Name)
-				}
-			}
-		}
+	if domain, target := location.DiskOf(doms, path); domain != "" {
+		return api.Errorf(api.CodeDstInUse, "%s is disk %s of instance %s", path, target, domain)
 	}
 	user, err := g.machine.images.InUse(ctx, path)
 	if err != nil {
@@ -232,20 +143,4 @@ func (g *Manager) checkNotUsed(ctx context.Context, path string) error {
 		return api.Errorf(api.CodeDstInUse, "%s is in use: %s", path, user)
 	}
 	return nil
-}
-
-// sameImage says whether two paths name one file or device, by any link or
-// device node.
-func sameImage(a, b string) bool {
-	if a == b {
-		return true
-	}
-	var sa, sb unix.Stat_t
-	if unix.Stat(a, &sa) != nil || unix.Stat(b, &sb) != nil {
-		return false
-	}
-	if sa.Mode&unix.S_IFMT == unix.S_IFBLK && sb.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return sa.Rdev == sb.Rdev
-	}
-	return sa.Dev == sb.Dev && sa.Ino == sb.Ino
 }

@@ -34,7 +34,7 @@ func (o *opView) undone() bool { return o.State == op.StateUndone }
 
 // overtaken says whether it was undone because the guest went on or off.
 func (o *opView) overtaken() bool {
-	return o.undone() && o.Failure != nil && o.Failure.Code == codeWorldChanged
+	return o.undone() && o.Failure != nil && o.Failure.Code == string(codeWorldChanged)
 }
 
 // history is a migration: its spec and its ops, oldest first. All its methods
@@ -93,7 +93,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 				return state, nil
 			}
 		case op.StateUndone:
-			if !o.overtaken() {
+			if !o.overtaken() || h.replans() >= maxReplans {
 				failure = apiError(o.Failure)
 			}
 			state = h.stateUndone(o, i)
@@ -159,9 +159,9 @@ func (h *history) find(g goal) *opView {
 	return nil
 }
 
-// maxReplans bounds how often in a row an op is planned anew because the guest
-// went on or off: more often is no accident.
-const maxReplans = 20
+// maxReplans bounds how often in a row an op is planned anew because the world
+// overtook it: more often is no accident. Calling again starts over.
+const maxReplans = 10
 
 // next is what the manager does by itself now: plan anew what the world
 // overtook, and bring a `volume migrate` from one call to the next. It returns

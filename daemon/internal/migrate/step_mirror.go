@@ -105,8 +105,7 @@ func (m *machine) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 }
 
 // runJob begins the way's block job if it does not run yet and waits until it
-// is ready, or until the bound (0 is none) is over. A job that vanishes has
-// failed: the guest is still on the overlay, whatever the job did.
+// is ready, or until the bound (0 is none) is over.
 func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, bound time.Duration) (bool, error) {
 	until := m.now().Add(bound)
 	begun := false
@@ -126,8 +125,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		case mirror != nil && mirror.Ready:
 			return true, nil
 		case mirror == nil && begun:
-			return false, api.Errorf(api.CodeInternal,
-				"QEMU ended the fold of %s into %s before it was ready; the guest goes on and nothing is lost", s.Overlay, w.to(s).Path)
+			return false, foldEnded(s, w.to(s))
 		case mirror == nil && v.live != onOverlay:
 			// Without an overlay QEMU would quietly do a full copy and zero dst.
 			return false, changed(s, v)

@@ -138,18 +138,7 @@ func (m *machine) stepDrain(w way) op.Step {
 			}
 		}
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
-			return op.Unknown, err
-		}
-		clean, err := m.drained(ctx, s, w, v)
-		if err != nil {
-			return op.NotDone, nil // Do says why
-		}
-		return done(clean), nil
-	}
-	return step("drain", do, nil, observe)
+	return step("drain", do, nil, nil)
 }
 
 // drainPollFor looks often at first, because every millisecond is a stall, and
@@ -176,7 +165,7 @@ func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, e
 		return false, err
 	}
 	if mirror == nil {
-		return false, api.Errorf(api.CodeInternal, "QEMU ended the fold into %s while the guest was paused", w.to(s).Path)
+		return false, foldEnded(s, w.to(s))
 	}
 	if v.dom.State != hv.StatePaused || !mirror.Ready {
 		return false, nil

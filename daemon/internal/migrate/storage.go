@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
@@ -134,7 +135,7 @@ func loopDeviceOf(path string) (string, error) {
 		if err != nil {
 			continue // detached since
 		}
-		if sameImage(path, string(text[:max(0, len(text)-1)])) {
+		if location.SameImage(path, string(text[:max(0, len(text)-1)])) {
 			return "it is the file of " + filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(f)))), nil
 		}
 	}

@@ -5,6 +5,7 @@ package op
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // verdict is what became of a step that was to be done.
@@ -20,6 +21,10 @@ const (
 	// not.
 	verdictOperator
 )
+
+// contradictionDelay is how long to wait before a step is tried again that said
+// that it did what then cannot be seen.
+const contradictionDelay = 50 * time.Millisecond
 
 // do brings the current step to its end and records it. It returns false if
 // the op cannot go on now.
@@ -109,7 +114,8 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	case v == verdictSucceeded && doErr != nil:
 		a.r.cfg.Log.Warn("step reports an error but it happened", "op", a.op.ID, "step", step.Name, "err", doErr)
 	case v == verdictFailed && doErr == nil:
-		return v, fmt.Errorf("step %s reports success but it did not happen", step.Name)
+		// Or it happened and is gone again: Do finds out which.
+		return v, Retry(contradictionDelay, fmt.Errorf("step %s reports success but it did not happen", step.Name))
 	}
 	return v, doErr
 }

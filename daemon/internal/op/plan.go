@@ -33,7 +33,8 @@ type Step struct {
 	Undo func(ctx context.Context, r *Run) error
 	// Observe looks at the world. It is asked before a Do that may be a repeat
 	// and after every Do, whatever Do returned: the world decides, not the
-	// return value. Nil, for steps that only check: Do's answer counts. An
+	// return value; what Do says it did and Observe does not see is tried again.
+	// Nil, for steps that only check: Do's answer counts. An
 	// error means "cannot look now" and is treated by its type like Do's.
 	Observe func(ctx context.Context, r *Run) (Observation, error)
 }

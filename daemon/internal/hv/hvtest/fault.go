@@ -40,6 +40,13 @@ func (f *Fake) Inject(fault Fault) {
 	f.faults = append(f.faults, &fault)
 }
 
+// ClearFaults takes back the faults that have not happened yet.
+func (f *Fake) ClearFaults() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = nil
+}
+
 // Calls returns the names of all calls so far, those that failed included.
 func (f *Fake) Calls() []string {
 	f.mu.Lock()

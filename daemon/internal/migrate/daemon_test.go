@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// daemon is a manager and its runner on a world, which may be stopped and
+// started again on the same world and journal.
+type daemon struct {
+	t       *testing.T
+	world   *world
+	journal *optest.Journal
+	*Manager
+	runner *op.Runner
+	stop   func()
+}
+
+func newDaemon(t *testing.T, w *world) *daemon {
+	t.Helper()
+	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
+	d.boot()
+	t.Cleanup(func() { d.stop() })
+	return d
+}
+
+// boot starts the daemon as run.go does.
+func (d *daemon) boot() {
+	d.t.Helper()
+	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
+	d.Manager = New(Config{OverlayDir: "/overlays"}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
+	runner, err := op.New(op.Config{
+		Journal: d.journal, Plans: d.Plans(), Describe: Describe, OnChange: d.Changed,
+	})
+	must(d.t, err)
+	d.runner = runner
+	d.Bind(runner)
+	must(d.t, runner.Resume(context.Background()))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := d.Run(ctx); err != nil {
+			d.t.Error(err)
+		}
+	}()
+	d.stop = func() {
+		cancel()
+		<-ended
+		runner.Stop()
+	}
+}
+
+// restart is a daemon that dies and comes back.
+func (d *daemon) restart() {
+	d.stop()
+	d.boot()
+}
+
+var toNewPool = api.MigrationTarget{ToPool: "new"}
+
+// migrate begins a `volume migrate` and returns its id.
+func (d *daemon) migrate() string {
+	d.t.Helper()
+	m, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+	must(d.t, err)
+	return m.ID
+}
+
+// begin makes a start by hand and waits until src is frozen.
+func (d *daemon) begin(target api.MigrationTarget) api.Migration {
+	d.t.Helper()
+	m, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target})
+	must(d.t, err)
+	return d.until(m.ID, api.MigrationStarted)
+}
+
+// patience is longer than any migration in a world lasts, in fake time.
+const patience = time.Hour
+
+// until waits until the migration is in one of the states, or has failed at
+// what it was told.
+func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for range d.watch.changes(ctx, id) {
+		synctest.Wait()
+		m, err := d.Get(ctx, id)
+		must(d.t, err)
+		for _, s := range states {
+			if m.State == s {
+				return m
+			}
+		}
+		if m.State.Final() || m.State == api.MigrationNeedsOperator {
+			d.t.Fatalf("the migration is %s (%v), want %v", m.State, m.Error, states)
+		}
+	}
+	m, _ := d.Get(context.Background(), id)
+	d.t.Fatalf("the migration stays %s (phase %s, %v), want %v", m.State, m.Phase, m.Error, states)
+	return m
+}
+
+func (d *daemon) call(id string) Call {
+	return Call{OpID: uuid.NewString(), Subject: id}
+}
+
+// inBubble runs a test in fake time on a world whose instance is in a state.
+func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(t, newDaemon(t, newWorld(t, state)))
+	})
+}
+
+// moved checks that the volume ended at dst and nothing else changed.
+func (d *daemon) moved(m api.Migration) {
+	d.t.Helper()
+	if err := d.world.settled(m.Dst.Path); err != nil {
+		d.t.Error(err)
+	}
+	if at := d.world.registry.volume().Location.Path; at != m.Dst.Path {
+		d.t.Errorf("the registry has the volume at %s, want %s", at, m.Dst.Path)
+	}
+}
+
+// stayed checks that the volume is on src as if nothing had been.
+func (d *daemon) stayed() {
+	d.t.Helper()
+	if err := d.world.settled(srcPath); err != nil {
+		d.t.Error(err)
+	}
+	if id := d.world.registry.volume().MigrationID; id != "" {
+		d.t.Errorf("the registry still has the lock of migration %s", id)
+	}
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+var allStates = []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped}
+
+func forAllStates(t *testing.T, f func(t *testing.T, d *daemon)) {
+	t.Helper()
+	for _, state := range allStates {
+		t.Run(string(state), func(t *testing.T) { inBubble(t, state, f) })
+	}
+}
+
+func TestVolumeMigrateEndsAtDstInEveryState(t *testing.T) {
+	forAllStates(t, func(_ *testing.T, d *daemon) {
+		d.moved(d.until(d.migrate(), api.MigrationCompleted))
+	})
+}
+
+func TestVolumeThatIsNotAttachedMoves(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		must(t, d.world.Undefine(testInstance))
+		d.world.registry.vol.Attachments, d.world.registry.vol.Status = nil, api.VolumeAvailable
+		m := d.until(d.migrate(), api.MigrationCompleted)
+		got, err := d.world.ReadImage(m.Dst.Path)
+		must(t, err)
+		if len(got) != testBlocks/2 {
+			t.Errorf("dst has %d blocks of data, want %d", len(got), testBlocks/2)
+		}
+	})
+}
+
+func TestStartFreezesSrcUntilCancel(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		before, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		for range 50 {
+			d.world.guestWrites()
+		}
+		after, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		if len(before) != len(after) {
+			t.Error("src was written after start had returned")
+		}
+		for b, v := range before {
+			if after[b] != v {
+				t.Errorf("block %d of src changed after start had returned", b)
+			}
+		}
+		_, _, err = d.Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+func TestTheGuestMayStopAndStartBetweenStartAndComplete(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		must(t, d.world.Stop(testInstance))
+		_, _, err := d.Copy(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopied)
+		must(t, d.world.Start(testInstance))
+		for range 20 {
+			d.world.guestWrites()
+		}
+		must(t, d.world.Stop(testInstance))
+		_, _, err = d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
+func TestExternalCopyIsComparedBeforeItIsUsed(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		must(t, d.world.Copy(srcPath, m.Dst.Path))
+		must(t, d.world.WriteBlock(m.Dst.Path, 3, 99))
+		complete := func() string {
+			_, id, err := d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+			must(t, err)
+			_, err = d.runner.Wait(context.Background(), id)
+			must(t, err)
+			return id
+		}
+		o, err := d.Request(context.Background(), complete())
+		must(t, err)
+		if o.Error == nil || o.Error.Code != api.CodeCopyMismatch {
+			t.Fatalf("complete of a wrong copy ended with %v, want copy_mismatch", o.Error)
+		}
+		if got, err := d.Get(context.Background(), m.ID); err != nil || got.State != api.MigrationStarted {
+			t.Fatalf("the migration is %s (%v), want started", got.State, err)
+		}
+		must(t, d.world.WriteBlock(m.Dst.Path, 3, 0))
+		complete()
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
+func TestCompleteIsRefusedBeforeTheCopyIsThere(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		_, _, err := d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		if api.CodeOf(err) != api.CodeCopyNotVerified {
+			t.Errorf("complete without a copy: %v, want copy_not_verified", err)
+		}
+		d.world.copier.gate = make(chan struct{})
+		_, _, err = d.Copy(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopying)
+		_, _, err = d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		if api.CodeOf(err) != api.CodeCopyNotVerified {
+			t.Errorf("complete during the copy: %v, want copy_not_verified", err)
+		}
+		_, _, err = d.Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
+		m, err := d.Start(ctx, req)
+		must(t, err)
+		again, err := d.Start(ctx, req)
+		if err != nil || again.ID != m.ID {
+			t.Errorf("the same start made migration %s (%v), want %s", again.ID, err, m.ID)
+		}
+		other := req
+		other.Target.Verify = VerifyNone
+		if _, err := d.Start(ctx, other); api.CodeOf(err) != api.CodeIdempotencyMismatch {
+			t.Errorf("another start under the same op id: %v, want idempotency_mismatch", err)
+		}
+		other.OpID = uuid.NewString()
+		if _, err := d.Start(ctx, other); api.CodeOf(err) != api.CodeMigrationActive {
+			t.Errorf("a second start: %v, want migration_active", err)
+		}
+		d.until(m.ID, api.MigrationStarted)
+		_, _, err = d.Copy(ctx, d.call(m.SrcAttachmentID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopied)
+		complete := Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID}
+		_, first, err := d.Complete(ctx, complete)
+		must(t, err)
+		d.until(m.ID, api.MigrationCompleted)
+		complete.OpID = uuid.NewString()
+		done, second, err := d.Complete(ctx, complete)
+		if err != nil || second != first || done.State != api.MigrationCompleted {
+			t.Errorf("complete of a completed migration: op %s (%v), want %s", second, err, first)
+		}
+		if _, _, err := d.Cancel(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodePastPointOfNoReturn {
+			t.Errorf("cancel of a completed migration: %v, want past_point_of_no_return", err)
+		}
+	})
+}
+
+func TestAfterCancelOnlyCancelIsAnswered(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		m := d.begin(toNewPool)
+		_, first, err := d.Cancel(ctx, d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		if _, second, err := d.Cancel(ctx, d.call(m.ID)); err != nil || second != first {
+			t.Errorf("cancel of a cancelled migration: op %s (%v), want %s", second, err, first)
+		}
+		_, _, err = d.Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		if api.CodeOf(err) != api.CodeNoMigration {
+			t.Errorf("complete after cancel: %v, want no_migration", err)
+		}
+		if _, _, err := d.Copy(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodeNoMigration {
+			t.Errorf("copy after cancel: %v, want no_migration", err)
+		}
+	})
+}
+
+func TestCallsWithoutAStartAreNoMigration(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		c := d.call(testSrcAtt)
+		for name, do := range map[string]func(context.Context, Call) (api.Migration, string, error){
+			"copy": d.Copy, "complete": d.Complete, "cancel": d.Cancel,
+		} {
+			if _, _, err := do(context.Background(), c); api.CodeOf(err) != api.CodeNoMigration {
+				t.Errorf("%s without a start: %v, want no_migration", name, err)
+			}
+		}
+	})
+}
+
+func TestCancelWinsOverACopyAndOverAFold(t *testing.T) {
+	t.Run("copy", func(t *testing.T) {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.copier.gate = make(chan struct{})
+			id := d.migrate()
+			d.until(id, api.MigrationCopying)
+			_, _, err := d.Cancel(context.Background(), d.call(id))
+			must(t, err)
+			d.until(id, api.MigrationCancelled)
+			d.stayed()
+		})
+	})
+	t.Run("fold", func(t *testing.T) {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.SetStep(0) // the mirror does not get ready
+			id := d.migrate()
+			d.until(id, api.MigrationCompleting)
+			d.world.SetStep(2)
+			_, _, err := d.Cancel(context.Background(), d.call(id))
+			must(t, err)
+			d.until(id, api.MigrationCancelled)
+			d.stayed()
+		})
+	})
+}
+
+func TestARestartedDaemonGoesOn(t *testing.T) {
+	forAllStates(t, func(_ *testing.T, d *daemon) {
+		d.world.copier.gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		d.restart()
+		close(d.world.copier.gate)
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
+
+func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { d.world.registry.setDown(true) }})
+		id := d.migrate()
+		time.Sleep(time.Hour)
+		m, err := d.Get(context.Background(), id)
+		must(t, err)
+		if m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
+			t.Fatalf("the migration is %s (%s) without its registry", m.State, m.Phase)
+		}
+		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); err != nil || dom.State != hv.StateRunning {
+			t.Errorf("the guest is %s (%v) while the registry is away", dom.State, err)
+		}
+		d.world.registry.setDown(false)
+		d.Wake(false, true)
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// redefine gives the world's instance another definition.
+func (w *world) redefine(t *testing.T, change func(*hv.Domain)) {
+	t.Helper()
+	must(t, w.Undefine(testInstance))
+	d := hv.Domain{ID: testInstance, Name: "web", Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
+	}}}
+	change(&d)
+	must(t, w.Define(d))
+}
+
+func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
+	disk := func(f func(*hv.Disk)) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			w.redefine(t, func(d *hv.Domain) { f(&d.Config[0]) })
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		target api.MigrationTarget
+		world  func(*testing.T, *world)
+		code   api.Code
+		says   string
+	}{
+		{"no target", api.MigrationTarget{}, nil, api.CodeInvalidArgument, "exactly one"},
+		{"two targets", api.MigrationTarget{ToPool: "new", ToPath: "/new/x"}, nil, api.CodeInvalidArgument, "exactly one"},
+		{"unknown format", api.MigrationTarget{ToPool: "new", ToFormat: "vmdk"}, nil, api.CodeInvalidArgument, "vmdk"},
+		{"unknown verify", api.MigrationTarget{ToPool: "new", Verify: "some"}, nil, api.CodeInvalidArgument, "some"},
+		{"unknown method", api.MigrationTarget{ToPool: "new", Method: "magic"}, nil, api.CodeInvalidArgument, "magic"},
+		{"negative bandwidth", api.MigrationTarget{ToPool: "new", BandwidthBytesPerSecond: -1}, nil, api.CodeInvalidArgument, "-1"},
+		{"delete without verification", api.MigrationTarget{ToPool: "new", Verify: VerifyNone, DeleteSource: true}, nil, api.CodeInvalidArgument, "verify full"},
+		{"unknown pool", api.MigrationTarget{ToPool: "old"}, nil, api.CodeNotFound, "old"},
+		{"relative path", api.MigrationTarget{ToPath: "new/x"}, nil, api.CodeInvalidArgument, "absolute"},
+		{"path with a control character", api.MigrationTarget{ToPath: "/new/x\n"}, nil, api.CodeInvalidArgument, "characters"},
+		{"path with dots", api.MigrationTarget{ToPath: "/new/../etc/x"}, nil, api.CodeInvalidArgument, "/etc/x"},
+		{"path of the system", api.MigrationTarget{ToPath: "/etc/x.raw"}, nil, api.CodePermissionDenied, "/etc"},
+		{"its own path", api.MigrationTarget{ToPath: srcPath}, nil, api.CodeSameLocation, srcPath},
+		{"snapshots", toNewPool, func(t *testing.T, w *world) {
+			w.redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
+		}, api.CodeUnsupportedDisk, "snapshots"},
+		{"checkpoints", toNewPool, func(t *testing.T, w *world) {
+			w.redefine(t, func(d *hv.Domain) { d.Checkpoints = 1 })
+		}, api.CodeUnsupportedDisk, "checkpoints"},
+		{"a CD-ROM", toNewPool, disk(func(d *hv.Disk) { d.Device = "cdrom" }), api.CodeUnsupportedDisk, "cdrom"},
+		{"a LUN", toNewPool, disk(func(d *hv.Disk) { d.Device = "lun" }), api.CodeUnsupportedDisk, "lun"},
+		{"LUKS", toNewPool, disk(func(d *hv.Disk) { d.Encrypted = true }), api.CodeUnsupportedDisk, "encrypted"},
+		{"a transient disk", toNewPool, disk(func(d *hv.Disk) { d.Transient = true }), api.CodeUnsupportedDisk, "transient"},
+		{"a slice", toNewPool, disk(func(d *hv.Disk) { d.Slices = true }), api.CodeUnsupportedDisk, "slice"},
+		{"a running shareable disk", toNewPool, func(t *testing.T, w *world) {
+			disk(func(d *hv.Disk) { d.Shareable = true })(t, w)
+			must(t, w.Start(testInstance))
+		}, api.CodeUnsupportedDisk, "stop the instance and run this again"},
+		{"a managed save image", toNewPool, func(t *testing.T, w *world) {
+			must(t, w.Start(testInstance))
+			must(t, w.Save(testInstance))
+		}, api.CodeStateForbidden, "managedsave-remove"},
+		{"two attachments", toNewPool, func(_ *testing.T, w *world) {
+			v := &w.registry.vol
+			v.Attachments = append(v.Attachments, v.Attachments[0])
+		}, api.CodeMultiattached, "cannot migrate volume vol: it has 2 attachments"},
+		{"another host's volume", toNewPool, func(_ *testing.T, w *world) {
+			w.registry.vol.Attachments[0].Host = "elsewhere"
+		}, api.CodeNotYourHost, "elsewhere"},
+		{"a volume being deleted", toNewPool, func(_ *testing.T, w *world) {
+			w.registry.vol.Status = api.VolumeDeleting
+		}, api.CodeVolumeNotAvailable, "deleting"},
+		{"a resized source", toNewPool, func(_ *testing.T, w *world) {
+			w.registry.vol.Location.SizeBytes -= 512
+		}, api.CodeSizeMismatch, "resized"},
+		{"a disk changed behind our back", toNewPool, func(t *testing.T, w *world) {
+			must(t, w.CreateImage("/old/other.raw", hvtest.Raw, testSize))
+			must(t, w.SetConfigChain(context.Background(), testInstance, "vda",
+				[]hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}}))
+		}, api.CodeChainChanged, "which"},
+		{"libvirt away", toNewPool, func(_ *testing.T, w *world) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},
+		{"registry away", toNewPool, func(_ *testing.T, w *world) { w.registry.setDown(true) }, api.CodeRegistryUnavailable, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+				if c.world != nil {
+					c.world(t, d.world)
+				}
+				_, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: true})
+				if api.CodeOf(err) != c.code {
+					t.Fatalf("got %v (%s), want %s", err, api.CodeOf(err), c.code)
+				}
+				if !strings.Contains(err.Error(), c.says) {
+					t.Errorf("the message %q does not say %q", err, c.says)
+				}
+				if list, err := d.List(context.Background(), true); err != nil || len(list) != 0 {
+					t.Errorf("a refused start left migrations %v (%v)", list, err)
+				}
+				for _, path := range []string{dstPath, overlayPath} {
+					if d.world.Exists(path) {
+						t.Errorf("a refused start left %s", path)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
+	for name, size := range map[string]int64{"smaller": testSize - 512, "larger": testSize + 512} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				path := t.TempDir() + "/dst.raw"
+				must(t, d.world.CreateImage(path, hvtest.Raw, size))
+				_, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path}})
+				if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), "512 bytes "+name) {
+					t.Errorf("got %v, want size_mismatch by 512 bytes %s", err, name)
+				}
+			})
+		})
+	}
+}
+
+func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
+		m := d.begin(toNewPool)
+		if m.Method != MethodOffline {
+			t.Errorf("the method is %s, want %s", m.Method, MethodOffline)
+		}
+		if err := d.world.Start(testInstance); err == nil {
+			t.Error("the instance started while its volume was being moved")
+		}
+		_, _, err := d.Copy(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopied)
+		_, _, err = d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+		must(t, d.world.Start(testInstance))
+	})
+}

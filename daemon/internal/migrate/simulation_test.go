@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// everyCall runs one whole migration again and again, and lets something happen
+// at its first call of the hypervisor, then at its second, and so on, until one
+// ran to its end before it happened.
+func everyCall(t *testing.T, state hv.State, cancel bool, happen func(d *daemon) hvtest.Fault) {
+	t.Helper()
+	for n := 1; ; n++ {
+		reached := false
+		name := fmt.Sprintf("call %d", n)
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				fault := happen(d)
+				do := fault.Do
+				fault.Nth, fault.Do = n, func() {
+					reached = true
+					if do != nil {
+						do()
+					}
+				}
+				if cancel {
+					simulateCancel(t, d, fault)
+				} else {
+					simulateComplete(t, d, fault)
+				}
+			})
+		})
+		if !reached || t.Failed() {
+			return
+		}
+	}
+}
+
+func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
+	t.Helper()
+	id := ""
+	d.world.copier.gate = make(chan struct{})
+	id = d.migrate()
+	d.until(id, api.MigrationCopying)
+	d.world.Inject(fault)
+	close(d.world.copier.gate)
+	m := d.until(id, api.MigrationCompleted)
+	calm(d)
+	d.moved(m)
+}
+
+func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
+	t.Helper()
+	m := d.begin(toNewPool)
+	for range 20 {
+		d.world.guestWrites()
+	}
+	d.world.Inject(fault)
+	for {
+		_, _, err := d.Cancel(context.Background(), d.call(m.ID))
+		if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+			time.Sleep(time.Second) // what a person would do
+			continue
+		}
+		must(t, err)
+		break
+	}
+	d.until(m.ID, api.MigrationCancelled)
+	calm(d)
+	d.stayed()
+}
+
+// calm lets what was set off in the background come to its end.
+func calm(d *daemon) {
+	d.world.ClearFaults()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
+// during runs simulations of complete and of cancel in every state.
+func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
+	t.Helper()
+	for _, state := range states {
+		t.Run("complete "+string(state), func(t *testing.T) { everyCall(t, state, false, happen) })
+		t.Run("cancel "+string(state), func(t *testing.T) { everyCall(t, state, true, happen) })
+	}
+}
+
+var activeStates = []hv.State{hv.StateRunning, hv.StatePaused}
+
+func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
+	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
+	})
+}
+
+func TestTheGuestIsStartedAtEveryCall(t *testing.T) {
+	duringEverything(t, []hv.State{hv.StateStopped}, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{Do: func() { _ = d.world.Start(testInstance) }}
+	})
+}
+
+func TestTheGuestCrashesAfterEveryCallAndIsStartedAgain(t *testing.T) {
+	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{After: true, Do: func() {
+			_ = d.world.Crash(testInstance)
+			_ = d.world.Start(testInstance)
+		}}
+	})
+}
+
+func TestLibvirtGoesAwayBeforeEveryCall(t *testing.T) {
+	duringEverything(t, allStates, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{Do: func() { awayFor(d, 3*time.Second) }}
+	})
+}
+
+func TestLibvirtGoesAwayAfterEveryCallTookEffect(t *testing.T) {
+	duringEverything(t, allStates, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
+	})
+}
+
+func TestTheDaemonDiesAtEveryCall(t *testing.T) {
+	duringEverything(t, allStates, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{Do: func() { go d.restart() }}
+	})
+}
+
+func TestLibvirtAndTheGuestDieTogetherAtEveryCall(t *testing.T) {
+	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{After: true, Do: func() {
+			_ = d.world.Crash(testInstance)
+			awayFor(d, time.Second)
+		}}
+	})
+}
+
+func awayFor(d *daemon, how time.Duration) {
+	d.world.Disconnect()
+	time.AfterFunc(how, func() {
+		d.world.Reconnect()
+		d.Wake(true, false)
+	})
+}
