@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// SameImage says whether two paths name one file or device, by any link or
+// device node. Paths at which there is nothing are the same if they are equal.
+func SameImage(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var sa, sb unix.Stat_t
+	if unix.Stat(a, &sa) != nil || unix.Stat(b, &sb) != nil {
+		return false
+	}
+	if sa.Mode&unix.S_IFMT == unix.S_IFBLK && sb.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return sa.Rdev == sb.Rdev
+	}
+	return sa.Dev == sb.Dev && sa.Ino == sb.Ino
+}
+
+// DiskOf finds the domain that names the image at path, anywhere in the chain of
+// a disk, running or defined, and returns the name of the domain and the disk's
+// target (vda). Both are empty if no domain does.
+func DiskOf(doms []hv.Domain, path string) (domain, target string) {
+	for i := range doms {
+		for _, disks := range [][]hv.Disk{doms[i].Live, doms[i].Config} {
+			for _, d := range disks {
+				if names(&d, path) {
+					return doms[i].Name, d.Target
+				}
+			}
+		}
+	}
+	return "", ""
+}
+
+func names(d *hv.Disk, path string) bool {
+	for _, img := range d.Chain {
+		if img.Path != "" && SameImage(img.Path, path) {
+			return true
+		}
+	}
+	return d.Mirror != nil && d.Mirror.Image.Path != "" && SameImage(d.Mirror.Image.Path, path)
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Pool returns the pool of that name if volumes can be in it now. Errors:
+// not_found, state_forbidden (it is not active), invalid_argument (its volumes
+// have no path on this host).
+func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
+	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name })
+	if i < 0 {
+		return hv.PoolInfo{}, api.Errorf(api.CodeNotFound, "no pool %s on this host; `volferryctl pool list` shows them", name)
+	}
+	pool := pools[i]
+	switch {
+	case !pool.Active:
+		return pool, api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `virsh pool-start %s`", name, name)
+	case pool.Path == "":
+		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, whose volumes have no path on this host", name, pool.Type)
+	}
+	return pool, nil
+}
+
+// HoldsFiles says whether the volumes of a pool are files, named by us. Those of
+// the other pools are block devices, which have no format but raw.
+func HoldsFiles(pool hv.PoolInfo) bool {
+	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
+}
