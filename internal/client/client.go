@@ -32,25 +32,25 @@ type Client struct {
 	unavailable api.Code
 }
 
-// ClientOption changes how a Client is made.
-type ClientOption func(*Client)
+// Setting changes how a Client is made.
+type Setting func(*Client)
 
 // UnavailableAs sets the code of the error for a daemon that cannot be
 // reached; CodeHypervisorUnavailable unless set.
-func UnavailableAs(code api.Code) ClientOption {
+func UnavailableAs(code api.Code) Setting {
 	return func(c *Client) { c.unavailable = code }
 }
 
 // New returns a client of the daemon at target, which is unix:///path or the
 // absolute path of a socket. It connects with the first request.
-func New(target string, opts ...ClientOption) (*Client, error) {
+func New(target string, settings ...Setting) (*Client, error) {
 	path, err := socketPath(target)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{socket: path, unavailable: api.CodeHypervisorUnavailable}
-	for _, opt := range opts {
-		opt(c)
+	for _, set := range settings {
+		set(c)
 	}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -39,9 +39,9 @@ func serve(t *testing.T, path string, h http.Handler) {
 	})
 }
 
-func newClient(t *testing.T, target string, opts ...client.ClientOption) *client.Client {
+func newClient(t *testing.T, target string, settings ...client.Setting) *client.Client {
 	t.Helper()
-	c, err := client.New(target, opts...)
+	c, err := client.New(target, settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,10 @@ func TestRetriedGetOutlivesARestart(t *testing.T) {
 	go func() {
 		defer close(started)
 		// Until the client was refused once: its first attempt is at once.
-		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-t.Context().Done():
+		}
 		serve(t, path, answering(200, `{"schema_version":1,"ok":true}`))
 	}()
 	var ok bool
@@ -233,7 +236,10 @@ func TestStreamYieldsEventsThenHowItEnded(t *testing.T) {
 			t.Errorf("%s: ended with %v (-want +got):\n%s", where, last, diff)
 		}
 	}
-	for range c.Stream(t.Context(), "/whole") {
+	for e, err := range c.Stream(t.Context(), "/whole") {
+		if e.Seq != 1 || err != nil {
+			t.Errorf("first = %+v, %v", e, err)
+		}
 		break
 	}
 }

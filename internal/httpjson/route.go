@@ -81,7 +81,7 @@ func (c Config) serve(route Route, w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	answer := &answerWriter{ResponseWriter: w}
 	err := c.call(route, answer, r)
-	if err != nil && api.CodeOf(err) == api.CodeInternal && !errors.Is(err, context.Canceled) {
+	if err != nil && api.CodeOf(err) == api.CodeInternal && !errors.Is(err, context.Canceled) && !errors.Is(err, errGone) {
 		c.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	if err != nil && answer.status == 0 {

@@ -4,6 +4,7 @@ package httpjson
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -27,26 +28,30 @@ func NewStream(w http.ResponseWriter) (*Stream, error) {
 	w.WriteHeader(http.StatusOK)
 	s := &Stream{w: w, control: http.NewResponseController(w)}
 	if err := s.control.Flush(); err != nil {
-		return nil, fmt.Errorf("begin stream: %w", err)
+		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
 	return s, nil
 }
 
-// Send sends one line. After an error the reader is gone and the handler
-// should return.
+// errGone says that the reader of a stream went away, which is how most
+// streams end.
+var errGone = errors.New("the reader is gone")
+
+// Send sends one line. After an error the reader is gone, and the handler
+// should return the error, which is not logged.
 func (s *Stream) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode line: %w", err)
 	}
 	if err := s.control.SetWriteDeadline(time.Now().Add(lineTimeout)); err != nil {
-		return fmt.Errorf("send line: %w", err)
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	if _, err := s.w.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("send line: %w", err)
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	if err := s.control.Flush(); err != nil {
-		return fmt.Errorf("send line: %w", err)
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return nil
 }

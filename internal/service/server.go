@@ -96,7 +96,9 @@ func (s *Server) Run(ctx context.Context) error {
 	stop := time.AfterFunc(graceful, endRequests)
 	defer stop.Stop()
 	err = s.shutdown(context.WithoutCancel(ctx))
-	<-served
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
 	return err
 }
 

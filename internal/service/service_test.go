@@ -320,7 +320,7 @@ func TestLogHasATimeUnlessItGoesToTheJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("JOURNAL_STREAM", journalStream(info))
+	t.Setenv("JOURNAL_STREAM", journalStream(t, info))
 	if log, err = service.NewLogger(f, "info"); err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,11 @@ func TestLogHasATimeUnlessItGoesToTheJournal(t *testing.T) {
 	}
 }
 
-func journalStream(info os.FileInfo) string {
-	st := info.Sys().(*syscall.Stat_t)
+func journalStream(t *testing.T, info os.FileInfo) string {
+	t.Helper()
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		t.Fatalf("%T is no stat", info.Sys())
+	}
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }

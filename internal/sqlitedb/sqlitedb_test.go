@@ -228,7 +228,8 @@ func TestFailedBackupLeavesNoFile(t *testing.T) {
 func TestViolatesTellsWhichIndexRefused(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "a.db"), []string{
 		`CREATE TABLE b (id TEXT PRIMARY KEY, x TEXT NOT NULL, y TEXT NOT NULL, UNIQUE (x, y)) STRICT;
-		 INSERT INTO b VALUES ('1', 'x', 'y');`})
+		 INSERT INTO b VALUES ('1', 'x', 'y');`,
+	})
 	defer closeDB(t, db)
 	for insert, want := range map[string][]bool{
 		"VALUES ('1', 'x', 'z')": {true, false},

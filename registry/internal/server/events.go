@@ -51,7 +51,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) err
 		}
 		for _, e := range events {
 			if err := stream.Send(e); err != nil {
-				return nil // the reader is gone
+				return err
 			}
 			since = e.Seq
 		}

@@ -89,8 +89,10 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 		return api.Event{}, err
 	}
 	return mutate(ctx, s, call, "event.post", in, func(ctx context.Context, tx *changeTx) (api.Event, error) {
-		return tx.addEvent(ctx, api.Event{At: in.At.UTC(), What: in.What, Object: in.Object, From: in.From, To: in.To,
-			OpID: in.OpID, Result: in.Result, Details: in.Details})
+		return tx.addEvent(ctx, api.Event{
+			At: in.At.UTC(), What: in.What, Object: in.Object, From: in.From, To: in.To,
+			OpID: in.OpID, Result: in.Result, Details: in.Details,
+		})
 	})
 }
 

@@ -205,8 +205,10 @@ func (tx *changeTx) storeReport(ctx context.Context, in api.HostReport) error {
 	if what == "" {
 		return nil
 	}
-	return tx.audit(ctx, api.Event{What: what, Host: in.Name, Object: "host/" + in.ID, From: name, To: in.Name,
-		Details: map[string]any{"boot_id": in.BootID, "version": in.Version}})
+	return tx.audit(ctx, api.Event{
+		What: what, Host: in.Name, Object: "host/" + in.ID, From: name, To: in.Name,
+		Details: map[string]any{"boot_id": in.BootID, "version": in.Version},
+	})
 }
 
 // Hosts returns every host, by name.

@@ -34,8 +34,10 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 		if err != nil {
 			return i, err
 		}
-		return i, tx.audit(ctx, api.Event{What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
-			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)}})
+		return i, tx.audit(ctx, api.Event{
+			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
+			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
+		})
 	})
 	if err == nil {
 		// The next report may bring a newer state than the adoption did.
@@ -188,8 +190,10 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 				return i, err
 			}
 		}
-		return i, tx.audit(ctx, api.Event{What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
-			Details: map[string]any{"name": i.Name, "volumes": len(volumes)}})
+		return i, tx.audit(ctx, api.Event{
+			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
+			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
+		})
 	})
 }
 

@@ -48,8 +48,10 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		if err != nil {
 			return m, err
 		}
-		return m, tx.audit(ctx, api.Event{What: "migration.register", Host: m.Host, Object: "migration/" + m.ID, To: string(m.State), OpID: in.OpID,
-			Details: map[string]any{"volume_id": v.ID, "volume_name": v.Name, "src": m.Src, "dst": m.Dst}})
+		return m, tx.audit(ctx, api.Event{
+			What: "migration.register", Host: m.Host, Object: "migration/" + m.ID, To: string(m.State), OpID: in.OpID,
+			Details: map[string]any{"volume_id": v.ID, "volume_name": v.Name, "src": m.Src, "dst": m.Dst},
+		})
 	})
 }
 

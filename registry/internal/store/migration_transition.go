@@ -41,8 +41,10 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 		if err := tx.storeState(ctx, m, in); err != nil {
 			return m, err
 		}
-		if err := tx.audit(ctx, api.Event{What: "migration.transition", Host: m.Host, Object: "migration/" + id, From: string(m.State), To: string(in.To),
-			OpID: in.OpID, Details: map[string]any{"volume_id": m.VolumeID, "volume_name": m.VolumeName}}); err != nil {
+		if err := tx.audit(ctx, api.Event{
+			What: "migration.transition", Host: m.Host, Object: "migration/" + id, From: string(m.State), To: string(in.To),
+			OpID: in.OpID, Details: map[string]any{"volume_id": m.VolumeID, "volume_name": m.VolumeName},
+		}); err != nil {
 			return m, err
 		}
 		return migrationByID(ctx, tx, id)

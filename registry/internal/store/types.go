@@ -71,8 +71,10 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 		if err := tx.setTypePools(ctx, id, changed.Pools); err != nil {
 			return api.VolumeType{}, err
 		}
-		if err := tx.audit(ctx, api.Event{What: "type.update", Object: "type/" + id, From: old.Name, To: changed.Name,
-			Details: map[string]any{"multiattach": changed.Multiattach, "pools": changed.Pools}}); err != nil {
+		if err := tx.audit(ctx, api.Event{
+			What: "type.update", Object: "type/" + id, From: old.Name, To: changed.Name,
+			Details: map[string]any{"multiattach": changed.Multiattach, "pools": changed.Pools},
+		}); err != nil {
 			return api.VolumeType{}, err
 		}
 		return typeByID(ctx, tx, id)

@@ -44,8 +44,10 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		if err != nil {
 			return v, err
 		}
-		return v, tx.audit(ctx, api.Event{What: "volume.register", Host: v.Host, Object: "volume/" + v.ID, To: string(v.Status),
-			Details: map[string]any{"name": v.Name, "location": v.Location}})
+		return v, tx.audit(ctx, api.Event{
+			What: "volume.register", Host: v.Host, Object: "volume/" + v.ID, To: string(v.Status),
+			Details: map[string]any{"name": v.Name, "location": v.Location},
+		})
 	})
 }
 
@@ -101,8 +103,10 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 			name, bootable, tx.at.UnixMicro(), old.ID); err != nil {
 			return api.Volume{}, volumeTaken(err, old.ID, name)
 		}
-		if err := tx.audit(ctx, api.Event{What: "volume.update", Host: old.Host, Object: "volume/" + old.ID, From: old.Name, To: name,
-			Details: map[string]any{"bootable": bootable}}); err != nil {
+		if err := tx.audit(ctx, api.Event{
+			What: "volume.update", Host: old.Host, Object: "volume/" + old.ID, From: old.Name, To: name,
+			Details: map[string]any{"bootable": bootable},
+		}); err != nil {
 			return api.Volume{}, err
 		}
 		return volumeByID(ctx, tx, old.ID)
@@ -181,8 +185,10 @@ func (s *Store) DeleteVolume(ctx context.Context, call Call, ref string) (api.Vo
 		if err := tx.exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return v, err
 		}
-		return v, tx.audit(ctx, api.Event{What: "volume.delete", Host: v.Host, Object: "volume/" + v.ID, From: string(v.Status),
-			Details: map[string]any{"name": v.Name, "location": v.Location}})
+		return v, tx.audit(ctx, api.Event{
+			What: "volume.delete", Host: v.Host, Object: "volume/" + v.ID, From: string(v.Status),
+			Details: map[string]any{"name": v.Name, "location": v.Location},
+		})
 	})
 }
 
@@ -249,8 +255,10 @@ func scanVolume(row scanner) (api.Volume, error) {
 		v                api.Volume
 		created, updated int64
 	)
-	err := row.Scan(append([]any{&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
-		&created, &updated}, locationFields(&v.Location)...)...)
+	err := row.Scan(append([]any{
+		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
+		&created, &updated,
+	}, locationFields(&v.Location)...)...)
 	v.SizeBytes = v.Location.SizeBytes
 	v.Attachments = []api.Attachment{}
 	v.CreatedAt, v.UpdatedAt = fromMicros(created), fromMicros(updated)

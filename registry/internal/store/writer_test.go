@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,42 +25,46 @@ func insertType(name string) func(context.Context, *sql.Tx) error {
 	}
 }
 
+// queueChange is submit without the waiting.
+func queueChange(t *testing.T, s *Store, do func(context.Context, *sql.Tx) error) change {
+	t.Helper()
+	c := change{ctx: t.Context(), do: do, done: make(chan error, 1)}
+	s.writer.queue <- c
+	return c
+}
+
 func TestWaitingChangesShareACommitAndARefusedOneLeavesNoTrace(t *testing.T) {
 	var batches []int
 	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnCommit: func(n int, _ time.Duration) { batches = append(batches, n) }})
 
 	inside, release := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := s.writer.submit(t.Context(), func(context.Context, *sql.Tx) error { close(inside); <-release; return nil }); err != nil {
-			t.Error(err)
-		}
-	})
+	first := queueChange(t, s, func(context.Context, *sql.Tx) error { close(inside); <-release; return nil })
 	<-inside
 	const waiting = 20
-	errs := make([]error, waiting)
 	refused := errors.New("refused")
+	var changes []change
 	for n := range waiting {
-		wg.Go(func() {
-			errs[n] = s.writer.submit(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-				if err := insertType(fmt.Sprint("t", n))(ctx, tx); err != nil {
-					return err
-				}
-				switch n {
-				case 3:
-					return refused
-				case 4:
-					panic("bug")
-				}
-				return nil
-			})
-		})
-	}
-	for len(s.writer.queue) < waiting {
-		time.Sleep(time.Millisecond)
+		changes = append(changes, queueChange(t, s, func(ctx context.Context, tx *sql.Tx) error {
+			if err := insertType(fmt.Sprint("t", n))(ctx, tx); err != nil {
+				return err
+			}
+			switch n {
+			case 3:
+				return refused
+			case 4:
+				panic("bug")
+			}
+			return nil
+		}))
 	}
 	close(release)
-	wg.Wait()
+	if err := <-first.done; err != nil {
+		t.Error(err)
+	}
+	errs := make([]error, waiting)
+	for n, c := range changes {
+		errs[n] = <-c.done
+	}
 
 	if len(batches) != 2 || batches[1] != waiting {
 		t.Errorf("batches = %v, want 1 and then all %d that waited", batches, waiting)
@@ -127,7 +130,7 @@ func runVictim() {
 		_, err = s.RegisterVolume(ctx, Call{Key: fmt.Sprint("key-", n)}, api.VolumeRegister{
 			ID: id(volumeKind, n), Name: fmt.Sprint("v", n), Status: api.VolumeAvailable, Host: "a", Location: at(fmt.Sprint("/fast/", n)),
 		})
-		fmt.Println(n)
+		fmt.Fprintln(os.Stdout, n)
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
