@@ -5,6 +5,8 @@ package migrate
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,9 +25,18 @@ type daemon struct {
 	t       *testing.T
 	world   *world
 	journal *optest.Journal
-	*Manager
-	runner *op.Runner
-	stop   func()
+	runner  *op.Runner
+	stop    func()
+
+	mu      sync.Mutex
+	current *Manager
+}
+
+// manager is the one of now.
+func (d *daemon) manager() *Manager {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current
 }
 
 func newDaemon(t *testing.T, w *world) *daemon {
@@ -40,19 +51,19 @@ func newDaemon(t *testing.T, w *world) *daemon {
 func (d *daemon) boot() {
 	d.t.Helper()
 	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
-	d.Manager = New(Config{OverlayDir: "/overlays"}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
+	m := New(Config{OverlayDir: "/overlays"}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
 	runner, err := op.New(op.Config{
-		Journal: d.journal, Plans: d.Plans(), Describe: Describe, OnChange: d.Changed,
+		Journal: d.journal, Plans: m.Plans(), Describe: Describe, OnChange: m.Changed,
 	})
 	must(d.t, err)
-	d.runner = runner
-	d.Bind(runner)
+	m.Bind(runner)
+	d.current, d.runner = m, runner
 	must(d.t, runner.Resume(context.Background()))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := d.Run(ctx); err != nil {
+		if err := m.Run(ctx); err != nil {
 			d.t.Error(err)
 		}
 	}()
@@ -65,6 +76,8 @@ func (d *daemon) boot() {
 
 // restart is a daemon that dies and comes back.
 func (d *daemon) restart() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.stop()
 	d.boot()
 }
@@ -74,7 +87,7 @@ var toNewPool = api.MigrationTarget{ToPool: "new"}
 // migrate begins a `volume migrate` and returns its id.
 func (d *daemon) migrate() string {
 	d.t.Helper()
-	m, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+	m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
 	must(d.t, err)
 	return m.ID
 }
@@ -82,7 +95,7 @@ func (d *daemon) migrate() string {
 // begin makes a start by hand and waits until src is frozen.
 func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 	d.t.Helper()
-	m, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target})
+	m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target})
 	must(d.t, err)
 	return d.until(m.ID, api.MigrationStarted)
 }
@@ -90,28 +103,21 @@ func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 // patience is longer than any migration in a world lasts, in fake time.
 const patience = time.Hour
 
-// until waits until the migration is in one of the states, or has failed at
-// what it was told.
+// until waits until the migration is in one of the states. It looks again and
+// again, in fake time, and does not follow the watch: the daemon may restart.
 func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for range d.watch.changes(ctx, id) {
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		synctest.Wait()
-		m, err := d.Get(ctx, id)
+		m, err := d.manager().Get(context.Background(), id)
 		must(d.t, err)
-		for _, s := range states {
-			if m.State == s {
-				return m
-			}
+		if slices.Contains(states, m.State) {
+			return m
 		}
-		if m.State.Final() || m.State == api.MigrationNeedsOperator {
-			d.t.Fatalf("the migration is %s (%v), want %v", m.State, m.Error, states)
+		if m.State.Final() || m.State == api.MigrationNeedsOperator || time.Since(began) > patience {
+			d.t.Fatalf("the migration is %s (phase %s, %v), want %v", m.State, m.Phase, m.Error, states)
 		}
 	}
-	m, _ := d.Get(context.Background(), id)
-	d.t.Fatalf("the migration stays %s (phase %s, %v), want %v", m.State, m.Phase, m.Error, states)
-	return m
 }
 
 func (d *daemon) call(id string) Call {

@@ -60,7 +60,7 @@ func TestStartFreezesSrcUntilCancel(t *testing.T) {
 				t.Errorf("block %d of src changed after start had returned", b)
 			}
 		}
-		_, _, err = d.Cancel(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCancelled)
 		d.stayed()
@@ -71,7 +71,7 @@ func TestTheGuestMayStopAndStartBetweenStartAndComplete(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		m := d.begin(toNewPool)
 		must(t, d.world.Stop(testInstance))
-		_, _, err := d.Copy(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCopied)
 		must(t, d.world.Start(testInstance))
@@ -79,7 +79,7 @@ func TestTheGuestMayStopAndStartBetweenStartAndComplete(t *testing.T) {
 			d.world.guestWrites()
 		}
 		must(t, d.world.Stop(testInstance))
-		_, _, err = d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID})
 		must(t, err)
 		d.moved(d.until(m.ID, api.MigrationCompleted))
 	})
@@ -91,18 +91,18 @@ func TestExternalCopyIsComparedBeforeItIsUsed(t *testing.T) {
 		must(t, d.world.Copy(srcPath, m.Dst.Path))
 		must(t, d.world.WriteBlock(m.Dst.Path, 3, 99))
 		complete := func() string {
-			_, id, err := d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+			_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 			must(t, err)
 			_, err = d.runner.Wait(context.Background(), id)
 			must(t, err)
 			return id
 		}
-		o, err := d.Request(context.Background(), complete())
+		o, err := d.manager().Request(context.Background(), complete())
 		must(t, err)
 		if o.Error == nil || o.Error.Code != api.CodeCopyMismatch {
 			t.Fatalf("complete of a wrong copy ended with %v, want copy_mismatch", o.Error)
 		}
-		if got, err := d.Get(context.Background(), m.ID); err != nil || got.State != api.MigrationStarted {
+		if got, err := d.manager().Get(context.Background(), m.ID); err != nil || got.State != api.MigrationStarted {
 			t.Fatalf("the migration is %s (%v), want started", got.State, err)
 		}
 		must(t, d.world.WriteBlock(m.Dst.Path, 3, 0))
@@ -114,19 +114,19 @@ func TestExternalCopyIsComparedBeforeItIsUsed(t *testing.T) {
 func TestCompleteIsRefusedBeforeTheCopyIsThere(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		m := d.begin(toNewPool)
-		_, _, err := d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeCopyNotVerified {
 			t.Errorf("complete without a copy: %v, want copy_not_verified", err)
 		}
 		d.world.copier.gate = make(chan struct{})
-		_, _, err = d.Copy(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Copy(context.Background(), d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCopying)
-		_, _, err = d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeCopyNotVerified {
 			t.Errorf("complete during the copy: %v, want copy_not_verified", err)
 		}
-		_, _, err = d.Cancel(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCancelled)
 		d.stayed()
@@ -137,35 +137,35 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
-		m, err := d.Start(ctx, req)
+		m, err := d.manager().Start(ctx, req)
 		must(t, err)
-		again, err := d.Start(ctx, req)
+		again, err := d.manager().Start(ctx, req)
 		if err != nil || again.ID != m.ID {
 			t.Errorf("the same start made migration %s (%v), want %s", again.ID, err, m.ID)
 		}
 		other := req
 		other.Target.Verify = VerifyNone
-		if _, err := d.Start(ctx, other); api.CodeOf(err) != api.CodeIdempotencyMismatch {
+		if _, err := d.manager().Start(ctx, other); api.CodeOf(err) != api.CodeIdempotencyMismatch {
 			t.Errorf("another start under the same op id: %v, want idempotency_mismatch", err)
 		}
 		other.OpID = uuid.NewString()
-		if _, err := d.Start(ctx, other); api.CodeOf(err) != api.CodeMigrationActive {
+		if _, err := d.manager().Start(ctx, other); api.CodeOf(err) != api.CodeMigrationActive {
 			t.Errorf("a second start: %v, want migration_active", err)
 		}
 		d.until(m.ID, api.MigrationStarted)
-		_, _, err = d.Copy(ctx, d.call(m.SrcAttachmentID))
+		_, _, err = d.manager().Copy(ctx, d.call(m.SrcAttachmentID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCopied)
 		complete := Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID}
-		_, first, err := d.Complete(ctx, complete)
+		_, first, err := d.manager().Complete(ctx, complete)
 		must(t, err)
 		d.until(m.ID, api.MigrationCompleted)
 		complete.OpID = uuid.NewString()
-		done, second, err := d.Complete(ctx, complete)
+		done, second, err := d.manager().Complete(ctx, complete)
 		if err != nil || second != first || done.State != api.MigrationCompleted {
 			t.Errorf("complete of a completed migration: op %s (%v), want %s", second, err, first)
 		}
-		if _, _, err := d.Cancel(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodePastPointOfNoReturn {
+		if _, _, err := d.manager().Cancel(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodePastPointOfNoReturn {
 			t.Errorf("cancel of a completed migration: %v, want past_point_of_no_return", err)
 		}
 	})
@@ -175,17 +175,17 @@ func TestAfterCancelOnlyCancelIsAnswered(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		m := d.begin(toNewPool)
-		_, first, err := d.Cancel(ctx, d.call(m.ID))
+		_, first, err := d.manager().Cancel(ctx, d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCancelled)
-		if _, second, err := d.Cancel(ctx, d.call(m.ID)); err != nil || second != first {
+		if _, second, err := d.manager().Cancel(ctx, d.call(m.ID)); err != nil || second != first {
 			t.Errorf("cancel of a cancelled migration: op %s (%v), want %s", second, err, first)
 		}
-		_, _, err = d.Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeNoMigration {
 			t.Errorf("complete after cancel: %v, want no_migration", err)
 		}
-		if _, _, err := d.Copy(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodeNoMigration {
+		if _, _, err := d.manager().Copy(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodeNoMigration {
 			t.Errorf("copy after cancel: %v, want no_migration", err)
 		}
 	})
@@ -195,7 +195,7 @@ func TestCallsWithoutAStartAreNoMigration(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		c := d.call(testSrcAtt)
 		for name, do := range map[string]func(context.Context, Call) (api.Migration, string, error){
-			"copy": d.Copy, "complete": d.Complete, "cancel": d.Cancel,
+			"copy": d.manager().Copy, "complete": d.manager().Complete, "cancel": d.manager().Cancel,
 		} {
 			if _, _, err := do(context.Background(), c); api.CodeOf(err) != api.CodeNoMigration {
 				t.Errorf("%s without a start: %v, want no_migration", name, err)
@@ -210,7 +210,7 @@ func TestCancelWinsOverACopyAndOverAFold(t *testing.T) {
 			d.world.copier.gate = make(chan struct{})
 			id := d.migrate()
 			d.until(id, api.MigrationCopying)
-			_, _, err := d.Cancel(context.Background(), d.call(id))
+			_, _, err := d.manager().Cancel(context.Background(), d.call(id))
 			must(t, err)
 			d.until(id, api.MigrationCancelled)
 			d.stayed()
@@ -222,7 +222,7 @@ func TestCancelWinsOverACopyAndOverAFold(t *testing.T) {
 			id := d.migrate()
 			d.until(id, api.MigrationCompleting)
 			d.world.SetStep(2)
-			_, _, err := d.Cancel(context.Background(), d.call(id))
+			_, _, err := d.manager().Cancel(context.Background(), d.call(id))
 			must(t, err)
 			d.until(id, api.MigrationCancelled)
 			d.stayed()
@@ -246,7 +246,7 @@ func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { d.world.registry.setDown(true) }})
 		id := d.migrate()
 		time.Sleep(time.Hour)
-		m, err := d.Get(context.Background(), id)
+		m, err := d.manager().Get(context.Background(), id)
 		must(t, err)
 		if m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
 			t.Fatalf("the migration is %s (%s) without its registry", m.State, m.Phase)
@@ -255,7 +255,7 @@ func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
 			t.Errorf("the guest is %s (%v) while the registry is away", dom.State, err)
 		}
 		d.world.registry.setDown(false)
-		d.Wake(false, true)
+		d.manager().Wake(false, true)
 		d.moved(d.until(id, api.MigrationCompleted))
 	})
 }

@@ -97,14 +97,14 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 				if c.world != nil {
 					c.world(t, d.world)
 				}
-				_, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: true})
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: true})
 				if api.CodeOf(err) != c.code {
 					t.Fatalf("got %v (%s), want %s", err, api.CodeOf(err), c.code)
 				}
 				if !strings.Contains(err.Error(), c.says) {
 					t.Errorf("the message %q does not say %q", err, c.says)
 				}
-				if list, err := d.List(context.Background(), true); err != nil || len(list) != 0 {
+				if list, err := d.manager().List(context.Background(), true); err != nil || len(list) != 0 {
 					t.Errorf("a refused start left migrations %v (%v)", list, err)
 				}
 				for _, path := range []string{dstPath, overlayPath} {
@@ -123,7 +123,7 @@ func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				path := t.TempDir() + "/dst.raw"
 				must(t, d.world.CreateImage(path, hvtest.Raw, size))
-				_, err := d.Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path}})
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path}})
 				if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), "512 bytes "+name) {
 					t.Errorf("got %v, want size_mismatch by 512 bytes %s", err, name)
 				}
@@ -142,10 +142,10 @@ func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the instance started while its volume was being moved")
 		}
-		_, _, err := d.Copy(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCopied)
-		_, _, err = d.Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 		must(t, err)
 		d.moved(d.until(m.ID, api.MigrationCompleted))
 		must(t, d.world.Start(testInstance))

@@ -66,8 +66,8 @@ func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	}
 	d.world.Inject(fault)
 	for {
-		_, _, err := d.Cancel(context.Background(), d.call(m.ID))
-		if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeJournalUnavailable {
 			time.Sleep(time.Second) // what a person would do
 			continue
 		}
@@ -149,6 +149,6 @@ func awayFor(d *daemon, how time.Duration) {
 	d.world.Disconnect()
 	time.AfterFunc(how, func() {
 		d.world.Reconnect()
-		d.Wake(true, false)
+		d.manager().Wake(true, false)
 	})
 }

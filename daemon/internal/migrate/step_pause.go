@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -36,11 +37,19 @@ func (m *machine) stepPause() op.Step {
 		if err != nil {
 			return err
 		}
-		if !again {
-			note.Resume = v.dom.State == hv.StateRunning || v.dom.PauseReason == hv.PauseIOError
+		// A guest that is found paused on a second try may have been paused by
+		// the first; one that runs was resumed or started since.
+		running := v.dom.State == hv.StateRunning
+		if !again || (running && !note.Resume) {
+			note.Resume = running || v.dom.PauseReason == hv.PauseIOError
 			if err := r.Note(ctx, note); err != nil {
 				return err
 			}
+		}
+		if !running {
+			// Not even to be sure: if it was started in this moment the note
+			// would be wrong, and it would stay paused for good.
+			return nil
 		}
 		m.board.pausedAt(s.MigrationID, m.now())
 		return m.hvError(m.hv.Suspend(ctx, s.InstanceID))
@@ -113,8 +122,7 @@ func (m *machine) pauseOutput(r *op.Run, s *Spec) resumeOutput {
 	return resumeOutput{StallMS: milliseconds(m.now().Sub(began))}
 }
 
-// stepDrain waits until the paused guest's job has nothing left to do. A guest
-// that somebody resumes meanwhile is paused again.
+// stepDrain waits until the paused guest's job has nothing left to do.
 func (m *machine) stepDrain(w way) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		began := m.now()
@@ -123,7 +131,7 @@ func (m *machine) stepDrain(w way) op.Step {
 			if err != nil {
 				return err
 			}
-			clean, err := m.drainedOnce(ctx, s, w, v)
+			clean, err := m.drained(ctx, s, w, v)
 			if err != nil || clean {
 				return err
 			}
@@ -147,14 +155,6 @@ func drainPollFor(waited time.Duration) time.Duration {
 	return max(drainPoll, min(waited/10, jobPoll))
 }
 
-// drainedOnce is drained with a guest that runs paused again first.
-func (m *machine) drainedOnce(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
-	if v.dom.State == hv.StateRunning {
-		return false, m.hvError(m.hv.Suspend(ctx, s.InstanceID))
-	}
-	return m.drained(ctx, s, w, v)
-}
-
 // drained says whether the guest is paused and the job has copied everything.
 func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
 	if !v.active {
@@ -166,6 +166,11 @@ func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, e
 	}
 	if mirror == nil {
 		return false, foldEnded(s, w.to(s))
+	}
+	if v.dom.State == hv.StateRunning {
+		// Resumed by a person, or another process by now. Who may resume it after
+		// the switch has to be noted anew.
+		return false, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while its disk was being switched", s.InstanceName)}
 	}
 	if v.dom.State != hv.StatePaused || !mirror.Ready {
 		return false, nil

@@ -67,7 +67,7 @@ func (m *machine) stepPivot(w way) op.Step {
 		if !v.active || v.live == w.at {
 			return nil
 		}
-		clean, err := m.drainedOnce(ctx, s, w, v)
+		clean, err := m.drained(ctx, s, w, v)
 		if err != nil {
 			return err
 		}
