@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/server"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	hostID   = "10000000-0000-4000-8000-000000000001"
+	volumeID = "30000000-0000-4000-8000-000000000001"
+	report   = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","pools":[],"instances":[]}`
+	volume   = `{"id":"` + volumeID + `","name":"data","status":"available","type":"","bootable":false,"host":"a",
+		"location":{"path":"/fast/data","format":"raw","size_bytes":1048576}}`
+)
+
+// site is a registry with a host, as its HTTP handler. Callers are root unless
+// the test says otherwise.
+type site struct {
+	server  *server.Server
+	handler http.Handler
+	metrics *server.Metrics
+	store   *store.Store
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	m := server.NewMetrics("1.2.3")
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "registry.db"), store.Options{OnCommit: m.Commit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m.Watch(db, log)
+	srv := server.New(server.Config{Store: db, Metrics: m, Authorize: httpjson.SocketAuthorizer(-1), Version: "1.2.3", Log: log})
+	s := &site{server: srv, handler: srv.Handler(), metrics: m, store: db}
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
+	return s
+}
+
+func (s *site) as(t *testing.T, uid uint32, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{UID: uid})
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
+	return w
+}
+
+// ok expects success and returns what is under the answer's noun.
+func (s *site) ok(t *testing.T, method, path, body string) json.RawMessage {
+	t.Helper()
+	w := s.as(t, 0, method, path, body)
+	var answer map[string]json.RawMessage
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code > 299 || string(answer["schema_version"]) != "1" || len(answer) != 2 {
+		t.Fatalf("%s %s = %d %s", method, path, w.Code, w.Body)
+	}
+	delete(answer, "schema_version")
+	for _, v := range answer {
+		return v
+	}
+	return nil
+}
+
+func wantError(t *testing.T, w *httptest.ResponseRecorder, code api.Code) {
+	t.Helper()
+	var body api.ErrorBody
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error == nil || body.Error.Code != code || w.Code != code.HTTPStatus() {
+		t.Errorf("answer = %d %.200s, want %s", w.Code, w.Body, code)
+	}
+}
+
+// trail is the whole audit trail: it changes whenever anything does.
+func (s *site) trail(t *testing.T) string {
+	t.Helper()
+	return string(s.ok(t, "GET", "/v1/events", "")) + string(s.ok(t, "GET", "/v1/volumes", ""))
+}
+
+func TestMalformedRequestsChangeNothing(t *testing.T) {
+	s := newSite(t)
+	before := s.trail(t)
+	for name, tc := range map[string]struct{ method, path, body string }{
+		"unknown field":      {"POST", "/v1/volumes", strings.Replace(volume, `"bootable"`, `"colour":"red","bootable"`, 1)},
+		"2 MiB body":         {"POST", "/v1/volumes", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 2<<20)+`"`, 1)},
+		"negative size":      {"POST", "/v1/volumes", strings.Replace(volume, "1048576", "-1048576", 1)},
+		"size as text":       {"POST", "/v1/volumes", strings.Replace(volume, "1048576", `"1GiB"`, 1)},
+		"control characters": {"POST", "/v1/volumes", strings.Replace(volume, `"data"`, `"da\u0000ta\u001b"`, 1)},
+		"10,000 characters":  {"POST", "/v1/volumes", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 10_000)+`"`, 1)},
+		"trailing data":      {"POST", "/v1/volumes", volume + volume},
+		"no body":            {"POST", "/v1/volumes", ""},
+		"unknown parameter":  {"POST", "/v1/volumes?force=1", volume},
+		"other host's path":  {"POST", "/v1/hosts/b/report", report},
+		"negative since":     {"GET", "/v1/events?since=-1", ""},
+		"follow maybe":       {"GET", "/v1/events?follow=maybe", ""},
+		"all of them":        {"GET", "/v1/migrations?all=ja", ""},
+		"unknown filter":     {"GET", "/v1/volumes?name=x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantError(t, s.as(t, 0, tc.method, tc.path, tc.body), api.CodeInvalidArgument)
+			if diff := cmp.Diff(before, s.trail(t)); diff != "" {
+				t.Errorf("something changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+	s.ok(t, "POST", "/v1/volumes", volume)
+	if s.trail(t) == before {
+		t.Error("a good request changed nothing: this test could not fail")
+	}
+}
+
+func TestEveryMutationAsksForOperate(t *testing.T) {
+	s := newSite(t)
+	for _, route := range s.server.Routes() {
+		path := strings.NewReplacer("{", "", "}", "").Replace(route.Path)
+		w := s.as(t, 4242, route.Method, path, "{}")
+		if mutation := route.Method != "GET"; mutation != (route.Access == httpjson.Operate) || mutation != (w.Code == http.StatusForbidden) {
+			t.Errorf("%s %s: access %s, a stranger gets %d", route.Method, route.Path, route.Access, w.Code)
+		}
+	}
+}
+
+func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
+	s := newSite(t)
+	w := s.as(t, 0, "GET", "/v1/openapi.json", "")
+	var document struct {
+		OpenAPI    string                                `json:"openapi"`
+		Paths      map[string]map[string]json.RawMessage `json:"paths"`
+		Components struct {
+			Schemas map[string]json.RawMessage `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || document.OpenAPI != "3.1.0" {
+		t.Fatalf("document %s: %v", document.OpenAPI, err)
+	}
+	operations := 0
+	for _, methods := range document.Paths {
+		operations += len(methods)
+	}
+	routes := s.server.Routes()
+	if operations != len(routes) {
+		t.Errorf("operations = %d, routes = %d", operations, len(routes))
+	}
+	for _, route := range routes {
+		operation := string(document.Paths[route.Path][strings.ToLower(route.Method)])
+		if route.Summary == "" || !strings.Contains(operation, route.Summary) || !strings.Contains(operation, "#/components/responses/Error") {
+			t.Errorf("%s %s is %q in the document", route.Method, route.Path, operation)
+		}
+		for _, name := range route.Query {
+			if !strings.Contains(operation, fmt.Sprintf("%q", name)) {
+				t.Errorf("%s %s does not tell of its parameter %s", route.Method, route.Path, name)
+			}
+		}
+	}
+	for _, code := range api.Codes() {
+		if !strings.Contains(string(document.Components.Schemas["Error"]), fmt.Sprintf("%q", code)) {
+			t.Errorf("the error schema does not have %s", code)
+		}
+	}
+}
+
+func TestEveryThingIsShownByNameAndListed(t *testing.T) {
+	s := newSite(t)
+	s.ok(t, "POST", "/v1/volumes", volume)
+	for _, path := range []string{"/v1/hosts/a", "/v1/types/default", "/v1/volumes/data", "/v1/volumes/" + volumeID[:8], "/v1/version", "/v1/status"} {
+		s.ok(t, "GET", path, "")
+	}
+	for path, want := range map[string]int{
+		"/v1/hosts": 1, "/v1/pools": 0, "/v1/types": 1, "/v1/volumes": 1, "/v1/instances": 0,
+		"/v1/attachments?volume=data": 0, "/v1/migrations?all=1": 0, "/v1/events?since=1": 1,
+	} {
+		var list []json.RawMessage
+		if raw := s.ok(t, "GET", path, ""); json.Unmarshal(raw, &list) != nil || list == nil || len(list) != want {
+			t.Errorf("GET %s = %s, want a list of %d", path, raw, want)
+		}
+	}
+	for _, path := range []string{"/v1/hosts/x", "/v1/pools/x", "/v1/types/x", "/v1/volumes/x", "/v1/instances/x", "/v1/attachments/x", "/v1/migrations/x"} {
+		wantError(t, s.as(t, 0, "GET", path, ""), api.CodeNotFound)
+	}
+}
+
+func TestMetricsTellWhatHappened(t *testing.T) {
+	s := newSite(t)
+	s.ok(t, "POST", "/v1/volumes", volume)
+	s.as(t, 0, "GET", "/v1/volumes/x", "")
+	want := `
+# HELP volferry_build_info 1, for the version of this program.
+# TYPE volferry_build_info gauge
+volferry_build_info{version="1.2.3"} 1
+# HELP volferry_registry_hosts Hosts by status.
+# TYPE volferry_registry_hosts gauge
+volferry_registry_hosts{status="up"} 1
+# HELP volferry_registry_locks Volumes that a migration holds.
+# TYPE volferry_registry_locks gauge
+volferry_registry_locks 0
+`
+	if err := testutil.GatherAndCompare(s.metrics.Registry, strings.NewReader(want),
+		"volferry_build_info", "volferry_registry_hosts", "volferry_registry_locks"); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]int{
+		"volferry_registry_commit_seconds": 1, "volferry_registry_commit_batch_size": 1,
+		"volferry_registry_request_seconds": 3, // report, create, and the 404
+	} {
+		if got, err := testutil.GatherAndCount(s.metrics.Registry, name); err != nil || got != want {
+			t.Errorf("series of %s = %d (%v), want %d", name, got, err, want)
+		}
+	}
+}
