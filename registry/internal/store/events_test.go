@@ -77,3 +77,21 @@ func TestFollowerIsWokenByACommit(t *testing.T) {
 	must(s.PostEvent(t.Context(), nobody, api.EventPost{What: "x"}))(t)
 	<-next
 }
+
+func TestRehashedEventBreaksTheChainAfterIt(t *testing.T) {
+	s := newSite(t)
+	var first, content []byte
+	if err := s.db.Read.QueryRowContext(t.Context(), "SELECT a.hash, b.content FROM events a JOIN events b ON b.seq = 2 WHERE a.seq = 1").Scan(&first, &content); err != nil {
+		t.Fatal(err)
+	}
+	forged := []byte(strings.Replace(string(content), `"who":"test"`, `"who":"fake"`, 1))
+	if _, err := s.db.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_changed"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Write.ExecContext(t.Context(), "UPDATE events SET content = ?, hash = ? WHERE seq = 2", string(forged), chain(first, forged)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.VerifyAudit(t.Context()); err == nil || !strings.Contains(err.Error(), "event 3") {
+		t.Errorf("error = %v, want one that names event 3", err)
+	}
+}
