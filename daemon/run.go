@@ -71,7 +71,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}, virt, registry, log)
 	host := func(ctx context.Context) (migrate.Host, error) {
 		h, err := up.Host(ctx)
-		return migrate.Host{ID: h.ID, Epoch: h.Epoch}, err
+		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}
 	storage := migrate.Storage{}
 	migrations = migrate.New(migrate.Config{

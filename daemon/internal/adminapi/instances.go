@@ -43,8 +43,13 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	inst, err := s.Registry.ForgetInstance(r.Context(), id, r.PathValue("instance"))
-	if err != nil {
+	// A repeated request finds nothing here, and is known by its key below.
+	ref := r.PathValue("instance")
+	inst, lookErr := s.Registry.Instance(r.Context(), ref)
+	if lookErr != nil {
+		inst = api.Instance{ID: ref}
+	}
+	if err := s.Registry.ForgetInstance(r.Context(), id, ref); err != nil {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "instance", inst)

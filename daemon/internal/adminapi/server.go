@@ -26,7 +26,7 @@ type Registry interface {
 	Instances(ctx context.Context) ([]api.Instance, error)
 	Instance(ctx context.Context, id string) (api.Instance, error)
 	Attachment(ctx context.Context, id string) (api.Attachment, error)
-	ForgetInstance(ctx context.Context, opID, ref string) (api.Instance, error)
+	ForgetInstance(ctx context.Context, opID, ref string) error
 }
 
 // Deps are the parts of the daemon that the API speaks for.

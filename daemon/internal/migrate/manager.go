@@ -34,6 +34,7 @@ type Config struct {
 // Host is this host as the registry knows it.
 type Host struct {
 	ID    string
+	Name  string
 	Epoch int64
 }
 

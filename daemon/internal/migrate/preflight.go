@@ -25,11 +25,11 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	}
 	s := &Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
-		Host: host.ID, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location,
+		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location,
 		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
 		BandwidthBps: target.BandwidthBytesPerSecond, Method: MethodOffline,
 	}
-	if err := g.checkVolume(vol, host.ID); err != nil {
+	if err := checkVolume(vol, host); err != nil {
 		return nil, err
 	}
 	if err := g.checkSource(ctx, s); err != nil {
@@ -86,7 +86,7 @@ func checkTarget(t *api.MigrationTarget) error {
 
 // checkVolume checks what the registry says of the volume. The registry checks
 // the same again, in one transaction with the lock.
-func (g *Manager) checkVolume(vol api.Volume, hostID string) error {
+func checkVolume(vol api.Volume, host Host) error {
 	if vol.MigrationID != "" {
 		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
 			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
@@ -101,7 +101,7 @@ func (g *Manager) checkVolume(vol api.Volume, hostID string) error {
 	if len(vol.Attachments) == 1 {
 		owner = vol.Attachments[0].Host
 	}
-	if owner != "" && owner != hostID {
+	if owner != "" && owner != host.ID && owner != host.Name {
 		return api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there", vol.Name, owner)
 	}
 	return nil

@@ -44,6 +44,7 @@ type Spec struct {
 	DstAttachmentID string `json:"dst_attachment_id,omitempty"`
 
 	Host       string `json:"host"`
+	HostName   string `json:"host_name"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 

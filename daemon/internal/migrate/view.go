@@ -14,7 +14,7 @@ func (g *Manager) render(h *history) api.Migration {
 	s := &h.spec
 	state, failure := h.state()
 	m := api.Migration{
-		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.Host,
+		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 		Src: s.Src, Dst: s.Dst, Method: s.Method, State: state, Phase: phaseOf(h, state),
 		BytesTotal: s.sizeBytes(), BandwidthBytesPerSecond: g.machine.board.bandwidth(s),

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CtlError is a volferryctl that did not exit with 0.
+type CtlError struct {
+	Args   []string
+	Exit   int
+	Stdout string
+	Stderr string
+}
+
+func (e *CtlError) Error() string {
+	return fmt.Sprintf("volferryctl %s: exit status %d\n%s%s", strings.Join(e.Args, " "), e.Exit, e.Stdout, e.Stderr)
+}
+
+// ctlTimeout bounds one command; guests under TCG are slow.
+const ctlTimeout = 5 * time.Minute
+
+// Ctl runs volferryctl and returns its standard output. The error is a
+// *CtlError if it did not exit with 0.
+func (s *Site) Ctl(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, ctlTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "volferryctl"), append([]string{"--socket", s.Socket()}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = &CtlError{Args: args, Exit: exit.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+	}
+	return stdout.String(), err
+}
+
+// Get runs volferryctl -o json and decodes what is under the noun.
+func Get[T any](ctx context.Context, s *Site, noun string, args ...string) (T, error) {
+	var value T
+	out, err := s.Ctl(ctx, append([]string{"-o", "json"}, args...)...)
+	if err != nil {
+		return value, err
+	}
+	var document map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(out), &document); err != nil {
+		return value, fmt.Errorf("volferryctl %s: %w in %s", strings.Join(args, " "), err, out)
+	}
+	if err := json.Unmarshal(document[noun], &value); err != nil {
+		return value, fmt.Errorf("volferryctl %s: no %s: %w in %s", strings.Join(args, " "), noun, err, out)
+	}
+	return value, nil
+}
+
+// Migration reads a migration by its id.
+func (s *Site) Migration(ctx context.Context, id string) (api.Migration, error) {
+	return Get[api.Migration](ctx, s, "migration", "migration", "show", id)
+}
