@@ -50,6 +50,15 @@ func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID str
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes)
 }
 
+// holderQuery is two looks in one, because each has its index.
+const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
+		SELECT volume_id, migration_id FROM locations
+		WHERE path <> '' AND path = ?2 AND (scope IN (?1, 'shared') OR ?1 = 'shared')
+		UNION ALL
+		SELECT volume_id, migration_id FROM locations
+		WHERE pool <> '' AND name <> '' AND scope = ?1 AND pool = ?3 AND name = ?4
+	) l JOIN volumes v ON v.id = l.volume_id LIMIT 1`
+
 // holderOf returns who is at l, "" if nobody is. The indexes would refuse most
 // of it too; but a path given on one host may be in a pool that all see, and
 // the user wants to know whose it is.
@@ -59,10 +68,7 @@ func (tx *changeTx) holderOf(ctx context.Context, hostID string, l api.Location)
 		return "", err
 	}
 	var volume, migration string
-	err = tx.QueryRowContext(ctx, `SELECT v.name, COALESCE(l.migration_id, '') FROM locations l JOIN volumes v ON v.id = l.volume_id
-		WHERE (l.scope = ?1 OR l.scope = 'shared' OR ?1 = 'shared')
-		  AND ((l.path <> '' AND l.path = ?2) OR (l.pool <> '' AND l.name <> '' AND l.pool = ?3 AND l.name = ?4 AND l.scope = ?1))
-		LIMIT 1`, scope, l.Path, l.Pool, l.Name).Scan(&volume, &migration)
+	err = tx.QueryRowContext(ctx, holderQuery, scope, l.Path, l.Pool, l.Name).Scan(&volume, &migration)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}

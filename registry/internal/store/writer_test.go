@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,33 @@ func TestChangesAfterCloseAreUnavailable(t *testing.T) {
 	}
 	_, err = s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "late"})
 	wantCode(t, err, api.CodeRegistryUnavailable, "stopping")
+}
+
+// TestChangesDoNotScanTables holds the writer, which everybody waits for, to
+// work that does not grow with the site.
+func TestChangesDoNotScanTables(t *testing.T) {
+	s := newSite(t)
+	scan := func(row scanner) (string, error) {
+		var (
+			ignored any
+			detail  string
+		)
+		return detail, row.Scan(&ignored, &ignored, &ignored, &detail)
+	}
+	for name, tc := range map[string]struct{ query, index string }{
+		"holder by path":          {holderQuery, "location_path (path=?)"},
+		"holder by name":          {holderQuery, "location_name (scope=? AND pool=? AND name=?)"},
+		"volume":                  {volumeQuery + " WHERE v.id = ?", "location_of_volume (volume_id=?)"},
+		"lock of a volume":        {volumeQuery + " WHERE v.id = ?", "migration_lock (volume_id=?)"},
+		"attachments of a volume": {attachmentQuery + " WHERE a.volume_id = ?", "attachment_volume (volume_id=?)"},
+		"place of an attachment":  {attachmentQuery + " WHERE a.id = ?", "location_volume (volume_id=?)"},
+		"reservation":             {"DELETE FROM locations WHERE migration_id = ?", "location_of_migration (migration_id=?)"},
+	} {
+		plan := strings.Join(must(queryAll(t.Context(), s.db.Read, scan, "EXPLAIN QUERY PLAN "+tc.query, nil, nil, nil, nil))(t), "\n")
+		if strings.Contains(plan, "SCAN ") || !strings.Contains(plan, "USING INDEX "+tc.index) {
+			t.Errorf("%s: want %s in\n%s", name, tc.index, plan)
+		}
+	}
 }
 
 // victimEnv makes this test binary a registry that acknowledges volumes until

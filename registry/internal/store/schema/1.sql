@@ -82,7 +82,7 @@ CREATE UNIQUE INDEX migration_lock ON migrations (volume_id)
 CREATE TABLE locations (
     id           INTEGER PRIMARY KEY,
     volume_id    TEXT NOT NULL REFERENCES volumes (id) ON DELETE CASCADE,
-    migration_id TEXT UNIQUE REFERENCES migrations (id),
+    migration_id TEXT REFERENCES migrations (id),
     scope        TEXT NOT NULL,
     pool         TEXT NOT NULL,
     name         TEXT NOT NULL,
@@ -92,8 +92,10 @@ CREATE TABLE locations (
     CHECK (path <> '' OR (pool <> '' AND name <> ''))
 ) STRICT;
 
+CREATE INDEX location_volume ON locations (volume_id);
 CREATE UNIQUE INDEX location_of_volume ON locations (volume_id) WHERE migration_id IS NULL;
-CREATE UNIQUE INDEX location_path ON locations (scope, path) WHERE path <> '';
+CREATE UNIQUE INDEX location_of_migration ON locations (migration_id) WHERE migration_id IS NOT NULL;
+CREATE UNIQUE INDEX location_path ON locations (path, scope) WHERE path <> '';
 CREATE UNIQUE INDEX location_name ON locations (scope, pool, name) WHERE pool <> '' AND name <> '';
 
 CREATE TABLE instances (
@@ -126,15 +128,17 @@ CREATE TABLE attachments (
     mode         TEXT NOT NULL CHECK (mode IN ('rw', 'ro')),
     state        TEXT NOT NULL CHECK (state IN ('reserved', 'attaching', 'attached', 'detaching', 'error')),
     exclusive    INTEGER NOT NULL CHECK (exclusive IN (0, 1)),
-    migration_id TEXT UNIQUE REFERENCES migrations (id),
+    migration_id TEXT REFERENCES migrations (id),
     created_us   INTEGER NOT NULL,
     updated_us   INTEGER NOT NULL,
     FOREIGN KEY (instance_id, device) REFERENCES slots (instance_id, device) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX attachment_exclusive ON attachments (volume_id) WHERE exclusive = 1 AND migration_id IS NULL;
+CREATE UNIQUE INDEX attachment_of_migration ON attachments (migration_id) WHERE migration_id IS NOT NULL;
 CREATE UNIQUE INDEX attachment_slot ON attachments (instance_id, device) WHERE migration_id IS NULL;
 CREATE INDEX attachment_volume ON attachments (volume_id);
+CREATE INDEX attachment_device ON attachments (instance_id, device);
 
 CREATE TABLE idempotency (
     key      TEXT PRIMARY KEY,
