@@ -5,11 +5,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -73,7 +73,7 @@ func (d *doctor) overlays() api.Check {
 }
 
 func (d *doctor) qemuImg() api.Check {
-	path, err := exec.LookPath("qemu-img")
+	path, err := qemuimg.Find()
 	if err != nil {
 		return api.Check{Name: "qemu-img", Status: "fail", Message: "qemu-img is not installed", Advice: "apt-get install qemu-utils"}
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/volferry/volferry/internal/service"
@@ -27,14 +28,14 @@ A flag wins over the configuration file. Flags:
 `
 
 func main() {
-	if err := run(context.Background(), os.Args[1:]); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "volferryd: %v\n", err)
 		os.Exit(1)
 	}
 }
 
 // run is the program without its process.
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, stdout io.Writer) error {
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
@@ -57,11 +58,11 @@ func run(ctx context.Context, args []string) error {
 		if err := cfg.check(); err != nil {
 			return err
 		}
-		fmt.Println("the configuration is right")
-		return nil
+		_, err := fmt.Fprintln(stdout, "the configuration is right")
+		return err
 	case "version":
-		fmt.Println("volferryd " + version.String())
-		return nil
+		_, err := fmt.Fprintln(stdout, "volferryd "+version.String())
+		return err
 	}
 	return fmt.Errorf("there is no command %q; see volferryd --help", command)
 }

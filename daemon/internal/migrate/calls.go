@@ -53,8 +53,9 @@ func (g *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 			return nil
 		case api.MigrationStarting:
 			return tooEarly(h, "copy")
+		default:
+			return wrongState(h, "copy", state)
 		}
-		return wrongState(h, "copy", state)
 	})
 }
 
@@ -78,8 +79,9 @@ func (g *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 			return tooEarly(h, "complete")
 		case api.MigrationCopying:
 			return api.Errorf(api.CodeCopyNotVerified, "cannot complete the migration of volume %s: the copy is still being made", h.spec.VolumeName)
+		default:
+			return wrongState(h, "complete", state)
 		}
-		return wrongState(h, "complete", state)
 	})
 }
 
@@ -127,8 +129,9 @@ func (g *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 			return nil
 		case api.MigrationCompleted:
 			return pastPointOfNoReturn(&h.spec)
+		default:
+			return wrongState(h, "cancel", state)
 		}
-		return wrongState(h, "cancel", state)
 	})
 }
 

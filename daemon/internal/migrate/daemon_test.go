@@ -103,11 +103,14 @@ func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 // patience is longer than any migration in a world lasts, in fake time.
 const patience = time.Hour
 
+// pass lets fake time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
 // until waits until the migration is in one of the states. It looks again and
 // again, in fake time, and does not follow the watch: the daemon may restart.
 func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
 	d.t.Helper()
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); ; pass(50 * time.Millisecond) {
 		synctest.Wait()
 		m, err := d.manager().Get(context.Background(), id)
 		must(d.t, err)

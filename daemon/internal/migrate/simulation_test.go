@@ -47,9 +47,8 @@ func everyCall(t *testing.T, state hv.State, cancel bool, happen func(d *daemon)
 
 func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
-	id := ""
 	d.world.copier.gate = make(chan struct{})
-	id = d.migrate()
+	id := d.migrate()
 	d.until(id, api.MigrationCopying)
 	d.world.Inject(fault)
 	close(d.world.copier.gate)
@@ -68,7 +67,7 @@ func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	for {
 		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
 		if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeJournalUnavailable {
-			time.Sleep(time.Second) // what a person would do
+			pass(time.Second) // what a person would do
 			continue
 		}
 		must(t, err)
@@ -82,7 +81,7 @@ func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 // calm lets what was set off in the background come to its end.
 func calm(d *daemon) {
 	d.world.ClearFaults()
-	time.Sleep(time.Minute)
+	pass(time.Minute)
 	synctest.Wait()
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ErrNoImage: there is nothing at the path of an image.
+// ErrNoImage says that there is nothing at the path of an image.
 var ErrNoImage = errors.New("no such image")
 
 // The methods of a migration.

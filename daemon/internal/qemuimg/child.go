@@ -105,3 +105,6 @@ func lastPercent(out []byte) (fraction float64, ok bool) {
 	percent, err := strconv.ParseFloat(string(out[start+1:end]), 64)
 	return percent / 100, err == nil
 }
+
+// Find returns the path of qemu-img, or an error if it is not installed.
+func Find() (string, error) { return exec.LookPath("qemu-img") }
