@@ -70,8 +70,9 @@ func loadConfig(args []string) (*config, error) {
 		return nil, err
 	}
 	// The flags once more, onto what the file says.
-	again := cfg.flagSet(new(string))
-	set.Visit(func(f *flag.Flag) { _ = again.Set(f.Name, f.Value.String()) })
+	if err := cfg.flagSet(new(string)).Parse(args); err != nil {
+		return nil, err
+	}
 	if cfg.OverlayDir == "" {
 		cfg.OverlayDir = filepath.Join(cfg.StateDir, "overlays")
 	}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "volferryd.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAFlagWinsOverTheFile(t *testing.T) {
+	file := writeConfig(t, "state_dir = \"/srv/a\"\nlog_level = \"debug\"\n")
+	cfg, err := loadConfig([]string{"--config", file, "--state-dir", "/srv/b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.StateDir != "/srv/b" || cfg.LogLevel != "debug" {
+		t.Errorf("state_dir %q, log_level %q; want /srv/b of the flag and debug of the file", cfg.StateDir, cfg.LogLevel)
+	}
+	if want := "/srv/b/overlays"; cfg.OverlayDir != want {
+		t.Errorf("overlay_dir %q, want %q", cfg.OverlayDir, want)
+	}
+}
+
+func TestAnUnknownKeyIsAnError(t *testing.T) {
+	_, err := loadConfig([]string{"--config", writeConfig(t, "overlay-dir = \"/srv\"\n")})
+	if err == nil || !strings.Contains(err.Error(), "overlay-dir") {
+		t.Errorf("got %v, want an error that names the key", err)
+	}
+}
+
+func TestAFileThatIsNamedMustExist(t *testing.T) {
+	if _, err := loadConfig([]string{"--config", "/nonexistent/volferryd.toml"}); err == nil {
+		t.Error("a missing file that was named is no error")
+	}
+}
+
+func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
+	for name, args := range map[string][]string{
+		"a relative state directory":   {"--state-dir", "state"},
+		"a registry that is no socket": {"--registry", "https://elsewhere:7643"},
+		"a negative reserve":           {"--overlay-min-free-bytes", "-1"},
+		"a relative allowed path":      {"--allowed-paths", "srv"},
+	} {
+		cfg, err := loadConfig(append([]string{"--config", writeConfig(t, "")}, args...))
+		if err == nil {
+			err = cfg.check()
+		}
+		if err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+func TestOverlaysInMemoryAreRefused(t *testing.T) {
+	const tmpfs = "/dev/shm"
+	if _, err := os.Stat(tmpfs); err != nil {
+		t.Skipf("SKIPPED: this machine has no %s to try with", tmpfs)
+	}
+	cfg, err := loadConfig([]string{"--config", writeConfig(t, ""), "--overlay-dir", tmpfs + "/overlays"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.check(); err == nil || !strings.Contains(err.Error(), "tmpfs") {
+		t.Errorf("got %v, want a refusal of tmpfs", err)
+	}
+}
+
+func TestCommandsThatStartNothing(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"version"}, &out); err != nil || !strings.HasPrefix(out.String(), "volferryd ") {
+		t.Errorf("version printed %q (%v)", &out, err)
+	}
+	out.Reset()
+	args := []string{"check-config", "--config", writeConfig(t, ""), "--state-dir", t.TempDir()}
+	if err := run(t.Context(), args, &out); err != nil || out.Len() == 0 {
+		t.Errorf("check-config printed %q (%v)", &out, err)
+	}
+	if err := run(t.Context(), []string{"start"}, &out); err == nil {
+		t.Error("an unknown command is taken")
+	}
+}
+
+func TestTheIDOfAHostStays(t *testing.T) {
+	dir := t.TempDir()
+	first, err := hostID(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := hostID(dir); err != nil || again != first {
+		t.Errorf("the second start has id %s (%v), want %s", again, err, first)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "host-id"), []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := hostID(dir); err == nil {
+		t.Errorf("a broken id was replaced by %s instead of being reported", id)
+	}
+}
