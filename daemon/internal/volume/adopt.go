@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Adopt makes a volume of an image that exists and that nobody uses, where it
+// is and as it is. Its format is the caller's word. A repeated request gets the
+// same answer.
+func (g *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
+	st, err := g.perform(ctx, request{
+		opID: opID, kind: kindAdopt, asked: in, doing: fmt.Sprintf("volume %.64s is being adopted", in.Name),
+		decide: func(ctx context.Context) (input, error) { return g.decideAdopt(ctx, in) },
+	})
+	if err != nil {
+		return api.Volume{}, err
+	}
+	return volumeOf(st, stepNameRegister)
+}
+
+func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (input, error) {
+	if err := checkAdopt(in); err != nil {
+		return input{}, err
+	}
+	id, err := g.host(ctx)
+	if err != nil {
+		return input{}, err
+	}
+	l, err := g.findImage(ctx, in)
+	if err != nil {
+		return input{}, err
+	}
+	if err := g.checkNoVolume(ctx, id, l.Path); err != nil {
+		return input{}, err
+	}
+	if err := g.checkAdoptable(ctx, in.Name, l.Path); err != nil {
+		return input{}, err
+	}
+	return input{Volume: api.VolumeRegister{
+		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeAvailable, Type: cmp.Or(in.Type, defaultType),
+		Bootable: in.Bootable, Host: id, Location: l,
+	}}, nil
+}
+
+func checkAdopt(in api.VolumeAdopt) error {
+	if err := checkName(in.Name); err != nil {
+		return err
+	}
+	switch {
+	case (in.Path == "") == (in.Pool == ""):
+		return api.Errorf(api.CodeInvalidArgument, "say where the image is: exactly one of path and pool")
+	case (in.Pool == "") != (in.VolumeName == ""):
+		return api.Errorf(api.CodeInvalidArgument, "volume_name is the image's name in a pool: pool and volume_name go together")
+	case in.Format == "":
+		return api.Errorf(api.CodeInvalidArgument, "format is missing: say raw or qcow2, whichever the image is; looking at its bytes would not tell")
+	case !in.Format.Valid():
+		return badFormat(in.Format)
+	}
+	return nil
+}
+
+// findImage finds the image and its exact size.
+func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Location, error) {
+	l := api.Location{Pool: in.Pool, Name: in.VolumeName, Path: in.Path, Format: in.Format}
+	if in.Pool != "" {
+		found, err := g.machine.inPool(ctx, l)
+		if err != nil {
+			return l, err
+		}
+		if found == nil {
+			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `virsh vol-list %s` shows what it has", in.Pool, in.VolumeName, in.Pool)
+		}
+		l.Path = found.Path
+	} else if err := g.rules.CheckPath(in.Path); err != nil {
+		return l, err
+	}
+	info, err := g.machine.Images.Inspect(ctx, l.Path, l.Format)
+	switch {
+	case errors.Is(err, migrate.ErrNoImage):
+		return l, api.Errorf(api.CodeNotFound, "there is no image at %s", l.Path)
+	case err != nil:
+		return l, err
+	case info.Block && l.Format != api.FormatRaw:
+		return l, api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --format raw", l.Path)
+	}
+	l.SizeBytes = info.SizeBytes
+	return l, nil
+}
+
+// checkNoVolume refuses an image that is a volume of this host already, by
+// whatever path. The registry says the same of the very path, and that of other
+// hosts.
+func (g *Manager) checkNoVolume(ctx context.Context, hostID, path string) error {
+	volumes, err := g.machine.Registry.Volumes(ctx)
+	if err != nil {
+		return err
+	}
+	host, err := g.machine.Registry.Host(ctx, hostID)
+	if err != nil {
+		return err
+	}
+	for i := range volumes {
+		here := volumes[i].Host == host.Name || volumes[i].Host == host.ID
+		if here && location.SameImage(volumes[i].Location.Path, path) {
+			return api.Errorf(api.CodeConflict, "%s is volume %s already", path, volumes[i].Name).With("volume_id", volumes[i].ID)
+		}
+	}
+	return nil
+}
+
+// checkAdoptable refuses an image that is in use. A domain's disk needs its
+// attachment too, or nothing would keep a second writer off it.
+func (g *Manager) checkAdoptable(ctx context.Context, name, path string) error {
+	err := g.machine.checkUnused(ctx, path, "cannot adopt volume "+name)
+	var used *api.Error
+	if errors.As(err, &used) && used.Details["instance"] != nil {
+		used.Message += fmt.Sprintf("; adopt it together with its instance: `volferryctl instance adopt %v`", used.Details["instance"])
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// defaultType is the volume type of volumes that name none.
+const defaultType = "default"
+
+// Create makes an empty volume in a pool of this host and returns it when it
+// can be used. A repeated request gets the same answer.
+func (g *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
+	st, err := g.perform(ctx, request{
+		opID: opID, kind: kindCreate, asked: in, doing: fmt.Sprintf("volume %.64s is being created", in.Name),
+		decide: func(ctx context.Context) (input, error) { return g.decideCreate(ctx, in) },
+	})
+	if err != nil {
+		return api.Volume{}, err
+	}
+	return volumeOf(st, stepNamePublish)
+}
+
+func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (input, error) {
+	in.Format = cmp.Or(in.Format, api.FormatRaw)
+	if err := checkCreate(in); err != nil {
+		return input{}, err
+	}
+	host, err := g.host(ctx)
+	if err != nil {
+		return input{}, err
+	}
+	typ, err := g.machine.Registry.Type(ctx, cmp.Or(in.Type, defaultType))
+	if err != nil {
+		return input{}, err
+	}
+	pools, err := g.machine.HV.Pools(ctx)
+	if err != nil {
+		return input{}, fmt.Errorf("look at the pools: %w", err)
+	}
+	pool, err := choosePool(pools, typ, in)
+	if err != nil {
+		return input{}, err
+	}
+	name := in.Name
+	if location.HoldsFiles(pool) {
+		name += "." + string(in.Format)
+	}
+	return input{Volume: api.VolumeRegister{
+		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeCreating, Type: typ.Name, Bootable: in.Bootable, Host: host,
+		Location: api.Location{
+			Pool: pool.Name, Name: name, Path: filepath.Join(pool.Path, name), Format: in.Format, SizeBytes: in.SizeBytes,
+		},
+	}}, nil
+}
+
+// sectorBytes divides the size of every disk.
+const sectorBytes = 512
+
+func checkCreate(in api.VolumeCreate) error {
+	if err := checkName(in.Name); err != nil {
+		return err
+	}
+	if !in.Format.Valid() {
+		return badFormat(in.Format)
+	}
+	if in.SizeBytes <= 0 || in.SizeBytes%sectorBytes != 0 {
+		return api.Errorf(api.CodeInvalidArgument, "size_bytes is %d; it must be a positive multiple of %d", in.SizeBytes, sectorBytes)
+	}
+	return nil
+}
+
+// nameRule is what a volume may be called: its name becomes the name of a file
+// or a device. It leaves room for the ending of a file's name.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+
+func checkName(name string) error {
+	if !nameRule.MatchString(name) {
+		return api.Errorf(api.CodeInvalidArgument, "name %.80q is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 200 characters", name)
+	}
+	return nil
+}
+
+func badFormat(f api.Format) *api.Error {
+	return api.Errorf(api.CodeInvalidArgument, "format is %.20q; it must be raw or qcow2", string(f))
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"errors"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What ops wait for (op.WaitFor, Runner.Wake).
+const (
+	waitHypervisor = "hypervisor"
+	waitRegistry   = "registry"
+)
+
+// busyDelay is how long a step waits before it asks a busy libvirt again.
+const busyDelay = 200 * time.Millisecond
+
+// hvError gives an error of the hypervisor the type that tells the runner what
+// to do.
+func hvError(err error) error {
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.WaitFor(waitHypervisor, err)
+	case errors.Is(err, hv.ErrBusy):
+		return op.Retry(busyDelay, err)
+	}
+	return err
+}
+
+// registryError does the same for the registry.
+func registryError(err error) error {
+	if api.CodeOf(err) == api.CodeRegistryUnavailable {
+		return op.WaitFor(waitRegistry, err)
+	}
+	return err
+}
+
+// refused is an error of a check, made before anything was touched, as the
+// caller gets it.
+func refused(err error) error {
+	if errors.Is(err, hv.ErrUnavailable) {
+		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+	}
+	return err
+}

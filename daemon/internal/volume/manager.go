@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// Config is what the operator decides about where the volumes of this host may
+// be.
+type Config struct {
+	// AllowedPaths are the directories that an adopted image may be in. Empty:
+	// everywhere but where the system lives.
+	AllowedPaths []string
+	// OverlayDir is Volferry's own; no volume is there.
+	OverlayDir string
+}
+
+// Manager creates, adopts and deletes volumes. It is safe for concurrent use.
+type Manager struct {
+	rules   location.Rules
+	machine *machine
+	journal op.Journal
+	host    func(context.Context) (string, error)
+	log     *slog.Logger
+	runner  *op.Runner
+	// patience is how long a request waits for something that is away.
+	patience time.Duration
+
+	// admit makes the look at what was asked before and the submission of an op
+	// one.
+	admit sync.Mutex
+}
+
+// machine is what the steps share.
+type machine struct{ Ports }
+
+// defaultPatience is long enough for a registry or a libvirtd that restarts.
+const defaultPatience = 15 * time.Second
+
+// New makes a manager. Host answers with the id of this host once the registry
+// knows it. Bind the manager to the runner that runs its Plans before any other
+// call.
+func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
+	return &Manager{
+		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		machine: &machine{ports}, journal: journal, host: host, log: log, patience: defaultPatience,
+	}
+}
+
+// Bind gives the manager its runner.
+func (g *Manager) Bind(r *op.Runner) { g.runner = r }

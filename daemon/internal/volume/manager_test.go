@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestCreateMakesTheImageAndPublishesTheVolume(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   api.VolumeCreate
+		want api.Location
+	}{
+		"most room, raw": {
+			api.VolumeCreate{Name: "db", SizeBytes: testSize},
+			api.Location{Pool: "files", Name: "db.raw", Path: "/files/db.raw", Format: api.FormatRaw, SizeBytes: testSize},
+		},
+		"qcow2": {
+			api.VolumeCreate{Name: "db", SizeBytes: testSize, Format: api.FormatQcow2},
+			api.Location{Pool: "files", Name: "db.qcow2", Path: "/files/db.qcow2", Format: api.FormatQcow2, SizeBytes: testSize},
+		},
+		"a block device, by the type": {
+			api.VolumeCreate{Name: "db", SizeBytes: testSize, Type: "bulk"},
+			api.Location{Pool: "lvm", Name: "db", Path: "/dev/lvm/db", Format: api.FormatRaw, SizeBytes: testSize},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			vol, err := w.start(t).Create(t.Context(), testOp, c.in)
+			must(t, err)
+			if diff := cmp.Diff(c.want, vol.Location); diff != "" || vol.Status != api.VolumeAvailable {
+				t.Errorf("the volume is %s at (-want +got):\n%s", vol.Status, diff)
+			}
+			info, err := w.Info(c.want.Path)
+			must(t, err)
+			if info.SizeBytes != testSize || info.Format != string(c.want.Format) {
+				t.Errorf("the image is %d bytes of %s", info.SizeBytes, info.Format)
+			}
+		})
+	}
+}
+
+func TestPoolChoiceDoesNotDependOnOrder(t *testing.T) {
+	pools := []hv.PoolInfo{
+		{Name: "c", Type: "dir", Path: "/c", Active: true, FreeBytes: 5 << 30},
+		{Name: "a", Type: "dir", Path: "/a", Active: true, FreeBytes: 5 << 30},
+		{Name: "small", Type: "dir", Path: "/s", Active: true, FreeBytes: 1 << 30},
+		{Name: "off", Type: "dir", Path: "/o", FreeBytes: 9 << 30},
+		{Name: "san", Type: "iscsi", Path: "/i", Active: true, FreeBytes: 9 << 30},
+	}
+	for range len(pools) {
+		pools = append(pools[1:], pools[0])
+		got, err := choosePool(pools, api.VolumeType{Name: "default"}, api.VolumeCreate{Format: api.FormatRaw, SizeBytes: 1 << 30})
+		if err != nil || got.Name != "a" {
+			t.Errorf("chose %q (%v), want a", got.Name, err)
+		}
+	}
+}
+
+func TestCreateNeverDeletesWhatItDidNotMake(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	// Between the look and the creation somebody makes that very file.
+	w.Inject(hvtest.Fault{Call: "CreateVolume", Do: func() {
+		must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+	}})
+	_, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+	wantCode(t, err, api.CodeConflict)
+	if !w.Exists("/files/db.raw") {
+		t.Error("the foreign file is gone")
+	}
+	if len(w.registry.volumes) > 0 {
+		t.Errorf("the registry has %v, want nothing", w.registry.volumes)
+	}
+}
+
+func TestFailedCreateLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	w.Inject(hvtest.Fault{Call: "CreateVolume", Err: errors.New("lvcreate said no")})
+	_, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+	wantCode(t, err, api.CodeInternal)
+	if w.Exists("/files/db.raw") || len(w.registry.volumes) > 0 {
+		t.Errorf("left: image %t, volumes %v", w.Exists("/files/db.raw"), w.registry.volumes)
+	}
+}
+
+func TestAdoptTakesTheImageAsItIs(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for name, c := range map[string]struct {
+		in   api.VolumeAdopt
+		want api.Location
+	}{
+		"by path": {
+			api.VolumeAdopt{Name: "db", Path: dir + "/old.img", Format: api.FormatRaw},
+			api.Location{Path: dir + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
+		},
+		"in a pool": {
+			api.VolumeAdopt{Name: "db", Pool: "files", VolumeName: "old.img", Format: api.FormatRaw},
+			api.Location{Pool: "files", Name: "old.img", Path: "/files/old.img", Format: api.FormatRaw, SizeBytes: testSize},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			must(t, w.CreateImage(c.want.Path, hvtest.Raw, testSize))
+			must(t, w.WriteBlock(c.want.Path, 1, 7))
+			vol, err := w.start(t).Adopt(t.Context(), testOp, c.in)
+			must(t, err)
+			if diff := cmp.Diff(c.want, vol.Location); diff != "" || vol.Status != api.VolumeAvailable {
+				t.Errorf("the volume is %s at (-want +got):\n%s", vol.Status, diff)
+			}
+			if content, err := w.ReadImage(c.want.Path); err != nil || content[1] != 7 {
+				t.Errorf("the content is %v (%v), want it untouched", content, err)
+			}
+		})
+	}
+}
+
+func TestAdoptFindsAVolumeBehindALink(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.WriteFile(dir+"/a.raw", nil, 0o600))
+	must(t, os.Symlink(dir+"/a.raw", dir+"/b.raw"))
+	w := newWorld(t)
+	must(t, w.CreateImage(dir+"/b.raw", hvtest.Raw, testSize))
+	w.addVolume("first", api.Location{Path: dir + "/a.raw"})
+	_, err = w.start(t).Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "second", Path: dir + "/b.raw", Format: api.FormatRaw})
+	wantCode(t, err, api.CodeConflict)
+}
+
+func TestDeleteRemovesBytesAndVolume(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for name, c := range map[string]struct {
+		l     api.Location
+		block bool
+		image bool // is still there
+	}{
+		"in a pool":                         {l: inPoolOfFiles()},
+		"file at a path":                    {l: api.Location{Path: dir + "/db.raw"}},
+		"block device at a path is left":    {l: api.Location{Path: dir + "/sdb"}, block: true, image: true},
+		"block device in a pool is not":     {l: api.Location{Pool: "lvm", Name: "db", Path: "/dev/lvm/db"}, block: true},
+		"with a header that makes no sense": {l: api.Location{Path: dir + "/bad.qcow2", Format: api.FormatQcow2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			must(t, w.CreateImage(c.l.Path, hvtest.Raw, testSize))
+			w.images.devices[c.l.Path] = c.block
+			must(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", c.l)))
+			if got := w.Exists(c.l.Path); got != c.image {
+				t.Errorf("an image is there: %t, want %t", got, c.image)
+			}
+			if len(w.registry.volumes) > 0 {
+				t.Errorf("the registry has %v, want nothing", w.registry.volumes)
+			}
+		})
+	}
+}
+
+func TestDeleteForgetsAVolumeWhoseImageIsGone(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", inPoolOfFiles())))
+	if len(w.registry.volumes) > 0 {
+		t.Errorf("the registry has %v, want nothing", w.registry.volumes)
+	}
+}
+
+func TestDeleteFollowsALinkToTheBytes(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.WriteFile(dir+"/real.raw", nil, 0o600))
+	must(t, os.Symlink(dir+"/real.raw", dir+"/link.raw"))
+	w := newWorld(t)
+	must(t, w.CreateImage(dir+"/real.raw", hvtest.Raw, testSize))
+	must(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", api.Location{Path: dir + "/link.raw"})))
+	if w.Exists(dir + "/real.raw") {
+		t.Error("the bytes outlived their volume")
+	}
+}
+
+func TestDeleteIsUndoneWhenAGuestTakesTheImageMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+	vol := w.addVolume("db", inPoolOfFiles())
+	// The first look is the check of the request, the second one the step's.
+	w.Inject(hvtest.Fault{Call: "Domains", Nth: 2, Do: func() { w.define(t, "web", "/files/db.raw") }})
+	wantCode(t, g.Delete(t.Context(), testOp, vol), api.CodeVolumeInUse)
+	if got := w.registry.volumes[vol.ID].Status; !w.Exists("/files/db.raw") || got != api.VolumeAvailable {
+		t.Errorf("the volume is %q and its image there: %t; want both as before", got, w.Exists("/files/db.raw"))
+	}
+}
+
+func TestDeleteRefusesAnImageThatThePoolHasElsewhere(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+	l := inPoolOfFiles()
+	l.Path = "/former/db.raw"
+	wantCode(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", l)), api.CodeConflict)
+	if !w.Exists("/files/db.raw") {
+		t.Error("another volume's image is gone")
+	}
+}
+
+func TestRepeatedRequestGetsTheSameAnswer(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	must(t, w.CreateImage("/files/old.img", hvtest.Raw, testSize))
+	const createOp, adoptOp, deleteOp, failOp = testOp + "1", testOp + "2", testOp + "3", testOp + "4"
+	create := api.VolumeCreate{Name: "db", SizeBytes: testSize}
+	adopt := api.VolumeAdopt{Name: "old", Pool: "files", VolumeName: "old.img", Format: api.FormatRaw}
+
+	made, err := g.Create(t.Context(), createOp, create)
+	must(t, err)
+	taken, err := g.Adopt(t.Context(), adoptOp, adopt)
+	must(t, err)
+	_, failure := g.Create(t.Context(), failOp, create) // the name is taken
+	wantCode(t, failure, api.CodeConflict)
+	must(t, g.Delete(t.Context(), deleteOp, made))
+	calls := len(w.Calls())
+
+	again, err := g.Create(t.Context(), createOp, create)
+	must(t, err)
+	if diff := cmp.Diff(made, again); diff != "" {
+		t.Errorf("create again (-first +again):\n%s", diff)
+	}
+	adopted, err := g.Adopt(t.Context(), adoptOp, adopt)
+	must(t, err)
+	if diff := cmp.Diff(taken, adopted); diff != "" {
+		t.Errorf("adopt again (-first +again):\n%s", diff)
+	}
+	_, refused := g.Create(t.Context(), failOp, create)
+	if diff := cmp.Diff(failure, refused, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("failed create again (-first +again):\n%s", diff)
+	}
+	must(t, g.Delete(t.Context(), deleteOp, made))
+	if now := w.Calls(); len(now) != calls {
+		t.Errorf("repeated requests called the hypervisor: %v", now[calls:])
+	}
+}
+
+func TestOpIDOfAnotherRequestIsRefused(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	vol, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+	must(t, err)
+	_, err = g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: 2 * testSize})
+	wantCode(t, err, api.CodeIdempotencyMismatch)
+	_, err = g.Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "db", Pool: "files", VolumeName: "db.raw", Format: api.FormatRaw})
+	wantCode(t, err, api.CodeIdempotencyMismatch)
+	wantCode(t, g.Delete(t.Context(), testOp, vol), api.CodeIdempotencyMismatch)
+}
+
+func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	const callers = 8
+	var (
+		ids  [callers]string
+		errs [callers]error
+		wg   sync.WaitGroup
+	)
+	for i := range callers {
+		wg.Go(func() {
+			vol, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+			ids[i], errs[i] = vol.ID, err
+		})
+	}
+	wg.Wait()
+	must(t, errors.Join(errs[:]...))
+	if len(slices.Compact(ids[:])) != 1 || len(w.registry.volumes) != 1 {
+		t.Errorf("%d callers got the volumes %v", callers, ids)
+	}
+}
+
+// TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards loses the
+// registry when the image is made and the volume is to be published.
+func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.start(t)
+		w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() { w.registry.setDown(true) }})
+		in := api.VolumeCreate{Name: "db", SizeBytes: testSize}
+		_, err := g.Create(t.Context(), testOp, in)
+		wantCode(t, err, api.CodeRegistryUnavailable)
+		w.registry.setDown(false)
+		w.runner.Wake(waitRegistry)
+		vol, err := g.Create(t.Context(), testOp, in)
+		must(t, err)
+		if vol.Status != api.VolumeAvailable {
+			t.Errorf("the volume is %s, want available", vol.Status)
+		}
+	})
+}
+
+func TestRequestIsAnsweredWhileLibvirtIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.start(t)
+		w.Inject(hvtest.Fault{Call: "CreateVolume", Do: w.Disconnect})
+		in := api.VolumeCreate{Name: "db", SizeBytes: testSize}
+		_, err := g.Create(t.Context(), testOp, in)
+		wantCode(t, err, api.CodeHypervisorUnavailable)
+		w.Reconnect()
+		w.runner.Wake(waitHypervisor)
+		_, err = g.Create(t.Context(), testOp, in)
+		must(t, err)
+	})
+}
+
+// TestParkedOpIsAnsweredWithTheCallForTheOperator makes it impossible to see
+// whether the image was deleted.
+func TestParkedOpIsAnsweredWithTheCallForTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.start(t)
+		must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+		vol := w.addVolume("db", inPoolOfFiles())
+		for n := range 50 { // the first two looks come before the deletion
+			w.Inject(hvtest.Fault{Call: "LookupVolume", Nth: 3 + n, Err: errors.New("I/O error")})
+		}
+		err := g.Delete(t.Context(), testOp, vol)
+		wantCode(t, err, api.CodeNeedsOperator)
+		if st, err := w.runner.Status(t.Context(), testOp); err != nil || st.State != op.StateNeedsOperator {
+			t.Errorf("the op is %s (%v), want needs_operator", st.State, err)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// choosePool returns the pool that the caller named, if the volume can be
+// there, or the one with the most room of those where it can.
+func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv.PoolInfo, error) {
+	if in.Pool != "" {
+		return namedPool(pools, typ, in)
+	}
+	capable := slices.DeleteFunc(slices.Clone(pools), func(p hv.PoolInfo) bool {
+		return !p.Active || p.Path == "" || !canHold(p, in.Format) || !allows(typ, p)
+	})
+	if len(capable) == 0 {
+		return hv.PoolInfo{}, api.Errorf(api.CodeNoCapablePool, "no active pool of this host can hold a %s volume of type %s; `volferryctl pool list` and `volferryctl type show %s` say why",
+			in.Format, typ.Name, typ.Name)
+	}
+	best := slices.MinFunc(capable, func(a, b hv.PoolInfo) int {
+		return cmp.Or(cmp.Compare(b.FreeBytes, a.FreeBytes), cmp.Compare(a.Name, b.Name))
+	})
+	return best, checkRoom(best, in)
+}
+
+func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv.PoolInfo, error) {
+	pool, err := location.Pool(pools, in.Pool)
+	switch {
+	case err != nil:
+		return pool, err
+	case !canHold(pool, api.FormatRaw):
+		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, in which libvirt cannot create volumes", pool.Name, pool.Type)
+	case !canHold(pool, in.Format):
+		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, which can only be raw; say --format raw", pool.Name)
+	case !allows(typ, pool):
+		return pool, api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be in pool %s: its type allows the pools %q only", typ.Name, pool.Name, typ.Pools)
+	}
+	return pool, checkRoom(pool, in)
+}
+
+// canHold says whether libvirt can make a volume of this format in the pool.
+func canHold(p hv.PoolInfo, format api.Format) bool {
+	if location.HoldsFiles(p) {
+		return true
+	}
+	return format == api.FormatRaw && slices.Contains([]string{"logical", "zfs"}, p.Type)
+}
+
+func allows(typ api.VolumeType, p hv.PoolInfo) bool {
+	return len(typ.Pools) == 0 || slices.Contains(typ.Pools, p.Name)
+}
+
+// checkRoom wants room for the whole volume, although a file takes none at
+// first: a guest that fills its disk must not find the pool full.
+func checkRoom(p hv.PoolInfo, in api.VolumeCreate) error {
+	if p.FreeBytes >= in.SizeBytes {
+		return nil
+	}
+	return api.Errorf(api.CodeNoSpace, "pool %s has %d bytes free and volume %s may grow to %d", p.Name, p.FreeBytes, in.Name, in.SizeBytes).
+		With("free_bytes", p.FreeBytes).With("needed_bytes", in.SizeBytes)
+}

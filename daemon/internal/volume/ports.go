@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Ports are the systems that volumes are made in.
+type Ports struct {
+	HV       hv.Hypervisor
+	Registry Registry
+	Images   Images
+}
+
+// Registry is what volumes need of the registry. Every mutation carries an op
+// id and may be repeated. Errors are *api.Error; the code registry_unavailable
+// means that the outcome is unknown.
+type Registry interface {
+	// Host finds a host by id or name.
+	Host(ctx context.Context, ref string) (api.Host, error)
+	// Type finds a volume type by id or name.
+	Type(ctx context.Context, ref string) (api.VolumeType, error)
+	Volumes(ctx context.Context) ([]api.Volume, error)
+	Volume(ctx context.Context, id string) (api.Volume, error)
+	RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error)
+	TransitionVolume(ctx context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error)
+	DeleteVolume(ctx context.Context, opID, id string) error
+}
+
+// Images are the image files and devices of this host, by path: the part of
+// migrate.Images that is about a single one.
+type Images interface {
+	// Inspect reads size and kind of an image of a known format.
+	// migrate.ErrNoImage if there is nothing at its path; an *api.Error if what
+	// is there is no such image. It refuses one that leans on other files.
+	Inspect(ctx context.Context, path string, format api.Format) (migrate.ImageInfo, error)
+	// InUse says who holds the image, in words, or "" if nobody that can be
+	// seen on this host does: a mount, a device mapper or loop device, swap.
+	InUse(ctx context.Context, path string) (string, error)
+	// Remove unlinks a file, durably. Absent is no error. A block device is
+	// never removed.
+	Remove(ctx context.Context, path string) error
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const testOp = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa"
+
+// changes are the calls of the hypervisor that change something.
+func changes(w *world) []string {
+	return slices.DeleteFunc(w.Calls(), func(c string) bool {
+		return slices.Contains([]string{"Pools", "LookupVolume", "Domains"}, c)
+	})
+}
+
+// refusal is a request that must be refused with a code, and leave everything
+// as it was.
+type refusal[Request any] struct {
+	name    string
+	prepare func(t *testing.T, w *world)
+	change  func(in *Request)
+	want    api.Code
+	says    string // what the message must name
+}
+
+func (c refusal[Request]) check(t *testing.T, in Request, ask func(g *Manager, in Request) error) {
+	t.Run(c.name, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.start(t)
+		if c.prepare != nil {
+			c.prepare(t, w)
+		}
+		if c.change != nil {
+			c.change(&in)
+		}
+		before := maps.Clone(w.registry.volumes)
+		err := ask(g, in)
+		wantCode(t, err, c.want)
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("message %q does not name %s", err, c.says)
+		}
+		if diff := cmp.Diff(before, w.registry.volumes); diff != "" {
+			t.Errorf("the registry was changed (-want +got):\n%s", diff)
+		}
+		if made := changes(w); len(made) > 0 {
+			t.Errorf("the host was changed: %v", made)
+		}
+	})
+}
+
+func TestCreateIsRefused(t *testing.T) {
+	type prepare = func(*testing.T, *world)
+	type change = func(*api.VolumeCreate)
+	pool := func(p hv.PoolInfo) prepare { return func(_ *testing.T, w *world) { w.AddPool(p) } }
+	for _, c := range []refusal[api.VolumeCreate]{
+		{"no name", nil, change(func(in *api.VolumeCreate) { in.Name = "" }), api.CodeInvalidArgument, "name"},
+		{"a name with a slash", nil, func(in *api.VolumeCreate) { in.Name = "../db" }, api.CodeInvalidArgument, "name"},
+		{"a name like an option", nil, func(in *api.VolumeCreate) { in.Name = "-db" }, api.CodeInvalidArgument, "name"},
+		{"a name that is no file name", nil, func(in *api.VolumeCreate) { in.Name = strings.Repeat("a", 201) }, api.CodeInvalidArgument, "200"},
+		{"no size", nil, func(in *api.VolumeCreate) { in.SizeBytes = 0 }, api.CodeInvalidArgument, "size_bytes"},
+		{"a negative size", nil, func(in *api.VolumeCreate) { in.SizeBytes = -512 }, api.CodeInvalidArgument, "size_bytes"},
+		{"half a sector", nil, func(in *api.VolumeCreate) { in.SizeBytes = 1000 }, api.CodeInvalidArgument, "512"},
+		{"an unknown format", nil, func(in *api.VolumeCreate) { in.Format = "vmdk" }, api.CodeInvalidArgument, "vmdk"},
+		{"an unknown type", nil, func(in *api.VolumeCreate) { in.Type = "none" }, api.CodeNotFound, "none"},
+		{"an unknown pool", nil, func(in *api.VolumeCreate) { in.Pool = "none" }, api.CodeNotFound, "none"},
+		{"a pool that is off", pool(hv.PoolInfo{Name: "off", Type: "dir", Path: "/off"}),
+			func(in *api.VolumeCreate) { in.Pool = "off" }, api.CodeStateForbidden, "off"},
+		{"a pool without paths", pool(hv.PoolInfo{Name: "rbd", Type: "rbd", Active: true, FreeBytes: 1 << 40}),
+			func(in *api.VolumeCreate) { in.Pool = "rbd" }, api.CodeInvalidArgument, "rbd"},
+		{"a pool that libvirt cannot create in", pool(hv.PoolInfo{Name: "san", Type: "iscsi", Path: "/dev/disk/by-path", Active: true, FreeBytes: 1 << 40}),
+			func(in *api.VolumeCreate) { in.Pool = "san" }, api.CodeInvalidArgument, "iscsi"},
+		{"qcow2 in a pool of devices", nil, func(in *api.VolumeCreate) { in.Pool, in.Format = "lvm", api.FormatQcow2 }, api.CodeInvalidArgument, "raw"},
+		{"a pool that the type does not allow", nil, func(in *api.VolumeCreate) { in.Pool, in.Type = "files", "bulk" }, api.CodePolicyDenied, "bulk"},
+		{"no pool of the type", nil, func(in *api.VolumeCreate) { in.Type = "gone" }, api.CodeNoCapablePool, "gone"},
+		{"no pool of the type for the format", nil, func(in *api.VolumeCreate) { in.Type, in.Format = "bulk", api.FormatQcow2 }, api.CodeNoCapablePool, "qcow2"},
+		{"a pool without room", nil, func(in *api.VolumeCreate) { in.Pool, in.SizeBytes = "lvm", 1<<39+512 }, api.CodeNoSpace, "lvm"},
+		{"no pool with room", nil, func(in *api.VolumeCreate) { in.SizeBytes = 1<<40 + 512 }, api.CodeNoSpace, "files"},
+		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
+		{"a file that is there", func(t *testing.T, w *world) { must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize)) },
+			nil, api.CodeConflict, "db.raw"},
+		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
+		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
+		{"journal away", func(_ *testing.T, w *world) { w.journal.SetDown(true) }, nil, api.CodeJournalUnavailable, "nothing was changed"},
+	} {
+		c.check(t, api.VolumeCreate{Name: "db", SizeBytes: testSize}, func(g *Manager, in api.VolumeCreate) error {
+			_, err := g.Create(t.Context(), testOp, in)
+			return err
+		})
+	}
+}
+
+func TestAdoptIsRefused(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	at := filepath.Join(dir, "db.raw")
+	inPool := func(in *api.VolumeAdopt) { in.Path, in.Pool, in.VolumeName = "", "files", "db.raw" }
+	for _, c := range []refusal[api.VolumeAdopt]{
+		{"no name", nil, func(in *api.VolumeAdopt) { in.Name = "" }, api.CodeInvalidArgument, "name"},
+		{"no place", nil, func(in *api.VolumeAdopt) { in.Path = "" }, api.CodeInvalidArgument, "path"},
+		{"two places", nil, func(in *api.VolumeAdopt) { in.Pool, in.VolumeName = "files", "db" }, api.CodeInvalidArgument, "exactly one"},
+		{"a pool without a name in it", nil, func(in *api.VolumeAdopt) { in.Path, in.Pool = "", "files" }, api.CodeInvalidArgument, "volume_name"},
+		{"a path with a name in a pool", nil, func(in *api.VolumeAdopt) { in.VolumeName = "db" }, api.CodeInvalidArgument, "volume_name"},
+		{"no format", nil, func(in *api.VolumeAdopt) { in.Format = "" }, api.CodeInvalidArgument, "format"},
+		{"an unknown format", nil, func(in *api.VolumeAdopt) { in.Format = "auto" }, api.CodeInvalidArgument, "auto"},
+		{"a relative path", nil, func(in *api.VolumeAdopt) { in.Path = "db.raw" }, api.CodeInvalidArgument, "absolute"},
+		{"a system file", nil, func(in *api.VolumeAdopt) { in.Path = "/etc/passwd" }, api.CodePermissionDenied, "/etc"},
+		{"no image at the path", nil, func(in *api.VolumeAdopt) { in.Path += ".old" }, api.CodeNotFound, "db.raw.old"},
+		{"no image in the pool", nil, inPool, api.CodeNotFound, "db.raw"},
+		{"an unknown pool", nil, func(in *api.VolumeAdopt) { inPool(in); in.Pool = "none" }, api.CodeNotFound, "none"},
+		{"raw that is said to be qcow2", nil, func(in *api.VolumeAdopt) { in.Format = api.FormatQcow2 }, api.CodeUnsupportedDisk, "qcow2"},
+		{"qcow2 on a device", func(t *testing.T, w *world) {
+			must(t, w.CreateImage(dir+"/dev", hvtest.Qcow2, testSize))
+			w.images.devices[dir+"/dev"] = true
+		}, func(in *api.VolumeAdopt) { in.Path, in.Format = dir+"/dev", api.FormatQcow2 }, api.CodeInvalidArgument, "raw"},
+		{"an image that is a volume", func(_ *testing.T, w *world) { w.addVolume("first", api.Location{Path: at}) }, nil, api.CodeConflict, "first"},
+		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
+		{"the disk of a domain", func(t *testing.T, w *world) { w.define(t, "web", at) }, nil, api.CodeVolumeInUse, "instance adopt web"},
+		{"an image that is mounted", func(_ *testing.T, w *world) { w.images.users[at] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
+		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
+		{"libvirt away, image in a pool", func(_ *testing.T, w *world) { w.Disconnect() }, inPool, api.CodeHypervisorUnavailable, "libvirt"},
+		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
+	} {
+		prepare := c.prepare
+		c.prepare = func(t *testing.T, w *world) {
+			must(t, w.CreateImage(at, hvtest.Raw, testSize))
+			if prepare != nil {
+				prepare(t, w)
+			}
+		}
+		c.check(t, api.VolumeAdopt{Name: "db", Path: at, Format: api.FormatRaw}, func(g *Manager, in api.VolumeAdopt) error {
+			_, err := g.Adopt(t.Context(), testOp, in)
+			return err
+		})
+	}
+}
+
+func TestDeleteIsRefused(t *testing.T) {
+	for _, c := range []refusal[api.Volume]{
+		{"attached", nil, func(v *api.Volume) {
+			v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{InstanceID: "web-id", Device: "vdb"}}
+		}, api.CodeVolumeInUse, "web-id"},
+		{"attached and migrating", nil, func(v *api.Volume) {
+			v.Status, v.MigrationID, v.Attachments = api.VolumeInUse, "move-id", []api.Attachment{{InstanceID: "web-id"}}
+		}, api.CodeMigrationActive, "move-id"},
+		{"migrating", nil, func(v *api.Volume) { v.MigrationID = "move-id" }, api.CodeMigrationActive, "move-id"},
+		{"reserved", nil, func(v *api.Volume) { v.Status = api.VolumeReserved }, api.CodeVolumeNotAvailable, "reserved"},
+		{"being made", nil, func(v *api.Volume) { v.Status = api.VolumeCreating }, api.CodeVolumeNotAvailable, "creating"},
+		{"being deleted", nil, func(v *api.Volume) { v.Status = api.VolumeDeleting }, api.CodeVolumeNotAvailable, "deleting"},
+		{"in error", nil, func(v *api.Volume) { v.Status = api.VolumeError }, api.CodeVolumeNotAvailable, "error"},
+		{"on another host", nil, func(v *api.Volume) { v.Host = "beta" }, api.CodeNotYourHost, "beta"},
+		{"a disk of a domain, behind the registry's back", func(t *testing.T, w *world) { w.define(t, "web", "/files/db.raw") },
+			nil, api.CodeVolumeInUse, "web"},
+		{"mounted", func(_ *testing.T, w *world) { w.images.users["/files/db.raw"] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
+		{"in a pool that is off", func(_ *testing.T, w *world) { w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files"}) },
+			nil, api.CodeStateForbidden, "files"},
+		{"at a path of the system", nil, func(v *api.Volume) { v.Location = api.Location{Path: "/etc/passwd"} }, api.CodePermissionDenied, "/etc"},
+		{"at a path that is not mounted", nil, func(v *api.Volume) { v.Location = api.Location{Path: "/none/of/these/db.raw"} },
+			api.CodeInvalidArgument, "does not exist"},
+		{"taken since by somebody else", func(_ *testing.T, w *world) {
+			for id, v := range w.registry.volumes {
+				v.Status = api.VolumeReserved
+				w.registry.volumes[id] = v
+			}
+		}, nil, api.CodeConflict, "reserved"},
+		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
+		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
+	} {
+		var vol api.Volume
+		prepare := c.prepare
+		c.prepare = func(t *testing.T, w *world) {
+			must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+			vol = w.addVolume("db", inPoolOfFiles())
+			if prepare != nil {
+				prepare(t, w)
+			}
+		}
+		change := c.change
+		c.change = func(in *api.Volume) {
+			*in = vol
+			if change != nil {
+				change(in)
+			}
+		}
+		c.check(t, api.Volume{}, func(g *Manager, in api.Volume) error { return g.Delete(t.Context(), testOp, in) })
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// claimNote is written before an image is made and after it was seen that its
+// place is empty: what is there afterwards is ours to remove.
+type claimNote struct {
+	Ours bool `json:"ours"`
+}
+
+// stepCreateImage makes the bytes of the volume in its pool. The output is the
+// location with the path that the pool gave it.
+func (m *machine) stepCreateImage() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		var note claimNote
+		if _, err := r.Noted(stepNameCreateImage, &note); err != nil {
+			return err
+		}
+		again, l := note.Ours, in.Volume.Location
+		if !again {
+			if err := m.checkEmpty(ctx, l); err != nil {
+				return err
+			}
+			if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
+				return err
+			}
+		}
+		_, err := m.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.SizeBytes)
+		if !errors.Is(err, hv.ErrExists) {
+			return hvError(err)
+		}
+		if again {
+			return nil // from the try that was cut off; observed next
+		}
+		if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
+			return err
+		}
+		return placeTaken(l)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		var note claimNote
+		if _, err := r.Noted(stepNameCreateImage, &note); err != nil || !note.Ours {
+			return err
+		}
+		return hvError(m.HV.DeleteVolume(ctx, in.Volume.Location.Pool, in.Volume.Location.Name))
+	}
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		var note claimNote
+		if _, err := r.Noted(stepNameCreateImage, &note); err != nil || !note.Ours {
+			return op.NotDone, err
+		}
+		made := in.Volume.Location
+		found, err := m.inPool(ctx, made)
+		if err != nil || found == nil || found.CapacityBytes != made.SizeBytes {
+			return op.NotDone, err
+		}
+		made.Path = found.Path
+		return op.Done, r.SetOutput(made)
+	}
+	return step(stepNameCreateImage, do, undo, observe)
+}
+
+func (m *machine) checkEmpty(ctx context.Context, l api.Location) error {
+	found, err := m.inPool(ctx, l)
+	if err == nil && found != nil {
+		err = placeTaken(l)
+	}
+	return err
+}
+
+func placeTaken(l api.Location) *api.Error {
+	return api.Errorf(api.CodeConflict, "pool %s has a volume %s already, which Volferry did not make; choose another name, or take it over with `volferryctl volume adopt`",
+		l.Pool, l.Name)
+}
+
+// stepRemoveImage deletes the bytes of the volume. A block device in no pool is
+// somebody else's to delete, and is left.
+func (m *machine) stepRemoveImage() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		l := in.Volume.Location
+		// Once more, since the checks may be long ago: what a guest has open
+		// could still be unlinked, and its owner would learn of it too late.
+		if err := m.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
+			return err
+		}
+		if l.Pool == "" {
+			return m.Images.Remove(ctx, in.Unlink)
+		}
+		found, err := m.inPool(ctx, l)
+		if err != nil || found == nil {
+			return err
+		}
+		if found.Path != l.Path {
+			return api.Errorf(api.CodeConflict, "cannot delete volume %s: it was at %s, and pool %s has %s at %s now; was the pool changed?",
+				in.Volume.Name, l.Path, l.Pool, l.Name, found.Path)
+		}
+		return hvError(m.HV.DeleteVolume(ctx, l.Pool, l.Name))
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		if l := in.Volume.Location; l.Pool != "" {
+			found, err := m.inPool(ctx, l)
+			return done(found == nil), err
+		}
+		return m.observeUnlinked(ctx, in)
+	}
+	return step("remove_image", do, nil, observe)
+}
+
+func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
+	info, err := m.Images.Inspect(ctx, in.Unlink, in.Volume.Location.Format)
+	var damaged *api.Error
+	switch {
+	case errors.Is(err, migrate.ErrNoImage):
+		return op.Done, nil
+	case errors.As(err, &damaged):
+		return op.NotDone, nil
+	case err != nil:
+		return op.Unknown, err
+	}
+	return done(info.Block), nil
+}
+
+// inPool finds the image at a location in a pool, nil if there is none. A pool
+// that is not there or not active is an error: it says nothing about what it
+// holds. Errors are typed for the runner.
+func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
+	pools, err := m.HV.Pools(ctx)
+	if err != nil {
+		return nil, hvError(err)
+	}
+	if _, err := location.Pool(pools, l.Pool); err != nil {
+		return nil, err
+	}
+	found, err := m.HV.LookupVolume(ctx, l.Pool, l.Name)
+	if errors.Is(err, hv.ErrNotFound) {
+		return nil, nil
+	}
+	return found, hvError(err)
+}
+
+// checkUnused refuses an image that a domain of this host names, or that the
+// kernel says is in use. Verdict begins the refusal. Errors are typed for the
+// runner.
+func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
+	doms, err := m.HV.Domains(ctx)
+	if err != nil {
+		return hvError(err)
+	}
+	if domain, target := location.DiskOf(doms, path); domain != "" {
+		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of instance %s", verdict, path, target, domain).With("instance", domain)
+	}
+	user, err := m.Images.InUse(ctx, path)
+	if err != nil {
+		return fmt.Errorf("see who uses %s: %w", path, err)
+	}
+	if user != "" {
+		return api.Errorf(api.CodeVolumeInUse, "%s: %s is in use: %s", verdict, path, user)
+	}
+	return nil
+}

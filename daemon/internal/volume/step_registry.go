@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepRegister takes the volume's name and place at the registry. The output is
+// the volume.
+func (m *machine) stepRegister() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		_, err := m.Registry.RegisterVolume(ctx, r.OpID()+".register", in.Volume)
+		return registryError(err)
+	}
+	// Only what has our id is ours: where the name was taken there is nothing
+	// to take back.
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		return m.forget(ctx, r.OpID()+".unregister", in)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		vol, found, err := m.registered(ctx, in)
+		if err != nil || !found {
+			return op.NotDone, err
+		}
+		return op.Done, r.SetOutput(vol)
+	}
+	return step(stepNameRegister, do, undo, observe)
+}
+
+// stepPublish says that the volume may be used, and where its bytes came to
+// be. The output is the volume.
+func (m *machine) stepPublish() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		var made api.Location
+		if _, err := r.Output(stepNameCreateImage, &made); err != nil {
+			return err
+		}
+		t := api.VolumeTransition{From: api.VolumeCreating, To: api.VolumeAvailable, Location: &made}
+		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
+		return registryError(err)
+	}
+	// Once it is published somebody may attach it at once, so any status but
+	// the first means that it happened.
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		vol, found, err := m.registered(ctx, in)
+		if err != nil || !found || vol.Status == api.VolumeCreating {
+			return op.NotDone, err
+		}
+		return op.Done, r.SetOutput(vol)
+	}
+	return step(stepNamePublish, do, nil, observe)
+}
+
+// stepClaim keeps everybody off a volume that is to be deleted: from here on
+// nobody attaches or migrates it.
+func (m *machine) stepClaim() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		t := api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}
+		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
+		return registryError(err)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		vol, found, err := m.registered(ctx, in)
+		if err != nil || !found || vol.Status != api.VolumeDeleting {
+			return err
+		}
+		t := api.VolumeTransition{From: api.VolumeDeleting, To: api.VolumeAvailable}
+		_, err = m.Registry.TransitionVolume(ctx, r.OpID()+".unclaim", in.Volume.ID, t)
+		return registryError(err)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		vol, found, err := m.registered(ctx, in)
+		return done(found && vol.Status == api.VolumeDeleting), err
+	}
+	return step("claim", do, undo, observe)
+}
+
+// stepForget ends a deletion: name and place are free again.
+func (m *machine) stepForget() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		return m.forget(ctx, r.OpID()+".forget", in)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		_, found, err := m.registered(ctx, in)
+		return done(!found), err
+	}
+	return step("forget", do, nil, observe)
+}
+
+// registered reads the volume from the registry. Its errors are typed for the
+// runner.
+func (m *machine) registered(ctx context.Context, in *input) (vol api.Volume, found bool, err error) {
+	vol, err = m.Registry.Volume(ctx, in.Volume.ID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return vol, false, nil
+	}
+	return vol, err == nil, registryError(err)
+}
+
+// forget removes the volume from the registry; absent is no error.
+func (m *machine) forget(ctx context.Context, opID string, in *input) error {
+	err := m.Registry.DeleteVolume(ctx, opID, in.Volume.ID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return nil
+	}
+	return registryError(err)
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	testHost = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0006"
+	hostName = "alpha"
+	testSize = 32 * hvtest.BlockSize
+)
+
+// world is a host in memory, with its registry.
+type world struct {
+	*hvtest.Fake
+	registry *fakeRegistry
+	images   *fakeImages
+	journal  *optest.Journal
+	runner   *op.Runner
+}
+
+// newWorld makes a host with a pool of files, a smaller pool of block devices,
+// and no volumes.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Fake: hvtest.New(), registry: newFakeRegistry(), journal: optest.NewJournal()}
+	w.images = &fakeImages{fake: w.Fake, users: map[string]string{}, devices: map[string]bool{}}
+	w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	w.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/lvm", Active: true, CapacityBytes: 1 << 39, FreeBytes: 1 << 39})
+	return w
+}
+
+func (w *world) newManager(cfg Config) *Manager {
+	host := func(context.Context) (string, error) { return testHost, nil }
+	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images}
+	return New(cfg, ports, w.journal, host, slog.New(slog.DiscardHandler))
+}
+
+// start makes a manager with a runner, as a daemon does.
+func (w *world) start(t *testing.T) *Manager {
+	t.Helper()
+	g := w.newManager(Config{})
+	var err error
+	w.runner, err = op.New(op.Config{Journal: w.journal, Plans: g.Plans(), Describe: migrate.Describe, MaxTries: 3})
+	must(t, err)
+	t.Cleanup(w.runner.Stop)
+	g.Bind(w.runner)
+	return g
+}
+
+// addVolume puts a volume into the registry as if it had always been there.
+func (w *world) addVolume(name string, l api.Location) api.Volume {
+	vol := api.Volume{
+		ID: "6f0f7f6e-6c3c-4c39-9a7c-" + fmt.Sprintf("%012d", len(w.registry.volumes)+1), Name: name, Status: api.VolumeAvailable,
+		Host: hostName, Location: l, SizeBytes: l.SizeBytes,
+	}
+	w.registry.volumes[vol.ID] = vol
+	return vol
+}
+
+// define adds a domain that is off and has one disk at path.
+func (w *world) define(t *testing.T, name, path string) {
+	t.Helper()
+	must(t, w.Define(hv.Domain{ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0001", Name: name, Config: []hv.Disk{{
+		Target: "vdb", Device: "disk", Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}}, Terminated: true,
+	}}}))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantCode fails the test unless err is an *api.Error with this code.
+func wantCode(t *testing.T, err error, want api.Code) {
+	t.Helper()
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != want {
+		t.Fatalf("error %v (code %q), want code %q", err, api.CodeOf(err), want)
+	}
+}
+
+// fakeImages are the world's images as Images.
+type fakeImages struct {
+	fake    *hvtest.Fake
+	users   map[string]string // who holds an image
+	devices map[string]bool   // which are block devices
+}
+
+func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) (migrate.ImageInfo, error) {
+	info, err := i.fake.Info(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return migrate.ImageInfo{}, migrate.ErrNoImage
+	case err != nil:
+		return migrate.ImageInfo{}, err
+	case info.Format != string(format) && format == api.FormatQcow2:
+		return migrate.ImageInfo{}, api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
+	}
+	return migrate.ImageInfo{SizeBytes: info.SizeBytes, Block: i.devices[path]}, nil
+}
+
+func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
+
+func (i *fakeImages) Remove(_ context.Context, path string) error {
+	if i.devices[path] {
+		return nil
+	}
+	return i.fake.Remove(path)
+}
+
+// fakeRegistry is a registry in memory, with its rules as far as volumes meet
+// them.
+type fakeRegistry struct {
+	mu      sync.Mutex
+	down    bool
+	volumes map[string]api.Volume
+	types   map[string]api.VolumeType
+	calls   map[string]call
+}
+
+// call is a request that was made, by its op id, and its answer.
+type call struct {
+	asked  any
+	answer api.Volume
+}
+
+func newFakeRegistry() *fakeRegistry {
+	return &fakeRegistry{
+		volumes: map[string]api.Volume{}, calls: map[string]call{},
+		types: map[string]api.VolumeType{
+			"default": {Name: "default"},
+			"bulk":    {Name: "bulk", Pools: []string{"lvm"}},
+			"gone":    {Name: "gone", Pools: []string{"elsewhere"}},
+		},
+	}
+}
+
+func (r *fakeRegistry) setDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+// ask locks the registry for the time of one request.
+func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		var none T
+		return none, api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+	}
+	return answer()
+}
+
+// tell makes a change once per op id.
+func (r *fakeRegistry) tell(opID string, asked any, change func() (api.Volume, error)) (api.Volume, error) {
+	return ask(r, func() (api.Volume, error) {
+		if old, known := r.calls[opID]; known {
+			if !reflect.DeepEqual(old.asked, asked) {
+				return api.Volume{}, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
+			}
+			return old.answer, nil
+		}
+		vol, err := change()
+		if err == nil {
+			r.calls[opID] = call{asked, vol}
+		}
+		return vol, err
+	})
+}
+
+func (r *fakeRegistry) find(id string) (api.Volume, error) {
+	vol, ok := r.volumes[id]
+	if !ok {
+		return vol, api.Errorf(api.CodeNotFound, "there is no volume %s", id)
+	}
+	return vol, nil
+}
+
+func (r *fakeRegistry) Host(_ context.Context, ref string) (api.Host, error) {
+	return ask(r, func() (api.Host, error) {
+		if ref != testHost && ref != hostName {
+			return api.Host{ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0007", Name: ref}, nil
+		}
+		return api.Host{ID: testHost, Name: hostName}, nil
+	})
+}
+
+func (r *fakeRegistry) Type(_ context.Context, ref string) (api.VolumeType, error) {
+	return ask(r, func() (api.VolumeType, error) {
+		typ, ok := r.types[ref]
+		if !ok {
+			return typ, api.Errorf(api.CodeNotFound, "there is no volume type %s", ref)
+		}
+		return typ, nil
+	})
+}
+
+func (r *fakeRegistry) Volumes(context.Context) ([]api.Volume, error) {
+	return ask(r, func() ([]api.Volume, error) {
+		return slices.SortedFunc(maps.Values(r.volumes), func(a, b api.Volume) int { return len(a.Name) - len(b.Name) }), nil
+	})
+}
+
+func (r *fakeRegistry) Volume(_ context.Context, id string) (api.Volume, error) {
+	return ask(r, func() (api.Volume, error) { return r.find(id) })
+}
+
+func (r *fakeRegistry) RegisterVolume(_ context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
+	return r.tell(opID, in, func() (api.Volume, error) {
+		for _, v := range r.volumes {
+			if v.ID == in.ID || v.Name == in.Name || v.Location.Path == in.Location.Path {
+				return api.Volume{}, api.Errorf(api.CodeConflict, "there is a volume %s already", v.Name)
+			}
+		}
+		vol := api.Volume{
+			ID: in.ID, Name: in.Name, Status: in.Status, Type: in.Type, Bootable: in.Bootable, Host: hostName,
+			Location: in.Location, SizeBytes: in.Location.SizeBytes,
+		}
+		r.volumes[in.ID] = vol
+		return vol, nil
+	})
+}
+
+func (r *fakeRegistry) TransitionVolume(_ context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error) {
+	return r.tell(opID, t, func() (api.Volume, error) {
+		vol, err := r.find(id)
+		if err != nil {
+			return vol, err
+		}
+		if vol.Status != t.From {
+			return vol, api.Errorf(api.CodeConflict, "volume %s is %s, no longer %s", vol.Name, vol.Status, t.From)
+		}
+		vol.Status = t.To
+		if t.Location != nil {
+			vol.Location = *t.Location
+		}
+		r.volumes[id] = vol
+		return vol, nil
+	})
+}
+
+func (r *fakeRegistry) DeleteVolume(_ context.Context, opID, id string) error {
+	_, err := r.tell(opID, id, func() (api.Volume, error) {
+		vol, err := r.find(id)
+		delete(r.volumes, id)
+		return vol, err
+	})
+	return err
+}
