@@ -139,6 +139,8 @@ func (a *activeOp) finish(cause *Failure) bool {
 	a.r.cfg.Log.Info("op finished", "op", a.op.ID, "state", a.snapshot().State)
 	a.r.cfg.FaultPoint(finishedFault(a.op.Kind))
 	a.r.retire(a)
+	st, _ := a.status()
+	a.r.cfg.OnFinished(st)
 	return false
 }
 

@@ -49,6 +49,19 @@ func (r *Runner) Status(ctx context.Context, id string) (Status, error) {
 	return r.statusFrom(o, records), nil
 }
 
+// Active returns where the ops stand that are not finished, in no order. It does
+// not touch the journal.
+func (r *Runner) Active() []Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Status, 0, len(r.active))
+	for _, a := range r.active {
+		st, _ := a.status()
+		all = append(all, st)
+	}
+	return all
+}
+
 // Wait returns the status of an op once it is done, undone or parked. Errors:
 // those of Status, ErrStopped, and that of ctx.
 func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {

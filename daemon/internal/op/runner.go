@@ -30,6 +30,10 @@ type Config struct {
 	// without any lock held: all methods may be called but Stop. The op goes on
 	// when it returns.
 	OnChange func(opID string)
+	// OnFinished is called once for every op that this runner brings to its end,
+	// after it was recorded, without any lock held: never for one that had ended
+	// before. A crash between the two loses the call.
+	OnFinished func(Status)
 	// MaxTries limits the tries of a step that asks for Retry, and those of a
 	// step that must not fail. They are counted anew when the daemon starts and
 	// when the operator says go on. Default 20.
@@ -110,6 +114,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnChange == nil {
 		c.OnChange = func(string) {}
+	}
+	if c.OnFinished == nil {
+		c.OnFinished = func(Status) {}
 	}
 	if c.MaxTries <= 0 {
 		c.MaxTries = defaultMaxTries
