@@ -6,10 +6,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -99,6 +98,16 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestCreateIsDoneEvenIfTheVolumeIsAttachedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.registry.eager = true
+	vol, err := w.start(t).Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+	must(t, err)
+	if vol.Status != api.VolumeInUse || !w.Exists("/files/db.raw") {
+		t.Errorf("the volume is %s and its image there: %t", vol.Status, w.Exists("/files/db.raw"))
+	}
+}
+
 func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -167,6 +176,23 @@ func TestDeleteRemovesBytesAndVolume(t *testing.T) {
 			}
 			if len(w.registry.volumes) > 0 {
 				t.Errorf("the registry has %v, want nothing", w.registry.volumes)
+			}
+		})
+	}
+}
+
+func TestDeleteIsUndoneIfTheImageCannotBeRemoved(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for name, format := range map[string]api.Format{"good image": api.FormatRaw, "damaged image": api.FormatQcow2} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			must(t, w.CreateImage(dir+"/db", hvtest.Raw, testSize))
+			w.images.stuck = errors.New("read-only file system")
+			vol := w.addVolume("db", api.Location{Path: dir + "/db", Format: format})
+			wantCode(t, w.start(t).Delete(t.Context(), testOp, vol), api.CodeInternal)
+			if got := w.registry.volumes[vol.ID].Status; got != api.VolumeAvailable {
+				t.Errorf("the volume is %q, want available again", got)
 			}
 		})
 	}
@@ -269,22 +295,29 @@ func TestOpIDOfAnotherRequestIsRefused(t *testing.T) {
 func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(t)
-	const callers = 8
+	in := api.VolumeCreate{Name: "db", SizeBytes: testSize}
 	var (
-		ids  [callers]string
-		errs [callers]error
-		wg   sync.WaitGroup
+		second api.Volume
+		err2   error
+		ended  = make(chan struct{})
 	)
-	for i := range callers {
-		wg.Go(func() {
-			vol, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
-			ids[i], errs[i] = vol.ID, err
-		})
-	}
-	wg.Wait()
-	must(t, errors.Join(errs[:]...))
-	if len(slices.Compact(ids[:])) != 1 || len(w.registry.volumes) != 1 {
-		t.Errorf("%d callers got the volumes %v", callers, ids)
+	// The second request comes while the first one decides where to go, and has
+	// time to overtake it if nothing keeps it from that.
+	w.Inject(hvtest.Fault{Call: "Pools", Do: func() {
+		go func() {
+			defer close(ended)
+			second, err2 = g.Create(t.Context(), testOp, in)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(50 * time.Millisecond):
+		}
+	}})
+	first, err := g.Create(t.Context(), testOp, in)
+	<-ended
+	must(t, errors.Join(err, err2))
+	if first.ID != second.ID || len(w.registry.volumes) != 1 {
+		t.Errorf("the requests got the volumes %s and %s of %d", first.ID, second.ID, len(w.registry.volumes))
 	}
 }
 

@@ -75,12 +75,18 @@ func TestCreateIsRefused(t *testing.T) {
 		{"an unknown format", nil, func(in *api.VolumeCreate) { in.Format = "vmdk" }, api.CodeInvalidArgument, "vmdk"},
 		{"an unknown type", nil, func(in *api.VolumeCreate) { in.Type = "none" }, api.CodeNotFound, "none"},
 		{"an unknown pool", nil, func(in *api.VolumeCreate) { in.Pool = "none" }, api.CodeNotFound, "none"},
-		{"a pool that is off", pool(hv.PoolInfo{Name: "off", Type: "dir", Path: "/off"}),
-			func(in *api.VolumeCreate) { in.Pool = "off" }, api.CodeStateForbidden, "off"},
-		{"a pool without paths", pool(hv.PoolInfo{Name: "rbd", Type: "rbd", Active: true, FreeBytes: 1 << 40}),
-			func(in *api.VolumeCreate) { in.Pool = "rbd" }, api.CodeInvalidArgument, "rbd"},
-		{"a pool that libvirt cannot create in", pool(hv.PoolInfo{Name: "san", Type: "iscsi", Path: "/dev/disk/by-path", Active: true, FreeBytes: 1 << 40}),
-			func(in *api.VolumeCreate) { in.Pool = "san" }, api.CodeInvalidArgument, "iscsi"},
+		{
+			"a pool that is off", pool(hv.PoolInfo{Name: "off", Type: "dir", Path: "/off"}),
+			func(in *api.VolumeCreate) { in.Pool = "off" }, api.CodeStateForbidden, "off",
+		},
+		{
+			"a pool without paths", pool(hv.PoolInfo{Name: "rbd", Type: "rbd", Active: true, FreeBytes: 1 << 40}),
+			func(in *api.VolumeCreate) { in.Pool = "rbd" }, api.CodeInvalidArgument, "rbd",
+		},
+		{
+			"a pool that libvirt cannot create in", pool(hv.PoolInfo{Name: "san", Type: "iscsi", Path: "/dev/disk/by-path", Active: true, FreeBytes: 1 << 40}),
+			func(in *api.VolumeCreate) { in.Pool = "san" }, api.CodeInvalidArgument, "iscsi",
+		},
 		{"qcow2 in a pool of devices", nil, func(in *api.VolumeCreate) { in.Pool, in.Format = "lvm", api.FormatQcow2 }, api.CodeInvalidArgument, "raw"},
 		{"a pool that the type does not allow", nil, func(in *api.VolumeCreate) { in.Pool, in.Type = "files", "bulk" }, api.CodePolicyDenied, "bulk"},
 		{"no pool of the type", nil, func(in *api.VolumeCreate) { in.Type = "gone" }, api.CodeNoCapablePool, "gone"},
@@ -88,8 +94,10 @@ func TestCreateIsRefused(t *testing.T) {
 		{"a pool without room", nil, func(in *api.VolumeCreate) { in.Pool, in.SizeBytes = "lvm", 1<<39+512 }, api.CodeNoSpace, "lvm"},
 		{"no pool with room", nil, func(in *api.VolumeCreate) { in.SizeBytes = 1<<40 + 512 }, api.CodeNoSpace, "files"},
 		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
-		{"a file that is there", func(t *testing.T, w *world) { must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize)) },
-			nil, api.CodeConflict, "db.raw"},
+		{
+			"a file that is there", func(t *testing.T, w *world) { must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize)) },
+			nil, api.CodeConflict, "db.raw",
+		},
 		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
 		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
 		{"journal away", func(_ *testing.T, w *world) { w.journal.SetDown(true) }, nil, api.CodeJournalUnavailable, "nothing was changed"},
@@ -160,14 +168,20 @@ func TestDeleteIsRefused(t *testing.T) {
 		{"being deleted", nil, func(v *api.Volume) { v.Status = api.VolumeDeleting }, api.CodeVolumeNotAvailable, "deleting"},
 		{"in error", nil, func(v *api.Volume) { v.Status = api.VolumeError }, api.CodeVolumeNotAvailable, "error"},
 		{"on another host", nil, func(v *api.Volume) { v.Host = "beta" }, api.CodeNotYourHost, "beta"},
-		{"a disk of a domain, behind the registry's back", func(t *testing.T, w *world) { w.define(t, "web", "/files/db.raw") },
-			nil, api.CodeVolumeInUse, "web"},
+		{
+			"a disk of a domain, behind the registry's back", func(t *testing.T, w *world) { w.define(t, "web", "/files/db.raw") },
+			nil, api.CodeVolumeInUse, "web",
+		},
 		{"mounted", func(_ *testing.T, w *world) { w.images.users["/files/db.raw"] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
-		{"in a pool that is off", func(_ *testing.T, w *world) { w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files"}) },
-			nil, api.CodeStateForbidden, "files"},
+		{
+			"in a pool that is off", func(_ *testing.T, w *world) { w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files"}) },
+			nil, api.CodeStateForbidden, "files",
+		},
 		{"at a path of the system", nil, func(v *api.Volume) { v.Location = api.Location{Path: "/etc/passwd"} }, api.CodePermissionDenied, "/etc"},
-		{"at a path that is not mounted", nil, func(v *api.Volume) { v.Location = api.Location{Path: "/none/of/these/db.raw"} },
-			api.CodeInvalidArgument, "does not exist"},
+		{
+			"at a path that is not mounted", nil, func(v *api.Volume) { v.Location = api.Location{Path: "/none/of/these/db.raw"} },
+			api.CodeInvalidArgument, "does not exist",
+		},
 		{"taken since by somebody else", func(_ *testing.T, w *world) {
 			for id, v := range w.registry.volumes {
 				v.Status = api.VolumeReserved

@@ -105,6 +105,7 @@ type fakeImages struct {
 	fake    *hvtest.Fake
 	users   map[string]string // who holds an image
 	devices map[string]bool   // which are block devices
+	stuck   error             // why nothing can be removed
 }
 
 func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) (migrate.ImageInfo, error) {
@@ -123,8 +124,8 @@ func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) 
 func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
 
 func (i *fakeImages) Remove(_ context.Context, path string) error {
-	if i.devices[path] {
-		return nil
+	if i.devices[path] || i.stuck != nil {
+		return i.stuck
 	}
 	return i.fake.Remove(path)
 }
@@ -137,6 +138,8 @@ type fakeRegistry struct {
 	volumes map[string]api.Volume
 	types   map[string]api.VolumeType
 	calls   map[string]call
+	// eager: whatever becomes available is attached at once.
+	eager bool
 }
 
 // call is a request that was made, by its op id, and its answer.
@@ -255,6 +258,9 @@ func (r *fakeRegistry) TransitionVolume(_ context.Context, opID, id string, t ap
 		vol.Status = t.To
 		if t.Location != nil {
 			vol.Location = *t.Location
+		}
+		if r.eager && t.To == api.VolumeAvailable {
+			vol.Status = api.VolumeInUse
 		}
 		r.volumes[id] = vol
 		return vol, nil
