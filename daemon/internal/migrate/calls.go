@@ -147,10 +147,14 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 		return err
 	}
 	o := h.running()
-	if o == nil || o.State == op.StateNeedsOperator || o.goal == goalCancel {
+	if o == nil || o.goal == goalCancel {
 		return nil
 	}
-	if o.goal != goalStart {
+	parked := o.State == op.StateNeedsOperator
+	if err := g.goOn(ctx, o); err != nil {
+		return err
+	}
+	if o.goal != goalStart || parked {
 		err := g.runner.Interrupt(o.Op.ID, api.Errorf(api.CodeConflict, "the migration is being cancelled"))
 		if errors.Is(err, op.ErrCommitted) {
 			return pastPointOfNoReturn(&h.spec)
@@ -161,6 +165,18 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 	}
 	if _, err := g.runner.Wait(ctx, o.Op.ID); err != nil {
 		return fmt.Errorf("wait for what runs to stop: %w", err)
+	}
+	return nil
+}
+
+// goOn is the operator's word for an op that waits for it: whoever calls again
+// has looked, and what the op cannot make sense of it will say again.
+func (g *Manager) goOn(ctx context.Context, o *opView) error {
+	if o.State != op.StateNeedsOperator {
+		return nil
+	}
+	if err := g.runner.Continue(ctx, o.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) {
+		return journalError(err)
 	}
 	return nil
 }
@@ -182,10 +198,13 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if same := h.alreadyServes(what); same != nil {
-		return g.render(h), same.request, nil
-	}
 	state, _ := h.state()
+	if state == api.MigrationNeedsOperator && h.running().goal != what {
+		return api.Migration{}, "", wrongState(h, string(what), state)
+	}
+	if same := h.alreadyServes(what); same != nil {
+		return g.render(h), same.request, g.goOn(ctx, same)
+	}
 	if err := admit(h, state); err != nil {
 		return api.Migration{}, "", err
 	}
@@ -235,7 +254,8 @@ func tooEarly(h *history, verb string) *api.Error {
 func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 	if state == api.MigrationNeedsOperator {
 		_, why := h.state()
-		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s: it needs an operator: %s", verb, h.spec.VolumeName, why)
+		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s, which waits for you in the middle of its %s: %s; `volferryctl volume which %s` shows what is known; once that is right, %s again goes on with it",
+			verb, h.spec.VolumeName, h.running().goal, why, h.spec.VolumeName, h.running().goal)
 	}
 	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.spec.VolumeName, state).
 		With("migration_id", h.spec.MigrationID).With("state", state)
