@@ -49,8 +49,9 @@ func TestNoPackageIsADrawer(t *testing.T) {
 var layers = [][]string{
 	{"daemon", "registry", "ctl"},
 	{"daemon/internal/adminapi"},
-	{"daemon/internal/migrate", "daemon/internal/attach", "daemon/internal/uplink", "registry/internal/server"},
-	{"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/metrics"},
+	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics"},
+	{"daemon/internal/migrate", "registry/internal/server"},
+	{"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/location"},
 	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg"},
 	{"internal/service"},
