@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -34,17 +35,33 @@ const ctlTimeout = 5 * time.Minute
 // Ctl runs volferryctl and returns its standard output. The error is a
 // *CtlError if it did not exit with 0.
 func (s *Site) Ctl(ctx context.Context, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	err := s.runCtl(ctx, &stdout, &stderr, args)
+	var failed *CtlError
+	if errors.As(err, &failed) {
+		failed.Stdout, failed.Stderr = stdout.String(), stderr.String()
+	}
+	return stdout.String(), err
+}
+
+// CtlTo runs volferryctl with all that it prints going to out as it comes. The
+// error is a *CtlError, without that output, if it did not exit with 0.
+func (s *Site) CtlTo(ctx context.Context, out io.Writer, args ...string) error {
+	return s.runCtl(ctx, out, out, args)
+}
+
+func (s *Site) runCtl(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, ctlTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "volferryctl"), append([]string{"--socket", s.Socket()}, args...)...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = child()
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		err = &CtlError{Args: args, Exit: exit.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+		return &CtlError{Args: args, Exit: exit.ExitCode()}
 	}
-	return stdout.String(), err
+	return err
 }
 
 // Get runs volferryctl -o json and decodes what is under the noun.

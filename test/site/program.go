@@ -17,6 +17,7 @@ import (
 // program is one of Volferry's daemons as a child process.
 type program struct {
 	name   string
+	log    string
 	cmd    *exec.Cmd
 	exited chan struct{}
 	notify *net.UnixConn
@@ -32,7 +33,7 @@ func start(ctx context.Context, path, log string, env []string, args ...string) 
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
 	}
 	defer func() { _ = out.Close() }()
-	p := &program{name: filepath.Base(path), exited: make(chan struct{})}
+	p := &program{name: filepath.Base(path), log: log, exited: make(chan struct{})}
 	// Readiness by systemd's protocol, as in production.
 	address := &net.UnixAddr{Name: fmt.Sprintf("@volferry-site-%d-%d", os.Getpid(), time.Now().UnixNano()), Net: "unixgram"}
 	if p.notify, err = net.ListenUnixgram("unixgram", address); err != nil {
@@ -41,7 +42,7 @@ func start(ctx context.Context, path, log string, env []string, args ...string) 
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), path, args...)
 	p.cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+address.Name), env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = child()
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
@@ -50,6 +51,12 @@ func start(ctx context.Context, path, log string, env []string, args ...string) 
 		_ = p.cmd.Wait()
 	}()
 	return p, nil
+}
+
+// child makes a program die with us, and keeps an interrupt from the terminal to
+// us alone, who know in which order to end things.
+func child() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
 // untilReady returns when the program has said READY=1.
@@ -75,7 +82,7 @@ func (p *program) untilReady(ctx context.Context) error {
 	case <-ready:
 		return nil
 	case <-p.exited:
-		return fmt.Errorf("start %s: it exited: %s", p.name, p.cmd.ProcessState)
+		return fmt.Errorf("start %s: it exited: %s\n%s", p.name, p.cmd.ProcessState, tail(p.log))
 	case <-ctx.Done():
 		return fmt.Errorf("start %s: it does not get ready: %w", p.name, ctx.Err())
 	}

@@ -152,11 +152,16 @@ func (s *Site) KillRegistry() { s.registry.kill() }
 func (s *Site) Logs() string {
 	var out strings.Builder
 	for _, name := range []string{"registry.log", "volferryd.log"} {
-		const end = 8 << 10
-		text, _ := os.ReadFile(filepath.Join(s.Dir, name))
-		fmt.Fprintf(&out, "--- %s\n%s\n", name, text[max(0, len(text)-end):])
+		fmt.Fprintf(&out, "--- %s\n%s\n", name, tail(filepath.Join(s.Dir, name)))
 	}
 	return out.String()
+}
+
+// tail is the end of a log, as much as there is.
+func tail(path string) []byte {
+	const end = 8 << 10
+	text, _ := os.ReadFile(path)
+	return text[max(0, len(text)-end):]
 }
 
 // Close stops everything. Guests must be closed before.
