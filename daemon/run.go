@@ -109,7 +109,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("libvirt connection", virt.Run),
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
-		newTask("migrations", migrations.Run),
+		newTask("migrations", func(ctx context.Context) error { return migrations.Run(ctx, func() {}) }),
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
 	}
 	log.Info("volferryd", "version", version.String(), "host", hostID, "socket", cfg.Socket)

@@ -13,8 +13,9 @@ import (
 
 // Run brings migrations from one op to the next until ctx ends: what a `volume
 // migrate` has still to do, and what the world overtook. It begins with what a
-// daemon that died may have left. Resume the runner first.
-func (g *Manager) Run(ctx context.Context) error {
+// daemon that died may have left, and calls caughtUp once when that was looked
+// at. Resume the runner first.
+func (g *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := g.watch.all(ctx)
 	open, err := g.List(ctx, false)
 	if err != nil {
@@ -23,6 +24,7 @@ func (g *Manager) Run(ctx context.Context) error {
 	for i := range open {
 		g.advance(ctx, open[i].ID)
 	}
+	caughtUp()
 	for id := range changes {
 		g.advance(ctx, id)
 	}

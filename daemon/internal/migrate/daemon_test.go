@@ -27,6 +27,7 @@ type daemon struct {
 	journal *optest.Journal
 	runner  *op.Runner
 	stop    func()
+	heard   heard
 
 	mu      sync.Mutex
 	current *Manager
@@ -54,6 +55,7 @@ func (d *daemon) boot() {
 	m := New(Config{OverlayDir: "/overlays"}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
 	runner, err := op.New(op.Config{
 		Journal: d.journal, Plans: m.Plans(), Describe: Describe, OnChange: m.Changed,
+		OnFinished: func(st op.Status) { Tell(st, &d.heard) },
 	})
 	must(d.t, err)
 	m.Bind(runner)
@@ -63,7 +65,7 @@ func (d *daemon) boot() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := m.Run(ctx); err != nil {
+		if err := m.Run(ctx, func() {}); err != nil {
 			d.t.Error(err)
 		}
 	}()

@@ -65,7 +65,14 @@ func (m *machine) stepPause() op.Step {
 		}
 		return done(v.dom.State == hv.StatePaused), nil
 	}
-	return step(name, do, m.resume, observe)
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := m.resume(ctx, r, s); err != nil {
+			return err
+		}
+		m.board.takePausedAt(s.MigrationID) // the next pause is another one
+		return nil
+	}
+	return step(name, do, undo, observe)
 }
 
 // resume lets a guest run that stepPause paused.

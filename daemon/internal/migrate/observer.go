@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Observer hears what migrations did, for those who count.
+type Observer interface {
+	// PhaseDone: a phase (start, copy, complete, cancel) reached its goal, so
+	// long after it was asked for.
+	PhaseDone(phase string, took time.Duration)
+	// GuestStalled: for so long the guest could not write, at "start" or at the
+	// "switch" that ends the migration.
+	GuestStalled(at string, d time.Duration)
+	// MigrationEnded: a migration is over; result is a final state.
+	MigrationEnded(result api.MigrationState)
+}
+
+// Tell tells the observer what the end of this op means for its migration.
+// Other ops it passes over. Call it once for each op that ends.
+func Tell(st op.Status, to Observer) {
+	phase, ours := goals[st.Op.Kind]
+	switch {
+	case !ours:
+		return
+	case st.State == op.StateUndone && phase == goalStart:
+		to.MigrationEnded(api.MigrationError)
+	case st.State == op.StateDone:
+		// The clock of the host may have been set back meanwhile.
+		to.PhaseDone(string(phase), max(0, st.FinishedAt.Sub(st.Op.CreatedAt)))
+		if state := after[phase]; state.Final() {
+			to.MigrationEnded(state)
+		}
+	}
+	o := opView{Status: st}
+	var start switchOutput
+	if decodeOutput(&o, "switch_to_overlay", &start) && start.StallMS != nil {
+		to.GuestStalled("start", inMilliseconds(*start.StallMS))
+	}
+	var end resumeOutput
+	if decodeOutput(&o, "resume", &end) && end.StallMS != nil {
+		to.GuestStalled("switch", inMilliseconds(*end.StallMS))
+	}
+}
+
+func inMilliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// GuestDisk names the instance and the target of the disk that an op of a
+// migration works on; ok is false for other ops and for a volume that is not
+// attached.
+func GuestDisk(o op.Op) (instanceID, target string, ok bool) {
+	if goals[o.Kind] == "" {
+		return "", "", false
+	}
+	var in input
+	if err := json.Unmarshal(o.Input, &in); err != nil || !in.Spec.attached() {
+		return "", "", false
+	}
+	return in.Spec.InstanceID, in.Spec.Target, true
+}
