@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -43,8 +44,11 @@ func registryError(err error) error {
 // refused is an error of a check, made before anything was touched, as the
 // caller gets it.
 func refused(err error) error {
-	if errors.Is(err, hv.ErrUnavailable) {
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+	case errors.Is(err, context.DeadlineExceeded): // the hypervisor has a watchdog of its own
+		return api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer; nothing was changed")
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -337,6 +338,27 @@ func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T
 		must(t, err)
 		if vol.Status != api.VolumeAvailable {
 			t.Errorf("the volume is %s, want available", vol.Status)
+		}
+	})
+}
+
+// hungRegistry takes requests and does not answer.
+type hungRegistry struct{ *fakeRegistry }
+
+func (hungRegistry) Type(ctx context.Context, _ string) (api.VolumeType, error) {
+	<-ctx.Done()
+	return api.VolumeType{}, ctx.Err()
+}
+
+func TestHungRegistryIsRefusedBeforeAnythingIsTouched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.start(t)
+		g.machine.Registry = hungRegistry{w.registry}
+		_, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+		wantCode(t, err, api.CodeRegistryUnavailable)
+		if made := changes(w); len(made) > 0 {
+			t.Errorf("the host was changed: %v", made)
 		}
 	})
 }

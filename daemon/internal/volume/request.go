@@ -30,7 +30,7 @@ type request struct {
 // and returns how it ended. An op that was undone is an error.
 func (g *Manager) perform(ctx context.Context, req request) (op.Status, error) {
 	if err := g.submit(ctx, req); err != nil {
-		return op.Status{}, refused(err)
+		return op.Status{}, err
 	}
 	st, err := g.wait(ctx, req)
 	if err != nil {
@@ -58,7 +58,7 @@ func (g *Manager) submit(ctx context.Context, req request) error {
 	if known, err := g.repeated(ctx, req, asked); known || err != nil {
 		return err
 	}
-	in, err := req.decide(ctx)
+	in, err := g.decide(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,14 @@ func (g *Manager) submit(ctx context.Context, req request) error {
 	}
 	g.log.Info(req.doing, "op", req.opID, "volume", in.Volume.Name)
 	return nil
+}
+
+// decide bounds the checks: whoever hangs must not hold up other requests.
+func (g *Manager) decide(ctx context.Context, req request) (input, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.patience)
+	defer cancel()
+	in, err := req.decide(ctx)
+	return in, refused(err)
 }
 
 // repeated says whether the request was made before.
