@@ -3,18 +3,19 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/settings"
 )
 
 // config is the configuration of the daemon: the file's keys are the flags'
@@ -56,22 +57,14 @@ func defaultConfig() *config {
 }
 
 // loadConfig reads the file and then the flags, which win.
-func loadConfig(args []string) (*config, error) {
-	file, flags := defaultConfigFile, defaultConfig()
-	set := flags.flagSet(&file)
-	if err := set.Parse(args); err != nil {
+func loadConfig(args []string, stderr io.Writer) (*config, error) {
+	program := settings.Program{Name: "volferryd", Usage: usage, File: defaultConfigFile, Stderr: stderr}
+	cfg, rest, err := settings.Load(program, args, defaultConfig, (*config).flags)
+	if err != nil {
 		return nil, err
 	}
-	if set.NArg() > 0 {
-		return nil, fmt.Errorf("there is no use for the argument %q; see volferryd --help", set.Arg(0))
-	}
-	cfg := defaultConfig()
-	if err := cfg.readFile(file, isSet(set, "config")); err != nil {
-		return nil, err
-	}
-	// The flags once more, onto what the file says.
-	if err := cfg.flagSet(new(string)).Parse(args); err != nil {
-		return nil, err
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("there is no use for the argument %q; see volferryd --help", rest[0])
 	}
 	if cfg.OverlayDir == "" {
 		cfg.OverlayDir = filepath.Join(cfg.StateDir, "overlays")
@@ -79,13 +72,7 @@ func loadConfig(args []string) (*config, error) {
 	return cfg, nil
 }
 
-func (c *config) flagSet(file *string) *flag.FlagSet {
-	set := flag.NewFlagSet("volferryd", flag.ContinueOnError)
-	set.Usage = func() {
-		fmt.Fprint(set.Output(), usage)
-		set.PrintDefaults()
-	}
-	set.StringVar(file, "config", *file, "configuration `file` (TOML); the default may be absent")
+func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.Socket, "socket", c.Socket, "Unix socket for volferryctl")
 	set.StringVar(&c.SocketGroup, "socket-group", c.SocketGroup, "`group` that may use the socket; it is equal to root")
 	set.StringVar(&c.Registry, "registry", c.Registry, "the registry, as unix:///`path`")
@@ -101,28 +88,6 @@ func (c *config) flagSet(file *string) *flag.FlagSet {
 		c.AllowedPaths = filepath.SplitList(v)
 		return nil
 	})
-	return set
-}
-
-func isSet(set *flag.FlagSet, name string) bool {
-	found := false
-	set.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
-}
-
-// readFile reads the file into c. One that is named must exist.
-func (c *config) readFile(path string, named bool) error {
-	meta, err := toml.DecodeFile(path, c)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read configuration %s: %w", path, err)
-	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return fmt.Errorf("read configuration %s: there is no key %s", path, unknown[0])
-	}
-	return nil
 }
 
 // check refuses a configuration that could not work, or not safely.
@@ -130,10 +95,17 @@ func (c *config) check() error {
 	if !strings.HasPrefix(c.Registry, "unix:///") {
 		return fmt.Errorf("registry is %q; it must be unix:///path", c.Registry)
 	}
-	for name, path := range map[string]string{"socket": c.Socket, "state_dir": c.StateDir, "overlay_dir": c.OverlayDir, "libvirt_hook": c.LibvirtHook} {
-		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
-			return fmt.Errorf("%s is %q; it must be a clean absolute path", name, path)
-		}
+	if err := cmp.Or(
+		settings.CheckPath("socket", c.Socket),
+		settings.CheckPath("state_dir", c.StateDir),
+		settings.CheckPath("overlay_dir", c.OverlayDir),
+		settings.CheckPath("libvirt_hook", c.LibvirtHook),
+		settings.CheckListen("metrics_listen", c.MetricsListen),
+	); err != nil {
+		return err
+	}
+	if _, err := settings.GroupID(c.SocketGroup); err != nil {
+		return err
 	}
 	for _, path := range c.AllowedPaths {
 		if !filepath.IsAbs(path) {

@@ -19,9 +19,14 @@ func writeConfig(t *testing.T, text string) string {
 	return path
 }
 
+func load(t *testing.T, args []string) (*config, error) {
+	t.Helper()
+	return loadConfig(args, t.Output())
+}
+
 func TestAFlagWinsOverTheFile(t *testing.T) {
 	file := writeConfig(t, "state_dir = \"/srv/a\"\nlog_level = \"debug\"\n")
-	cfg, err := loadConfig([]string{"--config", file, "--state-dir", "/srv/b"})
+	cfg, err := load(t, []string{"--config", file, "--state-dir", "/srv/b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +39,14 @@ func TestAFlagWinsOverTheFile(t *testing.T) {
 }
 
 func TestAnUnknownKeyIsAnError(t *testing.T) {
-	_, err := loadConfig([]string{"--config", writeConfig(t, "overlay-dir = \"/srv\"\n")})
+	_, err := load(t, []string{"--config", writeConfig(t, "overlay-dir = \"/srv\"\n")})
 	if err == nil || !strings.Contains(err.Error(), "overlay-dir") {
 		t.Errorf("got %v, want an error that names the key", err)
 	}
 }
 
 func TestAFileThatIsNamedMustExist(t *testing.T) {
-	if _, err := loadConfig([]string{"--config", "/nonexistent/volferryd.toml"}); err == nil {
+	if _, err := load(t, []string{"--config", "/nonexistent/volferryd.toml"}); err == nil {
 		t.Error("a missing file that was named is no error")
 	}
 }
@@ -53,7 +58,7 @@ func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
 		"a negative reserve":           {"--overlay-min-free-bytes", "-1"},
 		"a relative allowed path":      {"--allowed-paths", "srv"},
 	} {
-		cfg, err := loadConfig(append([]string{"--config", writeConfig(t, "")}, args...))
+		cfg, err := load(t, append([]string{"--config", writeConfig(t, "")}, args...))
 		if err == nil {
 			err = cfg.check()
 		}
@@ -68,7 +73,7 @@ func TestOverlaysInMemoryAreRefused(t *testing.T) {
 	if _, err := os.Stat(tmpfs); err != nil {
 		t.Skipf("SKIPPED: this machine has no %s to try with", tmpfs)
 	}
-	cfg, err := loadConfig([]string{"--config", writeConfig(t, ""), "--overlay-dir", tmpfs + "/overlays"})
+	cfg, err := load(t, []string{"--config", writeConfig(t, ""), "--overlay-dir", tmpfs + "/overlays"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +84,15 @@ func TestOverlaysInMemoryAreRefused(t *testing.T) {
 
 func TestCommandsThatStartNothing(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"version"}, &out); err != nil || !strings.HasPrefix(out.String(), "volferryd ") {
+	if err := run(t.Context(), []string{"version"}, &out, t.Output()); err != nil || !strings.HasPrefix(out.String(), "volferryd ") {
 		t.Errorf("version printed %q (%v)", &out, err)
 	}
 	out.Reset()
 	args := []string{"check-config", "--config", writeConfig(t, ""), "--state-dir", t.TempDir()}
-	if err := run(t.Context(), args, &out); err != nil || out.Len() == 0 {
+	if err := run(t.Context(), args, &out, t.Output()); err != nil || out.Len() == 0 {
 		t.Errorf("check-config printed %q (%v)", &out, err)
 	}
-	if err := run(t.Context(), []string{"start"}, &out); err == nil {
+	if err := run(t.Context(), []string{"start"}, &out, t.Output()); err == nil {
 		t.Error("an unknown command is taken")
 	}
 }

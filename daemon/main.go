@@ -28,19 +28,20 @@ A flag wins over the configuration file. Flags:
 `
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "volferryd: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// run is the program without its process.
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+// run is the program without its process: results go to stdout, talk to
+// stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
 	}
-	cfg, err := loadConfig(args)
+	cfg, err := loadConfig(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	switch command {
 	case "":
-		log, err := service.NewLogger(os.Stderr, cfg.LogLevel)
+		log, err := service.NewLogger(stderr, cfg.LogLevel)
 		if err != nil {
 			return err
 		}

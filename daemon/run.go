@@ -9,9 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +30,7 @@ import (
 	"github.com/volferry/volferry/internal/fault"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -48,7 +47,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gid, err := groupID(cfg.SocketGroup)
+	gid, err := settings.GroupID(cfg.SocketGroup)
 	if err != nil {
 		return err
 	}
@@ -187,18 +186,6 @@ func bootID() string {
 		return ""
 	}
 	return strings.TrimSpace(string(text))
-}
-
-// groupID resolves the group of the socket; -1 for none.
-func groupID(name string) (int, error) {
-	if name == "" {
-		return -1, nil
-	}
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return -1, fmt.Errorf("socket_group: %w", err)
-	}
-	return strconv.Atoi(g.Gid)
 }
 
 // inspectWith reads the size of an image for adoption.

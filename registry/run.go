@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
@@ -29,7 +30,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	gid, err := cfg.groupID()
+	gid, err := settings.GroupID(cfg.SocketGroup)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
 		service.SocketServer(cfg.Socket, gid, api.Handler(), log),
 	}
-	if cfg.metrics() {
+	if settings.Listens(cfg.MetricsListen) {
 		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log))
 	}
 	log.Info(server.Program, "version", version.String(), "socket", cfg.Socket, "db", cfg.DB)

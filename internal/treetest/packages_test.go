@@ -54,7 +54,7 @@ var layers = [][]string{
 	{"daemon/internal/instance", "daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/location"},
 	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg"},
-	{"internal/service"},
+	{"internal/service", "internal/settings"},
 	{"internal/httpjson", "internal/mtls", "internal/sqlitedb", "internal/atomicfile", "internal/fault", "internal/version"},
 	{"internal/api"},
 }
