@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -50,16 +49,7 @@ func hostsCheck(c store.Counts) api.Check {
 	return check
 }
 
-// openAPI answers with the document itself, not under a noun: that is what the
-// tools that read it expect.
+// openAPI answers with this API as an OpenAPI document.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
-	body, err := json.Marshal(httpjson.OpenAPI("Volferry registry", s.Version, s.Routes()))
-	if err != nil {
-		return fmt.Errorf("encode OpenAPI document: %w", err)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(body); err != nil {
-		return fmt.Errorf("send OpenAPI document: %w", err)
-	}
-	return nil
+	return httpjson.WriteOpenAPI(w, "Volferry registry", s.Version, s.Routes())
 }
