@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// moveStopped moves the volume while the guest is off, and boots the guest from
+// where it is then.
+func moveStopped(ctx context.Context, s *stage) (result, error) {
+	r := result{title: "moved while stopped", from: "new", to: "old"}
+	s.heading("3. Move the volume of a stopped guest")
+	s.say("The guest turns itself off in the middle of its writes.")
+	if err := s.guest.Write(disk, load); err != nil {
+		return r, err
+	}
+	if err := s.guest.WaitWriting(ctx, disk, 500); err != nil {
+		return r, err
+	}
+	if err := s.guest.PowerOff(ctx); err != nil {
+		return r, err
+	}
+	s.say("This time the source is deleted, once the copy has been compared with it.")
+	began := time.Now()
+	if err := s.ctl(ctx, "volume", "migrate", volumeName, "--to-pool", r.to, "--delete-source"); err != nil {
+		return r, err
+	}
+	r.took = time.Since(began)
+	var err error
+	if r.migration, err = s.lastMigration(ctx); err != nil {
+		return r, err
+	}
+	s.say("\nBooting the guest from the moved volume; it goes on writing.")
+	if err := s.guest.Start(ctx); err != nil {
+		return r, err
+	}
+	if err := s.guest.WaitWriting(ctx, disk, 500); err != nil {
+		return r, err
+	}
+	return r, s.verify(ctx, &r)
+}
