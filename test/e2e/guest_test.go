@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// load is what the guests do: about as much as they can under TCG while the
+// host still gets something done.
+var load = lab.Load{Interval: time.Millisecond, Depth: 4}
+
+// guest is a domain that writes to all its disks, and is under Volferry's care
+// once it was adopted.
+type guest struct {
+	*lab.Guest
+
+	host     *host
+	disks    []lab.Disk
+	instance api.Instance
+	booted   time.Time // when it wrote to every disk
+	slots    []slot    // of the domain before anything was done to it
+	settled  bool      // assertSettled was called
+}
+
+// defineGuest defines a guest, stopped.
+func (h *host) defineGuest(t *testing.T, disks ...lab.Disk) *guest {
+	t.Helper()
+	g := &guest{host: h, disks: disks}
+	var err error
+	g.Guest, err = h.Libvirtd.DefineGuest(t.Context(), lab.GuestConfig{Name: fmt.Sprintf("g%d", h.number()), Disks: disks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !g.settled && !t.Failed() && !t.Skipped() {
+			t.Errorf("the test of guest %s does not end with assertSettled", g.Name)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g.slots = g.persistentSlots(t)
+	return g
+}
+
+// adopt puts the guest under Volferry's care.
+func (g *guest) adopt(t *testing.T) {
+	t.Helper()
+	g.instance = get[api.Instance](t, g.host, "instance", "instance", "adopt", g.Name)
+}
+
+// runningGuest is a guest that writes and was adopted.
+func (h *host) runningGuest(t *testing.T, disks ...lab.Disk) *guest {
+	t.Helper()
+	g := h.defineGuest(t, disks...)
+	g.boot(t)
+	g.adopt(t)
+	return g
+}
+
+// stoppedGuest is a guest that wrote, was shut off and then adopted.
+func (h *host) stoppedGuest(t *testing.T, disks ...lab.Disk) *guest {
+	t.Helper()
+	g := h.defineGuest(t, disks...)
+	g.boot(t)
+	g.powerOff(t)
+	g.adopt(t)
+	return g
+}
+
+// boot starts the guest and returns when it writes to every disk. It must see
+// the disks that it always had.
+func (g *guest) boot(t *testing.T) {
+	t.Helper()
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.seesItsDisks(t)
+	for i := range g.disks {
+		if err := g.Write(target(i), load); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.writes(t)
+	g.booted = time.Now()
+}
+
+// seesItsDisks waits until the guest has booted: names, serials and sizes are
+// those of the beginning, wherever the bytes are now.
+func (g *guest) seesItsDisks(t *testing.T) {
+	t.Helper()
+	got, err := g.Disks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]workload.GuestDisk, len(g.disks))
+	for i, d := range g.disks {
+		want[i] = workload.GuestDisk{Name: target(i), Serial: d.Serial, Blocks: volumeBytes / workload.BlockSize}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("disks that guest %s sees (-want +got):\n%s", g.Name, diff)
+	}
+}
+
+// writes waits until the guest has written to every disk, from now on.
+func (g *guest) writes(t *testing.T) {
+	t.Helper()
+	const enough = 100
+	for i := range g.disks {
+		if err := g.WaitWriting(t.Context(), target(i), enough); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (g *guest) powerOff(t *testing.T) {
+	t.Helper()
+	if err := g.PowerOff(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *guest) pause(t *testing.T) {
+	t.Helper()
+	if err := g.Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *guest) resume(t *testing.T) {
+	t.Helper()
+	if err := g.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state is the state of the domain in virsh's words.
+func (g *guest) state(t *testing.T) string {
+	t.Helper()
+	s, err := g.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// target is the name of a disk by its position.
+func target(position int) string { return "vd" + string(rune('a'+position)) }
+
+// volumeName is what adoption called the volume.
+func (g *guest) volumeName(target string) string { return g.Name + "-" + target }
+
+// volume is the registry's word on a disk of the guest.
+func (g *guest) volume(t *testing.T, target string) api.Volume {
+	t.Helper()
+	return get[api.Volume](t, g.host, "volume", "volume", "show", g.volumeName(target))
+}
+
+// attachment is the one attachment of a disk of the guest.
+func (g *guest) attachment(t *testing.T, target string) api.Attachment {
+	t.Helper()
+	v := g.volume(t, target)
+	if len(v.Attachments) != 1 {
+		t.Fatalf("volume %s has %d attachments, want 1", v.Name, len(v.Attachments))
+	}
+	return v.Attachments[0]
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// migrate moves a disk of the guest in one go and returns the migration, which
+// must be completed.
+func (g *guest) migrate(t *testing.T, target string, args ...string) api.Migration {
+	t.Helper()
+	before := time.Now()
+	m := get[api.Migration](t, g.host, "migration", append([]string{"volume", "migrate", g.volumeName(target)}, args...)...)
+	if m.State != api.MigrationCompleted || m.Error != nil {
+		t.Fatalf("migration ended as %s: %+v", m.State, m)
+	}
+	if m.StallMS.Start != nil {
+		// The windows are where the migration says that the guest's disk was
+		// switched; what came between is the copy.
+		frozen := m.FinishedAt.Add(-time.Duration(m.ExposedSeconds * float64(time.Second)))
+		g.noteStalls(t, target, m, g.idle(before), span{*m.StartedAt, frozen.Add(stallMargin)}, span{m.FinishedAt.Add(-time.Second), m.FinishedAt.Add(stallMargin)})
+	}
+	return m
+}
+
+// move is a migration made step by step. Between start and the end its source
+// must not change by a byte.
+type move struct {
+	g      *guest
+	target string
+	api.Migration
+
+	sum     string // of the source, frozen
+	idle    span
+	started span
+}
+
+// start freezes a disk of the guest.
+func (g *guest) start(t *testing.T, target string, args ...string) *move {
+	t.Helper()
+	v := &move{g: g, target: target, idle: g.idle(time.Now())}
+	v.started.from = v.idle.to
+	v.Migration = get[api.Migration](t, g.host, "migration", append([]string{"migration", "start", g.attachment(t, target).ID}, args...)...)
+	v.started.to = time.Now()
+	if v.State != api.MigrationStarted {
+		t.Fatalf("start ended as %s: %+v", v.State, v.Migration)
+	}
+	v.sum = sumOf(t, v.Src.Path)
+	return v
+}
+
+// copyArgs, completeArgs and cancelArgs are the command lines of the steps.
+func (v *move) copyArgs() []string { return []string{"migration", "copy", v.SrcAttachmentID} }
+func (v *move) completeArgs() []string {
+	return []string{"migration", "complete", v.SrcAttachmentID, v.DstAttachmentID}
+}
+func (v *move) cancelArgs() []string { return []string{"migration", "cancel", v.SrcAttachmentID} }
+
+// copy makes the copy.
+func (v *move) copy(t *testing.T) {
+	t.Helper()
+	v.Migration = get[api.Migration](t, v.g.host, "migration", v.copyArgs()...)
+	if v.State != api.MigrationCopied {
+		t.Fatalf("copy ended as %s: %+v", v.State, v.Migration)
+	}
+}
+
+// complete switches the guest over, and holds the source against what it was.
+func (v *move) complete(t *testing.T) {
+	t.Helper()
+	v.assertFrozen(t)
+	switched := span{from: time.Now()}
+	v.Migration = get[api.Migration](t, v.g.host, "migration", v.completeArgs()...)
+	switched.to = time.Now()
+	if v.State != api.MigrationCompleted {
+		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
+	}
+	v.assertFrozen(t)
+	if v.StallMS.Switch != nil {
+		v.g.noteStalls(t, v.target, v.Migration, v.idle, v.started, switched)
+	}
+}
+
+// cancel brings the guest back to its source.
+func (v *move) cancel(t *testing.T) {
+	t.Helper()
+	v.Migration = get[api.Migration](t, v.g.host, "migration", v.cancelArgs()...)
+	if v.State != api.MigrationCancelled {
+		t.Fatalf("cancel ended as %s: %+v", v.State, v.Migration)
+	}
+}
+
+// assertFrozen claims that nothing was written to the source since the start.
+func (v *move) assertFrozen(t *testing.T) {
+	t.Helper()
+	if sum := sumOf(t, v.Src.Path); sum != v.sum {
+		t.Errorf("source %s changed while it was frozen", v.Src.Path)
+	}
+}
+
+// sumOf is the SHA-256 of a file or block device.
+func sumOf(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/beevik/etree"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// slot is a disk of a domain: all of its XML but where the bytes are, and that.
+type slot struct {
+	Target string
+	Source string
+	Format string
+	Rest   string // serial, bus, address and everything else that the guest may see
+}
+
+// slotsOf reads the disks of a domain, of the persistent definition or, without
+// --inactive, as it runs.
+func (h *host) slotsOf(t *testing.T, domain string, flags ...string) []slot {
+	t.Helper()
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(h.virsh(t, append([]string{"dumpxml", domain}, flags...)...)); err != nil {
+		t.Fatalf("parse XML of domain %s: %v", domain, err)
+	}
+	var slots []slot
+	for _, d := range doc.FindElements("/domain/devices/disk") {
+		s := slot{Target: d.FindElement("target").SelectAttrValue("dev", "")}
+		if source := d.SelectElement("source"); source != nil {
+			s.Source = source.SelectAttrValue("file", source.SelectAttrValue("dev", ""))
+			d.RemoveChild(source)
+		}
+		if driver := d.SelectElement("driver"); driver != nil {
+			s.Format = driver.SelectAttrValue("type", "")
+			driver.RemoveAttr("type")
+		}
+		d.RemoveAttr("type") // file or block
+		for _, name := range []string{"backingStore", "alias"} {
+			if e := d.SelectElement(name); e != nil {
+				d.RemoveChild(e)
+			}
+		}
+		rest := etree.NewDocumentWithRoot(d.Copy())
+		rest.Unindent()
+		var err error
+		if s.Rest, err = rest.WriteToString(); err != nil {
+			t.Fatal(err)
+		}
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+func (g *guest) persistentSlots(t *testing.T) []slot {
+	t.Helper()
+	return g.host.slotsOf(t, g.Name, "--inactive")
+}
+
+// assertSettled claims that nothing is in progress, that nothing was left
+// behind, and that every write that the guest was told is done is in the volume
+// where the registry says it is. A guest that runs must still be writing. The
+// guest is stopped when it returns; boot proves that it starts again.
+func (g *guest) assertSettled(t *testing.T) {
+	t.Helper()
+	g.settled = true
+	state := g.state(t)
+	if state == "running" {
+		g.writes(t)
+	}
+	g.assertNoLeftovers(t, state)
+	for i := range g.disks {
+		g.assertRegistered(t, target(i))
+	}
+	g.assertSameSlots(t)
+	if state != "shut off" {
+		g.assertHoldsOnlyItsDisks(t)
+	}
+	if state == "running" {
+		for i := range g.disks {
+			if err := g.Quiesce(t.Context(), target(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if state != "shut off" {
+		// A qcow2 image is QEMU's own as long as it runs.
+		if err := g.Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range g.disks {
+		g.assertHolds(t, target(i), g.volume(t, target(i)).Location)
+	}
+}
+
+// assertNoLeftovers: no overlay, guard, job, paused guest or device, and no
+// persistent definition that differs from what runs.
+func (g *guest) assertNoLeftovers(t *testing.T, state string) {
+	t.Helper()
+	left, err := g.host.Libvirtd.Leftovers(t.Context(), g.host.Overlays(), g.host.Guards())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state == "paused" { // by the test, and it has to stay so
+		left = slices.DeleteFunc(left, func(s string) bool { return s == "domain "+g.Name+" is paused" })
+	}
+	if len(left) > 0 {
+		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	}
+	if open := get[[]api.Migration](t, g.host, "migrations", "migration", "list"); len(open) > 0 {
+		t.Errorf("migrations that are not over: %+v", open)
+	}
+}
+
+// assertRegistered: registry, journal and libvirt agree where the volume is, and
+// it is locked by nothing.
+func (g *guest) assertRegistered(t *testing.T, target string) {
+	t.Helper()
+	v := g.volume(t, target)
+	if v.MigrationID != "" || v.Status != api.VolumeInUse || len(v.Attachments) != 1 {
+		t.Fatalf("volume is not as at rest: %+v", v)
+	}
+	if a := v.Attachments[0]; a.State != api.AttachmentAttached || a.Device != target {
+		t.Errorf("attachment is not as at rest: %+v", a)
+	}
+	if diff := cmp.Diff(v.Location, v.Attachments[0].Location); diff != "" {
+		t.Errorf("location of the attachment (-volume +attachment):\n%s", diff)
+	}
+	w := get[api.Which](t, g.host, "which", "volume", "which", v.ID)
+	if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != v.Location.Path {
+		t.Errorf("volume which: want %s: %+v", v.Location.Path, w)
+	}
+	slots := g.persistentSlots(t)
+	i := slices.IndexFunc(slots, func(s slot) bool { return s.Target == target })
+	if i < 0 || slots[i].Source != v.Location.Path || slots[i].Format != string(v.Location.Format) {
+		t.Errorf("the definition has %+v, the registry %+v", slots, v.Location)
+	}
+}
+
+// assertSameSlots: but for where the bytes are, the disks are what they were.
+// The addresses are in there.
+func (g *guest) assertSameSlots(t *testing.T) {
+	t.Helper()
+	rest := cmp.Transformer("rest", func(s slot) string { return s.Rest })
+	if diff := cmp.Diff(g.slots, g.persistentSlots(t), rest); diff != "" {
+		t.Errorf("disks of guest %s (-before +after):\n%s", g.Name, diff)
+	}
+}
+
+// assertHoldsOnlyItsDisks: the guest's QEMU has no other image open than those
+// that its disks are, so that a released source is free.
+func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
+	t.Helper()
+	var want []string
+	for _, s := range g.persistentSlots(t) {
+		want = append(want, s.Source)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, g.openImages(t)); diff != "" {
+		t.Errorf("images that QEMU has open (-want +got):\n%s", diff)
+	}
+}
+
+// openImages lists the images that the guest's QEMU has open: block devices,
+// and files where the test keeps images.
+func (g *guest) openImages(t *testing.T) []string {
+	t.Helper()
+	pid, err := os.ReadFile(filepath.Join(g.host.Libvirtd.RunDir, "qemu", g.Name+".pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds, err := filepath.Glob(filepath.Join("/proc", strings.TrimSpace(string(pid)), "fd", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var images []string
+	for _, fd := range fds {
+		path, err := os.Readlink(fd)
+		if err != nil {
+			continue // closed since
+		}
+		if strings.HasPrefix(path, "/dev/loop") || strings.Contains(path, "/pool-") || strings.HasPrefix(path, g.host.Overlays()) {
+			images = append(images, path)
+		}
+	}
+	slices.Sort(images)
+	return slices.Compact(images)
+}
+
+// assertHolds claims that the image holds every write that the guest was told
+// is done. The guest is stopped, or has nothing in flight and a raw image.
+func (g *guest) assertHolds(t *testing.T, target string, l api.Location) {
+	t.Helper()
+	history := g.History(target)
+	r, err := lab.Check(t.Context(), lab.Volume{Path: l.Path, Format: string(l.Format)}, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Err(); err != nil {
+		t.Errorf("volume at %s: %v", l.Path, err)
+	}
+	if len(history.Errors) > 0 {
+		t.Errorf("operations that failed in guest %s: %v", g.Name, history.Errors)
+	}
+	t.Logf("%s at %s: %d writes acknowledged, %d found", g.volumeName(target), l.Path, r.Acked, r.Found)
+}

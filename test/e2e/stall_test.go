@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// idleSpan before a migration is what its stalls are compared with.
+	idleSpan = time.Second
+	// stallMargin is how much later than the daemon's word on a moment the
+	// guest's next acknowledgement may come.
+	stallMargin = 300 * time.Millisecond
+	// worstStall is more than any stall may be, also on a busy machine without
+	// hardware virtualisation. What is aimed for is a tenth of it.
+	worstStall = 2 * time.Second
+)
+
+// span is a time from one moment to another.
+type span struct{ from, to time.Time }
+
+// idle is the time before a migration in which the guest did nothing but write.
+func (g *guest) idle(until time.Time) span {
+	from := until.Add(-idleSpan)
+	if from.Before(g.booted) {
+		from = g.booted
+	}
+	return span{from, until}
+}
+
+// stalls has a line for each migration of a guest that ran.
+var stalls struct {
+	sync.Mutex
+	lines []string
+}
+
+// TestMain prints what the guests have seen, whatever became of the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if len(stalls.lines) > 0 {
+		fmt.Println("How long guests could not complete a write:")
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "migration\tformats\tidle, guest\tstart, host\tstart, guest\tswitch, host\tswitch, guest")
+		for _, line := range stalls.lines {
+			fmt.Fprintln(w, line)
+		}
+		_ = w.Flush()
+	}
+	os.Exit(code)
+}
+
+// noteStalls records how long the guest could not complete a write at the start
+// and at the switch: by the host's measure, and as the longest time between two
+// acknowledgements.
+func (g *guest) noteStalls(t *testing.T, target string, m api.Migration, idle, start, end span) {
+	t.Helper()
+	h := g.History(target)
+	gap := func(s span) time.Duration { return h.Between(s.from, s.to).LongestGap }
+	atStart, atSwitch := gap(start), gap(end)
+	line := fmt.Sprintf("%s\t%s to %s\t%s\t%s\t%s\t%s\t%s", strings.TrimPrefix(t.Name(), "Test"), m.Src.Format, m.Dst.Format,
+		ms(gap(idle)), hostMS(m.StallMS.Start), ms(atStart), hostMS(m.StallMS.Switch), ms(atSwitch))
+	t.Log("stalls: " + strings.ReplaceAll(line, "\t", ", "))
+	stalls.Lock()
+	defer stalls.Unlock()
+	stalls.lines = append(stalls.lines, line)
+	if atStart > worstStall || atSwitch > worstStall {
+		t.Errorf("the guest could not write for %v at the start and %v at the switch; that is too long", atStart, atSwitch)
+	}
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d.Microseconds())/1000) }
+
+func hostMS(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f ms", *v)
+}
