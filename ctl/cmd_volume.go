@@ -55,7 +55,6 @@ func volumeCommand() *cli.Command {
 			},
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "delete it even if its status is error, or its image is gone"}},
 			},
 			volumeMigrateCommand(),
 			{
@@ -174,11 +173,7 @@ func volumeSet(c *cli.Context, s *session) error {
 
 func volumeDelete(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	path := v1("volumes", name)
-	if c.Bool("force") {
-		path += "?force=1"
-	}
-	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "volume", nil)
+	a, finished, err := s.perform(c.Context, http.MethodDelete, v1("volumes", name), "volume", nil)
 	if err != nil || !finished {
 		return err
 	}

@@ -42,18 +42,12 @@ func (s *Server) adoptVolume(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
-	if _, err := httpjson.Query(r, "force"); err != nil {
-		return err
-	}
 	id, err := opID(r)
 	if err != nil {
 		return err
 	}
-	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
+	vol, err := s.Volumes.Delete(r.Context(), id, r.PathValue("volume"))
 	if err != nil {
-		return err
-	}
-	if err := s.Volumes.Delete(r.Context(), id, vol); err != nil {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "volume", vol)

@@ -4,24 +4,37 @@ package volume
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Delete deletes a volume that nobody uses, and its bytes. Of a volume that is
-// a block device in no pool only the registry's row goes. A repeated request
-// gets the same answer.
-func (g *Manager) Delete(ctx context.Context, opID string, vol api.Volume) error {
-	_, err := g.perform(ctx, request{
-		opID: opID, kind: kindDelete, asked: vol.ID, doing: fmt.Sprintf("volume %.64s is being deleted", vol.Name),
-		decide: func(ctx context.Context) (input, error) { return g.decideDelete(ctx, vol) },
+// Delete deletes a volume that nobody uses, and its bytes, and returns what it
+// was. Of a volume that is a block device in no pool only the registry's row
+// goes. Ref is its id, name or the beginning of its id. A repeated request gets
+// the same answer.
+func (g *Manager) Delete(ctx context.Context, opID, ref string) (api.VolumeRegister, error) {
+	st, err := g.perform(ctx, request{
+		opID: opID, kind: kindDelete, asked: ref, doing: fmt.Sprintf("volume %.64s is being deleted", ref),
+		decide: func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref) },
 	})
-	return err
+	if err != nil {
+		return api.VolumeRegister{}, err
+	}
+	var in input
+	if err := json.Unmarshal(st.Op.Input, &in); err != nil {
+		return in.Volume, fmt.Errorf("read the input of op %s: %w", opID, err)
+	}
+	return in.Volume, nil
 }
 
-func (g *Manager) decideDelete(ctx context.Context, vol api.Volume) (input, error) {
+func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
+	vol, err := g.machine.Registry.Volume(ctx, ref)
+	if err != nil {
+		return input{}, err
+	}
 	if err := checkIdle(vol); err != nil {
 		return input{}, err
 	}

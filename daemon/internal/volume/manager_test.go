@@ -171,7 +171,7 @@ func TestDeleteRemovesBytesAndVolume(t *testing.T) {
 			w := newWorld(t)
 			must(t, w.CreateImage(c.l.Path, hvtest.Raw, testSize))
 			w.images.devices[c.l.Path] = c.block
-			must(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", c.l)))
+			mustDelete(t, w.start(t), testOp, w.addVolume("db", c.l))
 			if got := w.Exists(c.l.Path); got != c.image {
 				t.Errorf("an image is there: %t, want %t", got, c.image)
 			}
@@ -191,7 +191,7 @@ func TestDeleteIsUndoneIfTheImageCannotBeRemoved(t *testing.T) {
 			must(t, w.CreateImage(dir+"/db", hvtest.Raw, testSize))
 			w.images.stuck = errors.New("read-only file system")
 			vol := w.addVolume("db", api.Location{Path: dir + "/db", Format: format})
-			wantCode(t, w.start(t).Delete(t.Context(), testOp, vol), api.CodeInternal)
+			wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, vol.ID)), api.CodeInternal)
 			if got := w.registry.volumes[vol.ID].Status; got != api.VolumeAvailable {
 				t.Errorf("the volume is %q, want available again", got)
 			}
@@ -201,7 +201,7 @@ func TestDeleteIsUndoneIfTheImageCannotBeRemoved(t *testing.T) {
 
 func TestDeleteForgetsAVolumeWhoseImageIsGone(t *testing.T) {
 	w := newWorld(t)
-	must(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", inPoolOfFiles())))
+	mustDelete(t, w.start(t), testOp, w.addVolume("db", inPoolOfFiles()))
 	if len(w.registry.volumes) > 0 {
 		t.Errorf("the registry has %v, want nothing", w.registry.volumes)
 	}
@@ -214,7 +214,7 @@ func TestDeleteFollowsALinkToTheBytes(t *testing.T) {
 	must(t, os.Symlink(dir+"/real.raw", dir+"/link.raw"))
 	w := newWorld(t)
 	must(t, w.CreateImage(dir+"/real.raw", hvtest.Raw, testSize))
-	must(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", api.Location{Path: dir + "/link.raw"})))
+	mustDelete(t, w.start(t), testOp, w.addVolume("db", api.Location{Path: dir + "/link.raw"}))
 	if w.Exists(dir + "/real.raw") {
 		t.Error("the bytes outlived their volume")
 	}
@@ -227,7 +227,7 @@ func TestDeleteIsUndoneWhenAGuestTakesTheImageMeanwhile(t *testing.T) {
 	vol := w.addVolume("db", inPoolOfFiles())
 	// The first look is the check of the request, the second one the step's.
 	w.Inject(hvtest.Fault{Call: "Domains", Nth: 2, Do: func() { w.define(t, "web", "/files/db.raw") }})
-	wantCode(t, g.Delete(t.Context(), testOp, vol), api.CodeVolumeInUse)
+	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID)), api.CodeVolumeInUse)
 	if got := w.registry.volumes[vol.ID].Status; !w.Exists("/files/db.raw") || got != api.VolumeAvailable {
 		t.Errorf("the volume is %q and its image there: %t; want both as before", got, w.Exists("/files/db.raw"))
 	}
@@ -238,7 +238,7 @@ func TestDeleteRefusesAnImageThatThePoolHasElsewhere(t *testing.T) {
 	must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
 	l := inPoolOfFiles()
 	l.Path = "/former/db.raw"
-	wantCode(t, w.start(t).Delete(t.Context(), testOp, w.addVolume("db", l)), api.CodeConflict)
+	wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, w.addVolume("db", l).ID)), api.CodeConflict)
 	if !w.Exists("/files/db.raw") {
 		t.Error("another volume's image is gone")
 	}
@@ -258,7 +258,7 @@ func TestRepeatedRequestGetsTheSameAnswer(t *testing.T) {
 	must(t, err)
 	_, failure := g.Create(t.Context(), failOp, create) // the name is taken
 	wantCode(t, failure, api.CodeConflict)
-	must(t, g.Delete(t.Context(), deleteOp, made))
+	mustDelete(t, g, deleteOp, made)
 	calls := len(w.Calls())
 
 	again, err := g.Create(t.Context(), createOp, create)
@@ -275,7 +275,7 @@ func TestRepeatedRequestGetsTheSameAnswer(t *testing.T) {
 	if diff := cmp.Diff(failure, refused, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("failed create again (-first +again):\n%s", diff)
 	}
-	must(t, g.Delete(t.Context(), deleteOp, made))
+	mustDelete(t, g, deleteOp, made)
 	if now := w.Calls(); len(now) != calls {
 		t.Errorf("repeated requests called the hypervisor: %v", now[calls:])
 	}
@@ -290,7 +290,7 @@ func TestOpIDOfAnotherRequestIsRefused(t *testing.T) {
 	wantCode(t, err, api.CodeIdempotencyMismatch)
 	_, err = g.Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "db", Pool: "files", VolumeName: "db.raw", Format: api.FormatRaw})
 	wantCode(t, err, api.CodeIdempotencyMismatch)
-	wantCode(t, g.Delete(t.Context(), testOp, vol), api.CodeIdempotencyMismatch)
+	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID)), api.CodeIdempotencyMismatch)
 }
 
 func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
@@ -389,10 +389,22 @@ func TestParkedOpIsAnsweredWithTheCallForTheOperator(t *testing.T) {
 		for n := range 50 { // the first two looks come before the deletion
 			w.Inject(hvtest.Fault{Call: "LookupVolume", Nth: 3 + n, Err: errors.New("I/O error")})
 		}
-		err := g.Delete(t.Context(), testOp, vol)
+		_, err := g.Delete(t.Context(), testOp, vol.ID)
 		wantCode(t, err, api.CodeNeedsOperator)
 		if st, err := w.runner.Status(t.Context(), testOp); err != nil || st.State != op.StateNeedsOperator {
 			t.Errorf("the op is %s (%v), want needs_operator", st.State, err)
 		}
 	})
+}
+
+// deleted drops the answer of a Delete that is to be refused.
+func deleted(_ api.VolumeRegister, err error) error { return err }
+
+func mustDelete(t *testing.T, g *Manager, opID string, vol api.Volume) {
+	t.Helper()
+	got, err := g.Delete(t.Context(), opID, vol.ID)
+	must(t, err)
+	if got.ID != vol.ID {
+		t.Errorf("the answer is volume %q, want %q", got.ID, vol.ID)
+	}
 }
