@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Sources are the functions that are asked at a scrape. None may be nil. All
+// are called from several goroutines.
+type Sources struct {
+	LibvirtUp  func() bool
+	RegistryUp func() bool
+	// Parked counts the ops that wait for the operator.
+	Parked func() int
+	// OpenMigrations are those that are not over.
+	OpenMigrations func(ctx context.Context) ([]api.Migration, error)
+	// OverlayFreeBytes is the room that overlays may still take.
+	OverlayFreeBytes func() (int64, error)
+	// CopyTotals are how long copies gave way to guests, and how many bytes
+	// they wrote, since the daemon began.
+	CopyTotals func() (paced time.Duration, copiedBytes int64)
+	// GuestDisks are the disks of guests that an op moves now; DiskStats reads
+	// one of them. Only Run calls the two.
+	GuestDisks func() []GuestDisk
+	DiskStats  func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
+}
+
+// scrapeTimeout bounds how long a scrape may read the journal.
+const scrapeTimeout = 5 * time.Second
+
+var (
+	activeDesc      = newDesc("volferry_migrations_active", "Migrations that are not over.")
+	copyBytesDesc   = newDesc("volferry_copy_bytes_total", "Bytes that copies wrote to destinations, counted when a copy ends or is stopped.")
+	copyRateDesc    = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
+	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies were held back for guests, counted when a copy ends or is stopped.")
+	overlayDesc     = newDesc("volferry_overlay_bytes", "Local disk that the overlay of a volume takes, by the id of the volume.", "volume")
+	overlayFreeDesc = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
+	guestWriteDesc  = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
+	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
+	libvirtDesc     = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
+	registryDesc    = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
+	reconcileDesc   = newDesc("volferry_reconcile_seconds", "Time that the daemon took at its start to take up every operation and migration that was open; absent until then.")
+)
+
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// collector reads the sources at a scrape. What cannot be read now is left out
+// of it.
+type collector struct {
+	Sources
+	metrics *Metrics
+	log     *slog.Logger
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, overlayFreeDesc,
+		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, reconcileDesc,
+	} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v float64) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v)
+	}
+	gauge(libvirtDesc, oneIf(c.LibvirtUp()))
+	gauge(registryDesc, oneIf(c.RegistryUp()))
+	gauge(parkedDesc, float64(c.Parked()))
+	paced, copied := c.CopyTotals()
+	counter(copyPacedDesc, paced.Seconds())
+	counter(copyBytesDesc, float64(copied))
+	if free, err := c.OverlayFreeBytes(); err != nil {
+		c.log.Warn("the room for overlays could not be read for a scrape", "err", err)
+	} else {
+		gauge(overlayFreeDesc, float64(free))
+	}
+	if took := c.metrics.reconciled.Load(); took > 0 {
+		gauge(reconcileDesc, time.Duration(took).Seconds())
+	}
+	writes, total := c.metrics.guests.totals()
+	metrics <- prometheus.MustNewConstSummary(guestWriteDesc, writes, total.Seconds(), nil)
+	c.collectMigrations(gauge)
+}
+
+func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	open, err := c.OpenMigrations(ctx)
+	if err != nil {
+		c.log.Warn("the migrations could not be read for a scrape", "err", err)
+		return
+	}
+	gauge(activeDesc, float64(len(open)))
+	var rate int64
+	for i := range open {
+		if open[i].Phase == string(copy.PhaseCopy) {
+			rate += open[i].RateBytesPerSecond
+		}
+		// A volume has one migration at a time, so that no label comes twice.
+		if open[i].OverlayBytes > 0 {
+			gauge(overlayDesc, float64(open[i].OverlayBytes), open[i].VolumeID)
+		}
+	}
+	gauge(copyRateDesc, float64(rate))
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

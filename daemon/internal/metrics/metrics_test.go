@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sources are Sources of a daemon that has a migration of everything.
+func sources() Sources {
+	return Sources{
+		LibvirtUp:  func() bool { return true },
+		RegistryUp: func() bool { return false },
+		Parked:     func() int { return 2 },
+		OpenMigrations: func(context.Context) ([]api.Migration, error) {
+			return []api.Migration{
+				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096},
+				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500},
+				{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192},
+			}, nil
+		},
+		OverlayFreeBytes: func() (int64, error) { return 1 << 30, nil },
+		CopyTotals:       func() (time.Duration, int64) { return 1500 * time.Millisecond, 1 << 20 },
+		GuestDisks:       func() []GuestDisk { return nil },
+		DiskStats:        func(context.Context, string, string) (*hv.DiskStats, error) { return nil, hv.ErrUnavailable },
+	}
+}
+
+func newMetrics(s Sources) *Metrics {
+	m := New("1.2.3", []string{"migration_copy"})
+	m.Watch(s, slog.New(slog.DiscardHandler))
+	return m
+}
+
+// wantLines compares what a scrape has of the named metrics, without comments.
+func wantLines(t *testing.T, m *Metrics, want string, names ...string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("the scrape is answered with %d: %s", w.Code, w.Body)
+	}
+	var lines []string
+	for line := range strings.Lines(w.Body.String()) {
+		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(line, name) }) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), lines); diff != "" {
+		t.Errorf("metrics (-want +got)\n%s", diff)
+	}
+}
+
+func TestWhatHappensIsCounted(t *testing.T) {
+	m := newMetrics(sources())
+	m.OpFinished("migration_copy", op.StateUndone)
+	m.OpFinished("migration_copy", op.StateDone)
+	m.OpFinished("migration_copy", op.StateDone)
+	m.MigrationEnded(api.MigrationCancelled)
+	wantLines(t, m, `volferry_migrations_total{result="cancelled"} 1
+volferry_migrations_total{result="completed"} 0
+volferry_migrations_total{result="error"} 0
+volferry_ops_total{kind="migration_copy",result="done"} 2
+volferry_ops_total{kind="migration_copy",result="undone"} 1`, "volferry_ops_total", "volferry_migrations_total")
+}
+
+func TestTimesAreSeconds(t *testing.T) {
+	m := newMetrics(sources())
+	m.PhaseDone("copy", 90*time.Second)
+	m.GuestStalled("switch", 40*time.Millisecond)
+	m.Reconciled(250 * time.Millisecond)
+	wantLines(t, m, `volferry_migration_phase_seconds_bucket{phase="copy",le="60"} 0
+volferry_migration_phase_seconds_bucket{phase="copy",le="300"} 1
+volferry_migration_phase_seconds_sum{phase="copy"} 90
+volferry_migration_stall_seconds_bucket{at="switch",le="0.025"} 0
+volferry_migration_stall_seconds_bucket{at="switch",le="0.05"} 1
+volferry_migration_stall_seconds_sum{at="switch"} 0.04`,
+		`volferry_migration_phase_seconds_bucket{phase="copy",le="60"}`, `volferry_migration_phase_seconds_bucket{phase="copy",le="300"}`,
+		`volferry_migration_stall_seconds_bucket{at="switch",le="0.025"}`, `volferry_migration_stall_seconds_bucket{at="switch",le="0.05"}`,
+		"volferry_migration_phase_seconds_sum", "volferry_migration_stall_seconds_sum")
+	wantLines(t, m, "volferry_reconcile_seconds 0.25", "volferry_reconcile_seconds")
+}
+
+func TestWhatIsNowIsReadAtTheScrape(t *testing.T) {
+	wantLines(t, newMetrics(sources()), `volferry_build_info{version="1.2.3"} 1
+volferry_copy_bytes_total 1.048576e+06
+volferry_copy_paced_seconds_total 1.5
+volferry_copy_rate_bytes_per_second 1500
+volferry_guest_write_seconds_sum 0
+volferry_guest_write_seconds_count 0
+volferry_libvirt_up 1
+volferry_migrations_active 3
+volferry_needs_operator 2
+volferry_overlay_bytes{volume="a"} 4096
+volferry_overlay_bytes{volume="c"} 8192
+volferry_overlay_free_bytes 1.073741824e+09
+volferry_registry_up 0`,
+		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
+		"volferry_guest_write_seconds", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
+		"volferry_overlay_bytes", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
+}
+
+func TestWhatCannotBeReadIsLeftOutOfTheScrape(t *testing.T) {
+	s := sources()
+	s.OpenMigrations = func(context.Context) ([]api.Migration, error) { return nil, errors.New("journal is away") }
+	s.OverlayFreeBytes = func() (int64, error) { return 0, errors.New("no such directory") }
+	m := newMetrics(s)
+	wantLines(t, m, "volferry_needs_operator 2", "volferry_needs_operator", "volferry_migrations_active", "volferry_overlay_free_bytes")
+}
+
+func TestPrometheusHasNothingToSayAgainstTheNames(t *testing.T) {
+	problems, err := testutil.GatherAndLint(everything().Registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// The reference is the contract: names, labels and types.
+func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	section := strings.SplitN(string(text), "\n## ", 3)[1]
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 && strings.HasPrefix(cells[1], " `") {
+			want = append(want, strings.Trim(cells[1], " `")+strings.TrimRight(" "+strings.TrimSpace(cells[2]), " "))
+		}
+	}
+	families, err := everything().Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		name := f.GetName()
+		if len(labels) > 0 {
+			name += "{" + strings.Join(labels, ",") + "}"
+		}
+		got = append(got, name+" "+strings.ToLower(f.GetType().String()))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reference and metrics differ (-reference +metrics)\n%s", diff)
+	}
+}
+
+// everything is a daemon to which everything has happened once.
+func everything() *Metrics {
+	m := newMetrics(sources())
+	m.PhaseDone("start", time.Second)
+	m.GuestStalled("start", time.Second)
+	m.Reconciled(time.Second)
+	return m
+}
