@@ -49,6 +49,10 @@ type Manager struct {
 	runner  *op.Runner
 	watch   *watchers
 
+	// over has the ids of migrations that were seen to be over, which they stay:
+	// their history is not read again to list those that are not.
+	over sync.Map
+
 	// admit makes the look at a migration and the submission of its next op
 	// one.
 	admit sync.Mutex
@@ -270,9 +274,15 @@ func (g *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	}
 	out := []api.Migration{}
 	for _, id := range ids {
+		if _, over := g.over.Load(id); over && !all {
+			continue
+		}
 		m, err := g.Get(ctx, id)
 		if err != nil {
 			return nil, err
+		}
+		if m.State.Final() {
+			g.over.Store(id, nil)
 		}
 		if all || !m.State.Final() {
 			out = append(out, m)

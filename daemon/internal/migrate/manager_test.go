@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -167,6 +168,39 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 		}
 		if _, _, err := d.manager().Cancel(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodePastPointOfNoReturn {
 			t.Errorf("cancel of a completed migration: %v, want past_point_of_no_return", err)
+		}
+	})
+}
+
+// groupReads is a journal that counts how often a history is read.
+type groupReads struct {
+	Journal
+	n int
+}
+
+func (j *groupReads) Group(ctx context.Context, group string) ([]op.Op, error) {
+	j.n++
+	return j.Journal.Group(ctx, group)
+}
+
+func TestTheHistoryOfWhatIsOverIsNotReadToListWhatIsOpen(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		_, err = d.manager().List(context.Background(), false)
+		must(t, err)
+		open := d.begin(toNewPool)
+		reads := &groupReads{Journal: d.journal}
+		d.manager().journal = reads
+		got, err := d.manager().List(context.Background(), false)
+		must(t, err)
+		if len(got) != 1 || got[0].ID != open.ID || reads.n != 1 {
+			t.Errorf("%d migrations are open after %d reads, want %s alone and 1 read", len(got), reads.n, open.ID)
+		}
+		if all, err := d.manager().List(context.Background(), true); err != nil || len(all) != 2 {
+			t.Errorf("%d migrations in all (%v), want 2", len(all), err)
 		}
 	})
 }

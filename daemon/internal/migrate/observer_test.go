@@ -111,7 +111,7 @@ func TestTheStallIsThatOfTheLastPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
 		id := d.migrate()
-		<-time.After(time.Hour)
+		pass(time.Hour)
 		m := d.until(id, api.MigrationCopied)
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: id, DstAttachmentID: m.DstAttachmentID})
 		must(t, err)

@@ -89,7 +89,7 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 	defer cancel()
 	host, err := u.registry.Report(ctx, u.report(ctx))
 	u.mu.Lock()
-	wasUp := u.err == nil && u.host.ID != ""
+	wasUp := u.upLocked()
 	if u.err = err; err == nil {
 		u.host = host
 	}
@@ -151,3 +151,14 @@ func (u *Uplink) Err() error {
 	defer u.mu.Unlock()
 	return u.err
 }
+
+// Up says whether the registry answered the last report. Before the first
+// answer it is false, while Err is nil.
+func (u *Uplink) Up() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.upLocked()
+}
+
+// upLocked is Up for callers that hold mu.
+func (u *Uplink) upLocked() bool { return u.err == nil && u.host.ID != "" }
