@@ -30,6 +30,7 @@ type Client struct {
 	http        *http.Client
 	socket      string
 	unavailable api.Code
+	timeout     time.Duration
 }
 
 // Setting changes how a Client is made.
@@ -39,6 +40,12 @@ type Setting func(*Client)
 // reached; CodeHypervisorUnavailable unless set.
 func UnavailableAs(code api.Code) Setting {
 	return func(c *Client) { c.unavailable = code }
+}
+
+// Timeout bounds each Do: a daemon that hangs is as good as one that cannot be
+// reached. No bound unless set; streams have none.
+func Timeout(d time.Duration) Setting {
+	return func(c *Client) { c.timeout = d }
 }
 
 // New returns a client of the daemon at target, which is unix:///path or the
@@ -103,6 +110,19 @@ func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryW
 // connection broke after the request was sent, the error has the detail
 // "maybe_done": true, and the same Idempotency-Key finds out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
+	if c.timeout == 0 {
+		return c.do(ctx, method, path, in, out, opts...)
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := c.do(bounded, method, path, in, out, opts...)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return api.Errorf(c.unavailable, "%s does not answer within %s; the request may have been done", c.socket, c.timeout).With("maybe_done", true)
+	}
+	return err
+}
+
+func (c *Client) do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	resp, err := c.send(ctx, method, path, in, opts)
 	if err != nil {
 		return err

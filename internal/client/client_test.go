@@ -243,3 +243,15 @@ func TestStreamYieldsEventsThenHowItEnded(t *testing.T) {
 		break
 	}
 }
+
+func TestADaemonThatHangsIsUnavailableAfterTheTimeout(t *testing.T) {
+	release := make(chan struct{})
+	target := filepath.Join(t.TempDir(), "s")
+	serve(t, target, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(func() { close(release) })
+	c := newClient(t, target, client.UnavailableAs(api.CodeRegistryUnavailable), client.Timeout(20*time.Millisecond))
+	err := c.Do(t.Context(), http.MethodGet, "/", nil, nil)
+	if api.CodeOf(err) != api.CodeRegistryUnavailable {
+		t.Errorf("got %v, want registry_unavailable", err)
+	}
+}

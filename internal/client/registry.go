@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -22,9 +23,13 @@ type Registry struct {
 	*Client
 }
 
+// registryTimeout bounds every request to the registry, which answers in
+// milliseconds when it is well. What waits for it is woken when it is back.
+const registryTimeout = 10 * time.Second
+
 // NewRegistry returns a client of the registry at target, as New takes it.
 func NewRegistry(target string) (*Registry, error) {
-	c, err := New(target, UnavailableAs(api.CodeRegistryUnavailable))
+	c, err := New(target, UnavailableAs(api.CodeRegistryUnavailable), Timeout(registryTimeout))
 	if err != nil {
 		return nil, err
 	}

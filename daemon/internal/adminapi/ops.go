@@ -3,7 +3,9 @@
 package adminapi
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
@@ -33,6 +35,9 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if o.MigrationID == "" {
+		return s.watchOther(r.Context(), stream, o)
+	}
 	return s.Migrations.Watch(r.Context(), o.MigrationID, func(e api.Event) bool {
 		now, err := s.Migrations.Request(r.Context(), o.ID)
 		if err != nil {
@@ -46,4 +51,13 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 		}
 		return stream.Send(e) == nil && !over
 	})
+}
+
+// watchOther tells the end of an op that is none of a migration: they are short.
+func (s *Server) watchOther(ctx context.Context, stream *httpjson.Stream, o api.Op) error {
+	st, err := s.Runner.Wait(ctx, o.ID)
+	if err != nil {
+		return err
+	}
+	return stream.Send(api.Event{Seq: 1, At: time.Now().UTC(), What: o.Kind, OpID: o.ID, To: string(st.State), Result: string(st.State)})
 }

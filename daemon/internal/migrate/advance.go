@@ -38,7 +38,9 @@ func (g *Manager) Changed(opID string) {
 		g.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
 		return
 	}
-	g.watch.notify(o.Group)
+	if _, ours := goals[o.Kind]; ours {
+		g.watch.notify(o.Group)
+	}
 }
 
 // replanDelay, times the number of tries, keeps an instance that is restarted in
@@ -84,22 +86,31 @@ func (g *Manager) Wake(hypervisor, registry bool) {
 	}
 }
 
-// Request returns where the request stands that began with this op.
+// Request returns where the request stands that began with this op. An op that
+// is none of a migration stands for itself.
 func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	st, err := g.runner.Status(ctx, opID)
 	if err != nil {
 		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
 	}
+	out := api.Op{ID: opID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt, State: string(st.State), Step: st.Step, Error: apiError(st.Failure)}
+	if !st.FinishedAt.IsZero() {
+		finished := st.FinishedAt.UTC()
+		out.FinishedAt = &finished
+	}
+	if _, ours := goals[st.Op.Kind]; !ours {
+		return out, nil
+	}
+	out.MigrationID = st.Op.Group
 	h, err := g.loadHistory(ctx, st.Op.Group)
 	if err != nil {
 		return api.Op{}, err
 	}
-	out := api.Op{ID: opID, Kind: st.Op.Kind, MigrationID: st.Op.Group, CreatedAt: st.Op.CreatedAt, State: string(st.State)}
 	state, failure, last := h.requestState(opID)
 	if last == nil {
 		return out, nil // an op that the manager submitted by itself
 	}
-	out.State, out.Step, out.Error = string(state), last.Step, failure
+	out.State, out.Step, out.Error, out.FinishedAt = string(state), last.Step, failure, nil
 	if state.Final() {
 		finished := last.FinishedAt.UTC()
 		out.FinishedAt = &finished
