@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/volferry/volferry/daemon/internal/adminapi"
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -73,18 +74,21 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}
 	storage := migrate.Storage{}
+	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths,
 	}, migrate.Ports{
-		HV: virt, Images: storage, Copier: migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log), Registry: registry, Guards: guards,
+		HV: virt, Images: storage, Copier: copier, Registry: registry, Guards: guards,
 	}, records, host, log)
 	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
 		volume.Ports{HV: virt, Registry: registry, Images: storage}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
+	plans := append(migrations.Plans(), volumes.Plans()...)
+	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
-		Journal: records, Plans: append(migrations.Plans(), volumes.Plans()...), Describe: migrate.Describe,
-		Log: log, FaultPoint: fault.Point, OnChange: migrations.Changed,
+		Journal: records, Plans: plans, Describe: migrate.Describe,
+		Log: log, FaultPoint: fault.Point, OnChange: migrations.Changed, OnFinished: countEnds(numbers),
 	})
 	if err != nil {
 		return err
@@ -92,6 +96,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	defer runner.Stop()
 	migrations.Bind(runner)
 	volumes.Bind(runner)
+	numbers.Watch(metricsOf(cfg, virt, up, runner, migrations, storage, copier), log)
+	began := time.Now()
 	// What a daemon that died has left goes on before anybody can ask for more.
 	if err := runner.Resume(ctx); err != nil {
 		return err
@@ -108,8 +114,14 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("libvirt connection", virt.Run),
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
-		newTask("migrations", func(ctx context.Context) error { return migrations.Run(ctx, func() {}) }),
+		newTask("migrations", func(ctx context.Context) error {
+			return migrations.Run(ctx, func() { numbers.Reconciled(time.Since(began)) })
+		}),
+		newTask("guest metrics", numbers.Run),
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
+	}
+	if settings.Listens(cfg.MetricsListen) {
+		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log))
 	}
 	log.Info("volferryd", "version", version.String(), "host", hostID, "socket", cfg.Socket)
 	return service.Run(ctx, log, tasks...)

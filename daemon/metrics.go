@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/metrics"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/uplink"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// newMetrics makes the metrics of a daemon that runs ops of these plans.
+func newMetrics(plans []op.Plan) *metrics.Metrics {
+	kinds := make([]string, len(plans))
+	for i := range plans {
+		kinds[i] = plans[i].Kind
+	}
+	return metrics.New(version.String(), kinds)
+}
+
+// countEnds is the runner's Config.OnFinished.
+func countEnds(m *metrics.Metrics) func(op.Status) {
+	return func(st op.Status) {
+		m.OpFinished(st.Op.Kind, st.State)
+		migrate.Tell(st, m)
+	}
+}
+
+// metricsOf says where the metrics find what they show at a scrape.
+func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s migrate.Storage, c *migrate.CopyEngine) metrics.Sources {
+	return metrics.Sources{
+		LibvirtUp: virt.Up, RegistryUp: up.Up, Parked: func() int { return parked(r.Active()) },
+		OpenMigrations:   func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) },
+		OverlayFreeBytes: func() (int64, error) { return s.FreeBytes(cfg.OverlayDir) },
+		CopyTotals:       c.Totals,
+		GuestDisks:       func() []metrics.GuestDisk { return guestDisks(r.Active()) },
+		DiskStats:        virt.DiskStats,
+	}
+}
+
+// parked counts the ops that wait for the operator.
+func parked(active []op.Status) int {
+	n := 0
+	for i := range active {
+		if active[i].State == op.StateNeedsOperator {
+			n++
+		}
+	}
+	return n
+}
+
+// guestDisks are the disks that ops of migrations work on, each once. An op that
+// waits for the operator does nothing to the guest.
+func guestDisks(active []op.Status) []metrics.GuestDisk {
+	var disks []metrics.GuestDisk
+	for i := range active {
+		instanceID, target, ok := migrate.GuestDisk(active[i].Op)
+		disk := metrics.GuestDisk{InstanceID: instanceID, Target: target}
+		if ok && active[i].State != op.StateNeedsOperator && !slices.Contains(disks, disk) {
+			disks = append(disks, disk)
+		}
+	}
+	return disks
+}
