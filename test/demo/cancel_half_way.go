@@ -14,14 +14,15 @@ import (
 
 // slowly is the cap on the copy that is to be cancelled, so that there is a half
 // way.
-const slowly = "64MiB/s"
+const slowly = "100MiB/s"
 
 // cancelHalfWay begins to move the volume back, step by step, and changes its
 // mind in the middle of the copy.
 func cancelHalfWay(ctx context.Context, s *stage) (result, error) {
-	r := result{title: "cancelled half way", from: "new", to: "new"}
+	r := result{title: "2. cancelled", pool: "new"}
 	s.heading("2. Begin to move it back, and cancel half way")
-	s.say("The guest writes again. This time step by step; the steps take the attachment of the volume:")
+	s.say("The guest writes again. This time the move is made step by step, with a limit")
+	s.say("on the speed of the copy. The steps take the volume's attachment:")
 	if err := s.guest.Write(disk, load); err != nil {
 		return r, err
 	}
@@ -49,14 +50,14 @@ func cancelHalfWay(ctx context.Context, s *stage) (result, error) {
 	if err := s.ctl(ctx, "--no-wait", "migration", "copy", attachment); err != nil {
 		return r, err
 	}
-	s.say("\nWaiting until half of it is copied ...")
+	s.say("\nWaiting until half of it is copied.")
 	if err := s.untilHalf(ctx, r.migration.ID); err != nil {
 		return r, err
 	}
 	if err := s.ctl(ctx, "migration", "list"); err != nil {
 		return r, err
 	}
-	s.say("\nEnough. The guest's new writes go from the overlay back into the source:")
+	s.say("\nThat was enough. The guest's new writes go from the overlay back into the source:")
 	cancelled := time.Now()
 	if err := s.ctl(ctx, "migration", "cancel", attachment); err != nil {
 		return r, err

@@ -39,7 +39,12 @@ func main() {
 
 // run plays the demo, says how it went and returns the exit status.
 func run(ctx context.Context, n *narrator) int {
-	if err := prepare(ctx, n); err != nil {
+	err := prepare(ctx, n)
+	switch {
+	case ctx.Err() != nil:
+		n.say("\nINTERRUPTED before anything was started.")
+		return exitInterrupted
+	case err != nil:
 		n.say("\nThe demo cannot run here: %v", err)
 		return exitCannotRun
 	}
@@ -47,12 +52,10 @@ func run(ctx context.Context, n *narrator) int {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
 	results, err := play(limited, n)
+	left := (*leftError)(nil)
 	switch {
-	case ctx.Err() != nil:
-		n.say("\nINTERRUPTED: stopped before the end, and removed everything again.")
-		if cleanup := (*leftError)(nil); errors.As(err, &cleanup) {
-			n.say("But not quite: %v", cleanup)
-		}
+	case ctx.Err() != nil && !errors.As(err, &left):
+		n.say("\nINTERRUPTED before the end. Everything was removed again.")
 		return exitInterrupted
 	case err != nil:
 		n.say("\nFAILED: %v", errors.Join(err, context.Cause(limited)))
@@ -60,8 +63,8 @@ func run(ctx context.Context, n *narrator) int {
 	}
 	n.heading("The result")
 	n.say("%s", table(results))
-	n.say("OK: volume moved, cancelled and moved again in %.0f s. Every write that the guest was told is", time.Since(began).Seconds())
-	n.say("done was found in its place, and nothing is left behind.")
+	n.say("OK after %.0f s: all three times every write that the guest was told is done was", time.Since(began).Seconds())
+	n.say("found in its place, and nothing is left behind.")
 	return 0
 }
 
@@ -73,7 +76,7 @@ func play(ctx context.Context, n *narrator) (results []result, err error) {
 			n.say("%s", s.logs())
 		}
 		if cleanup := s.close(); cleanup != nil {
-			err = errors.Join(err, &leftError{cleanup})
+			err = errors.Join(err, &leftError{err: cleanup})
 		}
 	}()
 	if err != nil {
@@ -89,8 +92,8 @@ func play(ctx context.Context, n *narrator) (results []result, err error) {
 	return results, s.nothingLeft(ctx)
 }
 
-// leftError says what could not be cleared away.
+// leftError says what could not be removed.
 type leftError struct{ err error }
 
-func (e *leftError) Error() string { return "clean up: " + e.err.Error() }
+func (e *leftError) Error() string { return "remove everything: " + e.err.Error() }
 func (e *leftError) Unwrap() error { return e.err }

@@ -15,7 +15,7 @@ import (
 // result is one column of the table.
 type result struct {
 	title     string
-	from, to  string
+	pool      string // where the volume must be afterwards
 	migration api.Migration
 	// took is from the first command to the end of the last.
 	took time.Duration
@@ -30,6 +30,7 @@ const idleTime = 5 * time.Second
 
 // watchIdle measures the guest when nothing is done to it.
 func (s *stage) watchIdle(ctx context.Context) (*lab.Pace, error) {
+	s.say("\nMeasuring the guest's writes for %.0f s with nothing else going on.", idleTime.Seconds())
 	from := time.Now()
 	select {
 	case <-time.After(idleTime):
@@ -80,7 +81,8 @@ func (s *stage) verify(ctx context.Context, r *result) error {
 	if err != nil {
 		return err
 	}
-	s.say("\nChecking: the guest stops writing, and all %s at %s are read.", bytes(v.SizeBytes), v.Location.Path)
+	s.say("\nChecking: the guest stops writing, and the whole volume is read, at")
+	s.say("%s.", v.Location.Path)
 	if err := s.guest.Quiesce(ctx, disk); err != nil {
 		return err
 	}
@@ -88,8 +90,8 @@ func (s *stage) verify(ctx context.Context, r *result) error {
 	if len(h.Errors) > 0 {
 		return fmt.Errorf("%d operations failed in the guest; first: %s", len(h.Errors), h.Errors[0])
 	}
-	if v.Location.Pool != r.to {
-		return fmt.Errorf("volume %s is in pool %q, and should be in %q", volumeName, v.Location.Pool, r.to)
+	if v.Location.Pool != r.pool {
+		return fmt.Errorf("volume %s is in pool %q, and should be in %q", volumeName, v.Location.Pool, r.pool)
 	}
 	r.check, err = lab.Check(ctx, lab.Volume{Path: v.Location.Path, Format: string(v.Location.Format)}, h)
 	if err != nil {
@@ -98,6 +100,6 @@ func (s *stage) verify(ctx context.Context, r *result) error {
 	if err := r.check.Err(); err != nil {
 		return fmt.Errorf("the volume does not hold what the guest wrote: %w", err)
 	}
-	s.say("All %d blocks are right. %d operations acknowledged so far, %d found.", r.check.Blocks, r.check.Acked, r.check.Found)
+	s.say("All %d blocks are right: %d operations acknowledged so far, %d found.", r.check.Blocks, r.check.Acked, r.check.Found)
 	return nil
 }

@@ -4,13 +4,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
 // moveStopped moves the volume while the guest is off, and boots the guest from
 // where it is then.
 func moveStopped(ctx context.Context, s *stage) (result, error) {
-	r := result{title: "moved while stopped", from: "new", to: "old"}
+	r := result{title: "3. stopped", pool: "old"}
 	s.heading("3. Move the volume of a stopped guest")
 	s.say("The guest turns itself off in the middle of its writes.")
 	if err := s.guest.Write(disk, load); err != nil {
@@ -24,7 +25,7 @@ func moveStopped(ctx context.Context, s *stage) (result, error) {
 	}
 	s.say("This time the source is deleted, once the copy has been compared with it.")
 	began := time.Now()
-	if err := s.ctl(ctx, "volume", "migrate", volumeName, "--to-pool", r.to, "--delete-source"); err != nil {
+	if err := s.ctl(ctx, "volume", "migrate", volumeName, "--to-pool", r.pool, "--delete-source"); err != nil {
 		return r, err
 	}
 	r.took = time.Since(began)
@@ -32,9 +33,16 @@ func moveStopped(ctx context.Context, s *stage) (result, error) {
 	if r.migration, err = s.lastMigration(ctx); err != nil {
 		return r, err
 	}
-	s.say("\nBooting the guest from the moved volume; it goes on writing.")
+	s.say("\nBooting the guest with the moved volume. It goes on writing.")
 	if err := s.guest.Start(ctx); err != nil {
 		return r, err
+	}
+	disks, err := s.guest.Disks(ctx)
+	if err != nil {
+		return r, err
+	}
+	if len(disks) != 1 || disks[0].Name != disk || disks[0].Serial != serial {
+		return r, fmt.Errorf("the guest sees other disks than before: %+v", disks)
 	}
 	if err := s.guest.WaitWriting(ctx, disk, 500); err != nil {
 		return r, err

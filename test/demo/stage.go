@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/lab/workload"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -22,6 +23,7 @@ const (
 	guestName   = "demo"
 	disk        = "vda"
 	volumeName  = guestName + "-" + disk
+	serial      = "demo-disk"
 	volumeBytes = 2 << 30
 	fillPercent = 30
 	poolMiB     = 4 << 10
@@ -30,6 +32,9 @@ const (
 // load is what the guest does all the time. At this pace a stall shows in
 // milliseconds, and a guest without hardware virtualisation can keep it.
 var load = lab.Load{Interval: 2 * time.Millisecond, Depth: 4}
+
+// mix is what it does: mostly small writes, as a database would.
+var mix = workload.Mix{Large: 10, Zero: 3, Discard: 3, Flush: 10}
 
 // stage is everything that the scenarios play on.
 type stage struct {
@@ -57,7 +62,8 @@ func setUp(ctx context.Context, n *narrator) (*stage, error) {
 	if err != nil {
 		return s, err
 	}
-	n.say("Starting libvirtd, volferry-registry and volferryd, all private to this demo, in %s.", dir)
+	n.say("Starting libvirtd, volferry-registry and volferryd, all private to this demo,")
+	n.say("in %s.", dir)
 	if s.site, err = site.Start(ctx, dir, filepath.Join(root, "bin")); err != nil {
 		return s, err
 	}
@@ -82,7 +88,7 @@ func (s *stage) bootGuest(ctx context.Context) error {
 	s.say("Making a raw volume of %s in pool 'old', %d %% of it filled with known data.", bytes(volumeBytes), fillPercent)
 	d := lab.Disk{
 		Volume: lab.Volume{Path: filepath.Join(s.pools[0].Dir, "disk.raw"), Format: "raw"},
-		Fill:   lab.Fill{Seed: 1, Percent: fillPercent}, Seed: 1, Serial: "demo-disk",
+		Fill:   lab.Fill{Seed: 1, Percent: fillPercent}, Seed: 1, Serial: serial, Mix: mix,
 	}
 	if err := lab.MakeVolume(ctx, d.Volume, volumeBytes, d.Fill); err != nil {
 		return err
@@ -90,9 +96,9 @@ func (s *stage) bootGuest(ctx context.Context) error {
 	if _, err := s.site.Libvirtd.Virsh(ctx, "pool-refresh", "old"); err != nil {
 		return err
 	}
-	s.say("Booting guest '%s' (Linux under QEMU). It writes to the volume all the time: one to 64 blocks of", guestName)
-	s.say("4 KiB, zeroes and discards, with a flush now and then, and reports each operation that the disk")
-	s.say("has acknowledged.")
+	s.say("Booting guest '%s' (Linux under QEMU). From now on it writes to the volume all", guestName)
+	s.say("the time: 4 to 256 KiB, zeroes and discards, and a flush now and then. It")
+	s.say("reports each operation that its disk has acknowledged.")
 	var err error
 	if s.guest, err = s.site.Libvirtd.DefineGuest(ctx, lab.GuestConfig{Name: guestName, Disks: []lab.Disk{d}}); err != nil {
 		return err

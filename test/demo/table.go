@@ -5,28 +5,38 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/volferry/volferry/test/lab"
 )
 
+// The widths of the first column and of the others.
+const (
+	titleWidth = 37
+	cellWidth  = 14
+)
+
 // none is what stands where there is nothing to tell.
 const none = "-"
 
-// table renders the results, one column each.
+// table renders the results, one column each, and says how to read them.
 func table(results []result) string {
 	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	for _, row := range rows {
-		cells := []string{row.title}
+		fmt.Fprintf(&out, "%-*s", titleWidth, row.title)
 		for i := range results {
-			cells = append(cells, row.cell(&results[i]))
+			fmt.Fprintf(&out, "%*s", cellWidth, row.cell(&results[i]))
 		}
-		// A strings.Builder takes everything.
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
+		out.WriteByte('\n')
 	}
-	_ = w.Flush()
+	fmt.Fprintf(&out, `
+Stall: the longest time without an acknowledged write, as they arrived from the
+guest: from the request until the source was frozen, and from the start of the
+fold until the end. The guest's own pace, a write every %d ms, is part of it.
+Beside it is what Volferry measured on the host.
+p50, p99: latency of the writes, by the guest's clock.
+Writes: zeroing, discards and flushes are among them.
+`, load.Interval.Milliseconds())
 	return out.String()
 }
 
@@ -37,47 +47,47 @@ var rows = []struct {
 }{
 	{"", func(r *result) string { return r.title }},
 	{"pools", func(r *result) string { return r.migration.Src.Pool + " -> " + r.migration.Dst.Pool }},
-	{"volume", func(r *result) string { return bytes(r.migration.Src.SizeBytes) }},
+	{"bytes", func(r *result) string { return bytes(r.migration.Src.SizeBytes) }},
 	{"seconds", func(r *result) string { return fmt.Sprintf("%.1f", r.took.Seconds()) }},
-	{"stall at start, seen by the guest", func(r *result) string { return gap(r.start) }},
-	{"measured by the host", func(r *result) string { return stall(r.migration.StallMS.Start) }},
-	{"stall at switch, seen by the guest", func(r *result) string { return gap(r.switched) }},
-	{"measured by the host", func(r *result) string { return stall(r.migration.StallMS.Switch) }},
-	{"guest's writes idle, p50 / p99", func(r *result) string { return latency(r.idle) }},
-	{"during the move, p50 / p99", func(r *result) string { return latency(r.during) }},
-	{"writes acknowledged in all", func(r *result) string { return fmt.Sprint(r.check.Acked) }},
-	{"of these found", func(r *result) string { return fmt.Sprint(r.check.Found) }},
+	{"stall at start, guest / host, ms", func(r *result) string { return stall(r.start, r.migration.StallMS.Start) }},
+	{"stall at switch, guest / host, ms", func(r *result) string { return stall(r.switched, r.migration.StallMS.Switch) }},
+	{"guest's writes idle, p50 / p99, ms", func(r *result) string { return latency(r.idle) }},
+	{"guest's writes during, p50 / p99, ms", func(r *result) string { return latency(r.during) }},
+	{"writes acknowledged so far", func(r *result) string { return fmt.Sprint(r.check.Acked) }},
+	{"of these found in the volume", func(r *result) string { return fmt.Sprint(r.check.Found) }},
 	{"blocks read / wrong", func(r *result) string { return fmt.Sprintf("%d / %d", r.check.Blocks, r.check.Bad) }},
 }
 
 // bytes is a size as a person says it.
-func bytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+func bytes(n int64) string { return fmt.Sprintf("%.3g GiB", float64(n)/(1<<30)) }
 
-func milliseconds(d time.Duration) string {
-	ms := float64(d) / float64(time.Millisecond)
+// milliseconds has one decimal where that says something.
+func milliseconds(ms float64) string {
 	if ms < 10 {
-		return fmt.Sprintf("%.1f ms", ms)
+		return fmt.Sprintf("%.1f", ms)
 	}
-	return fmt.Sprintf("%.0f ms", ms)
+	return fmt.Sprintf("%.0f", ms)
 }
 
-func gap(p *lab.Pace) string {
-	if p == nil {
+func inMilliseconds(d time.Duration) string {
+	return milliseconds(float64(d) / float64(time.Millisecond))
+}
+
+// stall is what the guest felt beside what the host measured.
+func stall(guest *lab.Pace, hostMS *float64) string {
+	if guest == nil {
 		return none
 	}
-	return milliseconds(p.LongestGap)
+	host := none
+	if hostMS != nil {
+		host = milliseconds(*hostMS)
+	}
+	return inMilliseconds(guest.LongestGap) + " / " + host
 }
 
 func latency(p *lab.Pace) string {
 	if p == nil {
 		return none
 	}
-	return milliseconds(p.P50) + " / " + milliseconds(p.P99)
-}
-
-func stall(ms *float64) string {
-	if ms == nil {
-		return none
-	}
-	return milliseconds(time.Duration(*ms * float64(time.Millisecond)))
+	return inMilliseconds(p.P50) + " / " + inMilliseconds(p.P99)
 }

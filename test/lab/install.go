@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	"golang.org/x/sys/unix"
 )
 
 // sourceDir is the directory of this package's sources. The lab runs from a
@@ -33,6 +35,9 @@ func cacheDir() string {
 func EnsurePackages(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(sourceDir(), "install.sh"))
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	// A package manager is to be asked, not killed; and by us alone.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("install what the lab needs: %w", err)
 	}
