@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
@@ -21,7 +22,7 @@ type doctor struct {
 	hv      hv.Hypervisor
 	guards  *instance.Guards
 	uplink  *uplink.Uplink
-	storage migrate.Storage
+	storage image.Storage
 }
 
 // checks looks at everything once.

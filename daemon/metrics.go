@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/metrics"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -33,7 +34,7 @@ func countEnds(m *metrics.Metrics) func(op.Status) {
 }
 
 // metricsOf says where the metrics find what they show at a scrape.
-func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s migrate.Storage, c *migrate.CopyEngine) metrics.Sources {
+func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *migrate.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Parked: func() int { return parked(r.Active()) },
 		OpenMigrations:   func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) },

@@ -18,6 +18,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/adminapi"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
@@ -73,7 +74,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		h, err := up.Host(ctx)
 		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}
-	storage := migrate.Storage{}
+	storage := image.Storage{}
 	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths,
@@ -201,7 +202,7 @@ func bootID() string {
 }
 
 // inspectWith reads the size of an image for adoption.
-func inspectWith(s migrate.Storage) instance.Inspect {
+func inspectWith(s image.Storage) instance.Inspect {
 	return func(ctx context.Context, path string, format api.Format) (int64, error) {
 		info, err := s.Inspect(ctx, path, format)
 		return info.SizeBytes, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -84,7 +85,7 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		return err
 	}
 	info, err := g.machine.images.Inspect(ctx, path, s.Dst.Format)
-	if errors.Is(err, ErrNoImage) {
+	if errors.Is(err, image.ErrAbsent) {
 		return g.destinationToCreate(s)
 	}
 	if err != nil {

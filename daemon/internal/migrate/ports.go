@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,14 +22,15 @@ type Registry interface {
 	TransitionMigration(ctx context.Context, opID, id string, t api.MigrationTransition) (api.Migration, error)
 }
 
-// Images are the image files and devices of this host, by path.
+// Images are the image files and devices of this host, by path
+// (image.Storage).
 type Images interface {
 	// CreateOverlay makes an empty qcow2 overlay over backing and returns when
 	// file and directory are on stable storage. An empty overlay of the same
 	// backing image that exists already is no error.
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error
 	// CheckOverlay says whether path is an overlay over backing of this size,
-	// and whether it holds no data of its own: ErrNoImage if there is no file,
+	// and whether it holds no data of its own: image.ErrAbsent if there is no file,
 	// another error if it is something else.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
 	// Fold merges the overlay into an image that equals its backing image, and
@@ -37,10 +39,10 @@ type Images interface {
 	Fold(ctx context.Context, overlay string, into hv.Image) error
 	// Create makes a new image. fs.ErrExist if there is anything at its path.
 	Create(ctx context.Context, img hv.Image, sizeBytes int64) error
-	// Inspect reads size and kind of an image of a known format. ErrNoImage if
+	// Inspect reads size and kind of an image of a known format. image.ErrAbsent if
 	// there is nothing at its path. It refuses a qcow2 image that leans on
 	// other files.
-	Inspect(ctx context.Context, path string, format api.Format) (ImageInfo, error)
+	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)
@@ -51,13 +53,6 @@ type Images interface {
 	AllocatedBytes(path string) (int64, error)
 	// FreeBytes is how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
-}
-
-// ImageInfo is what Inspect finds.
-type ImageInfo struct {
-	SizeBytes      int64
-	AllocatedBytes int64
-	Block          bool
 }
 
 // Copier copies and compares images.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -111,7 +112,7 @@ func checkVolume(vol api.Volume, host Host) error {
 // lean on no other file.
 func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 	info, err := g.machine.images.Inspect(ctx, s.Src.Path, s.Src.Format)
-	if errors.Is(err, ErrNoImage) {
+	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
 	if err != nil {

@@ -4,15 +4,11 @@ package migrate
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// ErrNoImage says that there is nothing at the path of an image.
-var ErrNoImage = errors.New("no such image")
 
 // The methods of a migration.
 const (

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -70,7 +71,7 @@ func (m *machine) stepCreateDestination() op.Step {
 // observeDestination says whether dst exists with the right size.
 func (m *machine) observeDestination(ctx context.Context, s *Spec) (op.Observation, error) {
 	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
-	if errors.Is(err, ErrNoImage) {
+	if errors.Is(err, image.ErrAbsent) {
 		return op.NotDone, nil
 	}
 	if err != nil {
@@ -125,7 +126,7 @@ func (m *machine) stepRemoveDestination() op.Step {
 			return op.Done, nil
 		}
 		_, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
-		return done(errors.Is(err, ErrNoImage)), nil
+		return done(errors.Is(err, image.ErrAbsent)), nil
 	}
 	return step("remove_destination", do, nil, observe)
 }

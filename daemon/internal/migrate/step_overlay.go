@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
@@ -41,7 +42,7 @@ func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
 func (m *machine) stepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
-		return done(errors.Is(err, ErrNoImage)), nil
+		return done(errors.Is(err, image.ErrAbsent)), nil
 	}
 	return step("remove_overlay", m.removeOverlay, nil, observe)
 }

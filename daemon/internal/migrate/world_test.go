@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -173,7 +174,7 @@ func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Im
 func (i *fakeImages) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	info, err := i.fake.Info(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, ErrNoImage
+		return false, image.ErrAbsent
 	}
 	if err == nil && (info.Backing != backing || info.SizeBytes != sizeBytes) {
 		err = fmt.Errorf("%s is no overlay over %v of %d bytes", path, backing, sizeBytes)
@@ -189,12 +190,12 @@ func (i *fakeImages) Create(_ context.Context, img hv.Image, sizeBytes int64) er
 	return i.fake.CreateImage(img.Path, img.Format, sizeBytes)
 }
 
-func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (ImageInfo, error) {
+func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {
 	info, err := i.fake.Info(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return ImageInfo{}, ErrNoImage
+		return image.Info{}, image.ErrAbsent
 	}
-	return ImageInfo{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize}, err
+	return image.Info{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize}, err
 }
 
 func (i *fakeImages) InUse(context.Context, string) (string, error) { return "", nil }
@@ -221,6 +222,7 @@ type fakeCopier struct {
 
 	mu   sync.Mutex
 	done map[string]bool
+	last CopyRequest
 }
 
 func (c *fakeCopier) Copy(ctx context.Context, req CopyRequest) (CopyResult, error) {
@@ -237,7 +239,7 @@ func (c *fakeCopier) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.done[req.Key] = true
+	c.done[req.Key], c.last = true, req
 	return CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: req.Verify}, nil
 }
 
@@ -319,6 +321,8 @@ type fakeRegistry struct {
 	vol   api.Volume
 	rows  map[string]api.Migration
 	order []api.MigrationState
+	// onChange, where set, is called at every change of a row's state.
+	onChange func(to api.MigrationState)
 }
 
 func newFakeRegistry() *fakeRegistry {
@@ -418,6 +422,9 @@ func (r *fakeRegistry) TransitionMigration(_ context.Context, _, id string, t ap
 	row.State = t.To
 	r.rows[id] = row
 	r.order = append(r.order, t.To)
+	if r.onChange != nil {
+		r.onChange(t.To)
+	}
 	if t.To.Final() {
 		r.vol.MigrationID = ""
 	}

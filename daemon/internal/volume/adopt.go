@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -87,7 +87,7 @@ func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	}
 	info, err := g.machine.Images.Inspect(ctx, l.Path, l.Format)
 	switch {
-	case errors.Is(err, migrate.ErrNoImage):
+	case errors.Is(err, image.ErrAbsent):
 		return l, api.Errorf(api.CodeNotFound, "there is no image at %s", l.Path)
 	case err != nil:
 		return l, err

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -33,12 +33,12 @@ type Registry interface {
 }
 
 // Images are the image files and devices of this host, by path: the part of
-// migrate.Images that is about a single one.
+// image.Storage that is about a single one.
 type Images interface {
 	// Inspect reads size and kind of an image of a known format.
-	// migrate.ErrNoImage if there is nothing at its path; an *api.Error if what
+	// image.ErrAbsent if there is nothing at its path; an *api.Error if what
 	// is there is no such image. It refuses one that leans on other files.
-	Inspect(ctx context.Context, path string, format api.Format) (migrate.ImageInfo, error)
+	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)

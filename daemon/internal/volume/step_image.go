@@ -8,8 +8,8 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -122,7 +122,7 @@ func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observatio
 	info, err := m.Images.Inspect(ctx, in.Unlink, in.Volume.Location.Format)
 	var damaged *api.Error
 	switch {
-	case errors.Is(err, migrate.ErrNoImage):
+	case errors.Is(err, image.ErrAbsent):
 		return op.Done, nil
 	case errors.As(err, &damaged):
 		return op.NotDone, nil

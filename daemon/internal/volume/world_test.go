@@ -16,6 +16,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/op/optest"
@@ -108,17 +109,17 @@ type fakeImages struct {
 	stuck   error             // why nothing can be removed
 }
 
-func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) (migrate.ImageInfo, error) {
+func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) (image.Info, error) {
 	info, err := i.fake.Info(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return migrate.ImageInfo{}, migrate.ErrNoImage
+		return image.Info{}, image.ErrAbsent
 	case err != nil:
-		return migrate.ImageInfo{}, err
+		return image.Info{}, err
 	case info.Format != string(format) && format == api.FormatQcow2:
-		return migrate.ImageInfo{}, api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
+		return image.Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
 	}
-	return migrate.ImageInfo{SizeBytes: info.SizeBytes, Block: i.devices[path]}, nil
+	return image.Info{SizeBytes: info.SizeBytes, Block: i.devices[path]}, nil
 }
 
 func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package migrate
+package image
 
 import (
 	"context"
@@ -19,39 +19,57 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Storage is Images on the files and devices of this host.
+// ErrAbsent says that there is nothing at the path of an image.
+var ErrAbsent = errors.New("no such image")
+
+// Info is what Inspect finds.
+type Info struct {
+	SizeBytes      int64
+	AllocatedBytes int64
+	Block          bool
+}
+
+// Storage is the files and devices of this host. Its methods may be called from
+// any goroutine.
 type Storage struct{}
 
 func qemuImage(img hv.Image) qemuimg.Image { return qemuimg.Image{Path: img.Path, Format: img.Format} }
 
-// CreateOverlay implements Images.
+// CreateOverlay makes an empty qcow2 overlay over backing and returns when file
+// and directory are on stable storage. An empty overlay of the same backing
+// image that exists already is no error.
 func (Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error {
 	return noSpace(qemuimg.CreateOverlay(ctx, path, qemuImage(backing), sizeBytes))
 }
 
-// CheckOverlay implements Images.
+// CheckOverlay says whether path is an overlay over backing of this size, and
+// whether it holds no data of its own: ErrAbsent if there is no file, another
+// error if it is something else.
 func (Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	empty, err := qemuimg.CheckOverlay(path, qemuImage(backing), sizeBytes)
 	return empty, noImage(err)
 }
 
-// Fold implements Images.
+// Fold merges the overlay into an image that equals its backing image, and
+// returns when that is on stable storage. The overlay is left as it is, so that
+// a fold that was cut off can be made again.
 func (Storage) Fold(ctx context.Context, overlay string, into hv.Image) error {
 	return noSpace(qemuimg.CommitOffline(ctx, overlay, qemuImage(into), qemuimg.CommitOptions{}))
 }
 
-// Create implements Images.
+// Create makes a new image. fs.ErrExist if there is anything at its path.
 func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	return noSpace(qemuimg.Create(ctx, qemuImage(img), sizeBytes))
 }
 
-// Inspect implements Images.
-func (Storage) Inspect(ctx context.Context, path string, format api.Format) (ImageInfo, error) {
+// Inspect reads size and kind of an image of a known format. ErrAbsent if there
+// is nothing at its path. It refuses a qcow2 image that leans on other files.
+func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Info, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return ImageInfo{}, noImage(err)
+		return Info{}, noImage(err)
 	}
-	info := ImageInfo{Block: st.Mode().Type() == os.ModeDevice}
+	info := Info{Block: st.Mode().Type() == os.ModeDevice}
 	if !info.Block && !st.Mode().IsRegular() {
 		return info, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 	}
@@ -74,7 +92,8 @@ func badImage(path string, format api.Format, err error) error {
 	return fmt.Errorf("inspect %s: %w", path, noImage(err))
 }
 
-// Remove implements Images.
+// Remove unlinks a file, durably. Absent is no error. A block device is never
+// removed.
 func (Storage) Remove(_ context.Context, path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,10 +108,10 @@ func (Storage) Remove(_ context.Context, path string) error {
 	return atomicfile.Remove(path)
 }
 
-// AllocatedBytes implements Images.
+// AllocatedBytes is how much of the disk a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
-// FreeBytes implements Images.
+// FreeBytes is how much a file in dir may still grow.
 func (Storage) FreeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -101,7 +120,8 @@ func (Storage) FreeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// InUse implements Images. A block device that the kernel lends to nobody else
+// InUse says who holds the image, in words, or "" if nobody that can be seen on
+// this host does: a mount, a device mapper or loop device, swap. A block device that the kernel lends to nobody else
 // can be opened exclusively; a file may be what a loop device shows.
 func (Storage) InUse(_ context.Context, path string) (string, error) {
 	st, err := os.Stat(path)
@@ -144,7 +164,7 @@ func loopDeviceOf(path string) (string, error) {
 
 func noImage(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return ErrNoImage
+		return ErrAbsent
 	}
 	return err
 }

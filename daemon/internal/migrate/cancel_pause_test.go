@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// slowCancel begins a cancel of a running guest whose commit gets nowhere until
+// the job is stepped, and returns once the job runs.
+func slowCancel(t *testing.T, d *daemon) api.Migration {
+	t.Helper()
+	m := d.begin(toNewPool)
+	for range 40 {
+		d.world.guestWrites()
+	}
+	d.world.mu.Lock()
+	d.world.quiet = true
+	d.world.mu.Unlock()
+	d.world.SetStep(0)
+	_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+	must(t, err)
+	for !slices.Contains(d.world.Calls(), "CommitActive") {
+		pass(10 * time.Millisecond)
+		synctest.Wait()
+	}
+	return m
+}
+
+// stillRunning checks that nobody has paused the guest.
+func (d *daemon) stillRunning() {
+	d.t.Helper()
+	synctest.Wait()
+	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(d.t, err)
+	if dom.State != hv.StateRunning {
+		d.t.Errorf("the guest is %s while its overlay is committed", dom.State)
+	}
+}
+
+func (d *daemon) backOnSrc(m api.Migration) {
+	d.t.Helper()
+	d.world.SetStep(2)
+	d.until(m.ID, api.MigrationCancelled)
+	d.stayed()
+}
+
+func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing.T) {
+	for name, happen := range map[string]func(d *daemon){
+		"libvirt is away":   func(d *daemon) { awayFor(d, time.Second) },
+		"the daemon dies":   func(d *daemon) { d.restart() },
+		"the commit is big": func(*daemon) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				m := slowCancel(t, d)
+				happen(d)
+				for range 12 { // slow, but it gets on
+					pass(7 * time.Second)
+					d.world.Step(1)
+					d.stillRunning()
+				}
+				d.backOnSrc(m)
+			})
+		})
+	}
+}
+
+func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := slowCancel(t, d)
+		pass(commitBound + commitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != throttleBps {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, throttleBps)
+		}
+		d.stillRunning()
+		pass(2 * commitBound)
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		if dom.State != hv.StatePaused {
+			t.Errorf("the guest is %s, and the commit gets nowhere", dom.State)
+		}
+		d.backOnSrc(m)
+	})
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A fold that was cut off has left part of the overlay in dst, so that dst is
+// not equal to src any more, which is as it should be.
+func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		must(t, d.world.Copy(srcPath, m.Dst.Path))
+		for range 20 {
+			d.world.guestWrites()
+		}
+		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() { _ = d.world.Destroy(testInstance) }})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
+// A dst that somebody else may have written to does not read as zeros where src
+// has none.
+func TestTheCopierTrustsOnlyADstThatNobodyElseWrote(t *testing.T) {
+	for name, c := range map[string]struct {
+		target api.MigrationTarget
+		want   bool
+	}{
+		"built-in copy": {toNewPool, true},
+		"external copy": {api.MigrationTarget{ToPool: "new", ExternalCopy: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				m := d.begin(c.target)
+				_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+				must(t, err)
+				d.until(m.ID, api.MigrationCopied)
+				if got := d.world.copier.last.DstIsZero; got != c.want {
+					t.Errorf("DstIsZero is %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const foreignPath = "/backup/snap.qcow2"
+
+// snapshotByUser is a person, or a backup program, who takes an external
+// snapshot of the guest's disk.
+func (w *world) snapshotByUser(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	dom, err := w.Fake.Domain(ctx, testInstance)
+	must(t, err)
+	must(t, w.Fake.CreateOverlay(foreignPath, dom.LiveDisk("vda").Top(), testSize))
+	must(t, w.Fake.Snapshot(ctx, testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: foreignPath}))
+}
+
+// ended waits for the request and returns its error.
+func (d *daemon) ended(opID string) *api.Error {
+	d.t.Helper()
+	_, err := d.runner.Wait(context.Background(), opID)
+	must(d.t, err)
+	o, err := d.manager().Request(context.Background(), opID)
+	must(d.t, err)
+	return o.Error
+}
+
+// The next boot has to find the writes that the snapshot holds.
+func TestAForeignSnapshotKeepsItsPlaceInThePersistentXML(t *testing.T) {
+	for _, call := range []string{"Snapshot", "Pivot"} {
+		t.Run("after "+call, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.world.Inject(hvtest.Fault{Call: call, After: true, Do: func() { d.world.snapshotByUser(t) }})
+				d.until(d.migrate(), api.MigrationNeedsOperator)
+				for range 10 {
+					d.world.guestWrites()
+				}
+				must(t, d.world.Stop(testInstance))
+				r := &recorder{}
+				d.world.AssertNoWriteLost(r)
+				for _, err := range r.problems {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestAForeignSnapshotIsARefusalAndNoCaseForTheOperator(t *testing.T) {
+	calls := map[string]func(*Manager, context.Context, Call) (api.Migration, string, error){
+		"complete": (*Manager).Complete, "cancel": (*Manager).Cancel,
+	}
+	for name, do := range calls {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				ctx := context.Background()
+				m := d.begin(toNewPool)
+				_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+				must(t, err)
+				d.until(m.ID, api.MigrationCopied)
+				d.world.snapshotByUser(t)
+				_, id, err := do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+				must(t, err)
+				if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
+					t.Errorf("%s with a foreign snapshot: %v, want chain_changed", name, e)
+				}
+				if got, err := d.manager().Get(ctx, m.ID); err != nil || got.State == api.MigrationNeedsOperator {
+					t.Errorf("the migration is %s (%v)", got.State, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
+	calls := map[string]func(*Manager, context.Context, Call) (api.Migration, string, error){
+		"complete": (*Manager).Complete, "cancel": (*Manager).Cancel,
+	}
+	for name, do := range calls {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				ctx := context.Background()
+				m := d.begin(toNewPool)
+				_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+				must(t, err)
+				d.until(m.ID, api.MigrationCopied)
+				other := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}
+				must(t, d.world.CreateImage(other.Path, hvtest.Raw, testSize))
+				must(t, d.world.BlockCopy(ctx, testInstance, "vda", other, hv.CopyOptions{Synchronous: true}))
+				c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
+				_, id, err := do(d.manager(), ctx, c)
+				must(t, err)
+				if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
+					t.Errorf("%s with a foreign block job: %v, want chain_changed", name, e)
+				}
+				must(t, d.world.AbortJob(ctx, testInstance, "vda"))
+				c.OpID = uuid.NewString()
+				_, _, err = do(d.manager(), ctx, c)
+				must(t, err)
+				d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
+			})
+		})
+	}
+}
+
+// Somebody has defined the instance anew from its old XML: its disk may have
+// newer data than the overlay, or not. Nobody can tell.
+func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		m := d.begin(toNewPool)
+		d.world.guestWrites()
+		must(t, d.world.Stop(testInstance))
+		src := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}}
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", src))
+		before, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		_, id, err := d.manager().Cancel(ctx, d.call(m.ID))
+		must(t, err)
+		if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
+			t.Errorf("cancel with the instance on src: %v, want chain_changed", e)
+		}
+		after, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		if len(before) != len(after) || !d.world.Exists(overlayOf(m)) {
+			t.Error("the overlay was folded or removed")
+		}
+	})
+}
+
+func overlayOf(m api.Migration) string { return "/overlays/" + m.ID + ".qcow2" }

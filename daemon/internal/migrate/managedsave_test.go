@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A guest that is saved on src is started on src again, whatever the persistent
+// XML says: src is not frozen then.
+func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
+	for n := 1; ; n++ {
+		reached := false
+		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.world.Inject(hvtest.Fault{Nth: n, Do: func() { reached = d.world.Save(testInstance) == nil }})
+				m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
+				calm(d)
+				if err == nil {
+					m, err = d.manager().Get(context.Background(), m.ID)
+					must(t, err)
+				}
+				before, err := d.world.ReadImage(srcPath)
+				must(t, err)
+				_ = d.world.Start(testInstance)
+				for range 20 {
+					d.world.guestWrites()
+				}
+				after, err := d.world.ReadImage(srcPath)
+				must(t, err)
+				if m.State == api.MigrationStarted && fmt.Sprint(before) != fmt.Sprint(after) {
+					t.Error("src was written after start had returned")
+				}
+				if m.State != api.MigrationStarted {
+					d.stayed()
+				}
+			})
+		})
+		if !reached || t.Failed() {
+			return
+		}
+	}
+}
+
+func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		m := d.begin(toNewPool)
+		_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopied)
+		must(t, d.world.Save(testInstance))
+		_, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		_, err = d.runner.Wait(ctx, id)
+		must(t, err)
+		if o, err := d.manager().Request(ctx, id); err != nil || o.Error == nil || o.Error.Code != api.CodeStateForbidden {
+			t.Errorf("complete with a managed save image: %+v (%v), want state_forbidden", o.Error, err)
+		}
+		must(t, d.world.Start(testInstance))
+		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.copier.gate = make(chan struct{}) // the copy would take for ever
+		var cancelled sync.WaitGroup
+		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {
+			open, err := d.manager().List(context.Background(), false)
+			must(t, err)
+			cancelled.Go(func() {
+				_, _, err := d.manager().Cancel(context.Background(), d.call(open[0].ID))
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			pass(time.Millisecond)
+		}})
+		id := d.migrate()
+		cancelled.Wait()
+		d.until(id, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+func TestTheSameStartFromManySidesIsOneMigration(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
+		ids := make([]string, 8)
+		var calls sync.WaitGroup
+		for i := range ids {
+			calls.Go(func() {
+				m, err := d.manager().Start(context.Background(), req)
+				if err != nil {
+					t.Error(err)
+				}
+				ids[i] = m.ID
+			})
+		}
+		calls.Wait()
+		for _, id := range ids {
+			if id != ids[0] {
+				t.Errorf("one request began migrations %s and %s", ids[0], id)
+			}
+		}
+		d.until(ids[0], api.MigrationStarted)
+	})
+}
+
+// What is free in the registry may be somebody else's the next moment.
+func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
+	for _, state := range allStates {
+		t.Run(string(state), func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				m := d.begin(toNewPool)
+				d.world.registry.onChange = func(to api.MigrationState) {
+					if to == api.MigrationCancelled && d.world.Exists(m.Dst.Path) {
+						t.Error("dst is free in the registry and not removed yet")
+					}
+				}
+				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				must(t, err)
+				d.until(m.ID, api.MigrationCancelled)
+				d.stayed()
+			})
+		})
+	}
+}
+
+func TestACallMeansTheMigrationOfItsSrcAttachment(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		m := d.until(d.migrate(), api.MigrationCompleted)
+		for name, c := range map[string]Call{
+			"the attachment that the last migration made": {OpID: uuid.NewString(), Subject: m.DstAttachmentID, DstAttachmentID: m.DstAttachmentID},
+			"another destination":                         {OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: uuid.NewString()},
+		} {
+			if _, _, err := d.manager().Complete(ctx, c); api.CodeOf(err) != api.CodeNoMigration {
+				t.Errorf("complete of %s: %v, want no_migration", name, err)
+			}
+		}
+	})
+}
+
+// The second migration of an attachment is meant, also if the host's clock was
+// set back after the first.
+func TestACallMeansTheMigrationThatIsOpenWhateverTheClock(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		first := d.begin(toNewPool)
+		_, _, err := d.manager().Cancel(ctx, d.call(first.ID))
+		must(t, err)
+		d.until(first.ID, api.MigrationCancelled)
+		d.manager().machine.now = func() time.Time { return time.Now().Add(-time.Hour) }
+		second := d.begin(toNewPool)
+		if got, err := d.manager().Find(ctx, testSrcAtt); err != nil || got != second.ID {
+			t.Errorf("the attachment's migration is %s (%v), want %s", got, err, second.ID)
+		}
+	})
+}
+
+func TestAClockThatIsSetBackDoesNotHoldAMigrationUp(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
+			_ = d.world.Destroy(testInstance)
+			d.manager().machine.now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
+		}})
+		d.moved(d.until(d.migrate(), api.MigrationCompleted))
+	})
+}
+
+func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWatchers()
+		all := w.all(ctx)
+		for range 100_000 {
+			w.notify("busy")
+		}
+		w.notify("quiet")
+		seen := map[string]bool{}
+		for !seen["quiet"] {
+			select {
+			case id := <-all:
+				seen[id] = true
+			case <-time.After(time.Second):
+				t.Fatal("a migration was not told of")
+			}
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Calling again is a new request, with all its tries.
+func TestCallingAgainAfterTooManyReplansStartsOver(t *testing.T) {
+	h := &history{}
+	overtaken := func(request string) opView {
+		o := opView{goal: goalComplete, request: request}
+		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(codeWorldChanged)}
+		return o
+	}
+	for range maxReplans {
+		h.ops = append(h.ops, overtaken("first"))
+	}
+	if _, _, ok := h.next(); ok {
+		t.Error("the first request is planned anew without end")
+	}
+	h.ops = append(h.ops, overtaken("second"))
+	if _, request, ok := h.next(); !ok || request != "second" {
+		t.Errorf("the second request is not planned anew (%q)", request)
+	}
+}
