@@ -82,6 +82,23 @@ func (v *view) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
 	return v.mirror, nil
 }
 
+// ours returns the job of this way, nil if it does not run.
+func (v *view) ours(w way, s *Spec) *hv.Mirror {
+	mirror, err := v.mirrorTo(w.kind, w.to(s))
+	if err != nil {
+		return nil
+	}
+	return mirror
+}
+
+// marked is the error for an instance whose snapshots or checkpoints would be
+// lost with the overlay that has them.
+func marked(s *Spec, dom *hv.Domain) *api.Error {
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has %d libvirt snapshots and %d checkpoints that were made since the migration of volume %s began, and would lose them; delete them first",
+		dom.Name, dom.Snapshots, dom.Checkpoints, s.VolumeName)
+}
+
 // changed is the error for a disk on a chain that no step expects.
 func changed(s *Spec, v *view) *api.Error {
 	where := string(v.config) + " in the persistent XML"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -38,10 +39,14 @@ func (d *daemon) ended(opID string) *api.Error {
 
 // The next boot has to find the writes that the snapshot holds.
 func TestAForeignSnapshotKeepsItsPlaceInThePersistentXML(t *testing.T) {
-	for _, call := range []string{"Snapshot", "Pivot"} {
-		t.Run("after "+call, func(t *testing.T) {
+	for _, step := range []string{"verify_frozen", "settle"} {
+		t.Run("before "+step, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				d.world.Inject(hvtest.Fault{Call: call, After: true, Do: func() { d.world.snapshotByUser(t) }})
+				d.journal.AfterAppend(func(r op.Record) {
+					if r.Step == step && r.Kind == op.EventStarted {
+						d.world.snapshotByUser(t)
+					}
+				})
 				d.until(d.migrate(), api.MigrationNeedsOperator)
 				for range 10 {
 					d.world.guestWrites()
@@ -104,6 +109,9 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 				if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
 					t.Errorf("%s with a foreign block job: %v, want chain_changed", name, e)
 				}
+				if got, err := d.manager().Get(ctx, m.ID); err != nil || got.State == api.MigrationNeedsOperator {
+					t.Errorf("the migration is %s (%v)", got.State, err)
+				}
 				must(t, d.world.AbortJob(ctx, testInstance, "vda"))
 				c.OpID = uuid.NewString()
 				_, _, err = do(d.manager(), ctx, c)
@@ -113,30 +121,3 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 		})
 	}
 }
-
-// Somebody has defined the instance anew from its old XML: its disk may have
-// newer data than the overlay, or not. Nobody can tell.
-func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
-	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		ctx := context.Background()
-		m := d.begin(toNewPool)
-		d.world.guestWrites()
-		must(t, d.world.Stop(testInstance))
-		src := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}}
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", src))
-		before, err := d.world.ReadImage(srcPath)
-		must(t, err)
-		_, id, err := d.manager().Cancel(ctx, d.call(m.ID))
-		must(t, err)
-		if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
-			t.Errorf("cancel with the instance on src: %v, want chain_changed", e)
-		}
-		after, err := d.world.ReadImage(srcPath)
-		must(t, err)
-		if len(before) != len(after) || !d.world.Exists(overlayOf(m)) {
-			t.Error("the overlay was folded or removed")
-		}
-	})
-}
-
-func overlayOf(m api.Migration) string { return "/overlays/" + m.ID + ".qcow2" }

@@ -42,8 +42,8 @@ const (
 	// drainBound ends a pause whose job does not get clean; then the guest
 	// runs on and the op is undone.
 	drainBound = 5 * time.Second
-	// commitBound is how long an active commit may run after the guest before
-	// the guest is slowed down, and then how long before it is paused.
+	// commitBound is how long an active commit may get nowhere before the guest
+	// is slowed down, and then how long before it is paused.
 	commitBound = 10 * time.Second
 )
 

@@ -4,6 +4,8 @@ package migrate
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -40,10 +42,13 @@ func (m *machine) stepMirror() op.Step {
 	return step("mirror", do, m.abortJob(toDst), m.observeJob(toDst))
 }
 
-// slowNote says that the guest's writes are throttled, so that a restarted
-// daemon lifts it.
+// slowNote is what was done about a guest that writes faster than the commit.
 type slowNote struct {
+	// Throttled: its writes are limited, and whoever ends the step lifts that.
 	Throttled bool `json:"throttled"`
+	// Pause: not even that was enough for the job that runs, so that the pause
+	// to come has to end it.
+	Pause bool `json:"pause"`
 }
 
 // throttleBps is what a guest may still write to a disk whose commit does not
@@ -52,22 +57,39 @@ const throttleBps = 1 << 20
 
 // stepCommit folds the overlay back into src while the guest runs. QEMU has no
 // synchronous mode for that, so a guest that writes faster than the job is
-// first slowed down and then, by the next step, paused: it always ends.
+// first slowed down and then, by the next step, paused: it always ends. As long
+// as the job gets on, however much is left to do, the guest is left alone.
 func (m *machine) stepCommit() op.Step {
+	const name = "commit"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		begin := func() error { return m.hv.CommitActive(ctx, s.InstanceID, s.Target, 0) }
+		var note slowNote
+		if _, err := r.Noted(name, &note); err != nil {
+			return err
+		}
+		if note.Pause { // it was said of a job that is gone
+			if err := r.Note(ctx, slowNote{Throttled: note.Throttled}); err != nil {
+				return err
+			}
+		}
+		if !note.Throttled {
+			ready, err := m.runJob(ctx, s, toSrc, begin, commitBound)
+			if err != nil || ready {
+				return err
+			}
+			if err := r.Note(ctx, slowNote{Throttled: true}); err != nil {
+				return err
+			}
+		}
+		err := m.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, throttleBps)
+		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
+			return m.hvError(err)
+		}
 		ready, err := m.runJob(ctx, s, toSrc, begin, commitBound)
 		if err != nil || ready {
 			return err
 		}
-		if err := r.Note(ctx, slowNote{Throttled: true}); err != nil {
-			return err
-		}
-		if err := m.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, throttleBps); err != nil {
-			return m.hvError(err)
-		}
-		_, err = m.runJob(ctx, s, toSrc, begin, commitBound)
-		return err
+		return r.Note(ctx, slowNote{Throttled: true, Pause: true})
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := m.liftThrottle(ctx, r, s); err != nil {
@@ -75,19 +97,19 @@ func (m *machine) stepCommit() op.Step {
 		}
 		return m.abortJob(toSrc)(ctx, r, s)
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note slowNote
+		if _, err := r.Noted(name, &note); err != nil {
+			return op.Unknown, err
+		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		mirror, err := v.mirrorTo(hv.JobActiveCommit, s.srcImage())
-		if err != nil {
-			return op.Unknown, op.UnknownOutcome(err)
-		}
-		// Not ready is enough here: the pause that comes next lets it end.
-		return done(v.active && mirror != nil), nil
+		mirror := v.ours(toSrc, s)
+		return done(mirror != nil && (mirror.Ready || note.Pause)), nil
 	}
-	return step("commit", do, undo, observe)
+	return step(name, do, undo, observe)
 }
 
 // liftThrottle lets the guest write at full speed again if stepCommit slowed
@@ -105,9 +127,9 @@ func (m *machine) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 }
 
 // runJob begins the way's block job if it does not run yet and waits until it
-// is ready, or until the bound (0 is none) is over.
-func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, bound time.Duration) (bool, error) {
-	until := m.now().Add(bound)
+// is ready, or until it has got nowhere for as long as patience (0: for ever).
+func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
+	least, since := int64(math.MaxInt64), m.now()
 	begun := false
 	for {
 		v, err := m.lookAt(ctx, s)
@@ -129,6 +151,8 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		case mirror == nil && v.live != onOverlay:
 			// Without an overlay QEMU would quietly do a full copy and zero dst.
 			return false, changed(s, v)
+		case mirror == nil && v.dom.Snapshots+v.dom.Checkpoints > 0:
+			return false, marked(s, v.dom)
 		case mirror == nil:
 			if err := begin(); err != nil {
 				return false, m.hvError(err)
@@ -136,8 +160,10 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			begun = true
 			continue
 		}
-		m.reportJob(ctx, s)
-		if bound > 0 && !m.now().Before(until) {
+		if job := m.reportJob(ctx, s); job != nil && job.End-job.Current < least {
+			least, since = job.End-job.Current, m.now()
+		}
+		if patience > 0 && m.now().Sub(since) >= patience {
 			return false, nil
 		}
 		if err := sleep(ctx, jobPoll); err != nil {
@@ -146,14 +172,18 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 	}
 }
 
-// reportJob shows the job's progress; it decides nothing.
-func (m *machine) reportJob(ctx context.Context, s *Spec) {
-	if job, err := m.hv.Job(ctx, s.InstanceID, s.Target); err == nil && job != nil {
-		m.board.set(s.MigrationID, Progress{Phase: "fold", BytesTotal: job.End, BytesDone: job.Current})
+// reportJob shows the job's progress and returns it; nil if it is not known.
+func (m *machine) reportJob(ctx context.Context, s *Spec) *hv.Job {
+	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil || job == nil {
+		return nil
 	}
+	m.board.set(s.MigrationID, Progress{Phase: "fold", BytesTotal: job.End, BytesDone: job.Current})
+	return job
 }
 
-// abortJob ends the way's job and keeps the guest on the overlay.
+// abortJob ends the way's job and keeps the guest on the overlay. Another job,
+// or another image on top, is not ours to touch: ours is not there then.
 func (m *machine) abortJob(w way) stepFunc {
 	return func(ctx context.Context, _ *op.Run, s *Spec) error {
 		m.board.clear(s.MigrationID)
@@ -161,12 +191,8 @@ func (m *machine) abortJob(w way) stepFunc {
 		if err != nil || !v.active {
 			return err // a job dies with its process
 		}
-		mirror, err := v.mirrorTo(w.kind, w.to(s))
-		if err != nil {
-			return op.UnknownOutcome(err)
-		}
-		if mirror == nil {
-			if v.live != onOverlay {
+		if v.ours(w, s) == nil {
+			if v.live == w.at {
 				return op.UnknownOutcome(changed(s, v))
 			}
 			return nil
@@ -185,13 +211,8 @@ func (m *machine) observeJob(w way) observeFunc {
 		if err != nil {
 			return op.Unknown, err
 		}
-		if !v.active {
-			return op.NotDone, nil // Do finds out and has the op planned anew
-		}
-		mirror, err := v.mirrorTo(w.kind, w.to(s))
-		if err != nil {
-			return op.Unknown, op.UnknownOutcome(err)
-		}
+		// If not, Do finds out why, and has the op planned anew or refuses.
+		mirror := v.ours(w, s)
 		return done(mirror != nil && mirror.Ready), nil
 	}
 }
@@ -199,17 +220,26 @@ func (m *machine) observeJob(w way) observeFunc {
 // stepAbortMirror clears away a copy job that a complete which was cut off has
 // left, before cancel begins its own.
 func (m *machine) stepAbortMirror() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active && v.mirror == nil && v.live != onOverlay {
+			return changed(s, v)
+		}
+		if _, err := v.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && v.ours(toSrc, s) == nil {
+			return err
+		}
+		return m.abortJob(toDst)(ctx, r, s)
+	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		mirror, err := v.mirrorTo(hv.JobCopy, s.dstImage())
-		if err != nil {
-			// An active commit is cancel's own, from before a crash.
-			return done(v.mirror != nil && v.mirror.Job == hv.JobActiveCommit), nil
-		}
-		return done(mirror == nil), nil
+		// An active commit is cancel's own, from before a crash.
+		return done(!v.active || (v.live == onOverlay && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
 	}
-	return step("abort_mirror", m.abortJob(toDst), nil, observe)
+	return step("abort_mirror", do, nil, observe)
 }

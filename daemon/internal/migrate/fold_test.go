@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -65,3 +66,30 @@ func (w *world) runsForAWhile() {
 	}
 	_ = w.Stop(testInstance)
 }
+
+// Somebody has defined the instance anew from its old XML: its disk may have
+// newer data than the overlay, or not. Nobody can tell.
+func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		m := d.begin(toNewPool)
+		d.world.guestWrites()
+		must(t, d.world.Stop(testInstance))
+		src := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}}
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", src))
+		before, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		_, id, err := d.manager().Cancel(ctx, d.call(m.ID))
+		must(t, err)
+		if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
+			t.Errorf("cancel with the instance on src: %v, want chain_changed", e)
+		}
+		after, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		if len(before) != len(after) || !d.world.Exists(overlayOf(m)) {
+			t.Error("the overlay was folded or removed")
+		}
+	})
+}
+
+func overlayOf(m api.Migration) string { return "/overlays/" + m.ID + ".qcow2" }
