@@ -26,7 +26,7 @@ type guest struct {
 	host     *host
 	disks    []lab.Disk
 	instance api.Instance
-	booted   time.Time // when it wrote to every disk
+	writing  time.Time // since when it writes to every disk
 	slots    []slot    // of the domain before anything was done to it
 	settled  bool      // assertSettled was called
 }
@@ -67,12 +67,11 @@ func (h *host) runningGuest(t *testing.T, disks ...lab.Disk) *guest {
 	return g
 }
 
-// stoppedGuest is a guest that wrote, was shut off and then adopted.
+// stoppedGuest is a guest that never ran and was adopted. Its volumes hold what
+// they were filled with.
 func (h *host) stoppedGuest(t *testing.T, disks ...lab.Disk) *guest {
 	t.Helper()
 	g := h.defineGuest(t, disks...)
-	g.boot(t)
-	g.powerOff(t)
 	g.adopt(t)
 	return g
 }
@@ -85,13 +84,29 @@ func (g *guest) boot(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.seesItsDisks(t)
+	g.write(t)
+}
+
+// write has the guest write to every disk, and returns when it does.
+func (g *guest) write(t *testing.T) {
+	t.Helper()
 	for i := range g.disks {
 		if err := g.Write(target(i), load); err != nil {
 			t.Fatal(err)
 		}
 	}
 	g.writes(t)
-	g.booted = time.Now()
+	g.writing = time.Now()
+}
+
+// quiesce stops the writers, with nothing in flight.
+func (g *guest) quiesce(t *testing.T) {
+	t.Helper()
+	for i := range g.disks {
+		if err := g.Quiesce(t.Context(), target(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // seesItsDisks waits until the guest has booted: names, serials and sizes are
@@ -125,6 +140,13 @@ func (g *guest) writes(t *testing.T) {
 func (g *guest) powerOff(t *testing.T) {
 	t.Helper()
 	if err := g.PowerOff(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *guest) destroy(t *testing.T) {
+	t.Helper()
+	if err := g.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

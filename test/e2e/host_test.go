@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -58,6 +61,13 @@ func startHost(t *testing.T) *host {
 		}
 	})
 	return &host{Site: s}
+}
+
+// twoPools is a host with the pools a and b in directories of one file system.
+func twoPools(t *testing.T) (h *host, a, b string) {
+	t.Helper()
+	h = startHost(t)
+	return h, h.dirPool(t, "a"), h.dirPool(t, "b")
 }
 
 // number is another one each time.
@@ -196,10 +206,55 @@ func (h *host) virsh(t *testing.T, args ...string) string {
 	return out
 }
 
+// eventually waits until cond is true, which something in progress will make it.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	expired := time.After(time.Minute)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-expired:
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
 // mustContain fails the test unless the text has all the words.
 func mustContain(t *testing.T, text string, words ...string) {
 	t.Helper()
 	if i := slices.IndexFunc(words, func(w string) bool { return !strings.Contains(text, w) }); i >= 0 {
 		t.Errorf("%q is not in: %s", words[i], text)
 	}
+}
+
+// idOf is what --no-wait printed: the id of the migration.
+func idOf(t *testing.T, out string) string {
+	t.Helper()
+	id := strings.TrimSpace(out)
+	if id == "" || strings.ContainsAny(id, " \n") {
+		t.Fatalf("no id: %q", out)
+	}
+	return id
+}
+
+// freeBytes is how much room the file system of a directory has.
+func freeBytes(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bfree) * st.Bsize
+}
+
+// exists says whether there is something at the path.
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return err == nil
 }

@@ -22,12 +22,12 @@ func (g *guest) migrate(t *testing.T, target string, args ...string) api.Migrati
 	if m.State != api.MigrationCompleted || m.Error != nil {
 		t.Fatalf("migration ended as %s: %+v", m.State, m)
 	}
-	if m.StallMS.Start != nil {
-		// The windows are where the migration says that the guest's disk was
-		// switched; what came between is the copy.
-		frozen := m.FinishedAt.Add(-time.Duration(m.ExposedSeconds * float64(time.Second)))
-		g.noteStalls(t, target, m, g.idle(before), span{*m.StartedAt, frozen.Add(stallMargin)}, span{m.FinishedAt.Add(-time.Second), m.FinishedAt.Add(stallMargin)})
-	}
+	// The windows are around the moments at which, by the migration's word, the
+	// guest's disk was switched; what came between is the copy.
+	frozen := m.FinishedAt.Add(-time.Duration(m.ExposedSeconds * float64(time.Second)))
+	g.noteStalls(t, target, m, g.idle(before),
+		span{*m.StartedAt, frozen.Add(stallMargin)},
+		span{m.FinishedAt.Add(-time.Second), m.FinishedAt.Add(stallMargin)})
 	return m
 }
 
@@ -59,6 +59,7 @@ func (g *guest) start(t *testing.T, target string, args ...string) *move {
 
 // copyArgs, completeArgs and cancelArgs are the command lines of the steps.
 func (v *move) copyArgs() []string { return []string{"migration", "copy", v.SrcAttachmentID} }
+
 func (v *move) completeArgs() []string {
 	return []string{"migration", "complete", v.SrcAttachmentID, v.DstAttachmentID}
 }
@@ -84,9 +85,7 @@ func (v *move) complete(t *testing.T) {
 		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
 	}
 	v.assertFrozen(t)
-	if v.StallMS.Switch != nil {
-		v.g.noteStalls(t, v.target, v.Migration, v.idle, v.started, switched)
-	}
+	v.g.noteStalls(t, v.target, v.Migration, v.idle, v.started, switched)
 }
 
 // cancel brings the guest back to its source.
@@ -96,6 +95,26 @@ func (v *move) cancel(t *testing.T) {
 	if v.State != api.MigrationCancelled {
 		t.Fatalf("cancel ended as %s: %+v", v.State, v.Migration)
 	}
+}
+
+// copyPartly begins a copy, does not wait for it, and returns when it has copied
+// something. The migration must have a cap that lets it last.
+func (v *move) copyPartly(t *testing.T) {
+	t.Helper()
+	v.g.host.ctl(t, append([]string{"--no-wait"}, v.copyArgs()...)...)
+	v.g.host.untilCopying(t, v.ID)
+}
+
+// untilCopying returns when a migration is in the middle of its copy.
+func (h *host) untilCopying(t *testing.T, id string) {
+	t.Helper()
+	eventually(t, "something is copied", func() bool {
+		m := get[api.Migration](t, h, "migration", "migration", "show", id)
+		if m.State != api.MigrationStarting && m.State != api.MigrationStarted && m.State != api.MigrationCopying {
+			t.Fatalf("migration is %s already", m.State)
+		}
+		return m.State == api.MigrationCopying && m.BytesDone > 0
+	})
 }
 
 // assertFrozen claims that nothing was written to the source since the start.

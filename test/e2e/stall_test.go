@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 )
 
 const (
@@ -31,8 +32,8 @@ type span struct{ from, to time.Time }
 // idle is the time before a migration in which the guest did nothing but write.
 func (g *guest) idle(until time.Time) span {
 	from := until.Add(-idleSpan)
-	if from.Before(g.booted) {
-		from = g.booted
+	if from.Before(g.writing) {
+		from = g.writing
 	}
 	return span{from, until}
 }
@@ -58,16 +59,27 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// longestGap is the longest time between two acknowledgements that reaches into
+// the span, as far as it is over.
+func longestGap(h *lab.History, s span) time.Duration {
+	if now := time.Now(); s.to.After(now) {
+		s.to = now
+	}
+	return h.Between(s.from, s.to).LongestGap
+}
+
 // noteStalls records how long the guest could not complete a write at the start
 // and at the switch: by the host's measure, and as the longest time between two
-// acknowledgements.
+// acknowledgements. A guest that did not run all the time is not asked.
 func (g *guest) noteStalls(t *testing.T, target string, m api.Migration, idle, start, end span) {
 	t.Helper()
+	if m.StallMS.Start == nil || m.StallMS.Switch == nil {
+		return // it did not run at one of them
+	}
 	h := g.History(target)
-	gap := func(s span) time.Duration { return h.Between(s.from, s.to).LongestGap }
-	atStart, atSwitch := gap(start), gap(end)
+	atStart, atSwitch := longestGap(h, start), longestGap(h, end)
 	line := fmt.Sprintf("%s\t%s to %s\t%s\t%s\t%s\t%s\t%s", strings.TrimPrefix(t.Name(), "Test"), m.Src.Format, m.Dst.Format,
-		ms(gap(idle)), hostMS(m.StallMS.Start), ms(atStart), hostMS(m.StallMS.Switch), ms(atSwitch))
+		inMS(longestGap(h, idle)), ms(*m.StallMS.Start), inMS(atStart), ms(*m.StallMS.Switch), inMS(atSwitch))
 	t.Log("stalls: " + strings.ReplaceAll(line, "\t", ", "))
 	stalls.Lock()
 	defer stalls.Unlock()
@@ -77,11 +89,6 @@ func (g *guest) noteStalls(t *testing.T, target string, m api.Migration, idle, s
 	}
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d.Microseconds())/1000) }
+func ms(v float64) string { return fmt.Sprintf("%.0f ms", v) }
 
-func hostMS(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f ms", *v)
-}
+func inMS(d time.Duration) string { return ms(d.Seconds() * 1000) }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// crashEnv set to "all" strikes at every point and in every way. It is what
+// make test-crash does; make test strikes at the boundaries of effects only.
+const crashEnv = "VOLFERRY_CRASH"
+
+func everyCrash() bool { return os.Getenv(crashEnv) == "all" }
+
+// leftToTestCrash skips a test that is not part of make test.
+func leftToTestCrash(t *testing.T) {
+	t.Helper()
+	if !everyCrash() {
+		t.Skip("SKIPPED: left to make test-crash")
+	}
+}
+
+// The daemon's variables: the points at which it ends itself, and the file that
+// takes the names of the points that it passes.
+const (
+	faultPoints = "VOLFERRY_FAULT"
+	faultLog    = "VOLFERRY_FAULT_LOG"
+)
+
+// point is a place between two records or effects of an op, as the daemon calls
+// it: KIND.STEP.MOMENT, or KIND.finished.
+type point string
+
+// kind is the op kind.
+func (p point) kind() string {
+	kind, _, _ := strings.Cut(string(p), ".")
+	return kind
+}
+
+// step is the step, "finished" behind the last one.
+func (p point) step() string { return strings.Split(string(p), ".")[1] }
+
+// atEffect: on one side of the point the step has had no effect on the world,
+// on the other it may have, or has.
+func (p point) atEffect() bool { return p.isAfter("started") || p.isAfter("do") }
+
+// isAfter says whether the moment is that after what the word says.
+func (p point) isAfter(word string) bool { return strings.HasSuffix(string(p), ".after_"+word) }
+
+// points are places on the way of one op or several, in the order of the way.
+type points []point
+
+// of are those of ops whose kind begins like this.
+func (ps points) of(kind string) points {
+	return ps.where(func(p point) bool { return strings.HasPrefix(p.kind(), kind) })
+}
+
+func (ps points) where(is func(point) bool) points {
+	return slices.DeleteFunc(slices.Clone(ps), func(p point) bool { return !is(p) })
+}
+
+// chosen are those that this run of the tests strikes at. It says which are left
+// out.
+func (ps points) chosen(t *testing.T) points {
+	t.Helper()
+	if len(ps) == 0 {
+		t.Fatal("no point was passed")
+	}
+	if everyCrash() {
+		return ps
+	}
+	some := ps.where(point.atEffect)
+	t.Logf("%d of %d points; the others are left to make test-crash", len(some), len(ps))
+	return some
+}
+
+// pointLog is the file in which the daemon notes the points that it passes.
+func (h *host) pointLog() string { return filepath.Join(h.Dir, "points") }
+
+// watchPoints has the daemon note the points from now on.
+func (h *host) watchPoints(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(h.pointLog()); err != nil {
+		t.Fatal(err)
+	}
+	h.restartDaemon(t, faultLog+"="+h.pointLog())
+}
+
+// passed are the points that were noted, each once.
+func (h *host) passed(t *testing.T) points {
+	t.Helper()
+	text, err := os.ReadFile(h.pointLog())
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var ps points
+	for line := range strings.Lines(string(text)) {
+		if p := point(strings.TrimSpace(line)); !slices.Contains(ps, p) {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// pointsOf does something that nothing disturbs, and returns the points that the
+// daemon passed.
+func (h *host) pointsOf(t *testing.T, do func()) points {
+	t.Helper()
+	h.watchPoints(t)
+	do()
+	return h.passed(t)
+}
+
+// restartDaemon puts another daemon in the place of this one, with these
+// variables in its environment.
+func (h *host) restartDaemon(t *testing.T, env ...string) {
+	t.Helper()
+	h.KillDaemon()
+	if err := h.StartDaemon(t.Context(), env...); err != nil {
+		t.Fatal(err)
+	}
+}
