@@ -29,9 +29,10 @@ SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
+# Plain commands, without a shell between: make passes its signals on to them.
 demo: build ## Move a volume under a running guest and prove that no write was lost (root)
 	@$(GO) build -o bin/demo ./test/demo
-	@bin/demo # installs what is missing, and gets make's signals
+	@bin/demo
 
 test: build lint test-unit test-conformance test-e2e ## Everything that CI runs
 

@@ -54,7 +54,10 @@ func run(ctx context.Context, n *narrator) int {
 	results, err := play(limited, n)
 	left := (*leftError)(nil)
 	switch {
-	case ctx.Err() != nil && !errors.As(err, &left):
+	case ctx.Err() != nil && errors.As(err, &left):
+		n.say("\nINTERRUPTED before the end, and FAILED to %v", left)
+		return exitFailed
+	case ctx.Err() != nil:
 		n.say("\nINTERRUPTED before the end. Everything was removed again.")
 		return exitInterrupted
 	case err != nil:

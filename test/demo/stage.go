@@ -158,11 +158,12 @@ func (s *stage) close() error {
 	if s.guest != nil {
 		errs = append(errs, s.guest.Close())
 	}
-	for _, fs := range s.pools {
-		errs = append(errs, fs.Close())
-	}
+	// The daemon may be copying from one pool to the other.
 	if s.site != nil {
 		errs = append(errs, s.site.Close())
+	}
+	for _, fs := range s.pools {
+		errs = append(errs, fs.Close())
 	}
 	if s.dir != "" {
 		left, err := lab.Remains(s.dir)
