@@ -73,8 +73,9 @@ fetch_kernel() (
 missing=$(missing_packages)
 if [ -n "$missing" ]; then
 	! lists_missing || refresh
-	say "installing" $missing
 	# shellcheck disable=SC2086 # one word each
+	say "installing" $missing
+	# shellcheck disable=SC2086
 	install_packages $missing || { refresh; install_packages $missing; }
 fi
 
