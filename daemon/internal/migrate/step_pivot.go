@@ -100,18 +100,24 @@ func (m *machine) stepSettle(w way) op.Step {
 		if err := m.liftThrottle(ctx, r, s); err != nil {
 			return err
 		}
-		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
-			return m.hvError(err)
-		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.config != w.at || (v.active && v.live != w.at) {
+		// Whatever else is there now may hold newer writes.
+		if (v.config != w.at && v.config != onOverlay) || (v.active && v.live != w.at) {
 			return op.UnknownOutcome(changed(s, v))
+		}
+		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
+			return m.hvError(err)
 		}
 		if !v.active {
 			return nil
+		}
+		if w.at == onDst {
+			if err := m.assertClosed(ctx, s, s.Src.Path); err != nil {
+				return err
+			}
 		}
 		return m.assertClosed(ctx, s, s.Overlay)
 	}

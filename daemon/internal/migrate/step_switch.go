@@ -75,17 +75,17 @@ const frozenRetry = 50 * time.Millisecond
 // the kernel's word.
 func (m *machine) stepVerifyFrozen() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		// libvirt rewrites the persistent XML at a live snapshot and leaves the
-		// chain without an end; write it out in full.
-		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
-			return m.hvError(err)
-		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
 		if v.config != onOverlay || (v.active && v.live != onOverlay) {
 			return op.UnknownOutcome(changed(s, v))
+		}
+		// libvirt rewrites the persistent XML at a live snapshot and leaves the
+		// chain without an end; write it out in full.
+		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+			return m.hvError(err)
 		}
 		if v.active {
 			if err := m.assertNotWritten(ctx, s); err != nil {
