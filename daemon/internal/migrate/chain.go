@@ -99,6 +99,17 @@ func marked(s *Spec, dom *hv.Domain) *api.Error {
 		dom.Name, dom.Snapshots, dom.Checkpoints, s.VolumeName)
 }
 
+// notSaved refuses an instance whose managed save image would start it on the
+// disks of the time when it was saved, whatever the persistent XML says.
+func notSaved(s *Spec, v *view) error {
+	if v.active || !v.dom.ManagedSave {
+		return nil
+	}
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",
+		s.InstanceName, s.InstanceName)
+}
+
 // changed is the error for a disk on a chain that no step expects.
 func changed(s *Spec, v *view) *api.Error {
 	where := string(v.config) + " in the persistent XML"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/internal/api"
 )
 
 // stepGuard keeps a stopped instance stopped while its overlay is folded. The
@@ -27,12 +26,7 @@ func (m *machine) stepGuard(doing string) op.Step {
 		if v.active {
 			return guestIsOn(s)
 		}
-		if v.dom.ManagedSave {
-			return api.Errorf(api.CodeStateForbidden,
-				"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",
-				s.InstanceName, s.InstanceName)
-		}
-		return nil
+		return notSaved(s, v)
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID) }
 	return step("guard", do, undo, nil)

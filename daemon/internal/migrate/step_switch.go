@@ -27,6 +27,9 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if err != nil {
 			return err
 		}
+		if err := notSaved(s, v); err != nil {
+			return err
+		}
 		if !v.active || v.live == onOverlay {
 			return r.SetOutput(switchOutput{})
 		}
@@ -47,6 +50,8 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		switch {
 		case v.config != onOverlay:
 			return op.Unknown, op.UnknownOutcome(changed(s, v))
+		case notSaved(s, v) != nil:
+			return op.NotDone, nil
 		case !v.active, v.live == onOverlay:
 			return op.Done, nil
 		case v.live == onSrc:
