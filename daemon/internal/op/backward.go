@@ -41,6 +41,7 @@ func (a *activeOp) reverse(step *Step) error {
 	run := a.newRun(step.Name)
 	tries := patience{a: a, ctx: a.r.ctx, step: step.Name, insist: undoTries}
 	for {
+		tries.begin()
 		err := step.Undo(a.r.ctx, run)
 		if err == nil || a.stopping() {
 			return nil

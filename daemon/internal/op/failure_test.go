@@ -131,6 +131,64 @@ func TestWaitingHasNoLimitAndEndsAtOnceByWake(t *testing.T) {
 	})
 }
 
+// What comes back while a step is on its way must not cost the time until the
+// next look: a guest may be paused meanwhile.
+func TestAWakeDuringATryIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(s *stage) {
+		// backDuring is away at first, and back before it has said so.
+		backDuring := func() func(context.Context, *op.Run) error {
+			away := op.WaitFor("hypervisor", errBoom)
+			return func(context.Context, *op.Run) error {
+				err := away
+				away = nil
+				s.runner.Wake("hypervisor")
+				return err
+			}
+		}
+		s.first.Do, s.first.Undo = backDuring(), backDuring()
+		s.commit.Do = fails(errBoom)
+		s.start()
+		begin := time.Now()
+		s.submit("a")
+		s.wait("a", op.StateUndone)
+		if got := time.Since(begin); got != 0 {
+			t.Errorf("spent %v, want no time", got)
+		}
+	})
+}
+
+func TestAWakeThatObserveWaitedForIsNotWaitedForAgain(t *testing.T) {
+	bubble(t, func(s *stage) {
+		back, happened := false, false
+		s.first.Do = func(context.Context, *op.Run) error {
+			if happened = back; back {
+				return nil
+			}
+			return op.WaitFor("hypervisor", errBoom)
+		}
+		s.first.Observe = func(context.Context, *op.Run) (op.Observation, error) {
+			switch {
+			case happened:
+				return op.Done, nil
+			case back:
+				return op.NotDone, nil
+			}
+			return op.Unknown, op.WaitFor("hypervisor", errBoom)
+		}
+		s.start()
+		begin := time.Now()
+		s.submit("a")
+		synctest.Wait()
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
+		back = true
+		s.runner.Wake("hypervisor")
+		s.wait("a", op.StateDone)
+		if got, want := time.Since(begin), time.Second; got != want {
+			t.Errorf("done after %v, want %v", got, want)
+		}
+	})
+}
+
 func TestAnErrorOfDoDoesNotCountIfItHappened(t *testing.T) {
 	bubble(t, func(s *stage) {
 		s.commit.Do = fails(errBoom)

@@ -71,6 +71,7 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 		if cause := a.interruption(); cause != nil {
 			return verdictFailed, cause
 		}
+		tries.begin()
 		doErr := step.Do(ctx, run)
 		if a.stopping() {
 			return verdictLeave, nil
@@ -125,6 +126,7 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
 	tries := patience{a: a, ctx: a.r.ctx, step: step.Name, insist: a.r.cfg.MaxTries}
 	for {
+		tries.begin()
 		seen, err := step.Observe(a.r.ctx, run)
 		switch {
 		case a.stopping():

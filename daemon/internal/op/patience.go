@@ -27,7 +27,12 @@ type patience struct {
 	insist int
 	tries  int
 	delay  time.Duration
+	// heard is how many wakes there had been when the last try began.
+	heard int
 }
+
+// begin is called before each try: a wake that comes from here on is news.
+func (p *patience) begin() { p.heard = p.a.r.wakes.heard() }
 
 // bear waits for the next try and returns true, or returns false: err is final
 // or ctx has ended.
@@ -66,9 +71,10 @@ func (p *patience) backoff() time.Duration {
 	return p.delay
 }
 
-// waitFor waits until Wake(on), for WaitPoll at most.
+// waitFor waits until Wake(on), for WaitPoll at most. What was woken since the
+// try began need not be waited for: the try may have been too early for it.
 func (p *patience) waitFor(on string, err error) bool {
-	woken := p.a.r.wakes.on(on)
+	woken := p.a.r.wakes.on(on, p.heard)
 	p.log(err)
 	p.a.setWaiting(on)
 	defer p.a.setWaiting("")
@@ -88,18 +94,35 @@ func (p *patience) log(err error) {
 	p.a.r.cfg.Log.Warn("step is tried again", "op", p.a.op.ID, "step", p.step, "err", err)
 }
 
-// wakes holds those who wait, by reason.
+// wakes counts the wakes, and holds those who wait, by reason.
 type wakes struct {
 	mu      sync.Mutex
+	count   int
+	last    map[string]int // what count was at the last wake for the reason
 	waiting map[string]chan struct{}
 }
 
-func newWakes() *wakes { return &wakes{waiting: map[string]chan struct{}{}} }
+func newWakes() *wakes {
+	return &wakes{last: map[string]int{}, waiting: map[string]chan struct{}{}}
+}
 
-// on returns a channel that the next wake for this reason closes.
-func (w *wakes) on(reason string) <-chan struct{} {
+// heard is how many wakes there have been.
+func (w *wakes) heard() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.count
+}
+
+// on returns a channel that is closed by the first wake for this reason after so
+// many of all reasons. It may be closed already.
+func (w *wakes) on(reason string, heard int) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last[reason] > heard {
+		woken := make(chan struct{})
+		close(woken)
+		return woken
+	}
 	if w.waiting[reason] == nil {
 		w.waiting[reason] = make(chan struct{})
 	}
@@ -109,6 +132,8 @@ func (w *wakes) on(reason string) <-chan struct{} {
 func (w *wakes) wake(reason string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.count++
+	w.last[reason] = w.count
 	if c := w.waiting[reason]; c != nil {
 		close(c)
 		delete(w.waiting, reason)
