@@ -51,6 +51,22 @@ func (p point) atEffect() bool { return p.isAfter("started") || p.isAfter("do") 
 // isAfter says whether the moment is that after what the word says.
 func (p point) isAfter(word string) bool { return strings.HasSuffix(string(p), ".after_"+word) }
 
+// atStart: the step has begun.
+func (p point) atStart() bool { return p.isAfter("started") }
+
+// inPause: the point is in the switch, from when the guest has been paused to
+// when it has been resumed.
+func (p point) inPause() bool {
+	switch s := p.step(); {
+	case s == "pause":
+		return p.isAfter("do") || p.isAfter("succeeded")
+	case s == "drain", s == "pivot", strings.HasPrefix(s, "name_"):
+		return true
+	default:
+		return s == "resume" && !p.isAfter("succeeded")
+	}
+}
+
 // points are places on the way of one op or several, in the order of the way.
 type points []point
 
@@ -104,15 +120,6 @@ func (h *host) passed(t *testing.T) points {
 		}
 	}
 	return ps
-}
-
-// pointsOf does something that nothing disturbs, and returns the points that the
-// daemon passed.
-func (h *host) pointsOf(t *testing.T, do func()) points {
-	t.Helper()
-	h.watchPoints(t)
-	do()
-	return h.passed(t)
 }
 
 // restartDaemon puts another daemon in the place of this one, with these

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/site"
+)
+
+// trial is a request of the user that is made again and again. Each time
+// something dies on its way, and it has to end right without another word from
+// the user.
+type trial struct {
+	*host
+
+	// begin brings things to where the request can be made, and returns its
+	// command line.
+	begin func(*testing.T) (args []string)
+	want  api.MigrationState
+	// settled claims that the migration ended right and left nothing behind.
+	settled func(*testing.T, api.Migration)
+	// writer is the guest whose disk it is, if it runs all the time.
+	writer *guest
+	// waits: the command stays until the end, across the deaths.
+	waits bool
+
+	struck int
+	gap    time.Duration // the longest in which the writer could not complete a write
+	gapAt  point
+}
+
+// blow is one way to strike.
+type blow struct {
+	// arm is done before the trial begins.
+	arm func(*testing.T, point)
+	// strike returns when something has died at the point and is there again,
+	// or whatever died with it does not come back.
+	strike func(*testing.T, point)
+}
+
+// daemonDies is the blow of a daemon that ends at the point. What else is to
+// die then is gone before it starts again.
+func (h *host) daemonDies(along func(*testing.T)) blow {
+	return blow{
+		arm: func(t *testing.T, p point) { h.restartDaemon(t, faultPoints+"="+string(p)+"=kill") },
+		strike: func(t *testing.T, p point) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := h.DaemonDied(ctx); err != nil {
+				t.Fatalf("the way does not lead past %s: %v", p, err)
+			}
+			along(t)
+			if err := h.StartDaemon(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func nothingElse(*testing.T) {}
+
+// othersDie is the blow of something else that dies soon after the daemon has
+// passed the point. The daemon goes on meanwhile.
+func (h *host) othersDie(strike func(*testing.T)) blow {
+	return blow{
+		arm: func(t *testing.T, _ point) { h.watchPoints(t) },
+		strike: func(t *testing.T, p point) {
+			expired := time.After(time.Minute)
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for !slices.Contains(h.passed(t), p) {
+				select {
+				case <-tick.C:
+				case <-expired:
+					t.Fatalf("the way does not lead past %s", p)
+				}
+			}
+			strike(t)
+		},
+	}
+}
+
+// way makes the request once, with nothing that disturbs it, and returns the
+// points on its way. The gap of a guest that runs is what the others are to be
+// compared with.
+func (x *trial) way(t *testing.T) points {
+	t.Helper()
+	var all points
+	undisturbed := blow{arm: func(t *testing.T, _ point) { x.watchPoints(t) }, strike: func(*testing.T, point) {}}
+	if !t.Run("undisturbed", func(t *testing.T) {
+		x.once(t, "", undisturbed)
+		all = x.passed(t)
+	}) {
+		t.FailNow()
+	}
+	x.struck, x.gap = 0, 0
+	return all
+}
+
+// strikeAt makes the request once for each point, and strikes there. It ends at
+// the first wrong end: nothing would be certain after it.
+func (x *trial) strikeAt(t *testing.T, ps points, b blow) {
+	t.Helper()
+	if len(ps) == 0 {
+		t.Fatal("there is no point to strike at")
+	}
+	for _, p := range ps {
+		if !t.Run(string(p), func(t *testing.T) { x.once(t, p, b) }) {
+			t.Fatalf("wrong end after a blow at %s, the first of %d at %d points", p, x.struck, len(ps))
+		}
+	}
+	t.Logf("%d points, %d blows, 0 wrong ends", len(ps), x.struck)
+	if x.writer != nil {
+		t.Logf("longest time without a completed write: %s, by the blow at %s", x.gap.Round(time.Millisecond), x.gapAt)
+	}
+}
+
+// once makes the request, strikes at the point, and holds the end against what
+// it has to be.
+func (x *trial) once(t *testing.T, p point, b blow) {
+	t.Helper()
+	b.arm(t, p)
+	args := x.begin(t)
+	from := time.Now()
+	r := x.ask(t, args)
+	b.strike(t, p)
+	x.struck++
+	m := x.followed(t, r)
+	x.noteGap(t, p, from, time.Now())
+	x.settled(t, m)
+}
+
+// request is a command that runs beside the test.
+type request struct {
+	answered chan struct{}
+	// What it printed, once it is answered.
+	migration api.Migration
+	err       error
+}
+
+// ask makes the request.
+func (x *trial) ask(t *testing.T, args []string) *request {
+	t.Helper()
+	if !x.waits {
+		args = append([]string{"--no-wait"}, args...)
+	}
+	r := &request{answered: make(chan struct{})}
+	go func() {
+		defer close(r.answered)
+		r.migration, r.err = site.Get[api.Migration](t.Context(), x.Site, "migration", args...)
+	}()
+	return r
+}
+
+// followed follows the migration of the request to its end.
+func (x *trial) followed(t *testing.T, r *request) api.Migration {
+	t.Helper()
+	<-r.answered
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if x.waits && r.migration.State != x.want {
+		t.Errorf("the command returned with the migration in state %s, want %s", r.migration.State, x.want)
+	}
+	x.ctl(t, "--progress", "none", "migration", "watch", r.migration.ID)
+	m := get[api.Migration](t, x.host, "migration", "migration", "show", r.migration.ID)
+	if m.State != x.want || m.Error != nil {
+		t.Fatalf("ended as %s, want %s: %+v", m.State, x.want, m)
+	}
+	return m
+}
+
+// noteGap holds the longest time without a completed write against what a death
+// may cost a guest.
+func (x *trial) noteGap(t *testing.T, p point, from, to time.Time) {
+	t.Helper()
+	if x.writer == nil {
+		return
+	}
+	gap := x.writer.History("vda").Between(from, to).LongestGap
+	t.Logf("longest time without a completed write: %s", gap.Round(time.Millisecond))
+	if gap > x.gap {
+		x.gap, x.gapAt = gap, p
+	}
+	if gap > worstStall {
+		t.Errorf("the guest could not write for %v; that is too long", gap)
+	}
+}
