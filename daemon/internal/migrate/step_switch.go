@@ -17,11 +17,18 @@ type switchOutput struct {
 	StallMS *float64 `json:"stall_ms"`
 }
 
+// switchNote is written once libvirt has said that the guest is on the overlay:
+// saved from now on, it will be on it again.
+type switchNote struct {
+	Switched bool `json:"switched"`
+}
+
 // stepSwitchToOverlay puts the running guest onto the overlay. It is the commit
 // point of start: from here the overlay may hold the guest's writes, and the
 // way back is cancel. With no guest running there is nothing to switch: the
 // persistent XML names the overlay already, so every later boot is on it.
 func (m *machine) stepSwitchToOverlay() op.Step {
+	const name = "switch_to_overlay"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
@@ -40,9 +47,17 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if err := m.hv.Snapshot(ctx, s.InstanceID, s.Target, s.overlayImage()); err != nil {
 			return m.hvError(err)
 		}
-		return r.SetOutput(switchOutput{StallMS: milliseconds(m.now().Sub(began))})
+		stall := milliseconds(m.now().Sub(began))
+		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
+			return err
+		}
+		return r.SetOutput(switchOutput{StallMS: stall})
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note switchNote
+		if _, err := r.Noted(name, &note); err != nil {
+			return op.Unknown, err
+		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
@@ -50,7 +65,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		switch {
 		case v.config != onOverlay:
 			return op.Unknown, op.UnknownOutcome(changed(s, v))
-		case notSaved(s, v) != nil:
+		case notSaved(s, v) != nil && !note.Switched:
 			return op.NotDone, nil
 		case !v.active, v.live == onOverlay:
 			return op.Done, nil
@@ -59,7 +74,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(changed(s, v))
 	}
-	return step("switch_to_overlay", do, nil, observe)
+	return step(name, do, nil, observe)
 }
 
 func milliseconds(d time.Duration) *float64 {
