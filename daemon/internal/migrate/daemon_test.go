@@ -77,10 +77,14 @@ func (d *daemon) boot() {
 }
 
 // restart is a daemon that dies and comes back.
-func (d *daemon) restart() {
+func (d *daemon) restart() { d.restartAfter(func() {}) }
+
+// restartAfter is a daemon that dies and comes back after something happened.
+func (d *daemon) restartAfter(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stop()
+	happen()
 	d.boot()
 }
 

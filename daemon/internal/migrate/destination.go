@@ -88,13 +88,13 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if errors.Is(err, image.ErrAbsent) {
 		return g.destinationToCreate(s)
 	}
+	if info.Block && s.Dst.Format != api.FormatRaw {
+		return api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --to-format raw", path)
+	}
 	if err != nil {
 		return err
 	}
 	s.DstBlock = info.Block
-	if info.Block && s.Dst.Format != api.FormatRaw {
-		return api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --to-format raw", path)
-	}
 	if info.SizeBytes != s.sizeBytes() {
 		return sizeMismatch(s.Src.Path, s.sizeBytes(), path, info.SizeBytes)
 	}

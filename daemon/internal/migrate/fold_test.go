@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,56 +16,83 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The libvirt hook may be missing. A guest that is started and stopped between
-// any two records of a complete or a cancel still loses nothing.
-func TestWithoutTheHookAGuestMayRunBetweenAnyTwoRecords(t *testing.T) {
-	for _, cancel := range []bool{false, true} {
-		for n := 1; ; n++ {
-			reached := false
-			t.Run(fmt.Sprintf("cancel %v record %d", cancel, n), func(t *testing.T) {
-				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-					d.world.OnStart = nil
-					m := d.begin(toNewPool)
-					_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
-					must(t, err)
-					d.until(m.ID, api.MigrationCopied)
-					must(t, d.world.Stop(testInstance))
-					left := n
-					d.journal.AfterAppend(func(op.Record) {
-						if left--; left == 0 {
-							reached = true
-							d.world.runsForAWhile()
-						}
-					})
-					c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
-					if cancel {
-						_, _, err = d.manager().Cancel(context.Background(), c)
-						must(t, err)
-						d.until(m.ID, api.MigrationCancelled)
-						d.stayed()
-						return
-					}
-					_, _, err = d.manager().Complete(context.Background(), c)
-					must(t, err)
-					d.moved(d.until(m.ID, api.MigrationCompleted))
-				})
+// The libvirt hook may be missing. A guest that is started at any record of a
+// complete or a cancel, and stopped again, still loses nothing.
+func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
+	for name, run := range map[string]func(*daemon){
+		"the daemon sees it": func(d *daemon) {
+			_ = d.world.Start(testInstance) // or QEMU finds its image locked
+			time.AfterFunc(3*time.Second, func() { _ = d.world.Stop(testInstance) })
+		},
+		"the daemon is dead": func(d *daemon) {
+			d.world.Disconnect() // from here on it does nothing
+			d.journal.SetDown(true)
+			go d.restartAfter(func() {
+				d.world.Reconnect()
+				d.journal.SetDown(false)
+				_ = d.world.Start(testInstance)
+				for range 5 {
+					d.world.guestWrites()
+				}
+				_ = d.world.Stop(testInstance)
 			})
-			if !reached || t.Failed() {
-				break
-			}
+		},
+	} {
+		for _, cancel := range []bool{false, true} {
+			everyRecord(t, fmt.Sprintf("%s, cancel %v", name, cancel), func(t *testing.T, d *daemon, arm func(func())) {
+				d.world.OnStart = nil
+				m := d.copied()
+				must(t, d.world.Stop(testInstance))
+				arm(func() { run(d) })
+				c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
+				if cancel {
+					_, _, err := d.manager().Cancel(context.Background(), c)
+					must(t, err)
+					d.until(m.ID, api.MigrationCancelled)
+					d.stayed()
+					return
+				}
+				_, _, err := d.manager().Complete(context.Background(), c)
+				must(t, err)
+				d.moved(d.until(m.ID, api.MigrationCompleted))
+			})
 		}
 	}
 }
 
-// runsForAWhile starts the instance, lets it write and stops it.
-func (w *world) runsForAWhile() {
-	if w.Start(testInstance) != nil {
-		return // QEMU finds its image locked
+// everyRecord runs a test again and again, and lets what it armed happen at the
+// first record after that, then at the second, and so on.
+func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
+	t.Helper()
+	for n := 1; ; n++ {
+		reached := false
+		t.Run(fmt.Sprintf("%s, record %d", name, n), func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				f(t, d, func(happen func()) {
+					left := n
+					d.journal.AfterAppend(func(op.Record) {
+						if left--; left == 0 {
+							reached = true
+							happen()
+						}
+					})
+				})
+				pass(time.Minute)
+			})
+		})
+		if !reached || t.Failed() {
+			return
+		}
 	}
-	for range 5 {
-		w.guestWrites()
-	}
-	_ = w.Stop(testInstance)
+}
+
+// copied makes a start and a copy by hand.
+func (d *daemon) copied() api.Migration {
+	d.t.Helper()
+	m := d.begin(toNewPool)
+	_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+	must(d.t, err)
+	return d.until(m.ID, api.MigrationCopied)
 }
 
 // Somebody has defined the instance anew from its old XML: its disk may have

@@ -81,12 +81,11 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 			m.stepRemoveOverlay(),
 			m.stepReleaseSource(),
 		}},
-		{Kind: kindCompleteCold, Commit: "name_dst", Steps: []op.Step{
+		{Kind: kindCompleteCold, Commit: "fold", Steps: []op.Step{
 			m.stepVerifyCopy(copied),
 			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			m.stepGuard("moving"),
 			m.stepFold(toDst),
-			m.stepNameFolded(toDst),
 			m.stepUnguard(),
 			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
 			m.stepRemoveOverlay(),
@@ -114,11 +113,10 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 			m.stepRemoveOverlay(),
 			m.stepRemoveDestination(),
 		}},
-		{Kind: kindCancelCold, Commit: "name_src", Steps: []op.Step{
+		{Kind: kindCancelCold, Commit: "fold", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
 			m.stepGuard("bringing back"),
 			m.stepFold(toSrc),
-			m.stepNameFolded(toSrc),
 			m.stepUnguard(),
 			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			m.stepRemoveOverlay(),

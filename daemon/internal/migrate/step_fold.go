@@ -42,54 +42,72 @@ func (m *machine) stepUnguard() op.Step {
 	return step("unguard", do, nil, observe)
 }
 
-// stepFold merges the overlay of a stopped instance into the end of the way.
-// The overlay keeps its data, so a fold that was cut off is made again.
+// foldNote is written when the overlay is folded and before the XML names the
+// end, so that an XML that names it for another reason is told from that.
+type foldNote struct {
+	Folded bool `json:"folded"`
+}
+
+// stepFold merges the overlay of a stopped instance into the end of the way, and
+// makes the persistent XML name the end. It is the commit point: from here the
+// end is the authoritative copy. The overlay keeps its data, so that a fold that
+// was cut off is made again, and one that was not followed by the new name as
+// well: on a host where the guard hook does not work the instance may have run
+// on the overlay since.
 func (m *machine) stepFold(w way) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
+	const name = "fold"
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := m.mayFold(ctx, s, w); err != nil {
 			return err
-		}
-		if v.active {
-			return guestIsOn(s)
-		}
-		if v.config != onOverlay && v.config != w.at {
-			return changed(s, v)
 		}
 		m.board.set(s.MigrationID, Progress{Phase: "fold"})
 		defer m.board.clear(s.MigrationID)
-		return m.images.Fold(ctx, s.Overlay, w.to(s))
-	}
-	return step("fold", do, nil, nil)
-}
-
-// stepNameFolded makes the persistent XML of a stopped instance name the end of
-// the way. It is the commit point: from here the end is the authoritative copy.
-func (m *machine) stepNameFolded(w way) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
+		if err := m.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
 			return err
 		}
-		if v.active && v.live != w.at {
-			return guestIsOn(s)
+		if err := r.Note(ctx, foldNote{Folded: true}); err != nil {
+			return err
 		}
-		if v.config != onOverlay && v.config != w.at {
-			return changed(s, v)
+		if err := m.mayFold(ctx, s, w); err != nil {
+			return err
 		}
 		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
 			return m.hvError(err)
 		}
 		return m.takeBackIfStarted(ctx, s, w)
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note foldNote
+		if _, err := r.Noted(name, &note); err != nil || !note.Folded {
+			return op.NotDone, err
+		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
 		return done(v.config == w.at && (!v.active || v.live == w.at)), nil
 	}
-	return step("name_"+string(w.at), do, nil, observe)
+	return step(name, do, nil, observe)
+}
+
+// mayFold: the instance is off and its disk is the overlay.
+func (m *machine) mayFold(ctx context.Context, s *Spec, w way) error {
+	if err := m.takeBackIfStarted(ctx, s, w); err != nil {
+		return err
+	}
+	v, err := m.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.active:
+		return guestIsOn(s)
+	case v.config != onOverlay:
+		return changed(s, v)
+	case v.dom.Snapshots+v.dom.Checkpoints > 0:
+		return marked(s, v.dom)
+	}
+	return notSaved(s, v)
 }
 
 // takeBackIfStarted: on a host where the guard hook does not work, somebody may
@@ -100,10 +118,12 @@ func (m *machine) takeBackIfStarted(ctx context.Context, s *Spec, w way) error {
 	if err != nil {
 		return err
 	}
-	if !v.active || v.live == w.at {
+	switch {
+	case !v.active || v.live == w.at:
 		return nil
-	}
-	if v.live != onOverlay {
+	case v.config != w.at:
+		return guestIsOn(s)
+	case v.live != onOverlay:
 		return op.UnknownOutcome(changed(s, v))
 	}
 	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
