@@ -270,17 +270,20 @@ func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
 	return slices.ContainsFunc(h.ops, func(o opView) bool { return o.goal == goalComplete && o.Committed }), nil
 }
 
-// copiedByUs says whether the built-in copier has made the copy, and read it
-// back if that was asked for.
-func (g *Manager) copiedByUs(ctx context.Context, s *Spec) (bool, error) {
+// copied says whether dst is known to be a copy: the built-in copier has made
+// it, and read it back if that was asked for, or a complete before this one has
+// compared it.
+func (g *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
 	h, err := g.loadHistory(ctx, s.MigrationID)
 	if err != nil {
 		return false, op.Retry(busyDelay, err)
 	}
-	o := h.find(goalCopy)
-	if o == nil || o.State != op.StateDone {
-		return false, nil
-	}
-	var res CopyResult
-	return decodeOutput(o, "copy", &res) && (res.Verified || s.Verify == VerifyNone), nil
+	return slices.ContainsFunc(h.ops, func(o opView) bool {
+		var res CopyResult
+		if o.goal == goalCopy && o.State == op.StateDone && decodeOutput(&o, copyStep, &res) {
+			return res.Verified || s.Verify == VerifyNone
+		}
+		var seen verifiedOutput
+		return decodeOutput(&o, verifyStep, &seen) && seen.Compared
+	}), nil
 }

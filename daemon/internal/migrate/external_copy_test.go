@@ -29,19 +29,24 @@ func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *tes
 	})
 }
 
-// A dst that somebody else may have written to does not read as zeros where src
-// has none.
-func TestTheCopierTrustsOnlyADstThatNobodyElseWrote(t *testing.T) {
+// Where src has a hole, the copier writes nothing if it trusts dst to be zeros.
+func TestTheCopierTrustsOnlyANewFileThatNobodyWrote(t *testing.T) {
 	for name, c := range map[string]struct {
-		target api.MigrationTarget
-		want   bool
+		pool    string
+		written bool
+		want    bool
 	}{
-		"built-in copy": {toNewPool, true},
-		"external copy": {api.MigrationTarget{ToPool: "new", ExternalCopy: true}, false},
+		"new file":                       {pool: "new", want: true},
+		"file that somebody has written": {pool: "new", written: true},
+		"new block device":               {pool: "lvm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := d.begin(c.target)
+				d.world.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/vg", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+				m := d.begin(api.MigrationTarget{ToPool: c.pool})
+				if c.written {
+					must(t, d.world.WriteBlock(m.Dst.Path, 1, 77))
+				}
 				_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
 				must(t, err)
 				d.until(m.ID, api.MigrationCopied)

@@ -40,13 +40,13 @@ var goals = map[string]goal{
 }
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
-func (g *Manager) Plans() []op.Plan { return g.machine.plans(g.copiedByUs, g.completed) }
+func (g *Manager) Plans() []op.Plan { return g.machine.plans(g.copied, g.completed) }
 
 // ask is a question about a migration that its other ops answer.
 type ask func(context.Context, *Spec) (bool, error)
 
-// plans assembles the steps. Copied says whether the built-in copier has made
-// the copy; completed, whether a complete is past its commit point.
+// plans assembles the steps. Copied says whether dst is known to be a copy of
+// src; completed, whether a complete is past its commit point.
 func (m *machine) plans(copied, completed ask) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStart, Commit: "switch_to_overlay", Steps: []op.Step{

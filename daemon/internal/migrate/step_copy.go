@@ -17,10 +17,14 @@ func (m *machine) stepCopy() op.Step {
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err
 		}
+		zero, err := m.dstIsZero(ctx, r, s)
+		if err != nil {
+			return err
+		}
 		defer m.board.clear(s.MigrationID)
 		res, err := m.copier.Copy(ctx, CopyRequest{
 			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(),
-			Verify: s.Verify == VerifyFull, DstIsZero: s.CreateDst,
+			Verify: s.Verify == VerifyFull, DstIsZero: zero,
 			BandwidthBps: func() int64 { return m.board.bandwidth(s) },
 			GuestWrites:  m.guestWrites(s),
 			Progress:     func(p Progress) { m.board.set(s.MigrationID, p) },
@@ -30,7 +34,33 @@ func (m *machine) stepCopy() op.Step {
 		}
 		return r.SetOutput(res)
 	}
-	return step("copy", do, nil, nil)
+	return step(copyStep, do, nil, nil)
+}
+
+const copyStep = "copy"
+
+// copyNote is what dst was before the first byte was copied.
+type copyNote struct {
+	DstIsZero bool `json:"dst_is_zero"`
+}
+
+// dstIsZero says whether dst reads as zeros wherever the copy has not written:
+// a file that was made for this migration and had nothing in it when the copy
+// began. A new block device has what its extents held before.
+func (m *machine) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
+	if !s.CreateDst || s.DstBlock {
+		return false, nil
+	}
+	var note copyNote
+	if again, err := r.Noted(copyStep, &note); err != nil || again {
+		return note.DstIsZero, err
+	}
+	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if err != nil {
+		return false, err
+	}
+	note.DstIsZero = info.AllocatedBytes == 0 || (s.Dst.Format == api.FormatQcow2 && info.AllocatedBytes <= emptyImageBytes)
+	return note.DstIsZero, r.Note(ctx, note)
 }
 
 // guestWrites samples the guest's own writes to the disk, for the pacer.
@@ -71,21 +101,34 @@ func sizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.E
 		With("src_size_bytes", srcBytes).With("dst_size_bytes", dstBytes)
 }
 
+const verifyStep = "verify_copy"
+
+// verifiedOutput says that dst was seen to be equal to src, byte for byte.
+type verifiedOutput struct {
+	Compared bool `json:"compared"`
+}
+
 // stepVerifyCopy holds complete back until the copy is known to be there: by
 // the built-in copier's own word, or, for a copy that somebody else made, by
-// comparing every byte, unless the operator said not to.
+// comparing every byte, unless the operator said not to. A copy that was compared
+// once is not compared again: a fold that was cut off has left part of the
+// overlay in dst, which the next fold writes again.
 func (m *machine) stepVerifyCopy(copied ask) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err
 		}
-		byUs, err := copied(ctx, s)
-		if err != nil || byUs || s.Verify == VerifyNone {
+		known, err := copied(ctx, s)
+		if err != nil || known || s.Verify == VerifyNone {
 			return err
 		}
 		defer m.board.clear(s.MigrationID)
-		return m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
+		err = m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
 			func(p Progress) { m.board.set(s.MigrationID, p) })
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(verifiedOutput{Compared: true})
 	}
-	return step("verify_copy", do, nil, nil)
+	return step(verifyStep, do, nil, nil)
 }

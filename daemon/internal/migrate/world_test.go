@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -195,7 +196,10 @@ func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (imag
 	if errors.Is(err, fs.ErrNotExist) {
 		return image.Info{}, image.ErrAbsent
 	}
-	return image.Info{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize}, err
+	return image.Info{
+		SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize,
+		Block: strings.HasPrefix(path, "/dev/"),
+	}, err
 }
 
 func (i *fakeImages) InUse(context.Context, string) (string, error) { return "", nil }
