@@ -33,13 +33,14 @@ func (g *Manager) Run(ctx context.Context, caughtUp func()) error {
 
 // Changed is the runner's Config.OnChange: something was recorded of this op.
 func (g *Manager) Changed(opID string) {
-	o, err := g.journal.Op(context.Background(), opID)
+	// From memory, as the op is not retired yet: no change may be missed.
+	st, err := g.runner.Status(context.Background(), opID)
 	if err != nil {
 		g.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
 		return
 	}
-	if _, ours := goals[o.Kind]; ours {
-		g.watch.notify(o.Group)
+	if _, ours := goals[st.Op.Kind]; ours {
+		g.watch.notify(st.Op.Group)
 	}
 }
 
@@ -48,13 +49,14 @@ func (g *Manager) Changed(opID string) {
 const replanDelay = 100 * time.Millisecond
 
 // advance submits the op that a migration needs next, if any. What cannot be
-// submitted now is tried again at the next change.
+// done now is tried again soon.
 func (g *Manager) advance(ctx context.Context, id string) {
 	g.admit.Lock()
 	defer g.admit.Unlock()
 	h, err := g.loadHistory(ctx, id)
 	if err != nil {
 		g.log.Warn("cannot read a migration", "migration", id, "err", err)
+		time.AfterFunc(replanDelay, func() { g.watch.notify(id) })
 		return
 	}
 	todo, request, ok := h.next()
@@ -62,7 +64,9 @@ func (g *Manager) advance(ctx context.Context, id string) {
 		return
 	}
 	last := h.ops[len(h.ops)-1]
-	if wait := last.FinishedAt.Add(time.Duration(h.replans()) * replanDelay).Sub(g.machine.now()); wait > 0 {
+	delay := time.Duration(h.replans()) * replanDelay
+	// More than the delay is a clock that was set back, which decides nothing.
+	if wait := last.FinishedAt.Add(delay).Sub(g.machine.now()); wait > 0 && wait <= delay {
 		time.AfterFunc(wait, func() { g.watch.notify(id) })
 		return
 	}

@@ -187,11 +187,12 @@ func (h *history) next() (todo goal, request string, ok bool) {
 	return "", "", false
 }
 
-// replans counts how many of the last ops in a row the world overtook.
+// replans counts how many of the last ops in a row, of one request, the world
+// overtook.
 func (h *history) replans() int {
-	n := 0
+	n, last := 0, h.ops[len(h.ops)-1].request
 	for i := len(h.ops) - 1; i >= 0; i-- {
-		if !h.ops[i].overtaken() {
+		if !h.ops[i].overtaken() || h.ops[i].request != last {
 			break
 		}
 		n++

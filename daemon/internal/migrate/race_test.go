@@ -127,24 +127,21 @@ func TestAClockThatIsSetBackDoesNotHoldAMigrationUp(t *testing.T) {
 
 func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		w := newWatchers()
-		all := w.all(ctx)
+		all := w.all(t.Context())
 		for range 100_000 {
 			w.notify("busy")
 		}
 		w.notify("quiet")
-		seen := map[string]bool{}
-		for !seen["quiet"] {
-			select {
-			case id := <-all:
-				seen[id] = true
-			case <-time.After(time.Second):
-				t.Fatal("a migration was not told of")
+		seen := 0
+		for id := range all {
+			if seen++; id == "quiet" {
+				break
 			}
 		}
-		cancel()
-		synctest.Wait()
+		if seen > 2 {
+			t.Errorf("told %d times of two migrations", seen)
+		}
 	})
 }
 

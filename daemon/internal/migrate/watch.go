@@ -4,58 +4,95 @@ package migrate
 
 import (
 	"context"
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 )
 
 // watchers wakes those who follow a migration. Nobody is ever waited for: a
-// slow follower sees fewer, newer states.
+// slow follower sees fewer, newer states, and misses no migration.
 type watchers struct {
 	mu   sync.Mutex
-	subs map[chan string]string // to the migration that is followed, "" for all
+	subs map[*follower]bool
 }
 
-func newWatchers() *watchers { return &watchers{subs: map[chan string]string{}} }
+// follower is one who follows. Due is guarded by the watchers' mu.
+type follower struct {
+	only string // the migration that is followed, "" for all
+	due  map[string]bool
+	wake chan struct{}
+}
 
-// maxPending bounds the ids that wait for a follower of all migrations.
-const maxPending = 1024
+func newWatchers() *watchers { return &watchers{subs: map[*follower]bool{}} }
 
 func (w *watchers) notify(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for ch, only := range w.subs {
-		if only == "" || only == id {
+	for f := range w.subs {
+		if f.only == "" || f.only == id {
+			f.tell(id)
+		}
+	}
+}
+
+func (f *follower) tell(id string) {
+	f.due[id] = true
+	select {
+	case f.wake <- struct{}{}:
+	default: // it has a wake-up to come
+	}
+}
+
+// take returns the ids that are due, and forgets them.
+func (w *watchers) take(f *follower) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := slices.Collect(maps.Keys(f.due))
+	clear(f.due)
+	return ids
+}
+
+// follow begins to follow and returns the ids that change from now on, until
+// ctx ends.
+func (w *watchers) follow(ctx context.Context, f *follower) iter.Seq[string] {
+	w.mu.Lock()
+	w.subs[f] = true
+	w.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.subs, f)
+	})
+	return func(yield func(string) bool) {
+		for {
 			select {
-			case ch <- id:
-			default: // it has a wake-up to come, and will look at the newest state
+			case <-ctx.Done():
+				return
+			case <-f.wake:
+			}
+			for _, id := range w.take(f) {
+				if !yield(id) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// subscribe registers a channel that carries the ids that change, and closes it
-// when ctx ends.
-func (w *watchers) subscribe(ctx context.Context, only string, ch chan string) <-chan string {
-	w.mu.Lock()
-	w.subs[ch] = only
-	w.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.subs, ch)
-		close(ch)
-	})
-	return ch
+func newFollower(only string) *follower {
+	return &follower{only: only, due: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // all yields the id of every migration that changes, until ctx ends.
-func (w *watchers) all(ctx context.Context) <-chan string {
-	return w.subscribe(ctx, "", make(chan string, maxPending))
+func (w *watchers) all(ctx context.Context) iter.Seq[string] {
+	return w.follow(ctx, newFollower(""))
 }
 
 // changes yields at once, and again after every change of one migration, until
 // ctx ends.
-func (w *watchers) changes(ctx context.Context, id string) <-chan string {
-	ch := make(chan string, 1)
-	ch <- id
-	return w.subscribe(ctx, id, ch)
+func (w *watchers) changes(ctx context.Context, id string) iter.Seq[string] {
+	f := newFollower(id)
+	f.tell(id)
+	return w.follow(ctx, f)
 }
