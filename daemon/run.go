@@ -112,7 +112,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Log:           log, HostID: hostID, HostName: cfg.HostName, Version: version.String(), Since: time.Now().UTC(),
 	})
 	tasks := []service.Task{
-		newTask("libvirt connection", virt.Run),
+		virt,
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
 		newTask("migrations", func(ctx context.Context) error {

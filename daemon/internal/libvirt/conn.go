@@ -36,6 +36,10 @@ const (
 	heartbeatInterval = 5 * time.Second
 	minBackoff        = 100 * time.Millisecond
 	maxBackoff        = 2 * time.Second
+
+	// readyWithin is how long a first try to connect may keep the daemon from
+	// being ready.
+	readyWithin = 5 * time.Second
 )
 
 // defaultSockets are where libvirtd, or the modular daemon that replaces it,
@@ -61,6 +65,8 @@ type Conn struct {
 	callTimeout time.Duration
 	log         *slog.Logger
 	feed        hv.Feed
+	ready       chan struct{}
+	tried       sync.Once
 
 	mu   sync.Mutex
 	link *link // nil while down
@@ -82,7 +88,7 @@ func (l *link) close() {
 
 // New returns a Conn that is not connected yet. Run connects it.
 func New(cfg Config) *Conn {
-	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, log: cfg.Log}
+	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, log: cfg.Log, ready: make(chan struct{})}
 	if cfg.Socket != "" {
 		c.sockets = []string{cfg.Socket}
 	}
@@ -101,13 +107,26 @@ func (c *Conn) Up() bool { return c.feed.Up() }
 // Events returns a new subscription, see hv.Hypervisor.
 func (c *Conn) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subscribe(ctx) }
 
+// String names the task.
+func (c *Conn) String() string { return "libvirt connection" }
+
+// Ready is closed after the first try to connect, so that where libvirtd is
+// there the daemon's first requests find it. A daemon works without, and so the
+// try may take a few seconds at most.
+func (c *Conn) Ready() <-chan struct{} { return c.ready }
+
+func (c *Conn) setReady() { c.tried.Do(func() { close(c.ready) }) }
+
 // Run keeps the connection up until ctx ends, and returns nil then: that
 // libvirtd is away is a state, not an error. It must be called once.
 func (c *Conn) Run(ctx context.Context) error {
+	patience := time.AfterFunc(readyWithin, c.setReady)
+	defer patience.Stop()
 	backoff := minBackoff
 	for ctx.Err() == nil {
 		l, err := c.connect(ctx)
 		if err != nil {
+			c.setReady()
 			if backoff == minBackoff {
 				c.log.Warn("libvirt is not reachable; trying on", "err", err)
 			}
@@ -167,6 +186,7 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 	// Only now, with the subscriptions made: what changed before the first
 	// event could arrive is found by whoever reads everything again.
 	c.feed.Publish(hv.Event{Kind: hv.EventConnected})
+	c.setReady()
 
 	c.watch(ctx, l)
 

@@ -86,6 +86,10 @@ func (e *realEnv) run(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 	})
+	<-e.conn.Ready()
+	if !e.conn.Up() {
+		t.Error("ready without the libvirtd that is there")
+	}
 	await(t, e.conn.Events(t.Context()), hv.EventConnected)
 }
 

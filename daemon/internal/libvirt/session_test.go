@@ -110,6 +110,7 @@ func TestRunEndsWithItsContextWhileLibvirtIsAway(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
+	<-c.Ready() // nobody has to wait for what is away
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Run = %v, want nil", err)
