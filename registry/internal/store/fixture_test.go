@@ -100,7 +100,7 @@ func webRegister() api.InstanceRegister {
 		Disks: []api.AdoptedDisk{{
 			VolumeID: root, VolumeName: "root", AttachmentID: rootAt, Device: "vda", BootIndex: &zero, Mode: api.ModeRW, Location: at("/fast/root"),
 		}},
-		Slots: []api.BlockDeviceMapping{{Device: "sda"}},
+		Slots: []api.BlockDeviceMapping{{Device: "sda", Note: "not a volume: it is a cdrom"}},
 	}
 }
 

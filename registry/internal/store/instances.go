@@ -110,25 +110,26 @@ func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister,
 		return fmt.Errorf("store instance: %w", err)
 	}
 	for _, slot := range in.Slots {
-		if err := tx.insertSlot(ctx, in, slot.Device, slot.BootIndex); err != nil {
+		if err := tx.insertSlot(ctx, in, slot); err != nil {
 			return err
 		}
 	}
 	for _, d := range in.Disks {
-		if err := tx.insertSlot(ctx, in, d.Device, d.BootIndex); err != nil {
+		if err := tx.insertSlot(ctx, in, api.BlockDeviceMapping{Device: d.Device, BootIndex: d.BootIndex}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, device string, bootIndex *int) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index) VALUES (?, ?, ?)", in.ID, device, bootIndex)
+func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, ?, ?)",
+		in.ID, slot.Device, slot.BootIndex, slot.Note)
 	switch {
 	case sqlitedb.Violates(err, "slots.instance_id", "slots.device"):
-		return invalid("instance %s has the device %s twice", in.Name, device)
+		return invalid("instance %s has the device %s twice", in.Name, slot.Device)
 	case sqlitedb.Violates(err, "slots.instance_id", "slots.boot_index"):
-		return invalid("instance %s has the boot index %d twice", in.Name, *bootIndex)
+		return invalid("instance %s has the boot index %d twice", in.Name, *slot.BootIndex)
 	case err != nil:
 		return fmt.Errorf("store slot: %w", err)
 	}
@@ -234,10 +235,10 @@ func instanceByID(ctx context.Context, q querier, id string) (api.Instance, erro
 	i.CreatedAt, i.UpdatedAt = fromMicros(created), fromMicros(updated)
 	scan := func(row scanner) (api.BlockDeviceMapping, error) {
 		var m api.BlockDeviceMapping
-		return m, row.Scan(&m.Device, &m.BootIndex, &m.VolumeID, &m.AttachmentID)
+		return m, row.Scan(&m.Device, &m.BootIndex, &m.Note, &m.VolumeID, &m.AttachmentID)
 	}
 	var err error
-	i.BlockDeviceMappings, err = queryAll(ctx, q, scan, `SELECT s.device, s.boot_index, a.volume_id, a.id
+	i.BlockDeviceMappings, err = queryAll(ctx, q, scan, `SELECT s.device, s.boot_index, s.note, a.volume_id, a.id
 		FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL
 		WHERE s.instance_id = ? ORDER BY s.device`, id)
 	return i, err

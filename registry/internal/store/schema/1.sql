@@ -109,11 +109,12 @@ CREATE TABLE instances (
 ) STRICT, WITHOUT ROWID;
 
 -- The block device mappings of an instance: a slot without an attachment is
--- empty, or holds a disk that is no volume.
+-- empty, or holds a disk that is no volume; the note says why that is none.
 CREATE TABLE slots (
     instance_id TEXT NOT NULL REFERENCES instances (id) ON DELETE CASCADE,
     device      TEXT NOT NULL,
     boot_index  INTEGER CHECK (boot_index >= 0),
+    note        TEXT NOT NULL,
     PRIMARY KEY (instance_id, device),
     UNIQUE (instance_id, boot_index)
 ) STRICT, WITHOUT ROWID;
