@@ -88,6 +88,19 @@ func (v *move) complete(t *testing.T) {
 	v.g.noteStalls(t, v.target, v.Migration, v.idle, v.started, switched)
 }
 
+// completeAndDelete is complete for a move that takes its source away.
+func (v *move) completeAndDelete(t *testing.T) {
+	t.Helper()
+	v.assertFrozen(t)
+	v.Migration = get[api.Migration](t, v.g.host, "migration", v.completeArgs()...)
+	if v.State != api.MigrationCompleted {
+		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
+	}
+	if exists(t, v.Src.Path) {
+		t.Errorf("the source was to be deleted, and is there: %s", v.Src.Path)
+	}
+}
+
 // cancel brings the guest back to its source.
 func (v *move) cancel(t *testing.T) {
 	t.Helper()

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestCancelBringsTheGuestBackAtAnyTimeBeforeTheSwitch(t *testing.T) {
+	h, a, _ := twoPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	before := g.volume(t, "vda")
+	for _, when := range []struct {
+		name string
+		do   func(*move, *testing.T)
+	}{
+		{"before the copy", func(*move, *testing.T) {}},
+		{"during the copy", (*move).copyPartly},
+		{"after the copy", (*move).copy},
+	} {
+		t.Run(when.name, func(t *testing.T) {
+			v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "8MiB/s")
+			g.writes(t)
+			when.do(v, t)
+			v.assertFrozen(t)
+			v.cancel(t)
+			if got := g.volume(t, "vda").Location; got != before.Location {
+				t.Errorf("the volume is at %+v, and was at %+v", got, before.Location)
+			}
+			if exists(t, v.Dst.Path) {
+				t.Errorf("the destination that the migration made is still there: %s", v.Dst.Path)
+			}
+			g.assertSettledAndGoOn(t)
+		})
+	}
+	g.assertSettled(t)
+}
+
+func TestCancelLeavesADestinationThatWasThereBefore(t *testing.T) {
+	h, a, _ := twoPools(t)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
+	there := h.diskIn(t, a, api.FormatRaw).Path
+	v := g.start(t, "vda", "--to-path", there)
+	v.copy(t)
+	v.cancel(t)
+	if !exists(t, there) {
+		t.Errorf("%s was the user's own, and is gone", there)
+	}
+	g.assertSettled(t)
+}
+
+func TestRepeatedAndLateCallsChangeNothing(t *testing.T) {
+	h, a, _ := twoPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+
+	t.Run("without a start", func(t *testing.T) {
+		id := g.attachment(t, "vda").ID
+		h.refuses(t, api.CodeNoMigration, "migration", "copy", id)
+		h.refuses(t, api.CodeNoMigration, "migration", "complete", id, id)
+		h.refuses(t, api.CodeNoMigration, "migration", "cancel", id)
+	})
+	t.Run("start twice", func(t *testing.T) {
+		v := g.start(t, "vda", "--to-pool", "b")
+		e := h.refuses(t, api.CodeMigrationActive, "migration", "start", v.SrcAttachmentID, "--to-pool", "b")
+		mustContain(t, e.Message, v.ID)
+		h.refuses(t, api.CodeMigrationActive, "volume", "migrate", g.volumeName("vda"), "--to-pool", "b")
+		h.refuses(t, api.CodeMigrationActive, "instance", "forget", g.Name)
+		h.refuses(t, api.CodeCopyNotVerified, v.completeArgs()...)
+		h.refuses(t, api.CodeNoMigration, "migration", "complete", v.SrcAttachmentID, v.SrcAttachmentID)
+		v.cancel(t)
+		g.assertSettledAndGoOn(t)
+
+		// The same again, and later.
+		v.cancel(t)
+		h.refuses(t, api.CodeNoMigration, v.completeArgs()...)
+		h.refuses(t, api.CodeNoMigration, v.copyArgs()...)
+		g.assertSettledAndGoOn(t)
+	})
+	t.Run("complete twice", func(t *testing.T) {
+		v := g.start(t, "vda", "--to-pool", "b")
+		v.copy(t)
+		v.copy(t)
+		v.complete(t)
+		at := g.volume(t, "vda")
+		again := get[api.Migration](t, h, "migration", v.completeArgs()...)
+		if again.State != api.MigrationCompleted || again.ID != v.ID {
+			t.Errorf("complete again: %+v", again)
+		}
+		h.refuses(t, api.CodePastPointOfNoReturn, v.cancelArgs()...)
+		if now := g.volume(t, "vda"); now.Location != at.Location || now.Generation != at.Generation {
+			t.Errorf("the volume was %+v and is %+v", at, now)
+		}
+	})
+	g.assertSettled(t)
+}
