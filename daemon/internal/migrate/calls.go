@@ -24,22 +24,33 @@ type Call struct {
 }
 
 // Find returns the id of the migration that a call on this subject means: the
-// newest of the src attachment or the one with this id. The error has code
-// no_migration if there is none.
+// one with this id, or of those that were started on this attachment the one
+// that is not over, or the newest. The error has code no_migration if there is
+// none.
 func (g *Manager) Find(ctx context.Context, subject string) (string, error) {
 	ids, err := g.ids(ctx)
 	if err != nil {
 		return "", err
 	}
-	slices.Reverse(ids)
+	newest := ""
 	for _, id := range ids {
+		if id == subject {
+			return id, nil
+		}
 		h, err := g.loadHistory(ctx, id)
 		if err != nil {
 			return "", err
 		}
-		if id == subject || (subject != "" && (h.spec.SrcAttachmentID == subject || h.spec.DstAttachmentID == subject)) {
+		if subject == "" || h.spec.SrcAttachmentID != subject {
+			continue
+		}
+		newest = id
+		if state, _ := h.state(); !state.Final() {
 			return id, nil
 		}
+	}
+	if newest != "" {
+		return newest, nil
 	}
 	return "", api.Errorf(api.CodeNoMigration, "no migration was started on %s; `volferryctl migration start` begins one", subject)
 }
@@ -63,10 +74,6 @@ func (g *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 // there.
 func (g *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
 	return g.call(ctx, goalComplete, c, func(h *history, state api.MigrationState) error {
-		if c.DstAttachmentID != h.spec.DstAttachmentID {
-			return api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the one in progress goes to %s",
-				h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
-		}
 		switch state {
 		case api.MigrationCopied:
 			return g.registryAnswers(ctx, h)
@@ -120,10 +127,26 @@ const emptyImageBytes = 1 << 20
 
 // Cancel brings the instance back to src. Before the pivot it always wins.
 func (g *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
-	if err := g.clearTheWay(ctx, c.Subject); err != nil {
-		return api.Migration{}, "", err
+	for {
+		if err := g.clearTheWay(ctx, c.Subject); err != nil {
+			return api.Migration{}, "", err
+		}
+		m, id, err := g.cancel(ctx, c)
+		if !errors.Is(err, errInTheWay) {
+			return m, id, err
+		}
 	}
+}
+
+// errInTheWay: between the look and the admission the manager has begun the next
+// op of a `volume migrate`, or one anew that the world overtook.
+var errInTheWay = errors.New("another op has begun")
+
+func (g *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
 	return g.call(ctx, goalCancel, c, func(h *history, state api.MigrationState) error {
+		if o := h.running(); o != nil && o.goal != goalCancel {
+			return errInTheWay
+		}
 		switch state {
 		case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCancelling:
 			return nil
@@ -197,6 +220,10 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	h, err := g.loadHistory(ctx, id)
 	if err != nil {
 		return api.Migration{}, "", err
+	}
+	if what == goalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
+		return api.Migration{}, "", api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the last one goes to %s",
+			h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
 	}
 	state, _ := h.state()
 	if state == api.MigrationNeedsOperator && h.running().goal != what {

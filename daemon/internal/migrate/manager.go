@@ -96,30 +96,38 @@ func (g *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, e
 	if err != nil {
 		return api.Migration{}, err
 	}
-	g.admit.Lock()
-	spec, err := g.admitStart(ctx, vol, req)
-	g.admit.Unlock()
+	id, err := g.admitStart(ctx, vol, req)
 	if err != nil {
 		return api.Migration{}, err
 	}
-	g.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return g.granted(ctx, spec.MigrationID, req.OpID)
+	return g.granted(ctx, id, req.OpID)
 }
 
-func (g *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (*Spec, error) {
+// admitStart returns the id of the migration that it has stored, or that the
+// same request, made at the same time, has.
+func (g *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
+	g.admit.Lock()
+	defer g.admit.Unlock()
+	if id, err := g.repeated(ctx, req.OpID, goalStart, req); id != "" || err != nil {
+		return id, err
+	}
 	if err := g.noOther(ctx, vol); err != nil {
-		return nil, err
+		return "", err
 	}
 	spec, err := g.preflight(ctx, vol, req.Target)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	spec.Composite = req.Composite
 	kind := kindStart
 	if spec.Method == MethodOffline {
 		kind = kindStartOffline
 	}
-	return spec, g.submit(ctx, *spec, kind, req.OpID, req.OpID, req)
+	if err := g.submit(ctx, *spec, kind, req.OpID, req.OpID, req); err != nil {
+		return "", err
+	}
+	g.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return spec.MigrationID, nil
 }
 
 // noOther refuses a second migration of a volume by the journal's word; the
@@ -147,8 +155,7 @@ const grantBound = 10 * time.Second
 func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
-	for changed := range g.watch.changes(ctx, id) {
-		_ = changed
+	for range g.watch.changes(ctx, id) {
 		st, err := g.runner.Status(ctx, opID)
 		if err != nil {
 			return api.Migration{}, journalError(err)

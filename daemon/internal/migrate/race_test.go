@@ -41,6 +41,7 @@ func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
 
 func TestTheSameStartFromManySidesIsOneMigration(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.registry.delay = time.Millisecond
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
 		ids := make([]string, 8)
 		var calls sync.WaitGroup

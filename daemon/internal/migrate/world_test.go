@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -325,6 +326,8 @@ type fakeRegistry struct {
 	vol   api.Volume
 	rows  map[string]api.Migration
 	order []api.MigrationState
+	// delay is how long it takes to say where a volume is.
+	delay time.Duration
 	// onChange, where set, is called at every change of a row's state.
 	onChange func(to api.MigrationState)
 }
@@ -357,6 +360,7 @@ func (r *fakeRegistry) locked() (func(), error) {
 }
 
 func (r *fakeRegistry) Volume(context.Context, string) (api.Volume, error) {
+	pass(r.delay)
 	unlock, err := r.locked()
 	if err != nil {
 		return api.Volume{}, err
