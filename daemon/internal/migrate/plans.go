@@ -45,7 +45,11 @@ func (g *Manager) Plans() []op.Plan { return g.machine.plans(g.copied, g.complet
 // ask is a question about a migration that its other ops answer.
 type ask func(context.Context, *Spec) (bool, error)
 
-// plans assembles the steps. Copied says whether dst is known to be a copy of
+// plans assembles the steps. What the registry has freed may be somebody else's
+// the next moment, so cancel removes dst first; complete frees src first all the
+// same, since the registry must not name a src that is gone, and looks who names
+// it before it deletes it.
+// Copied says whether dst is known to be a copy of
 // src; completed, whether a complete is past its commit point.
 func (m *machine) plans(copied, completed ask) []op.Plan {
 	return []op.Plan{
@@ -109,24 +113,24 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 			m.stepPivot(toSrc),
 			m.stepResume(),
 			m.stepSettle(toSrc),
-			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			m.stepRemoveOverlay(),
 			m.stepRemoveDestination(),
+			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 		}},
 		{Kind: kindCancelCold, Commit: "fold", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
 			m.stepGuard("bringing back"),
 			m.stepFold(toSrc),
 			m.stepUnguard(),
-			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			m.stepRemoveOverlay(),
 			m.stepRemoveDestination(),
+			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 		}},
 		{Kind: kindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
+			m.stepRemoveDestination(),
 			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			m.stepLetGo(),
-			m.stepRemoveDestination(),
 		}},
 	}
 }

@@ -84,6 +84,26 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 	}
 }
 
+func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m, err := d.manager().Start(context.Background(), StartRequest{
+			OpID: uuid.NewString(), VolumeID: testVolume, Composite: true, Target: api.MigrationTarget{ToPool: "new", DeleteSource: true},
+		})
+		must(t, err)
+		d.world.registry.onChange = func(to api.MigrationState) {
+			if to == api.MigrationCompleted { // src is free: somebody takes it
+				must(t, d.world.Define(hv.Domain{ID: testHost, Name: "other", Config: []hv.Disk{{
+					Target: "vdb", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
+				}}}))
+			}
+		}
+		d.until(m.ID, api.MigrationNeedsOperator)
+		if !d.world.Exists(srcPath) {
+			t.Error("src was deleted")
+		}
+	})
+}
+
 func TestACallMeansTheMigrationOfItsSrcAttachment(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()

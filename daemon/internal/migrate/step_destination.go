@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -106,10 +107,26 @@ func (m *machine) removeDestination(ctx context.Context, s *Spec) error {
 			return op.UnknownOutcome(changed(s, v))
 		}
 	}
+	if err := m.notNamed(ctx, s.Dst.Path); err != nil {
+		return err
+	}
 	if s.Dst.Pool != "" {
 		return m.hvError(m.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
 	}
 	return m.images.Remove(ctx, s.Dst.Path)
+}
+
+// notNamed makes sure, before an image is deleted, that no domain of this host
+// has it in a chain.
+func (m *machine) notNamed(ctx context.Context, path string) error {
+	doms, err := m.hv.Domains(ctx)
+	if err != nil {
+		return m.hvError(err)
+	}
+	if domain, target := location.DiskOf(doms, path); domain != "" {
+		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
+	}
+	return nil
 }
 
 // stepRemoveDestination ends a cancelled migration: a dst that it made is of no
@@ -146,6 +163,9 @@ func (m *machine) stepReleaseSource() op.Step {
 			if v.config != onDst || (v.active && v.live != onDst) {
 				return op.UnknownOutcome(changed(s, v))
 			}
+		}
+		if err := m.notNamed(ctx, s.Src.Path); err != nil {
+			return err
 		}
 		if s.Src.Pool != "" {
 			return m.hvError(m.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name))

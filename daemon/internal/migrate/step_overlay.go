@@ -34,6 +34,9 @@ func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
 	if v.config == onOverlay || v.config == foreign || (v.active && (v.live == onOverlay || v.live == foreign)) {
 		return op.UnknownOutcome(changed(s, v))
 	}
+	if err := m.notNamed(ctx, s.Overlay); err != nil {
+		return err
+	}
 	return m.images.Remove(ctx, s.Overlay)
 }
 
