@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -20,58 +22,96 @@ import (
 // gives its text as the reason. A guard outlives this process and a reboot of
 // the host: whoever sets one journals first, so that recovery clears it.
 //
-// Safe for concurrent use; the last Set of an id wins.
-type Guards struct{ dir, hook string }
+// A domain may be guarded for several reasons at once, each with its owner: the
+// file has a line for each, "REASON [OWNER]", and goes with the last of them.
+//
+// Safe for concurrent use in one process.
+type Guards struct {
+	dir, hook string
+
+	mu sync.Mutex // held from the read of a file to its replacement
+}
 
 // NewGuards returns the guards kept in dir, which is made by the first Set. Hook
 // is where libvirt has the hook that reads them (DefaultHook), for Enforced.
 func NewGuards(dir, hook string) *Guards { return &Guards{dir: dir, hook: hook} }
 
-// Set guards the domain with this UUID, durably before it returns. Reason is
-// the whole sentence that the person who tries the start will read. A second
-// Set replaces the reason.
-func (g *Guards) Set(id, reason string) error {
-	path, err := g.path(id)
+// Set guards the domain with this UUID, durably before it returns. Owner says
+// for whom ("migration UUID"). Reason is the whole sentence that the person who
+// tries the start will read. A second Set of an owner replaces the reason.
+func (g *Guards) Set(id, owner, reason string) error {
+	line := reason + mark(owner)
+	err := g.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
 	if err != nil {
-		return err
-	}
-	if err := g.makeDir(); err != nil {
-		return fmt.Errorf("set guard of instance %s: %w", id, err)
-	}
-	if err := atomicfile.Write(path, []byte(reason+"\n"), 0o644); err != nil {
 		return fmt.Errorf("set guard of instance %s: %w", id, err)
 	}
 	return nil
 }
 
-// Clear removes the guard of the domain, durably before it returns. No guard is
-// no error.
-func (g *Guards) Clear(id string) error {
-	path, err := g.path(id)
+// Clear takes back the owner's guard of the domain, durably before it returns.
+// Guards of others stay. No guard is no error.
+func (g *Guards) Clear(id, owner string) error {
+	err := g.change(id, func(lines []string) []string { return without(lines, owner) })
 	if err != nil {
-		return err
-	}
-	if err := atomicfile.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("clear guard of instance %s: %w", id, err)
 	}
 	return nil
 }
 
-// Has says whether the domain is guarded. An error means that nobody can tell,
-// which is not the same as no.
-func (g *Guards) Has(id string) (bool, error) {
+// Has says whether the owner guards the domain. An error means that nobody can
+// tell, which is not the same as no.
+func (g *Guards) Has(id, owner string) (bool, error) {
 	path, err := g.path(id)
 	if err != nil {
 		return false, err
 	}
-	_, err = os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	lines, err := readLines(path)
 	if err != nil {
 		return false, fmt.Errorf("look for guard of instance %s: %w", id, err)
 	}
-	return true, nil
+	return len(without(lines, owner)) < len(lines), nil
+}
+
+// change replaces the lines of a domain's file.
+func (g *Guards) change(id string, edit func([]string) []string) error {
+	path, err := g.path(id)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lines, err := readLines(path)
+	if err != nil {
+		return err
+	}
+	if lines = edit(lines); len(lines) == 0 {
+		if err := atomicfile.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := g.makeDir(); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
+func mark(owner string) string { return " [" + owner + "]" }
+
+func without(lines []string, owner string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasSuffix(line, mark(owner)) })
+}
+
+// readLines reads a guard; no file has no lines.
+func readLines(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), nil
 }
 
 // List returns the reason of every guard by domain UUID. Files with other names

@@ -81,13 +81,13 @@ func TestHookRefusesAGuardedStartAndSaysWhy(t *testing.T) {
 	mustSet(t, g, domainA, "volume data is being moved; wait for migration 12 to end")
 
 	code, text := h.start(t, domainXML(domainA))
-	if code != 1 || text != "volferry: volume data is being moved; wait for migration 12 to end\n" {
+	if code != 1 || text != "volferry: volume data is being moved; wait for migration 12 to end [test]\n" {
 		t.Errorf("guarded start: exit %d, %q", code, text)
 	}
 	if code, text := h.start(t, domainXML(domainB)); code != 0 || text != "" {
 		t.Errorf("start of another domain: exit %d, %q", code, text)
 	}
-	if err := g.Clear(domainA); err != nil {
+	if err := g.Clear(domainA, testOwner); err != nil {
 		t.Fatal(err)
 	}
 	if code, text := h.start(t, domainXML(domainA)); code != 0 || text != "" {
@@ -199,7 +199,7 @@ func TestGuardDirFileReplacesTheDirectoryOfTheHook(t *testing.T) {
 		if code, text := h.start(t, domainXML(domainA)); code != 1 {
 			t.Errorf("guard in %s: exit %d, %q", other.dir, code, text)
 		}
-		if err := other.Clear(domainA); err != nil {
+		if err := other.Clear(domainA, testOwner); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -95,6 +95,21 @@ func (d *daemon) copied() api.Migration {
 	return d.until(m.ID, api.MigrationCopied)
 }
 
+// Two disks of one instance, of which one is moved with the instance held: the
+// end of the other's move must not let it start.
+func TestAFoldDoesNotEndTheHoldOfAnotherMigration(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		const other = "migration of another disk"
+		must(t, d.world.guards.Set(testInstance, other, "held"))
+		d.until(d.migrate(), api.MigrationCompleted)
+		if err := d.world.Start(testInstance); err == nil {
+			t.Error("the instance started while another migration held it")
+		}
+		must(t, d.world.guards.Clear(testInstance, other))
+		must(t, d.world.Start(testInstance))
+	})
+}
+
 // Somebody has defined the instance anew from its old XML: its disk may have
 // newer data than the overlay, or not. Nobody can tell.
 func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {

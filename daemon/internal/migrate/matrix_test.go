@@ -86,7 +86,7 @@ func started(t *testing.T, state hv.State, method string) *phase {
 			p.guestWrites()
 		}
 	} else {
-		must(t, p.guards.Set(testInstance, "held"))
+		must(t, p.guards.Set(testInstance, p.spec.owner(), "held"))
 		must(t, p.Copy(srcPath, dstPath))
 	}
 	switch {

@@ -104,9 +104,11 @@ type CopyResult struct {
 
 // Guards keep a domain from being started (package instance).
 type Guards interface {
-	Set(domainID, reason string) error
-	Clear(domainID string) error
-	Has(domainID string) (bool, error)
+	// Set and Clear are of one owner: an instance may be guarded for several
+	// reasons at once.
+	Set(domainID, owner, reason string) error
+	Clear(domainID, owner string) error
+	Has(domainID, owner string) (bool, error)
 	// Enforced returns nil if libvirt asks the guard hook before it starts a
 	// domain, and else says why not.
 	Enforced() error

@@ -110,6 +110,9 @@ func (s *Spec) key() string {
 	return "volume/" + s.VolumeID
 }
 
+// owner is whose guards the migration's are.
+func (s *Spec) owner() string { return "migration " + s.MigrationID }
+
 // copyKey is what the copy excludes, and what waits for the copy.
 func (s *Spec) copyKey() string { return "copy/" + s.MigrationID }
 

@@ -14,9 +14,8 @@ import (
 // slip in between.
 func (m *machine) stepGuard(doing string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		reason := fmt.Sprintf("Volferry is %s volume %s of this instance (migration %s); it may start again in a moment",
-			doing, s.VolumeName, s.MigrationID)
-		if err := m.guards.Set(s.InstanceID, reason); err != nil {
+		reason := fmt.Sprintf("Volferry is %s volume %s of this instance; it may start again in a moment", doing, s.VolumeName)
+		if err := m.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
 			return err
 		}
 		v, err := m.lookAt(ctx, s)
@@ -28,15 +27,15 @@ func (m *machine) stepGuard(doing string) op.Step {
 		}
 		return notSaved(s, v)
 	}
-	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID) }
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID, s.owner()) }
 	return step("guard", do, undo, nil)
 }
 
 // stepUnguard lets the instance start again.
 func (m *machine) stepUnguard() op.Step {
-	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID) }
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID, s.owner()) }
 	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		has, err := m.guards.Has(s.InstanceID)
+		has, err := m.guards.Has(s.InstanceID, s.owner())
 		return done(!has), err
 	}
 	return step("unguard", do, nil, observe)

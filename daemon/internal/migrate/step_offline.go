@@ -17,9 +17,9 @@ func (m *machine) stepHold() op.Step {
 		if !s.attached() {
 			return nil
 		}
-		reason := fmt.Sprintf("volume %s of this instance is being moved with the instance stopped (migration %s); "+
-			"wait, or cancel it: volferryctl migration cancel %s", s.VolumeName, s.MigrationID, s.MigrationID)
-		if err := m.guards.Set(s.InstanceID, reason); err != nil {
+		reason := fmt.Sprintf("volume %s of this instance is being moved with the instance stopped; "+
+			"wait, or cancel it: volferryctl migration cancel %s", s.VolumeName, s.MigrationID)
+		if err := m.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
 			return err
 		}
 		v, err := m.lookAt(ctx, s)
@@ -49,7 +49,7 @@ func (m *machine) letGo(s *Spec) error {
 	if !s.attached() {
 		return nil
 	}
-	return m.guards.Clear(s.InstanceID)
+	return m.guards.Clear(s.InstanceID, s.owner())
 }
 
 // stepNameDestination makes the XML of the held instance name dst. The copy is

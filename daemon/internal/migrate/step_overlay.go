@@ -93,11 +93,11 @@ func (m *machine) stepNameOverlay() op.Step {
 // instance. The instance may have run on the overlay since: only an overlay
 // that is empty is given up, and no start may slip in between.
 func (m *machine) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
-	if err := m.guards.Set(s.InstanceID, "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
+	if err := m.guards.Set(s.InstanceID, s.owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err
 	}
 	err := m.unnameUnderGuard(ctx, s)
-	return errors.Join(err, m.guards.Clear(s.InstanceID))
+	return errors.Join(err, m.guards.Clear(s.InstanceID, s.owner()))
 }
 
 func (m *machine) unnameUnderGuard(ctx context.Context, s *Spec) error {

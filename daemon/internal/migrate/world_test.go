@@ -275,35 +275,37 @@ func (c *fakeCopier) Forget(_ context.Context, key string) error {
 // fakeGuards are guards in memory, with the hook that asks them.
 type fakeGuards struct {
 	mu      sync.Mutex
-	reasons map[string]string
+	reasons map[guard]string
 }
 
-func newFakeGuards() *fakeGuards { return &fakeGuards{reasons: map[string]string{}} }
+type guard struct{ id, owner string }
 
-func (g *fakeGuards) Set(id, reason string) error {
+func newFakeGuards() *fakeGuards { return &fakeGuards{reasons: map[guard]string{}} }
+
+func (g *fakeGuards) Set(id, owner, reason string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reasons[id] = reason
+	g.reasons[guard{id, owner}] = reason
 	return nil
 }
 
-func (g *fakeGuards) Clear(id string) error {
+func (g *fakeGuards) Clear(id, owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.reasons, id)
+	delete(g.reasons, guard{id, owner})
 	return nil
 }
 
-func (g *fakeGuards) Has(id string) (bool, error) {
+func (g *fakeGuards) Has(id, owner string) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, ok := g.reasons[id]
+	_, ok := g.reasons[guard{id, owner}]
 	return ok, nil
 }
 
 func (g *fakeGuards) Enforced() error { return nil }
 
-func (g *fakeGuards) all() map[string]string {
+func (g *fakeGuards) all() map[guard]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return maps.Clone(g.reasons)
@@ -312,8 +314,10 @@ func (g *fakeGuards) all() map[string]string {
 func (g *fakeGuards) hook(id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if reason, ok := g.reasons[id]; ok {
-		return errors.New(reason)
+	for guard, reason := range g.reasons {
+		if guard.id == id {
+			return errors.New(reason)
+		}
 	}
 	return nil
 }
