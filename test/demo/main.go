@@ -78,6 +78,7 @@ func play(ctx context.Context, n *narrator) (results []result, err error) {
 		if err != nil && ctx.Err() == nil {
 			n.say("%s", s.logs())
 		}
+		n.say("\nStopping and removing everything.")
 		if cleanup := s.close(); cleanup != nil {
 			err = errors.Join(err, &leftError{err: cleanup})
 		}

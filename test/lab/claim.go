@@ -137,5 +137,6 @@ func clean(path string) error {
 	}) {
 		return nil
 	}
-	return fmt.Errorf("clean up %s: %s left: %w", path, strings.Join(left, ", "), err)
+	return fmt.Errorf("clean up %s: %s left, in use by [%s]: %w",
+		path, strings.Join(left, ", "), strings.Join(usersOf(path), ", "), err)
 }

@@ -53,6 +53,23 @@ func processesOf(dir string) ([]process, error) {
 	return found, nil
 }
 
+// usersOf names the processes that have something at or below path open, or as
+// their working directory, for an error message: whatever cannot be read is
+// passed over.
+func usersOf(path string) []string {
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	dirs, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	var users []string
+	for _, link := range append(links, dirs...) {
+		if file, err := os.Readlink(link); err == nil && within(path, file) {
+			pid, what, _ := strings.Cut(strings.TrimPrefix(link, "/proc/"), "/")
+			name, _ := os.ReadFile("/proc/" + pid + "/comm")
+			users = append(users, fmt.Sprintf("%s (%s) %s %s", pid, strings.TrimSpace(string(name)), what, file))
+		}
+	}
+	return users
+}
+
 // killAllOf kills every process of the lab in dir. It does not wait.
 func killAllOf(dir string) error {
 	procs, err := processesOf(dir)
