@@ -38,21 +38,23 @@ type trial struct {
 type blow struct {
 	// arm is done before the trial begins.
 	arm func(*testing.T, point)
-	// strike returns when something has died at the point and is there again,
-	// or whatever died with it does not come back.
-	strike func(*testing.T, point)
+	// strike returns when something has died at the point, and is there again
+	// if it is to come back. Lost ends if the request is refused: then the point
+	// is never reached.
+	strike func(t *testing.T, lost context.Context, p point)
 }
+
+// wayTimeout is how long a request may take to the point.
+const wayTimeout = time.Minute
 
 // daemonDies is the blow of a daemon that ends at the point. What else is to
 // die then is gone before it starts again.
 func (h *host) daemonDies(along func(*testing.T)) blow {
 	return blow{
 		arm: func(t *testing.T, p point) { h.restartDaemon(t, faultPoints+"="+string(p)+"=kill") },
-		strike: func(t *testing.T, p point) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			if err := h.DaemonDied(ctx); err != nil {
-				t.Fatalf("the way does not lead past %s: %v", p, err)
+		strike: func(t *testing.T, lost context.Context, p point) {
+			if err := h.DaemonDied(lost); err != nil {
+				t.Fatalf("the way does not lead past %s: %v", p, context.Cause(lost))
 			}
 			along(t)
 			if err := h.StartDaemon(t.Context()); err != nil {
@@ -69,15 +71,14 @@ func nothingElse(*testing.T) {}
 func (h *host) othersDie(strike func(*testing.T)) blow {
 	return blow{
 		arm: func(t *testing.T, _ point) { h.watchPoints(t) },
-		strike: func(t *testing.T, p point) {
-			expired := time.After(time.Minute)
+		strike: func(t *testing.T, lost context.Context, p point) {
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
 			for !slices.Contains(h.passed(t), p) {
 				select {
 				case <-tick.C:
-				case <-expired:
-					t.Fatalf("the way does not lead past %s", p)
+				case <-lost.Done():
+					t.Fatalf("the way does not lead past %s: %v", p, context.Cause(lost))
 				}
 			}
 			strike(t)
@@ -91,7 +92,7 @@ func (h *host) othersDie(strike func(*testing.T)) blow {
 func (x *trial) way(t *testing.T) points {
 	t.Helper()
 	var all points
-	undisturbed := blow{arm: func(t *testing.T, _ point) { x.watchPoints(t) }, strike: func(*testing.T, point) {}}
+	undisturbed := blow{arm: func(t *testing.T, _ point) { x.watchPoints(t) }, strike: func(*testing.T, context.Context, point) {}}
 	if !t.Run("undisturbed", func(t *testing.T) {
 		x.once(t, "", undisturbed)
 		all = x.passed(t)
@@ -128,7 +129,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	args := x.begin(t)
 	from := time.Now()
 	r := x.ask(t, args)
-	b.strike(t, p)
+	b.strike(t, r.lost, p)
 	x.struck++
 	m := x.followed(t, r)
 	x.noteGap(t, p, from, time.Now())
@@ -137,6 +138,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 
 // request is a command that runs beside the test.
 type request struct {
+	lost     context.Context // ends when it failed, or lasts too long
 	answered chan struct{}
 	// What it printed, once it is answered.
 	migration api.Migration
@@ -149,10 +151,15 @@ func (x *trial) ask(t *testing.T, args []string) *request {
 	if !x.waits {
 		args = append([]string{"--no-wait"}, args...)
 	}
-	r := &request{answered: make(chan struct{})}
+	timed, stop := context.WithTimeout(t.Context(), wayTimeout)
+	t.Cleanup(stop)
+	lost, lose := context.WithCancelCause(timed)
+	r := &request{lost: lost, answered: make(chan struct{})}
 	go func() {
 		defer close(r.answered)
-		r.migration, r.err = site.Get[api.Migration](t.Context(), x.Site, "migration", args...)
+		if r.migration, r.err = site.Get[api.Migration](t.Context(), x.Site, "migration", args...); r.err != nil {
+			lose(r.err)
+		}
 	}()
 	return r
 }
