@@ -6,6 +6,9 @@
 // package hv/hvtest on an in-memory model, and one conformance suite (also in
 // hvtest) holds both to the promises made here.
 //
+// A call that changes something is not given up when its context ends: it
+// returns when its outcome is there, or with ErrUnavailable when nobody can tell.
+//
 // No call decides anything: each does one thing or reports one fact. Whoever
 // acts reads the state first, acts, and reads again, because the outcome of a
 // call whose connection broke is unknown until it has been looked at.
@@ -169,6 +172,9 @@ type Mirror struct {
 	Job   JobKind
 	Image Image // where it goes; for an active commit the base
 	Ready bool
+	// Ending: a pivot or an abort is under way, so that nobody can say yet which
+	// chain the disk will be on. Ready is false then.
+	Ending bool
 }
 
 // Job is the progress of a block job as the hypervisor reports it. Current

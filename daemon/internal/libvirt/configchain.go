@@ -44,7 +44,8 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+	// See change: a call that is left takes effect all the same.
+	_, err = call(context.WithoutCancel(ctx), s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainUpdateDeviceFlags(dom, edited, golibvirt.DomainDeviceModifyConfig)
 	})
 	if err != nil {

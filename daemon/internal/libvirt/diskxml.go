@@ -92,7 +92,7 @@ func mirrorOf(x *libvirtxml.DomainDiskMirror) *hv.Mirror {
 	if x == nil {
 		return nil
 	}
-	m := &hv.Mirror{Job: hv.JobOther, Ready: x.Ready == "yes"} // "pivot" and "abort" are on their way out
+	m := &hv.Mirror{Job: hv.JobOther, Ready: x.Ready == "yes", Ending: x.Ready == "pivot" || x.Ready == "abort"}
 	switch x.Job {
 	case "copy":
 		m.Job = hv.JobCopy

@@ -110,7 +110,7 @@ func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 		},
 		`<disk type='file'><source file='/a'/><mirror type='file' job='copy' ready='abort'>
 			<source file='/b'/></mirror></disk>`: {
-			Device: "disk", Chain: []hv.Image{file("", "/a")}, Mirror: &hv.Mirror{Job: hv.JobCopy, Image: file("", "/b")},
+			Device: "disk", Chain: []hv.Image{file("", "/a")}, Mirror: &hv.Mirror{Job: hv.JobCopy, Image: file("", "/b"), Ending: true},
 		},
 	} {
 		got, err := parseDomain("<domain><devices>" + doc + "</devices></domain>")

@@ -34,7 +34,9 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	return result, nil
 }
 
-// change is onLive for calls that change something.
+// change is onLive for calls that change something. The end of ctx keeps such a
+// call from being made but does not end it: it would take effect later, behind
+// the back of whoever looks in the meantime. The end of the session does.
 func (c *Conn) change(ctx context.Context, limit time.Duration, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) error,
 ) error {
@@ -42,7 +44,10 @@ func (c *Conn) change(ctx context.Context, limit time.Duration, what, id, target
 	if err != nil {
 		return fmt.Errorf("%s domain %s: %w", what, id, err)
 	}
-	_, err = onLive(ctx, c, s, limit, what, id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (none, error) {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s domain %s: %w: %w", what, id, hv.ErrUnavailable, context.Cause(ctx))
+	}
+	_, err = onLive(context.WithoutCancel(ctx), c, s, limit, what, id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (none, error) {
 		return none{}, do(lv, dom)
 	})
 	return err

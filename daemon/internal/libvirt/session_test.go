@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -90,6 +91,37 @@ func TestACallerMayLeaveWithoutEndingTheSession(t *testing.T) {
 		t.Error("the session was closed")
 	default:
 	}
+}
+
+// A change that is left takes effect later, when the caller has looked already.
+func TestAChangeIsNotLeftWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _ := net.Pipe()
+		s := &session{
+			conn:  &watchedConn{Conn: conn, lost: make(chan struct{})},
+			slots: make(chan struct{}), // all are taken
+		}
+		c := New(Config{})
+		c.setLink(&link{reads: s, changes: s})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Suspend(ctx, "5f6d9a53-0000-4000-8000-000000000001") }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("Suspend = %v while nobody knows what becomes of it", err)
+		default:
+		}
+		s.close()
+		if err := <-done; !errors.Is(err, hv.ErrUnavailable) {
+			t.Errorf("Suspend = %v on a session that ended, want ErrUnavailable", err)
+		}
+		if err := c.Suspend(ctx, "5f6d9a53-0000-4000-8000-000000000001"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Suspend = %v with a context that is over, want not to be made", err)
+		}
+	})
 }
 
 func TestEveryCallIsUnavailableBeforeTheFirstConnection(t *testing.T) {

@@ -82,6 +82,8 @@ func (m *machine) stepPivot(w way) op.Step {
 			return op.Unknown, err
 		}
 		switch {
+		case v.mirror != nil && v.mirror.Ending:
+			return op.Unknown, op.WaitFor(waitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
 		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
 			return op.Done, nil
 		case v.active && v.live == onOverlay:
