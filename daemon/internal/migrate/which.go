@@ -105,10 +105,12 @@ func settle(w *api.Which, vol api.Volume) {
 	}
 	attached := len(vol.Attachments) > 0
 	switch {
-	case !attached:
-		w.Agree = same(w.Journal, []api.Location{vol.Location})
-		w.Authoritative = w.Journal
+	case !attached && same(w.Journal, []api.Location{vol.Location}):
+		w.Authoritative, w.Agree = w.Journal, true
 		w.Explanation = "nothing is attached to the volume; registry and journal agree"
+	case !attached:
+		w.Explanation = "nothing is attached to the volume, and registry and journal name different places: " +
+			"a move on this host that the registry does not know of yet, or one on another host since"
 	case w.Persistent == nil:
 		w.Explanation = "the instance or its disk is not on this host any more; by the journal the data is in the chain shown there"
 	case w.Live != nil:
