@@ -10,9 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stepNameEnd makes the persistent XML name the end of the way, while the guest
-// is paused and both chains read the same: whatever dies now, either name is
-// right. The record that this step has started is the pivot record.
+// stepNameEnd makes the persistent XML name dst before the switch, while the
+// guest is paused and both chains read the same: whatever dies now, either name
+// is right. It stays right if somebody resumes the guest before the switch, since
+// the mirror writes to both.
 func (m *machine) stepNameEnd(w way) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
@@ -52,20 +53,51 @@ func (m *machine) stepNameEnd(w way) op.Step {
 	return step("name_"+string(w.at), do, undo, observe)
 }
 
+// stepNameLeft is the same for the way back to src, after the switch: a commit
+// does not write to both, so the XML names the overlay as long as the guest may
+// write to it. libvirt has renamed it with the switch; this makes sure.
+func (m *machine) stepNameLeft(w way) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.config == w.at {
+			return nil
+		}
+		if !v.active || v.live != w.at || v.config != onOverlay {
+			// It may have been started on the overlay again.
+			return op.UnknownOutcome(changed(s, v))
+		}
+		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == w.at), nil
+	}
+	return step("name_"+string(w.at), do, nil, observe)
+}
+
 // pivotRetry is how long to wait when QEMU says that the job is not ready.
 const pivotRetry = 5 * time.Millisecond
 
 // stepPivot makes the end the running guest's disk. It is the commit point. If
-// the process died in the window there is nothing left to switch: the paused
-// guest's last write is in both chains, and the persistent XML names the end.
+// the process died in the window and the persistent XML names the end, there is
+// nothing left to switch: the paused guest's last write is in both chains.
 func (m *machine) stepPivot(w way) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
-		if !v.active || v.live == w.at {
+		switch {
+		case v.active && v.live == w.at, !v.active && v.config == w.at:
 			return nil
+		case !v.active:
+			return guestIsOff(s)
 		}
 		clean, err := m.drained(ctx, s, w, v)
 		if err != nil {
@@ -74,7 +106,14 @@ func (m *machine) stepPivot(w way) op.Step {
 		if !clean {
 			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", w.to(s).Path))
 		}
-		return m.hvError(m.hv.Pivot(ctx, s.InstanceID, s.Target))
+		err = m.hv.Pivot(ctx, s.InstanceID, s.Target)
+		if err == nil {
+			return nil
+		}
+		if v, lookErr := m.lookAt(ctx, s); lookErr == nil && v.active && v.live == onOverlay && v.mirror == nil {
+			return foldEnded(s, w.to(s)) // it is another process by now
+		}
+		return m.hvError(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		v, err := m.lookAt(ctx, s)
@@ -86,7 +125,7 @@ func (m *machine) stepPivot(w way) op.Step {
 			return op.Unknown, op.WaitFor(waitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
 		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
 			return op.Done, nil
-		case v.active && v.live == onOverlay:
+		case v.active && v.live == onOverlay, !v.active && v.config == onOverlay:
 			return op.NotDone, nil
 		}
 		return op.Unknown, op.UnknownOutcome(changed(s, v))
