@@ -116,7 +116,7 @@ func instanceAdopt(c *cli.Context, s *session) error {
 		return render.JSON(s.stdout, a.members)
 	}
 	for _, i := range adopted {
-		if err := s.printResult(a, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %d volumes.", i.Name, i.ID, volumesOf(i))); err != nil {
+		if err := s.printResult(a, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, render.Count(volumesOf(i), "volume"))); err != nil {
 			return err
 		}
 	}

@@ -136,7 +136,7 @@ func migrationSet(c *cli.Context, s *session) error {
 		return err
 	}
 	in := api.MigrationUpdate{BandwidthBytesPerSecond: &rate}
-	a, _, err := s.change(c.Context, http.MethodPatch, v1("migrations", c.Args().First()), "migration", in)
+	a, err := s.change(c.Context, http.MethodPatch, v1("migrations", c.Args().First()), "migration", in)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func typeCommand() *cli.Command {
 
 func typeCreate(c *cli.Context, s *session) error {
 	in := api.VolumeTypeCreate{Name: c.Args().First(), Multiattach: c.Bool("multiattach"), Pools: c.StringSlice("pool")}
-	a, _, err := s.change(c.Context, http.MethodPost, v1("types"), "type", in)
+	a, err := s.change(c.Context, http.MethodPost, v1("types"), "type", in)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func typeSet(c *cli.Context, s *session) error {
 	if in == (api.VolumeTypeUpdate{}) {
 		return usagef("type set: nothing to change: give --name, --multiattach, --pool or --every-pool")
 	}
-	a, _, err := s.change(c.Context, http.MethodPatch, v1("types", c.Args().First()), "type", in)
+	a, err := s.change(c.Context, http.MethodPatch, v1("types", c.Args().First()), "type", in)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func typeSet(c *cli.Context, s *session) error {
 
 func typeDelete(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	a, _, err := s.change(c.Context, http.MethodDelete, v1("types", name), "type", nil)
+	a, err := s.change(c.Context, http.MethodDelete, v1("types", name), "type", nil)
 	if err != nil {
 		return err
 	}

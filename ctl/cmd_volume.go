@@ -160,7 +160,7 @@ func volumeSet(c *cli.Context, s *session) error {
 	if in == (api.VolumeUpdate{}) {
 		return usagef("volume set: nothing to change: give --name or --bootable")
 	}
-	a, _, err := s.change(c.Context, http.MethodPatch, v1("volumes", c.Args().First()), "volume", in)
+	a, err := s.change(c.Context, http.MethodPatch, v1("volumes", c.Args().First()), "volume", in)
 	if err != nil {
 		return err
 	}

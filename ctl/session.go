@@ -76,25 +76,25 @@ func (s *session) get(ctx context.Context, path, noun string) (answer, error) {
 // change sends a mutation under an idempotency key of its own. Where the
 // connection breaks before the answer, it asks again under the same key until
 // it is known what was done.
-func (s *session) change(ctx context.Context, method, path, noun string, in any) (a answer, key string, err error) {
-	key = uuid.NewString()
+func (s *session) change(ctx context.Context, method, path, noun string, in any) (a answer, err error) {
+	key := uuid.NewString()
 	display := s.newDisplay()
 	deadline := time.Now().Add(patience)
 	sent := false
 	for pause := firstBackoff; ; pause = min(2*pause, longestPause) {
 		a, err = s.call(ctx, method, path, noun, in, client.IdempotencyKey(key))
 		if err == nil || ctx.Err() != nil || !isOutage(err) {
-			return a, key, err
+			return a, err
 		}
 		if !sent && !maybeDone(err) || time.Now().After(deadline) {
-			return answer{}, key, err
+			return answer{}, err
 		}
 		if !sent {
 			display.lost(err)
 			sent = true
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return answer{}, key, err
+			return answer{}, err
 		}
 	}
 }

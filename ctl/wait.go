@@ -32,7 +32,7 @@ type work struct {
 // op, and its migration where it has one, as they ended. Finished is false
 // where the user did not want to wait; the ids have been printed then.
 func (s *session) perform(ctx context.Context, method, path, noun string, in any) (a answer, finished bool, err error) {
-	a, key, err := s.change(ctx, method, path, noun, in)
+	a, err = s.change(ctx, method, path, noun, in)
 	if err != nil || !a.has("op") {
 		return a, err == nil, err
 	}
@@ -41,7 +41,7 @@ func (s *session) perform(ctx context.Context, method, path, noun string, in any
 		return answer{}, false, err
 	}
 	if s.noWait {
-		return a, false, s.printStarted(a, w, key)
+		return a, false, s.printStarted(a, w)
 	}
 	last, err := s.await(ctx, w)
 	return last, err == nil, err
@@ -61,7 +61,7 @@ func readWork(a answer) (work, error) {
 }
 
 // printStarted is the result of --no-wait: the migration's id, or the op's.
-func (s *session) printStarted(a answer, w work, key string) error {
+func (s *session) printStarted(a answer, w work) error {
 	if s.json {
 		return render.JSON(s.stdout, a.members)
 	}
@@ -69,7 +69,7 @@ func (s *session) printStarted(a answer, w work, key string) error {
 	if w.migration != nil {
 		id = w.migration.ID
 	}
-	s.say("Started operation %s (Idempotency-Key %s).\n%s", w.op.ID, key, w.advice())
+	s.say("Started operation %s.\n%s", w.op.ID, w.advice())
 	return s.printLines(id)
 }
 

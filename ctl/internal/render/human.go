@@ -116,3 +116,11 @@ func OrDash(s string) string {
 func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format+"\n", args...)
 }
+
+// Count is a number of things: "1 volume", "2 volumes".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

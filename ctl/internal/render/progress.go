@@ -5,6 +5,7 @@ package render
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -77,7 +78,7 @@ func barLine(m *api.Migration, width int) string {
 	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m)...)
 	line := strings.Join(parts, "  ")
 	room := width - 1
-	if bar := room - utf8.RuneCountInString(line) - columnGap; bar >= minBarCells && m.BytesTotal > 0 {
+	if bar := room - utf8.RuneCountInString(line) - columnGap; bar >= minBarCells && len(parts) > 1 {
 		parts = append([]string{parts[0], drawBar(percentOf(m), min(bar, maxBarCells))}, parts[1:]...)
 		return strings.Join(parts, "  ")
 	}
@@ -95,13 +96,16 @@ func drawBar(percent, cells int) string {
 
 // amounts are percentage, bytes, rate and time left, as far as they are known.
 func amounts(m *api.Migration) []string {
-	if m.BytesTotal <= 0 {
+	if m.BytesTotal <= 0 || !movesBytes(m) {
 		return nil
 	}
 	out := []string{fmt.Sprintf("%3d%%", percentOf(m)), Bytes(m.BytesDone) + " of " + Bytes(m.BytesTotal)}
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
 		left := time.Duration(float64(m.BytesTotal-m.BytesDone) / float64(m.RateBytesPerSecond) * float64(time.Second))
-		out = append(out, Rate(m.RateBytesPerSecond), "ETA "+Duration(left.Round(time.Second)))
+		out = append(out, Rate(m.RateBytesPerSecond))
+		if left >= time.Second {
+			out = append(out, "ETA "+Duration(left.Round(time.Second)))
+		}
 	}
 	return out
 }
@@ -121,11 +125,18 @@ func percentOf(m *api.Migration) int {
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 
+// phaseOf is what a person cares about: what moves bytes and what is waited for
+// by its name, and else the state. The steps between last for milliseconds.
 func phaseOf(m *api.Migration) string {
-	if m.Phase != "" && !m.State.Final() {
+	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") {
 		return m.Phase
 	}
 	return string(m.State)
+}
+
+// movesBytes says whether the bytes of m are those of what it is doing now.
+func movesBytes(m *api.Migration) bool {
+	return !m.State.Final() && slices.Contains([]string{"clone", "copy", "flush", "verify", "fold"}, m.Phase)
 }
 
 func nameOf(m *api.Migration) string {

@@ -177,7 +177,7 @@ func TestPacerNeverStopsTheCopy(t *testing.T) {
 		}}
 		g.run(t.Context(), t, func(p *copy.GuestPacer) {
 			<-time.After(25 * time.Second)
-			if d := p.Delay(); d != time.Second {
+			if d := p.Delay(); d != 250*time.Millisecond {
 				t.Errorf("delay %v", d)
 			}
 		})

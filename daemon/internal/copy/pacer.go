@@ -25,20 +25,22 @@ const (
 	quietEvery = 30 * time.Second
 	quietTicks = 2
 	// tolerated is the mean latency, over the idle one, at which the copy gives
-	// way; toleratedSlack keeps it from fighting over microseconds.
+	// way; toleratedSlack keeps it from fighting over what a disk does anyway: on
+	// a fast one the idle latency is below the noise of a busy host.
 	tolerated      = 1.5
-	toleratedSlack = 200 * time.Microsecond
+	toleratedSlack = 2 * time.Millisecond
 	// minSampleWrites makes a mean.
 	minSampleWrites = 4
-	// The delay of each worker doubles from delayStep, and shrinks by it. At
-	// maxDelay eight workers still move 8 MiB/s, so that every copy ends.
+	// The delay of each worker doubles from delayStep, and halves. At maxDelay
+	// eight workers still move 32 MiB/s: a copy that never ends keeps the guest's
+	// newest writes in its overlay, which is no kindness either.
 	delayStep = 5 * time.Millisecond
-	maxDelay  = time.Second
+	maxDelay  = 250 * time.Millisecond
 )
 
 // GuestPacer gives way to a guest: when its mean write latency rises above 1.5
-// times what it is while the copy stands still, the copy's delay is doubled;
-// while it is below, the delay shrinks step by step.
+// times what it is while the copy stands still, and by more than 2 ms, the
+// copy's delay is doubled; while it is below, the delay is halved.
 type GuestPacer struct {
 	sample func() (writes int64, total time.Duration, ok bool)
 
@@ -119,7 +121,10 @@ func (p *GuestPacer) look() {
 	if known && mean > max(time.Duration(tolerated*float64(p.baseline)), p.baseline+toleratedSlack) {
 		p.delay = min(max(2*p.delay, delayStep), maxDelay)
 	} else {
-		p.delay = max(p.delay-delayStep, 0)
+		p.delay /= 2
+		if p.delay < delayStep {
+			p.delay = 0
+		}
 	}
 }
 

@@ -21,7 +21,6 @@ func (m *machine) stepCopy() op.Step {
 		if err != nil {
 			return err
 		}
-		defer m.board.clear(s.MigrationID)
 		res, err := m.copier.Copy(ctx, CopyRequest{
 			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(),
 			Verify: s.Verify == VerifyFull, DstIsZero: zero,
@@ -122,7 +121,6 @@ func (m *machine) stepVerifyCopy(copied ask) op.Step {
 		if err != nil || known || s.Verify == VerifyNone {
 			return err
 		}
-		defer m.board.clear(s.MigrationID)
 		err = m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
 			func(p Progress) { m.board.set(s.MigrationID, p) })
 		if err != nil {

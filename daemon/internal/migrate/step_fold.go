@@ -60,7 +60,6 @@ func (m *machine) stepFold(w way) op.Step {
 			return err
 		}
 		m.board.set(s.MigrationID, Progress{Phase: "fold"})
-		defer m.board.clear(s.MigrationID)
 		if err := m.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -76,7 +77,7 @@ func (g *Manager) fillProgress(h *history, m *api.Migration) {
 	if h.copiedBefore(len(h.ops)) || m.State == api.MigrationCompleted {
 		m.BytesDone = s.sizeBytes()
 	}
-	if p, ok := g.machine.board.get(s.MigrationID); ok {
+	if p, ok := g.machine.board.get(s.MigrationID); ok && movesBytes(h.running()) {
 		if p.Phase != "" {
 			m.Phase = p.Phase
 		}
@@ -90,4 +91,9 @@ func (g *Manager) fillProgress(h *history, m *api.Migration) {
 			m.OverlayBytes = n
 		}
 	}
+}
+
+// movesBytes says whether the op is at a step whose progress the board shows.
+func movesBytes(o *opView) bool {
+	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
 }
