@@ -31,8 +31,8 @@ const (
 	toleratedSlack = 2 * time.Millisecond
 	// minSampleWrites makes a mean.
 	minSampleWrites = 4
-	// The delay of each worker doubles from delayStep, and halves. At maxDelay
-	// eight workers still move 32 MiB/s: a copy that never ends keeps the guest's
+	// The delay of each worker doubles from delayStep, and shrinks by an eighth or
+	// by delayStep. At maxDelay eight workers still move 32 MiB/s: a copy that never ends keeps the guest's
 	// newest writes in its overlay, which is no kindness either.
 	delayStep = 5 * time.Millisecond
 	maxDelay  = 250 * time.Millisecond
@@ -40,7 +40,7 @@ const (
 
 // GuestPacer gives way to a guest: when its mean write latency rises above 1.5
 // times what it is while the copy stands still, and by more than 2 ms, the
-// copy's delay is doubled; while it is below, the delay is halved.
+// copy's delay is doubled; while it is below, the delay shrinks.
 type GuestPacer struct {
 	sample func() (writes int64, total time.Duration, ok bool)
 
@@ -121,10 +121,7 @@ func (p *GuestPacer) look() {
 	if known && mean > max(time.Duration(tolerated*float64(p.baseline)), p.baseline+toleratedSlack) {
 		p.delay = min(max(2*p.delay, delayStep), maxDelay)
 	} else {
-		p.delay /= 2
-		if p.delay < delayStep {
-			p.delay = 0
-		}
+		p.delay = max(p.delay-max(delayStep, p.delay/8), 0)
 	}
 }
 
