@@ -19,7 +19,7 @@ var moves = []struct {
 }
 
 func TestPausedGuestIsMovedAndStaysPaused(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	g.pause(t)
 	for _, to := range moves {
@@ -51,7 +51,7 @@ func TestPausedGuestIsMovedAndStaysPaused(t *testing.T) {
 }
 
 func TestStoppedGuestIsMovedAndBootsFromTheDestination(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	for _, to := range moves {
 		m := g.migrate(t, "vda", "--to-pool", to.pool, "--to-format", string(to.format))
@@ -74,7 +74,7 @@ func untouched(d lab.Disk) *lab.History {
 }
 
 func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	d := h.diskIn(t, a, api.FormatRaw)
 	device := h.device(t, a, volumeBytes)
 	v := get[api.Volume](t, h, "volume", "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
@@ -102,6 +102,10 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 	after := get[api.Volume](t, h, "volume", "volume", "show", "data")
 	if after.ID != v.ID || after.Generation <= v.Generation {
 		t.Errorf("identity and generation were %s, %d and are %s, %d", v.ID, v.Generation, after.ID, after.Generation)
+	}
+	h.ctl(t, "volume", "delete", "data")
+	if !exists(t, device.Path) {
+		t.Errorf("%s is gone with the volume", device.Path)
 	}
 }
 

@@ -9,19 +9,20 @@ import (
 )
 
 func TestCancelBringsTheGuestBackAtAnyTimeBeforeTheSwitch(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	before := g.volume(t, "vda")
 	for _, when := range []struct {
-		name string
-		do   func(*move, *testing.T)
+		name      string
+		bandwidth string
+		do        func(*move, *testing.T)
 	}{
-		{"before the copy", func(*move, *testing.T) {}},
-		{"during the copy", (*move).copyPartly},
-		{"after the copy", (*move).copy},
+		{"before the copy", "0", func(*move, *testing.T) {}},
+		{"during the copy", "1MiB/s", (*move).copyPartly},
+		{"after the copy", "0", (*move).copy},
 	} {
 		t.Run(when.name, func(t *testing.T) {
-			v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "8MiB/s")
+			v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", when.bandwidth)
 			g.writes(t)
 			when.do(v, t)
 			v.assertFrozen(t)
@@ -39,7 +40,7 @@ func TestCancelBringsTheGuestBackAtAnyTimeBeforeTheSwitch(t *testing.T) {
 }
 
 func TestCancelLeavesADestinationThatWasThereBefore(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	there := h.diskIn(t, a, api.FormatRaw).Path
 	v := g.start(t, "vda", "--to-path", there)
@@ -52,7 +53,7 @@ func TestCancelLeavesADestinationThatWasThereBefore(t *testing.T) {
 }
 
 func TestRepeatedAndLateCallsChangeNothing(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 
 	t.Run("without a start", func(t *testing.T) {

@@ -61,7 +61,8 @@ func TestKillAtEveryStepOfTheFoldOfAStoppedGuest(t *testing.T) {
 
 func TestKillAtEveryStepOfAMoveOfAVolumeThatIsNotAttached(t *testing.T) {
 	leftToTestCrash(t)
-	h, a, _ := twoPools(t)
+	h := startHost(t)
+	a := h.poolA
 	d := h.diskIn(t, a, api.FormatRaw)
 	h.ctl(t, "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
 	elsewhere := func(t *testing.T) []string {
@@ -104,7 +105,8 @@ func TestKillWhileTheCommandWaitsDoesNotEndTheCommand(t *testing.T) {
 // is raw, so that it need not be stopped to be read.
 func crashGuest(t *testing.T) *guest {
 	t.Helper()
-	h, a, _ := twoPools(t)
+	h := startHost(t)
+	a := h.poolA
 	return h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 }
 

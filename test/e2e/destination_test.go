@@ -15,7 +15,7 @@ import (
 
 // refusesToMove claims that a move of the guest's disk is refused with this
 // code, made in one go or step by step, and that nothing was changed by that.
-func (g *guest) refusesToMove(t *testing.T, target string, code api.Code, args ...string) *api.Error {
+func (g *guest) refusesToMove(t *testing.T, target string, code api.Code, args ...string) api.Error {
 	t.Helper()
 	before, slots := g.volume(t, target), g.persistentSlots(t)
 	e := g.host.refuses(t, code, append([]string{"volume", "migrate", g.volumeName(target)}, args...)...)
@@ -31,7 +31,7 @@ func (g *guest) refusesToMove(t *testing.T, target string, code api.Code, args .
 }
 
 func TestDestinationOfAnotherSizeIsRefused(t *testing.T) {
-	h, a, b := twoPools(t)
+	h, a, b := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	for _, size := range []struct {
 		bytes int64
@@ -57,7 +57,7 @@ func TestDestinationOfAnotherSizeIsRefused(t *testing.T) {
 }
 
 func TestDestinationThatIsNotFreeIsRefused(t *testing.T) {
-	h, a, b := twoPools(t)
+	h, a, b := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	other := h.stoppedGuest(t, h.diskIn(t, b, api.FormatRaw))
 	path := other.disks[0].Path
@@ -92,7 +92,7 @@ func TestDestinationThatIsNotFreeIsRefused(t *testing.T) {
 }
 
 func TestDestinationThatMakesNoSenseIsRefused(t *testing.T) {
-	h, a, b := twoPools(t)
+	h, a, b := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	device := h.device(t, b, volumeBytes).Path
 	for _, c := range []struct {

@@ -11,18 +11,37 @@ import (
 )
 
 func TestDiskOfAGuestWithSnapshotsIsRefused(t *testing.T) {
-	h, a, _ := twoPools(t)
-	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatQcow2))
-	h.virsh(t, "snapshot-create-as", g.Name, "before-upgrade")
-	e := g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-pool", "b")
-	mustContain(t, e.Message, g.Name, "snapshot")
-	h.virsh(t, "snapshot-delete", g.Name, "before-upgrade")
+	h, a, _ := sharedPools(t)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw), h.diskIn(t, a, api.FormatQcow2))
+	t.Run("inside the image", func(t *testing.T) {
+		path := g.disks[1].Path
+		tool(t, "qemu-img", "snapshot", "-c", "before-upgrade", path)
+		e := g.refusesToMove(t, "vdb", api.CodeUnsupportedDisk, "--to-pool", "b")
+		mustContain(t, e.Message, path, "snapshot")
+		tool(t, "qemu-img", "snapshot", "-d", "before-upgrade", path)
+	})
+	t.Run("in libvirt, of the other disk", func(t *testing.T) {
+		domain := h.virsh(t, "dumpxml", g.Name, "--inactive")
+		file := filepath.Join(a, "snapshot.xml")
+		xml := "<domainsnapshot><name>before-upgrade</name><creationTime>1</creationTime><state>disk-snapshot</state>" +
+			"<disks><disk name='vda' snapshot='no'/><disk name='vdb' snapshot='external'><source file='" + g.disks[1].Path + ".top'/></disk></disks>" + domain + "</domainsnapshot>"
+		if err := os.WriteFile(file, []byte(xml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.virsh(t, "snapshot-create", g.Name, file, "--redefine")
+		e := g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-pool", "b")
+		mustContain(t, e.Message, g.Name, "snapshot")
+		h.virsh(t, "snapshot-delete", g.Name, "before-upgrade", "--metadata")
+	})
 	g.migrate(t, "vda", "--to-pool", "b")
+	v := g.start(t, "vdb", "--to-pool", "b")
+	v.copy(t)
+	v.complete(t)
 	g.assertSettled(t)
 }
 
 func TestCDROMIsASlotAndNoVolume(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
 	iso := filepath.Join(a, "install.iso")
 	if err := os.WriteFile(iso, make([]byte, 1<<20), 0o600); err != nil {
@@ -48,7 +67,7 @@ func TestCDROMIsASlotAndNoVolume(t *testing.T) {
 
 // libvirt puts no overlay on a disk that others may be writing to.
 func TestShareableDiskMovesOnlyWhileItsGuestIsKeptStopped(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	d := h.diskIn(t, a, api.FormatRaw)
 	d.Shareable = true
 	g := h.runningGuest(t, d)
@@ -78,7 +97,7 @@ func TestShareableDiskMovesOnlyWhileItsGuestIsKeptStopped(t *testing.T) {
 }
 
 func TestDomainThatIsNotOursToTouchIsRefused(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 
 	t.Run("a block job of somebody else", func(t *testing.T) {

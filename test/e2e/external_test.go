@@ -26,7 +26,7 @@ func dd(t *testing.T, src, dst string) {
 }
 
 func TestCopyMayBeMadeByAnyTool(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	t.Run("dd, announced", func(t *testing.T) {
 		v := g.start(t, "vda", "--to-pool", "b", "--external-copy")
@@ -73,7 +73,7 @@ func pokeByte(t *testing.T, path string, offset int64) {
 }
 
 func TestCopyWithOneWrongByteIsFoundAndHarmsNobody(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "b", "--external-copy", "--delete-source")
 	dd(t, v.Src.Path, v.Dst.Path)
@@ -93,7 +93,7 @@ func TestCopyWithOneWrongByteIsFoundAndHarmsNobody(t *testing.T) {
 
 	// Mended, it goes through; the source is deleted only now.
 	pokeByte(t, v.Dst.Path, wrong)
-	v.completeAndDelete(t)
+	v.complete(t)
 	g.assertSettledAndGoOn(t)
 
 	// Not mended, it is cancelled.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -44,6 +45,9 @@ func (h *host) defineGuest(t *testing.T, disks ...lab.Disk) *guest {
 		if !g.settled && !t.Failed() && !t.Skipped() {
 			t.Errorf("the test of guest %s does not end with assertSettled", g.Name)
 		}
+		if g.instance.ID != "" && !t.Failed() {
+			g.forget(t)
+		}
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}
@@ -56,6 +60,14 @@ func (h *host) defineGuest(t *testing.T, disks ...lab.Disk) *guest {
 func (g *guest) adopt(t *testing.T) {
 	t.Helper()
 	g.instance = get[api.Instance](t, g.host, "instance", "instance", "adopt", g.Name)
+}
+
+// forget takes the guest out of Volferry's care.
+func (g *guest) forget(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context()) // the test has ended
+	if _, err := g.host.Ctl(ctx, "instance", "forget", g.Name); err != nil {
+		t.Error(err)
+	}
 }
 
 // runningGuest is a guest that writes and was adopted.

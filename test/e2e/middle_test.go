@@ -10,7 +10,7 @@ import (
 
 // What a guest, or its user, may do while its volume is on the way.
 func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	pools := []string{"b", "a"}
 	next := func() string { // where the guest is not
@@ -25,7 +25,7 @@ func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
 		}
 		v.copy(t)
 		g.seesItsDisks(t)
-		v.complete(t)
+		v.finish(t)
 		g.assertSettledAndGoOn(t)
 	})
 	t.Run("reboot", func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.copy(t) // with the guest wherever it is in its boot
-		v.complete(t)
+		v.finish(t)
 		g.seesItsDisks(t)
 		g.assertSettledAndGoOn(t)
 	})
@@ -43,7 +43,7 @@ func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
 		g.writes(t)
 		g.powerOff(t)
 		v.copy(t)
-		v.complete(t)
+		v.finish(t)
 		g.assertSettled(t)
 		g.boot(t)
 	})
@@ -64,13 +64,13 @@ func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
 		g.boot(t) // on the overlay
 		h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
 		v.copy(t) // joins the copy that is running
-		v.complete(t)
+		v.finish(t)
 		g.assertSettled(t)
 	})
 }
 
 func TestVolumeMigrateGoesOnWhenTheGuestIsDestroyed(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	id := idOf(t, h.ctl(t, "--no-wait", "volume", "migrate", g.volumeName("vda"), "--to-pool", "b", "--bandwidth", "2MiB/s"))
 	h.untilCopying(t, id)

@@ -77,27 +77,25 @@ func (v *move) copy(t *testing.T) {
 // complete switches the guest over, and holds the source against what it was.
 func (v *move) complete(t *testing.T) {
 	t.Helper()
-	v.assertFrozen(t)
-	switched := span{from: time.Now()}
-	v.Migration = get[api.Migration](t, v.g.host, "migration", v.completeArgs()...)
-	switched.to = time.Now()
-	if v.State != api.MigrationCompleted {
-		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
+	begin := time.Now()
+	v.finish(t)
+	v.g.noteStalls(t, v.target, v.Migration, v.idle, v.started, span{begin, time.Now()})
+	if v.DeleteSource {
+		return
 	}
 	v.assertFrozen(t)
-	v.g.noteStalls(t, v.target, v.Migration, v.idle, v.started, switched)
 }
 
-// completeAndDelete is complete for a move that takes its source away.
-func (v *move) completeAndDelete(t *testing.T) {
+// finish is complete for a guest that did not write all the time.
+func (v *move) finish(t *testing.T) {
 	t.Helper()
 	v.assertFrozen(t)
 	v.Migration = get[api.Migration](t, v.g.host, "migration", v.completeArgs()...)
 	if v.State != api.MigrationCompleted {
 		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
 	}
-	if exists(t, v.Src.Path) {
-		t.Errorf("the source was to be deleted, and is there: %s", v.Src.Path)
+	if exists(t, v.Src.Path) == v.DeleteSource {
+		t.Errorf("delete_source is %v, and whether the source is there the same: %s", v.DeleteSource, v.Src.Path)
 	}
 }
 

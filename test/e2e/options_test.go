@@ -11,7 +11,7 @@ import (
 )
 
 func TestFlagsDoWhatTheySay(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	name := g.volumeName("vda")
 
@@ -28,7 +28,7 @@ func TestFlagsDoWhatTheySay(t *testing.T) {
 		if !exists(t, v.Src.Path) {
 			t.Fatalf("the source is gone before the switch: %s", v.Src.Path)
 		}
-		v.completeAndDelete(t)
+		v.complete(t)
 		g.assertSettledAndGoOn(t)
 	})
 	t.Run("verify none", func(t *testing.T) {

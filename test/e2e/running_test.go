@@ -10,9 +10,7 @@ import (
 )
 
 func TestRunningGuestKeepsEveryWriteWhateverTheFormats(t *testing.T) {
-	h := startHost(t)
-	a := h.fsPool(t, "a", "ext4", 400)
-	h.fsPool(t, "b", "xfs", 400)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	for _, to := range moves {
 		from := g.volume(t, "vda").Location.Format
@@ -32,8 +30,8 @@ func TestRunningGuestKeepsEveryWriteWhateverTheFormats(t *testing.T) {
 }
 
 func TestRunningGuestMovesBetweenFilesAndDevices(t *testing.T) {
-	h := startHost(t)
-	a := h.fsPool(t, "a", "ext4", 400)
+	h := sharedHost(t)
+	a := h.fsPool(t, "ext4", "ext4", 400)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	first, second := h.device(t, a, volumeBytes), h.device(t, a, volumeBytes)
 	for _, step := range []struct {
@@ -42,7 +40,7 @@ func TestRunningGuestMovesBetweenFilesAndDevices(t *testing.T) {
 	}{
 		{"file to device", []string{"--to-path", first.Path}},
 		{"device to device", []string{"--to-path", second.Path}},
-		{"device to file", []string{"--to-pool", "a"}},
+		{"device to file", []string{"--to-pool", "ext4"}},
 		{"file to a new path", []string{"--to-path", filepath.Join(a, "by-path.raw")}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -58,7 +56,7 @@ func TestRunningGuestMovesBetweenFilesAndDevices(t *testing.T) {
 
 // A clone shares its extents with the source, a copy has its own.
 func TestFilesOnOneFileSystemThatCanAreCloned(t *testing.T) {
-	h := startHost(t)
+	h := sharedHost(t)
 	x := h.fsPool(t, "x", "xfs", 400)
 	e := h.fsPool(t, "e", "ext4", 400)
 	g := h.runningGuest(t, h.diskIn(t, x, api.FormatRaw))
@@ -83,7 +81,7 @@ func TestFilesOnOneFileSystemThatCanAreCloned(t *testing.T) {
 }
 
 func TestTwoDisksOfAGuestMoveAtTheSameTime(t *testing.T) {
-	h, a, _ := twoPools(t)
+	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw), h.diskIn(t, a, api.FormatQcow2))
 	ended := make(chan error, len(g.disks))
 	for i := range g.disks {
@@ -101,6 +99,13 @@ func TestTwoDisksOfAGuestMoveAtTheSameTime(t *testing.T) {
 		if got := g.volume(t, target(i)).Location.Pool; got != "b" {
 			t.Errorf("disk %s is in pool %s, want b", target(i), got)
 		}
+	}
+	g.assertSettledAndGoOn(t)
+
+	// One alone, and the other stays where it is.
+	g.migrate(t, "vdb", "--to-pool", "a")
+	if got := g.volume(t, "vda").Location.Pool; got != "b" {
+		t.Errorf("vda went along to pool %s", got)
 	}
 	g.assertSettled(t)
 }

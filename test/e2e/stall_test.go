@@ -47,6 +47,10 @@ var stalls struct {
 // TestMain prints what the guests have seen, whatever became of the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if err := closeShared(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
 	if len(stalls.lines) > 0 {
 		fmt.Println("How long guests could not complete a write:")
 		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
