@@ -163,7 +163,8 @@ func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 		if st.State == op.StateUndone {
 			return api.Migration{}, apiError(st.Failure)
 		}
-		if st.Step != "register" {
+		// Before its first step, and when that is undone, an op has no step.
+		if st.State.Final() || (st.Step != "" && st.Step != "register") {
 			break
 		}
 	}
