@@ -70,11 +70,11 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				m := d.begin(toNewPool)
-				d.world.registry.onChange = func(to api.MigrationState) {
+				d.world.registry.tell(func(to api.MigrationState) {
 					if to == api.MigrationCancelled && d.world.Exists(m.Dst.Path) {
 						t.Error("dst is free in the registry and not removed yet")
 					}
-				}
+				})
 				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
 				must(t, err)
 				d.until(m.ID, api.MigrationCancelled)
@@ -86,17 +86,17 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 
 func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m, err := d.manager().Start(context.Background(), StartRequest{
-			OpID: uuid.NewString(), VolumeID: testVolume, Composite: true, Target: api.MigrationTarget{ToPool: "new", DeleteSource: true},
-		})
-		must(t, err)
-		d.world.registry.onChange = func(to api.MigrationState) {
+		d.world.registry.tell(func(to api.MigrationState) {
 			if to == api.MigrationCompleted { // src is free: somebody takes it
 				must(t, d.world.Define(hv.Domain{ID: testHost, Name: "other", Config: []hv.Disk{{
 					Target: "vdb", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
 				}}}))
 			}
-		}
+		})
+		m, err := d.manager().Start(context.Background(), StartRequest{
+			OpID: uuid.NewString(), VolumeID: testVolume, Composite: true, Target: api.MigrationTarget{ToPool: "new", DeleteSource: true},
+		})
+		must(t, err)
 		d.until(m.ID, api.MigrationNeedsOperator)
 		if !d.world.Exists(srcPath) {
 			t.Error("src was deleted")

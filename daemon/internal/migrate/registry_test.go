@@ -136,6 +136,13 @@ func (r *fakeRegistry) TransitionMigration(_ context.Context, _, id string, t ap
 	return row, nil
 }
 
+// tell sets onChange.
+func (r *fakeRegistry) tell(onChange func(to api.MigrationState)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onChange = onChange
+}
+
 // volume is the registry's row of the volume.
 func (r *fakeRegistry) volume() api.Volume {
 	r.mu.Lock()
