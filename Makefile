@@ -57,7 +57,7 @@ test-conformance: compiler lab ## The hypervisor's conformance suite and the lab
 	CGO_ENABLED=1 $(GO) test -race -count=1 $(REAL_LIBVIRT)
 
 test-e2e: build lab ## Real guests through volferryctl (root)
-	$(GO) test -count=1 -timeout 15m ./test/e2e
+	$(GO) test -v -count=1 -timeout 15m ./test/e2e
 
 test-crash: build lab ## Only those end-to-end tests that kill volferryd at every fault point (root)
 	$(GO) test -count=1 -timeout 15m -run 'Kill|Crash' ./test/e2e
