@@ -172,6 +172,36 @@ func (m *machine) hvError(err error) error {
 	return err
 }
 
+// deathNotice is how long libvirt may take to notice that a guest's process is
+// dead. A call that fails for another reason is believed so much later.
+const (
+	deathNotice = time.Second
+	deathPoll   = 20 * time.Millisecond
+)
+
+// guestError is hvError for a call that needs the guest's process. If that dies
+// the call fails in libvirt's words only, a moment before libvirt says that the
+// guest is off; an op that is undone in that moment could find, half-way back,
+// a world that it cannot judge.
+func (m *machine) guestError(ctx context.Context, s *Spec, err error) error {
+	if typed := m.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
+		return typed
+	}
+	for until := m.now().Add(deathNotice); err != nil && m.now().Before(until); {
+		v, lookErr := m.lookAt(ctx, s)
+		if lookErr != nil {
+			return lookErr
+		}
+		if !v.active {
+			return guestIsOff(s)
+		}
+		if sleepErr := sleep(ctx, deathPoll); sleepErr != nil {
+			return sleepErr
+		}
+	}
+	return err
+}
+
 // What ops wait for (op.WaitFor, Runner.Wake).
 const (
 	waitHypervisor = "hypervisor"

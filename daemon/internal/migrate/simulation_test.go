@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,21 @@ func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
 	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
 		return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
 	})
+}
+
+// A monitor that broke is an error of no kind, and libvirt may still say for a
+// moment that the guest is there.
+func TestTheGuestDiesInACallAndLibvirtNoticesLater(t *testing.T) {
+	for _, call := range []string{"BlockCopy", "CommitActive", "Suspend", "Job", "Pivot"} {
+		t.Run(call, func(t *testing.T) {
+			duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+				return hvtest.Fault{
+					Call: call, Err: errors.New("unable to read from monitor"),
+					Do: func() { time.AfterFunc(deathNotice/2, func() { _ = d.world.Crash(testInstance) }) },
+				}
+			})
+		})
+	}
 }
 
 func TestTheGuestIsStartedAtEveryCall(t *testing.T) {

@@ -155,7 +155,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			return false, marked(s, v.dom)
 		case mirror == nil:
 			if err := begin(); err != nil {
-				return false, m.hvError(err)
+				return false, m.guestError(ctx, s, err)
 			}
 			begun = true
 			continue

@@ -52,7 +52,7 @@ func (m *machine) stepPause() op.Step {
 			return nil
 		}
 		m.board.pausedAt(s.MigrationID, m.now())
-		return m.hvError(m.hv.Suspend(ctx, s.InstanceID))
+		return m.guestError(ctx, s, m.hv.Suspend(ctx, s.InstanceID))
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
@@ -184,7 +184,7 @@ func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, e
 	}
 	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil {
-		return false, m.hvError(err)
+		return false, m.guestError(ctx, s, err)
 	}
 	return job != nil && job.Current == job.End, nil
 }

@@ -113,7 +113,7 @@ func (m *machine) stepPivot(w way) op.Step {
 		if v, lookErr := m.lookAt(ctx, s); lookErr == nil && v.active && v.live == onOverlay && v.mirror == nil {
 			return foldEnded(s, w.to(s)) // it is another process by now
 		}
-		return m.hvError(err)
+		return m.guestError(ctx, s, err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		v, err := m.lookAt(ctx, s)

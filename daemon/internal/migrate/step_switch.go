@@ -45,7 +45,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		}
 		began := m.now()
 		if err := m.hv.Snapshot(ctx, s.InstanceID, s.Target, s.overlayImage()); err != nil {
-			return m.hvError(err)
+			return m.guestError(ctx, s, err)
 		}
 		stall := milliseconds(m.now().Sub(began))
 		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
