@@ -157,7 +157,22 @@ func TestAWakeDuringATryIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAWakeThatObserveWaitedForIsNotWaitedForAgain(t *testing.T) {
+func TestWhatObserveWaitedForIsNotWaitedForAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		wake bool
+		want time.Duration
+	}{
+		"and it woke":                {true, time.Second},
+		"and it was found at a poll": {false, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) { backWhileObserved(t, c.wake, c.want) })
+	}
+}
+
+// backWhileObserved has the hypervisor back a second after Do had missed it, and
+// Observe waits for it.
+func backWhileObserved(t *testing.T, wake bool, want time.Duration) {
+	t.Helper()
 	bubble(t, func(s *stage) {
 		back, happened := false, false
 		s.first.Do = func(context.Context, *op.Run) error {
@@ -181,9 +196,11 @@ func TestAWakeThatObserveWaitedForIsNotWaitedForAgain(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		back = true
-		s.runner.Wake("hypervisor")
+		if wake {
+			s.runner.Wake("hypervisor")
+		}
 		s.wait("a", op.StateDone)
-		if got, want := time.Since(begin), time.Second; got != want {
+		if got := time.Since(begin); got != want {
 			t.Errorf("done after %v, want %v", got, want)
 		}
 	})

@@ -128,6 +128,9 @@ func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
 	for {
 		tries.begin()
 		seen, err := step.Observe(a.r.ctx, run)
+		if err == nil {
+			tries.through()
+		}
 		switch {
 		case a.stopping():
 			return verdictLeave, nil

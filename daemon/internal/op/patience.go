@@ -29,10 +29,20 @@ type patience struct {
 	delay  time.Duration
 	// heard is how many wakes there had been when the last try began.
 	heard int
+	// waited is what it waited for last.
+	waited string
 }
 
 // begin is called before each try: a wake that comes from here on is news.
 func (p *patience) begin() { p.heard = p.a.r.wakes.heard() }
+
+// through is called when a try went well: what it had waited for is back, which
+// may be news to others. Where nobody calls Wake it is the only news.
+func (p *patience) through() {
+	if p.waited != "" {
+		p.a.r.wakes.wake(p.waited)
+	}
+}
 
 // bear waits for the next try and returns true, or returns false: err is final
 // or ctx has ended.
@@ -75,6 +85,7 @@ func (p *patience) backoff() time.Duration {
 // try began need not be waited for: the try may have been too early for it.
 func (p *patience) waitFor(on string, err error) bool {
 	woken := p.a.r.wakes.on(on, p.heard)
+	p.waited = on
 	p.log(err)
 	p.a.setWaiting(on)
 	defer p.a.setWaiting("")
