@@ -112,7 +112,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Log:           log, HostID: hostID, HostName: cfg.HostName, Version: version.String(), Since: time.Now().UTC(),
 	})
 	tasks := []service.Task{
-		virt,
+		connection{virt, migrations},
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
 		newTask("migrations", func(ctx context.Context) error {
@@ -148,6 +148,30 @@ func (t *task) Run(ctx context.Context) error {
 
 func (t *task) Ready() <-chan struct{} { return t.ready }
 func (t *task) String() string         { return t.name }
+
+// connection is the connection to libvirt as a task that outlives the order to
+// stop until no guest is paused for a switch.
+type connection struct {
+	*libvirt.Conn
+	migrations *migrate.Manager
+}
+
+// comeOutBound bounds how long that is; systemd's own patience is longer.
+const comeOutBound = 10 * time.Second
+
+// Run implements service.Task.
+func (c connection) Run(ctx context.Context) error {
+	inner, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	defer disconnect()
+	stop := context.AfterFunc(ctx, func() {
+		bounded, cancel := context.WithTimeout(inner, comeOutBound)
+		defer cancel()
+		c.migrations.ComeOut(bounded)
+		disconnect()
+	})
+	defer stop()
+	return c.Conn.Run(inner)
+}
 
 // wakeOnConnect wakes the ops that wait for libvirt when it is back.
 func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) error {

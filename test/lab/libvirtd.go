@@ -118,9 +118,7 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 
 // enter prefixes a command with what runs it in the namespace.
 func (l *Libvirtd) enter(command ...string) []string {
-	proc := fmt.Sprintf("/proc/%d", l.virtlogd.cmd.Process.Pid)
-	// The root as well: in a chroot it is not that of the namespace.
-	return append([]string{"--mount=" + proc + "/ns/mnt", "--root=" + proc + "/root"}, command...)
+	return append([]string{fmt.Sprintf("--mount=/proc/%d/ns/mnt", l.virtlogd.cmd.Process.Pid)}, command...)
 }
 
 // dropForeignMounts unmounts, in the namespace, what other processes' labs had

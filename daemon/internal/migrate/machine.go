@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -30,6 +31,8 @@ type machine struct {
 	board    *board
 	log      *slog.Logger
 	now      func() time.Time
+	// stopping: the daemon is told to stop, and no guest is to be paused.
+	stopping atomic.Bool
 }
 
 // Bounds of the waits inside steps.

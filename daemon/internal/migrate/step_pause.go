@@ -25,6 +25,9 @@ type pauseNote struct {
 func (m *machine) stepPause() op.Step {
 	const name = "pause"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := m.mayPause(); err != nil {
+			return err
+		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return err

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// waitShutdown is what a switch waits for that was about to begin when the
+// daemon was told to stop: the next start of the daemon.
+const waitShutdown = "shutdown"
+
+// stopPoll is how often ComeOut looks: a switch takes some tens of milliseconds.
+const stopPoll = 5 * time.Millisecond
+
+// ComeOut is called when the daemon is told to stop, before libvirt's connection
+// goes: no guest is paused any more, and those that are get to the end of their
+// switch, or back, unless ctx ends first. A daemon that stops leaves no guest
+// paused; one that is killed leaves it to the next start.
+func (g *Manager) ComeOut(ctx context.Context) {
+	g.machine.stopping.Store(true)
+	for g.switching() && sleep(ctx, stopPoll) == nil {
+	}
+}
+
+// switching says whether an op is between the pause of its guest and its end.
+func (g *Manager) switching() bool {
+	for _, st := range g.runner.Active() {
+		if st.Waiting == "" && st.State != op.StateNeedsOperator && duringPause[st.Step] {
+			return true
+		}
+	}
+	return false
+}
+
+// duringPause are the steps at which a guest may be paused by us.
+var duringPause = map[string]bool{
+	"pause": true, "drain": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true, "resume": true,
+}
+
+// mayPause holds a switch back that was about to begin in a daemon that stops.
+func (m *machine) mayPause() error {
+	if m.stopping.Load() {
+		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
+	}
+	return nil
+}
