@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +62,9 @@ func Missing() []string {
 	}
 	if found, _ := filepath.Glob(qemuDriver); len(found) == 0 {
 		missing = append(missing, "libvirt's QEMU driver (package libvirt-daemon-driver-qemu)")
+	}
+	if _, err := user.Lookup("libvirt-qemu"); err != nil {
+		missing = append(missing, "the user libvirt-qemu (package libvirt-daemon-system)")
 	}
 	if _, err := os.Stat(filepath.Join(cacheDir(), "kernel", "package")); err != nil {
 		missing = append(missing, "the guests' kernel")
