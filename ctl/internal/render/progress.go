@@ -34,6 +34,7 @@ type Progress struct {
 	drawn       bool
 	lastPhase   string
 	lastPercent int
+	lastState   api.MigrationState
 }
 
 // NewBar returns a Progress that redraws one line of a terminal.
@@ -59,7 +60,10 @@ func (p *Progress) Update(m *api.Migration) {
 	if phase == p.lastPhase && percent < p.lastPercent+plainStepPercent {
 		return
 	}
-	p.lastPhase, p.lastPercent = phase, percent-percent%plainStepPercent
+	if phase == string(m.State) && m.State == p.lastState {
+		return // between two phases, which have said it
+	}
+	p.lastPhase, p.lastPercent, p.lastState = phase, percent-percent%plainStepPercent, m.State
 	Line(p.w, "%s: %s", nameOf(m), strings.Join(append([]string{phase}, amounts(m)...), "  "))
 }
 

@@ -114,6 +114,7 @@ type verifiedOutput struct {
 // overlay in dst, which the next fold writes again.
 func (m *machine) stepVerifyCopy(copied ask) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		m.board.clear(s.MigrationID)
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err
 		}
