@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/volferry/volferry/internal/atomicfile"
 )
 
 // Backup writes a copy of the database at path, as of its last commit, to the
@@ -30,7 +32,7 @@ func Backup(ctx context.Context, path, dst string) (err error) {
 	if err != nil {
 		return fmt.Errorf("back up to: %w", err)
 	}
-	if err := errors.Join(fillBackup(ctx, path, dst), f.Sync(), f.Close(), syncDir(filepath.Dir(dst))); err != nil {
+	if err := errors.Join(fillBackup(ctx, path, dst), f.Sync(), f.Close(), atomicfile.SyncDir(filepath.Dir(dst))); err != nil {
 		return errors.Join(fmt.Errorf("back up %s: %w", path, err), os.Remove(dst))
 	}
 	return nil

@@ -56,7 +56,8 @@ var layers = [][]string{
 	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg"},
 	{"internal/service", "internal/settings"},
-	{"internal/httpjson", "internal/mtls", "internal/sqlitedb", "internal/atomicfile", "internal/fault", "internal/version"},
+	{"internal/httpjson", "internal/mtls", "internal/sqlitedb", "internal/fault", "internal/version"},
+	{"internal/atomicfile"},
 	{"internal/api"},
 }
 
