@@ -6,7 +6,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,11 +92,15 @@ func TestEveryFlushedWriteIsThereAfterQEMUIsKilled(t *testing.T) {
 	l := startLibvirtd(t)
 	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "qcow2"}
 	g := writingGuest(t, l, Disk{Volume: v})
-	pid, err := os.ReadFile(filepath.Join(l.RunDir, "qemu", "guest.pid"))
+	text, err := os.ReadFile(filepath.Join(l.RunDir, "qemu", "guest.pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t.Context(), "kill", "-KILL", strings.TrimSpace(string(pid))); err != nil {
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.WaitState(t.Context(), "shut off"); err != nil {
