@@ -89,7 +89,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
 		Journal: records, Plans: plans, Describe: migrate.Describe,
-		Log: log, FaultPoint: fault.Point, OnChange: migrations.Changed, OnFinished: countEnds(numbers),
+		Log: log, FaultPoint: fault.Point, WaitPoll: time.Second, OnChange: migrations.Changed, OnFinished: countEnds(numbers),
 	})
 	if err != nil {
 		return err
