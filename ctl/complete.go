@@ -21,7 +21,7 @@ var flagWords = map[string][]string{
 	"progress":  {progressAuto, progressPlain, progressJSON, progressNone},
 	"format":    {"raw", "qcow2"},
 	"to-format": {"raw", "qcow2"},
-	"method":    {"auto", "overlay", "mirror"},
+	"method":    {"auto", "overlay"},
 	"verify":    {"full", "none"},
 	"shell":     {"bash", "zsh", "fish"},
 }

@@ -17,8 +17,8 @@ func targetFlags() []cli.Flag {
 		&cli.StringFlag{Name: "to-path", Usage: "move it to the file or block device at `PATH`"},
 		&cli.StringFlag{Name: "to-format", DefaultText: "the format that it has", Usage: "write the destination as `FORMAT`, raw or qcow2", Action: known("to-format")},
 		&cli.StringFlag{
-			Name: "method", Value: "auto", DefaultText: "auto, which takes what the disk allows", Action: known("method"),
-			Usage: "`METHOD`: overlay freezes the source, mirror copies under the running guest, or auto",
+			Name: "method", Value: "auto", DefaultText: "auto", Action: known("method"),
+			Usage: "`METHOD`: overlay freezes the source under an overlay; auto does so where the disk allows it",
 		},
 		&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s"},
 		&cli.StringFlag{Name: "verify", Value: "full", DefaultText: "full", Usage: "`HOW` to check the copy: full reads everything back, none trusts it", Action: known("verify")},
