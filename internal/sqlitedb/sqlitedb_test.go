@@ -231,16 +231,20 @@ func TestViolatesTellsWhichIndexRefused(t *testing.T) {
 		 INSERT INTO b VALUES ('1', 'x', 'y');`,
 	})
 	defer closeDB(t, db)
-	for insert, want := range map[string][]bool{
-		"VALUES ('1', 'x', 'z')": {true, false},
-		"VALUES ('2', 'x', 'y')": {false, true},
-		"VALUES ('2', 'x', 'z')": {false, false},
-		"VALUES (NULL, 1, NULL)": {false, false},
+	// In this order: the last one is taken.
+	for _, c := range []struct {
+		insert string
+		id, xy bool
+	}{
+		{"VALUES ('1', 'x', 'z')", true, false},
+		{"VALUES ('2', 'x', 'y')", false, true},
+		{"VALUES (NULL, 1, NULL)", false, false},
+		{"VALUES ('2', 'x', 'z')", false, false},
 	} {
-		_, err := db.Write.ExecContext(t.Context(), "INSERT INTO b "+insert)
-		got := []bool{sqlitedb.Violates(err, "b.id"), sqlitedb.Violates(err, "b.x", "b.y")}
-		if got[0] != want[0] || got[1] != want[1] || sqlitedb.Violates(err, "b.x") {
-			t.Errorf("INSERT %s: violates id, x+y = %v, want %v (%v)", insert, got, want, err)
+		_, err := db.Write.ExecContext(t.Context(), "INSERT INTO b "+c.insert)
+		id, xy := sqlitedb.Violates(err, "b.id"), sqlitedb.Violates(err, "b.x", "b.y")
+		if id != c.id || xy != c.xy || sqlitedb.Violates(err, "b.x") {
+			t.Errorf("INSERT %s: violates id %v, x+y %v; want %v, %v (%v)", c.insert, id, xy, c.id, c.xy, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -171,7 +172,7 @@ func TestStoppedChildDiesWithUs(t *testing.T) {
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
-	child, err := unix.PidfdOpen(opener(t, dst.Path), 0)
+	child, err := unix.PidfdOpen(childOf(t, parent.Process.Pid), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,22 +187,27 @@ func TestStoppedChildDiesWithUs(t *testing.T) {
 	}
 }
 
-// opener is the process that has the file open.
-func opener(t *testing.T, path string) int {
+// childOf is the child of a process, by the kernel's word: one that was stopped
+// early has no file open yet that would tell.
+func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fd := range fds {
-		if to, err := os.Readlink(fd); err == nil && to == path {
-			pid, err := strconv.Atoi(strings.Split(fd, "/")[2])
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // a thread that ended
+		}
+		for _, field := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(field)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return pid
+			return child
 		}
 	}
-	t.Fatal("no child has dst open: the test proves nothing")
+	t.Fatal("the process has no child: the test proves nothing")
 	return 0
 }
