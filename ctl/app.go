@@ -139,18 +139,33 @@ func missingVerb(c *cli.Context) error {
 		}
 		return usagef("%sa command is missing: give one of those above", prefix(c))
 	}
+	if word == "help" {
+		return usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", prefix(c), word, programName)
+	}
 	return usagef("%sunknown command %q. %s", prefix(c), word, cli.SuggestCommand(c.Command.Subcommands, word))
 }
 
 // wrongFlag is what a flag that does not parse comes to, in our words.
 func wrongFlag(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
-		return usagef("%sunknown flag --%s", prefix(c), strings.TrimLeft(name, "-"))
+		return usagef("%sunknown flag %s", prefix(c), dashed(name))
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
-		return usagef("%s--%s needs a value", prefix(c), strings.TrimLeft(name, "-"))
+		return usagef("%s%s needs a value", prefix(c), dashed(name))
+	}
+	if value, name, ok := strings.Cut(err.Error(), " for flag -"); ok && strings.HasPrefix(value, "invalid value ") {
+		name, _, _ = strings.Cut(name, ": ")
+		return usagef("%s%s: %s is not a value for it", prefix(c), dashed(name), strings.TrimPrefix(value, "invalid value "))
 	}
 	return usagef("%s%w", prefix(c), err)
+}
+
+// dashed is a flag's name as the user writes it: -o, --output.
+func dashed(name string) string {
+	if name = strings.TrimLeft(name, "-"); len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 // prefix is the command as the user types it, without the program, to begin

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,10 @@ func volumeList(c *cli.Context, s *session) error {
 		ids = append(ids, v.ID)
 		users := make([]string, 0, len(v.Attachments))
 		for _, at := range v.Attachments {
-			users = append(users, nameOr(instances, at.InstanceID))
+			// A move under way has two attachments at one instance.
+			if user := nameOr(instances, at.InstanceID); !slices.Contains(users, user) {
+				users = append(users, user)
+			}
 		}
 		status := string(v.Status)
 		if v.MigrationID != "" {
