@@ -40,14 +40,14 @@ func (s *session) explain(err error) error {
 	if !errors.As(err, &e) || e.Code != codeUnreachable {
 		return err
 	}
-	said, unit := *e, "volferryd"
+	said, program := *e, "volferryd"
 	said.Code = api.CodeHypervisorUnavailable
 	if s.client.Target() == registrySocket {
-		said.Code, unit = api.CodeRegistryUnavailable, "volferry-registry"
+		said.Code, program = api.CodeRegistryUnavailable, "volferry-registry"
 	}
 	return &advisedError{
 		err:    &said,
 		exit:   api.ExitUnavailable,
-		advice: "Look with 'systemctl status " + unit + "', or name another socket with --socket or VOLFERRY_SOCKET.",
+		advice: "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET.",
 	}
 }

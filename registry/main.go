@@ -55,7 +55,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if command == "backup" {
 		want = 1
 	}
-	if len(rest) != want {
+	if len(rest) < want {
+		return fmt.Errorf("FILE is missing: give backup a file to make; see %s --help", server.Program)
+	}
+	if len(rest) > want {
 		return fmt.Errorf("%q is not what this command takes; see %s --help", rest, server.Program)
 	}
 	switch command {

@@ -251,7 +251,7 @@ func TestCommandsThatNeedNoRegistry(t *testing.T) {
 		"version":   {[]string{"version"}, "volferry-registry ", "", ""},
 		"unknown":   {[]string{"dance"}, "", "", `no command "dance"`},
 		"bad flag":  {[]string{"--dance"}, "", "dance", "dance"},
-		"no target": {[]string{"backup"}, "", "", "not what this command takes"},
+		"no target": {[]string{"backup"}, "", "", "FILE is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, talk bytes.Buffer

@@ -205,7 +205,7 @@ func (c *Client) transportError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for %s: %w", c.socket, ctx.Err())
 	case refused(err):
-		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there; is the daemon running?", c.socket)
+		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there", c.socket)
 	case errors.Is(err, syscall.EACCES):
 		return api.Errorf(api.CodePermissionDenied, "cannot connect to %s: permission denied; be root or a member of the socket's group", c.socket)
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -35,7 +35,7 @@ func (s *Server) libvirtPart() api.Check {
 func (s *Server) registryPart() api.Check {
 	if err := s.Uplink.Err(); err != nil {
 		return api.Check{
-			Name: "registry", Status: "fail", Message: err.Error(), Advice: "systemctl status volferry-registry",
+			Name: "registry", Status: "fail", Message: err.Error(), Advice: "start volferry-registry",
 		}
 	}
 	return api.Check{Name: "registry", Status: "ok", Message: "connected"}
