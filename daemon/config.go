@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 )
 
@@ -105,6 +106,9 @@ func (c *config) check() error {
 		return err
 	}
 	if _, err := settings.GroupID(c.SocketGroup); err != nil {
+		return err
+	}
+	if _, err := service.NewLogger(io.Discard, c.LogLevel); err != nil {
 		return err
 	}
 	for _, path := range c.AllowedPaths {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -41,13 +42,17 @@ func (d *doctor) libvirt() api.Check {
 
 func (d *doctor) registry(ctx context.Context) api.Check {
 	if err := d.uplink.Refresh(ctx); err != nil {
-		return api.Check{Name: "registry", Status: "fail", Message: err.Error(), Advice: "systemctl start volferry-registry, or set registry"}
+		return api.Check{Name: "registry", Status: "fail", Message: err.Error(), Advice: "start volferry-registry, or set registry"}
 	}
 	return ok("registry", "connected at "+d.cfg.Registry)
 }
 
 func (d *doctor) hook() api.Check {
-	if err := d.guards.Enforced(); err != nil {
+	err := d.guards.Enforced()
+	if errors.Is(err, instance.ErrHookLooksElsewhere) {
+		return api.Check{Name: "hook", Status: "warn", Message: err.Error()} // which says what to do
+	}
+	if err != nil {
 		return api.Check{
 			Name: "hook", Status: "warn", Message: err.Error(),
 			Advice: "install volferry-guard as " + d.cfg.LibvirtHook + " (mode 0755) and restart libvirtd; running guests are not touched by that",

@@ -15,6 +15,10 @@ import (
 // DefaultHook is where the guard hook is installed.
 const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
 
+// ErrHookLooksElsewhere is Enforced's error for a hook that is installed and
+// looks for guards in other directories.
+var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hook looks for them")
+
 // Enforced returns nil if the hook is installed where libvirt runs it and looks
 // for guards where this Guards keeps them; otherwise the error says what is
 // wrong and what to do. A libvirtd that has not been restarted since its very
@@ -34,8 +38,8 @@ func (g *Guards) Enforced() error {
 		return fmt.Errorf("look at the libvirt hook: %w", err)
 	}
 	if !slices.ContainsFunc(dirs, func(dir string) bool { return sameDir(dir, g.dir) }) {
-		return fmt.Errorf("the libvirt hook %s looks for guards in %s and not in %s; write that directory into %s",
-			g.hook, strings.Join(dirs, ", "), g.dir, file)
+		return fmt.Errorf("%w: %s looks for guards in %s and not in %s; write that directory into %s",
+			ErrHookLooksElsewhere, g.hook, strings.Join(dirs, ", "), g.dir, file)
 	}
 	return nil
 }
