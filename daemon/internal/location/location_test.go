@@ -178,3 +178,13 @@ func link(t *testing.T, to, path string) {
 		t.Fatal(err)
 	}
 }
+
+func TestAFileInMemoryIsNoPlaceForAVolume(t *testing.T) {
+	for path, refused := range map[string]bool{
+		"/dev/no-such-device": true, "/dev/shm/image": true, t.TempDir() + "/image": false, "/none/of/these/image": false,
+	} {
+		if err := location.CheckPersistent(path); (err != nil) != refused {
+			t.Errorf("%s: %v, want refused %v", path, err, refused)
+		}
+	}
+}

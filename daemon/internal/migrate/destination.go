@@ -85,6 +85,12 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		return err
 	}
 	info, err := g.machine.images.Inspect(ctx, path, s.Dst.Format)
+	if !info.Block {
+		// A mistyped device, above all: what is made in /dev is gone at reboot.
+		if err := location.CheckPersistent(path); err != nil {
+			return err
+		}
+	}
 	if errors.Is(err, image.ErrAbsent) {
 		return g.destinationToCreate(s)
 	}
@@ -126,22 +132,32 @@ func shorten(s string) string {
 	return s[:limit] + "..."
 }
 
-// checkNotUsed refuses an image that a domain of this host names, or that the
-// kernel says is in use.
+// checkNotUsed refuses a destination that somebody has.
 func (g *Manager) checkNotUsed(ctx context.Context, path string) error {
+	user, err := g.userOf(ctx, path)
+	if err != nil || user == "" {
+		return err
+	}
+	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
+}
+
+// userOf says who has the image at path, in words that go on after its name: a
+// domain of this host, or what the kernel lends it to. Empty if nobody that can
+// be seen has it.
+func (g *Manager) userOf(ctx context.Context, path string) (string, error) {
 	doms, err := g.machine.hv.Domains(ctx)
 	if err != nil {
-		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the instances of this host: %v", err)
+		return "", api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the instances of this host: %v", err)
 	}
 	if domain, target := location.DiskOf(doms, path); domain != "" {
-		return api.Errorf(api.CodeDstInUse, "%s is disk %s of instance %s", path, target, domain)
+		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
 	user, err := g.machine.images.InUse(ctx, path)
 	if err != nil {
-		return fmt.Errorf("see who uses %s: %w", path, err)
+		return "", fmt.Errorf("see who uses %s: %w", path, err)
 	}
 	if user != "" {
-		return api.Errorf(api.CodeDstInUse, "%s is in use: %s", path, user)
+		return "is in use: " + user, nil
 	}
-	return nil
+	return "", nil
 }

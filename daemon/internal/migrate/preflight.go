@@ -37,9 +37,12 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if len(vol.Attachments) == 1 {
-		if err := g.checkInstance(ctx, s, vol.Attachments[0]); err != nil {
-			return nil, err
-		}
+		err = g.checkInstance(ctx, s, vol.Attachments[0])
+	} else {
+		err = g.checkUnattached(ctx, s)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := checkMethod(s, target.Method); err != nil {
 		return nil, err
@@ -124,6 +127,18 @@ func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 			s.VolumeName, info.SizeBytes, s.Src.Path, s.Src.SizeBytes)
 	}
 	return nil
+}
+
+// checkUnattached refuses a volume that the registry has as unattached and that a
+// domain has all the same: its instance was forgotten, or never adopted, and
+// could write while the volume is copied.
+func (g *Manager) checkUnattached(ctx context.Context, s *Spec) error {
+	user, err := g.userOf(ctx, s.Src.Path)
+	if err != nil || user == "" {
+		return err
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by the registry nothing is attached to it, but %s %s; if that is an instance, adopt it first (volferryctl instance adopt)",
+		s.VolumeName, s.Src.Path, user)
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.

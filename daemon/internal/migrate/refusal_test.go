@@ -89,6 +89,10 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			must(t, w.SetConfigChain(context.Background(), testInstance, "vda",
 				[]hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}}))
 		}, api.CodeChainChanged, "which"},
+		{"an instance that was forgotten", toNewPool, func(_ *testing.T, w *world) {
+			w.registry.vol.Attachments, w.registry.vol.Status = nil, api.VolumeAvailable
+		}, api.CodeVolumeInUse, "is disk vda of instance web"},
+		{"a device that is not there", api.MigrationTarget{ToPath: "/dev/no-such-device"}, nil, api.CodeInvalidArgument, "no device"},
 		{"libvirt away", toNewPool, func(_ *testing.T, w *world) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},
 		{"registry away", toNewPool, func(_ *testing.T, w *world) { w.registry.setDown(true) }, api.CodeRegistryUnavailable, ""},
 	} {

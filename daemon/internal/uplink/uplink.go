@@ -85,9 +85,10 @@ func (u *Uplink) Run(ctx context.Context) error {
 
 // Refresh reports now. The error is the registry's.
 func (u *Uplink) Refresh(ctx context.Context) error {
+	report := u.report(ctx)
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	host, err := u.registry.Report(ctx, u.report(ctx))
+	host, err := u.registry.Report(ctx, report)
 	u.mu.Lock()
 	wasUp := u.upLocked()
 	if u.err = err; err == nil {
@@ -107,6 +108,9 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 // report describes the host. What libvirt does not tell now is left out; the
 // registry keeps what it knew.
 func (u *Uplink) report(ctx context.Context) api.HostReport {
+	// A bound of its own: a slow libvirt is not a registry that is away.
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	r := api.HostReport{
 		ID: u.cfg.HostID, Name: u.cfg.HostName, Version: u.cfg.Version, BootID: u.cfg.BootID,
 		Instances: []api.InstanceReport{},

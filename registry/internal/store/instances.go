@@ -5,6 +5,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
@@ -138,12 +140,18 @@ func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, slo
 
 // adoptDisk makes a disk that an instance has a volume with one attachment.
 func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
-	err := tx.insertVolume(ctx, api.VolumeRegister{
-		ID:       d.VolumeID,
-		Name:     d.VolumeName,
-		Bootable: d.BootIndex != nil && *d.BootIndex == 0,
-		Location: d.Location,
-	}, hostID, api.VolumeInUse)
+	known, err := volumeByID(ctx, tx, d.VolumeID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = tx.insertVolume(ctx, api.VolumeRegister{
+			ID:       d.VolumeID,
+			Name:     d.VolumeName,
+			Bootable: d.BootIndex != nil && *d.BootIndex == 0,
+			Location: d.Location,
+		}, hostID, api.VolumeInUse)
+	case err == nil:
+		err = tx.takeBack(ctx, known, hostID, d)
+	}
 	if err != nil {
 		return err
 	}
@@ -155,8 +163,20 @@ func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, host
 		mode:       d.Mode,
 		state:      api.AttachmentAttached,
 		// The default type is not multiattach, ever.
-		exclusive: true,
+		exclusive: !known.Multiattach,
 	})
+}
+
+// takeBack puts a volume into use again that an instance had before it was
+// forgotten. It must be free, and be where the disk is.
+func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
+	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)
+	}
+	if v.Location.Path != d.Location.Path {
+		return api.Errorf(api.CodeConflict, "cannot adopt disk %s at %s: its volume %s is at %s", d.Device, d.Location.Path, v.Name, v.Location.Path)
+	}
+	return tx.exec(ctx, "UPDATE volumes SET status = 'in-use', host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.at.UnixMicro(), v.ID)
 }
 
 // ForgetInstance ends Volferry's care of an instance and returns what it was.

@@ -132,6 +132,26 @@ func TestRepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 	wantCode(t, unchanged(t, s, func() error { return second(s.DeleteVolume(t.Context(), call, data)) }), api.CodeIdempotencyMismatch, "key-1")
 }
 
+func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
+	s := newSite(t)
+	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
+	again := webRegister()
+	again.Disks[0].AttachmentID = id(attachmentKind, 7)
+	must(s.RegisterInstance(t.Context(), nobody, again))(t)
+	v := must(s.Volume(t.Context(), root))(t)
+	if v.Status != api.VolumeInUse || len(v.Attachments) != 1 || v.Attachments[0].ID != again.Disks[0].AttachmentID {
+		t.Errorf("volume = %+v, want it in use by its new attachment", v)
+	}
+}
+
+func TestDiskElsewhereIsNotTheVolumeThatItWas(t *testing.T) {
+	s := newSite(t)
+	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
+	again := webRegister()
+	again.Disks[0].Location.Pool, again.Disks[0].Location.Name, again.Disks[0].Location.Path = "", "", "/elsewhere/root.raw"
+	wantCode(t, second(s.RegisterInstance(t.Context(), nobody, again)), api.CodeConflict, "/elsewhere/root.raw")
+}
+
 func TestRefusedRequestMayBeTriedAgainUnderItsKey(t *testing.T) {
 	s := newSite(t)
 	call := Call{Key: "key-1"}

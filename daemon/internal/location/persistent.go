@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CheckPersistent refuses a path whose file would be in memory and gone with the
+// next reboot: in /dev, where a mistyped device is made a file, and on every
+// other tmpfs or ramfs. A directory that is not there is not its business.
+func CheckPersistent(path string) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return nil //nolint:nilerr // CheckPath has said so
+	}
+	var st unix.Statfs_t
+	err = unix.Statfs(dir, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at the filesystem of %s: %w", dir, err)
+	}
+	if within(dir+"/x", "/dev") {
+		return api.Errorf(api.CodeInvalidArgument, "there is no device %s, and a file made there would be gone with the next reboot", path)
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return api.Errorf(api.CodeInvalidArgument, "%s is in memory (tmpfs); a volume there would be gone with the next reboot", path)
+	}
+	return nil
+}
