@@ -51,9 +51,9 @@ func moved(m *api.Migration) []string {
 	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", volumeName(m), place(m.Src), place(m.Dst))}
 	cost := render.Bytes(m.BytesTotal)
 	if d := took(m); d > 0 {
-		cost += fmt.Sprintf(" in %s (%s)", render.Duration(d), render.Rate(int64(float64(m.BytesTotal)/d.Seconds())))
+		cost += " in " + render.Duration(d) + ", from start to end"
 	}
-	lines = append(lines, "  copied    "+cost)
+	lines = append(lines, "  moved     "+cost)
 	if m.StallMS.Start != nil || m.StallMS.Switch != nil {
 		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", stall(m.StallMS.Start), stall(m.StallMS.Switch)))
 	}
@@ -78,6 +78,10 @@ func standing(m *api.Migration) string {
 	case api.MigrationCancelled, api.MigrationError:
 		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", volumeName(m), place(m.Src))
 	case api.MigrationStarted:
+		if m.ExternalCopy {
+			again = "\nTry again:    mend the copy, then " + completeCommandLine(m)
+			break
+		}
 		again = fmt.Sprintf("\nTry again:    %s migration copy %s", programName, handle(m))
 	case api.MigrationCopied:
 		again = "\nTry again:    " + completeCommandLine(m)
