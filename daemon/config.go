@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 )
@@ -126,16 +127,15 @@ func (c *config) check() error {
 // overlay alone, so the overlay must survive a reboot.
 func (c *config) checkOverlayDir() error {
 	dir := c.OverlayDir
-	var st unix.Statfs_t
-	err := unix.Statfs(dir, &st)
+	inMemory, err := location.InMemory(dir)
 	for errors.Is(err, unix.ENOENT) && dir != "/" { // not made yet
 		dir = filepath.Dir(dir)
-		err = unix.Statfs(dir, &st)
+		inMemory, err = location.InMemory(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("look at overlay_dir %s: %w", c.OverlayDir, err)
+		return fmt.Errorf("overlay_dir %s: %w", c.OverlayDir, err)
 	}
-	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+	if inMemory {
 		return fmt.Errorf("overlay_dir %s is in memory (tmpfs); a reboot would lose what guests wrote while their volumes moved", c.OverlayDir)
 	}
 	return nil

@@ -12,6 +12,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// InMemory says whether what is in a directory is gone with the next reboot: it
+// is on a tmpfs or ramfs. The error wraps unix.ENOENT if it does not exist.
+func InMemory(dir string) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return false, fmt.Errorf("look at the filesystem of %s: %w", dir, err)
+	}
+	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
+}
+
 // CheckPersistent refuses a path whose file would be in memory and gone with the
 // next reboot: in /dev, where a mistyped device is made a file, and on every
 // other tmpfs or ramfs. A directory that is not there is not its business.
@@ -20,18 +30,17 @@ func CheckPersistent(path string) error {
 	if err != nil {
 		return nil //nolint:nilerr // CheckPath has said so
 	}
-	var st unix.Statfs_t
-	err = unix.Statfs(dir, &st)
+	inMemory, err := InMemory(dir)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at the filesystem of %s: %w", dir, err)
+		return err
 	}
 	if within(dir+"/x", "/dev") {
 		return api.Errorf(api.CodeInvalidArgument, "there is no device %s, and a file made there would be gone with the next reboot", path)
 	}
-	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+	if inMemory {
 		return api.Errorf(api.CodeInvalidArgument, "%s is in memory (tmpfs); a volume there would be gone with the next reboot", path)
 	}
 	return nil
