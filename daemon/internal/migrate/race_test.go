@@ -20,20 +20,18 @@ import (
 func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.copier.gate = make(chan struct{}) // the copy would take for ever
-		var cancelled sync.WaitGroup
+		cancelled := make(chan error, 1)
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {
 			open, err := d.manager().List(context.Background(), false)
 			must(t, err)
-			cancelled.Go(func() {
+			go func() {
 				_, _, err := d.manager().Cancel(context.Background(), d.call(open[0].ID))
-				if err != nil {
-					t.Error(err)
-				}
-			})
+				cancelled <- err
+			}()
 			pass(time.Millisecond)
 		}})
 		id := d.migrate()
-		cancelled.Wait()
+		must(t, <-cancelled)
 		d.until(id, api.MigrationCancelled)
 		d.stayed()
 	})
