@@ -65,8 +65,11 @@ type VolumeTypeUpdate struct {
 // is set. An empty ToFormat keeps the format, an empty Method is "auto", an
 // empty Verify is "full".
 type MigrationTarget struct {
-	ToPool                  string `json:"to_pool,omitempty"`
-	ToPath                  string `json:"to_path,omitempty"`
+	ToPool string `json:"to_pool,omitempty"`
+	ToPath string `json:"to_path,omitempty"`
+	// ToType is the type that the volume gets when it is at dst: a retype. Empty
+	// keeps its type.
+	ToType                  string `json:"to_type,omitempty"`
 	ToFormat                Format `json:"to_format,omitempty"`
 	Method                  string `json:"method,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
@@ -87,13 +90,21 @@ type MigrationUpdate struct {
 
 // HostReport is what a daemon tells the registry of its host, at start and
 // then every few seconds. Pools replaces what was known; nil leaves it.
+//
+// Epoch is the epoch that the host was last told, 0 if it never was: an older
+// one than the registry's is answered with stale_epoch. Mark is the newest mark
+// that it was told. Migrations are those that are open on the host, for those
+// who watch at the registry; nil leaves what was known.
 type HostReport struct {
-	ID        string           `json:"id"`
-	Name      string           `json:"name"`
-	Version   string           `json:"version"`
-	BootID    string           `json:"boot_id"`
-	Pools     []Pool           `json:"pools"`
-	Instances []InstanceReport `json:"instances"`
+	ID         string           `json:"id"`
+	Name       string           `json:"name"`
+	Version    string           `json:"version"`
+	BootID     string           `json:"boot_id"`
+	Epoch      int64            `json:"epoch"`
+	Mark       *RegistryMark    `json:"mark,omitempty"`
+	Pools      []Pool           `json:"pools"`
+	Instances  []InstanceReport `json:"instances"`
+	Migrations []Migration      `json:"migrations,omitempty"`
 }
 
 // InstanceReport is the state of one instance in a HostReport.
@@ -116,7 +127,7 @@ type AdoptedDisk struct {
 }
 
 // InstanceRegister records an adopted instance with its disks, in one
-// transaction: the body of POST /v1/instances at the registry. Slots are
+// transaction: the body of POST /v1/instances:register at the registry. Slots are
 // disks of the domain that are no volume (an ISO, an unsupported disk).
 type InstanceRegister struct {
 	ID    string               `json:"id"`
@@ -128,7 +139,8 @@ type InstanceRegister struct {
 }
 
 // VolumeRegister records a volume whose bytes the daemon makes or has found:
-// the body of POST /v1/volumes at the registry. Status is creating or
+// the body of POST
+// /v1/volumes:register at the registry. Status is creating or
 // available.
 type VolumeRegister struct {
 	ID       string       `json:"id"`
@@ -155,6 +167,8 @@ type VolumeTransition struct {
 // every other use, and, where the volume is attached, a second attachment of
 // the same volume is made at Dst in state reserved. Generation is the volume's
 // that the caller saw (CodeStaleGeneration if it moved on); Epoch the host's.
+// ToType, where not empty, is the type that the volume gets with the flip, and
+// that Dst is checked against.
 type MigrationRegister struct {
 	ID              string   `json:"id"`
 	VolumeID        string   `json:"volume_id"`
@@ -165,6 +179,7 @@ type MigrationRegister struct {
 	Generation      int64    `json:"generation"`
 	Dst             Location `json:"dst"`
 	Method          string   `json:"method"`
+	ToType          string   `json:"to_type,omitempty"`
 	OpID            string   `json:"op_id"`
 }
 

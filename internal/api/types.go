@@ -114,15 +114,20 @@ type Host struct {
 	Version    string     `json:"version,omitempty"`
 	LastSeenAt *time.Time `json:"last_seen_at,omitempty"`
 	CreatedAt  time.Time  `json:"created_at"`
+	// Mark is set in the answer to a report.
+	Mark *RegistryMark `json:"mark,omitempty"`
 }
 
-// Pool is a storage pool of one host, or of several where Shared is set.
+// Pool is a storage pool of one host, or of several where Shared is set: then
+// hosts that have a pool of this name see the same bytes. Multiattach says that
+// a volume in it can be open in several guests at once.
 type Pool struct {
 	Name          string    `json:"name"`
 	Host          string    `json:"host"`
 	Type          string    `json:"type"`
 	Path          string    `json:"path,omitempty"`
 	Shared        bool      `json:"shared"`
+	Multiattach   bool      `json:"multiattach"`
 	Active        bool      `json:"active"`
 	CapacityBytes int64     `json:"capacity_bytes"`
 	FreeBytes     int64     `json:"free_bytes"`
@@ -249,16 +254,26 @@ type Op struct {
 // Event is one line of the audit trail, and of the stream of an op. Seq only
 // grows; a reader that knows the last one it saw misses nothing.
 type Event struct {
-	Seq       int64          `json:"seq"`
-	At        time.Time      `json:"at"`
-	Who       string         `json:"who,omitempty"`
-	Host      string         `json:"host,omitempty"`
-	What      string         `json:"what"`
-	Object    string         `json:"object,omitempty"`
-	From      string         `json:"from,omitempty"`
-	To        string         `json:"to,omitempty"`
-	OpID      string         `json:"op_id,omitempty"`
+	Seq    int64     `json:"seq"`
+	At     time.Time `json:"at"`
+	Who    string    `json:"who,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	What   string    `json:"what"`
+	Object string    `json:"object,omitempty"`
+	From   string    `json:"from,omitempty"`
+	To     string    `json:"to,omitempty"`
+	OpID   string    `json:"op_id,omitempty"`
+	// Token is the fencing token that the change was made under.
+	Token     *Token         `json:"token,omitempty"`
 	Result    string         `json:"result,omitempty"`
 	Migration *Migration     `json:"migration,omitempty"`
+	Drain     *Drain         `json:"drain,omitempty"`
 	Details   map[string]any `json:"details,omitempty"`
+}
+
+// Token is a fencing token: the epoch of the host that made a change, and the
+// generation of the volume that it was made to. 0 where it has none.
+type Token struct {
+	Epoch      int64 `json:"epoch,omitempty"`
+	Generation int64 `json:"generation,omitempty"`
 }

@@ -29,7 +29,7 @@ type thing struct {
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-func everyone(*http.Request, httpjson.Access) error { return nil }
+func everyone(*http.Request, httpjson.Route) error { return nil }
 
 func newHandler(authorize httpjson.Authorizer, routes ...httpjson.Route) http.Handler {
 	return httpjson.NewHandler(httpjson.Config{Routes: routes, Authorize: authorize, Log: slog.New(slog.DiscardHandler)})
@@ -226,15 +226,15 @@ func TestWhoMayOperateOnASocket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), tc.peer), "GET", "/", nil)
-			for access, want := range map[httpjson.Access]bool{httpjson.Read: tc.read, httpjson.Operate: tc.operate} {
-				err := authorize(r, access)
+			for access, want := range map[httpjson.Access]bool{httpjson.Read: tc.read, httpjson.Operate: tc.operate, httpjson.Fence: tc.operate} {
+				err := authorize(r, httpjson.Route{Access: access})
 				if (err == nil) != want || err != nil && api.CodeOf(err) != api.CodePermissionDenied {
 					t.Errorf("%s: error = %v, want allowed = %t", access, err, want)
 				}
 			}
 		})
 	}
-	if err := authorize(httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), httpjson.Read); api.CodeOf(err) != api.CodePermissionDenied {
+	if err := authorize(httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), httpjson.Route{Access: httpjson.Read}); api.CodeOf(err) != api.CodePermissionDenied {
 		t.Errorf("a caller without a socket: error = %v, want permission_denied", err)
 	}
 }

@@ -59,7 +59,7 @@ func operation(r Route) map[string]any {
 	for _, name := range r.Query {
 		parameters = append(parameters, parameter(name, "query", false))
 	}
-	if r.Access == Operate {
+	if r.Access != Read {
 		parameters = append(parameters, parameter(api.IdempotencyKeyHeader, "header", false))
 	}
 	return map[string]any{
@@ -69,7 +69,8 @@ func operation(r Route) map[string]any {
 			"2XX":     jsonContent("The answer.", "Document"),
 			"default": map[string]any{"$ref": "#/components/responses/Error"},
 		},
-		"x-access": r.Access.String(),
+		"x-access":      r.Access.String(),
+		"x-host-access": r.Hosts.String(),
 	}
 }
 

@@ -62,16 +62,16 @@ func PeerOf(ctx context.Context) (Peer, bool) {
 }
 
 // SocketAuthorizer lets whoever the mode of the socket lets in read, and lets
-// root, the user that this program runs as, and members of group operate. A
+// root, the user that this program runs as, and members of group do the rest. A
 // negative group is none.
 func SocketAuthorizer(group int) Authorizer {
 	self := os.Getuid()
-	return func(r *http.Request, need Access) error {
+	return func(r *http.Request, route Route) error {
 		p, ok := PeerOf(r.Context())
 		if !ok || p.UID == overflowUID {
 			return api.Errorf(api.CodePermissionDenied, "cannot tell who is calling; use the Unix socket from the host's own user namespace")
 		}
-		if need == Read || p.UID == 0 || int(p.UID) == self || p.in(group) {
+		if route.Access == Read || p.UID == 0 || int(p.UID) == self || p.in(group) {
 			return nil
 		}
 		return api.Errorf(api.CodePermissionDenied, "the user with uid %d may only read here; be root or a member of the socket's group", p.UID)

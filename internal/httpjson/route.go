@@ -24,14 +24,50 @@ const (
 	Read Access = iota + 1
 	// Operate is asked by every route that changes something.
 	Operate
+	// Fence is asked by routes that take something away from a host which
+	// cannot be asked.
+	Fence
 )
 
 // String returns the word that messages use.
 func (a Access) String() string {
-	if a == Read {
+	switch a {
+	case Read:
 		return "read"
+	case Operate:
+		return "operate"
+	case Fence:
+		return "fence"
 	}
-	return "operate"
+	return fmt.Sprintf("access %d", int(a))
+}
+
+// HostAccess is what a route is to a hypervisor, which is known by its
+// certificate. Access is of people; a hypervisor has none of it.
+type HostAccess int
+
+// The host accesses.
+const (
+	// HostNever is of routes for operators alone.
+	HostNever HostAccess = iota
+	// HostOwn is of routes that a host may use for what is its own. The handler
+	// refuses what is another's with not_your_host, or leaves it out of a list.
+	HostOwn
+	// HostAny is of routes whose answers are no host's: versions, types.
+	HostAny
+)
+
+// String returns the word of the OpenAPI document.
+func (h HostAccess) String() string {
+	switch h {
+	case HostNever:
+		return "never"
+	case HostOwn:
+		return "own"
+	case HostAny:
+		return "any"
+	}
+	return fmt.Sprintf("host access %d", int(h))
 }
 
 // Route is one line of a program's API table.
@@ -40,6 +76,7 @@ type Route struct {
 	// Path is a pattern of http.ServeMux without method and host.
 	Path    string
 	Access  Access
+	Hosts   HostAccess
 	Summary string
 	// Query are the names of the query parameters that the handler knows.
 	Query []string
@@ -48,9 +85,9 @@ type Route struct {
 	Handler func(http.ResponseWriter, *http.Request) error
 }
 
-// Authorizer says whether the caller of r has the access, with a
+// Authorizer says whether the caller of r may use the route, with a
 // permission_denied error if not.
-type Authorizer func(r *http.Request, need Access) error
+type Authorizer func(r *http.Request, route Route) error
 
 // Config is what a Handler needs.
 type Config struct {
@@ -106,7 +143,7 @@ func (c Config) call(route Route, w http.ResponseWriter, r *http.Request) (err e
 		c.Log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "err", what, "stack", string(debug.Stack()))
 		err = api.Errorf(api.CodeInternal, "internal error: the request ended in a bug of Volferry; the log of the daemon has the details")
 	}()
-	if err := c.Authorize(r, route.Access); err != nil {
+	if err := c.Authorize(r, route); err != nil {
 		return err
 	}
 	return route.Handler(w, r)

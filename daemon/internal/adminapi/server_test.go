@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-func everybody(*http.Request, httpjson.Access) error { return nil }
+func everybody(*http.Request, httpjson.Route) error { return nil }
 
 // ask sends a request to an API whose registry is at the socket.
 func ask(t *testing.T, socket, method, path, body string) (int, string) {

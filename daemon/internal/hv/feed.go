@@ -31,7 +31,7 @@ func (f *Feed) Publish(ev Event) {
 		f.up = true
 	case EventDisconnected:
 		f.up = false
-	case EventLifecycle, EventIOError, EventBlockJob:
+	case EventLifecycle, EventIOError, EventBlockJob, EventDeviceRemoved:
 	}
 	for sub := range f.subs {
 		f.push(sub, ev)

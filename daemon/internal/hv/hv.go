@@ -222,6 +222,30 @@ type CopyOptions struct {
 	GranularityBytes int
 }
 
+// Where is which of the two descriptions of a domain a call means.
+type Where string
+
+// The live domain, and the persistent definition.
+const (
+	Live   Where = "live"
+	Config Where = "config"
+)
+
+// DiskSpec is a disk to attach: a terminated chain of one image, read and
+// written past the host's page cache. The address is the hypervisor's to choose.
+type DiskSpec struct {
+	Target    string // vda
+	Bus       string // virtio, scsi, ...
+	Serial    string
+	Image     Image
+	ReadOnly  bool
+	Shareable bool // another guest may have it open as well
+	// Definition, where not empty, is what DiskDefinition returned of a disk
+	// with this Target: it is attached exactly as it was, address and all, and
+	// the fields above are not looked at.
+	Definition string
+}
+
 // PoolInfo is a storage pool of this host. Path is empty where pools of its type have none.
 type PoolInfo struct {
 	Name          string
@@ -259,6 +283,9 @@ const (
 	// EventBlockJob: a block job became ready or ended. A hint to look, never
 	// a proof.
 	EventBlockJob EventKind = "block_job"
+	// EventDeviceRemoved: a guest let go of a device, or refused to (Detail is
+	// then failed).
+	EventDeviceRemoved EventKind = "device_removed"
 )
 
 // Event is a hint that something changed. Nothing may be decided from an event
@@ -324,6 +351,21 @@ type Hypervisor interface {
 	// by device and inode (or device number), as the kernel says (/proc).
 	// ErrNotActive if there is no process.
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
+
+	// AttachDisk puts a disk into the live domain or into the persistent
+	// definition. ErrExists if its target is taken there; ErrActive or
+	// ErrNotActive for Live on a domain that is not active. A live disk that is
+	// there when it returns nil may not be known to the guest yet.
+	AttachDisk(ctx context.Context, id string, where Where, disk DiskSpec) error
+	// DetachDisk takes a disk out of the persistent definition, or asks the
+	// running guest to let go of it: that has happened only once the live disk
+	// is gone from Domain, which EventDeviceRemoved hints at; a guest may refuse
+	// or never answer, and it may be asked again. A paused guest answers when
+	// it runs. A disk that is not there is no error.
+	DetachDisk(ctx context.Context, id string, where Where, target string) error
+	// DiskDefinition returns the disk as the hypervisor writes it, for
+	// DiskSpec.Definition. ErrNotFound if there is no such disk.
+	DiskDefinition(ctx context.Context, id string, where Where, target string) (string, error)
 
 	// Pools lists the storage pools.
 	Pools(ctx context.Context) ([]PoolInfo, error)

@@ -25,7 +25,22 @@ type Call struct {
 	// Key is the Idempotency-Key of the request, "" for none. A key stands for
 	// one request: an op that makes several gives each its own.
 	Key string
+	// Host is set where a daemon asks for its host, nil for an operator. The
+	// change is refused with stale_epoch if the host has been fenced since, and
+	// with not_your_host if it is about what is another host's.
+	Host *HostToken
 }
+
+// HostToken is a host and the epoch that it believes to be in.
+type HostToken struct {
+	ID    string
+	Epoch int64
+}
+
+// Viewer is who reads. The zero Viewer is an operator, who sees everything; a
+// host sees what is its own or within its reach, is refused the rest with
+// not_your_host, and finds lists without it.
+type Viewer struct{ HostID string }
 
 // changeTx is a change in the making: its transaction, who asked for it, and
 // the one time that everything in it bears.

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// VolumeAttach asks for a volume at an instance: the body of POST
+// /v1/volumes/{volume}/attach. An empty Device is the next free one, an empty
+// Mode is rw.
+type VolumeAttach struct {
+	Instance string `json:"instance"`
+	Device   string `json:"device,omitempty"`
+	Mode     Mode   `json:"mode,omitempty"`
+}
+
+// VolumeDetach asks for the end of a volume's attachment at an instance: the
+// body of POST /v1/volumes/{volume}/detach. Force overlooks the state of the
+// attachment, never that the guest has the disk.
+type VolumeDetach struct {
+	Instance string `json:"instance"`
+	Force    bool   `json:"force,omitempty"`
+}
+
+// AttachmentReserve is the first step of an attach at the registry, one
+// transaction: every rule is checked, and the volume is kept for this instance.
+// The attachment is in state reserved then. Generation is the volume's that the
+// caller saw, Epoch its host's: the tokens of this attachment.
+type AttachmentReserve struct {
+	ID         string `json:"id"`
+	VolumeID   string `json:"volume_id"`
+	InstanceID string `json:"instance_id"`
+	Device     string `json:"device"`
+	Mode       Mode   `json:"mode"`
+	Host       string `json:"host"`
+	Epoch      int64  `json:"epoch"`
+	Generation int64  `json:"generation"`
+	OpID       string `json:"op_id"`
+}
+
+// AttachmentTransition moves an attachment to another state if it is in one of
+// From: connect (reserved to attaching), complete (attaching to attached), begin
+// to detach (attached to detaching), give that up (detaching to attached), or
+// error. Its end is AttachmentRelease.
+type AttachmentTransition struct {
+	From  []AttachmentState `json:"from"`
+	To    AttachmentState   `json:"to"`
+	Host  string            `json:"host"`
+	Epoch int64             `json:"epoch"`
+	OpID  string            `json:"op_id"`
+}
+
+// AttachmentRelease ends an attachment: its host has seen that the guest does
+// not have the disk. Force overlooks its state. It is refused with
+// migration_active while a migration moves the volume.
+type AttachmentRelease struct {
+	Host  string `json:"host"`
+	Epoch int64  `json:"epoch"`
+	OpID  string `json:"op_id"`
+	Force bool   `json:"force,omitempty"`
+}
+
+// VolumeForget takes a volume whose bytes are gone out of the registry.
+type VolumeForget struct {
+	OpID string `json:"op_id,omitempty"`
+}
+
+// The words for the migration policy of a retype.
+const (
+	RetypeNever    = "never"
+	RetypeOnDemand = "on-demand"
+)
+
+// VolumeRetype gives a volume another type: the body of POST
+// /v1/volumes/{volume}/retype. If the volume is where the new type may not be,
+// MigrationPolicy decides: never (also if empty) refuses, on-demand moves it. A
+// retype that changes multiattach of a volume in use is in_use_retype.
+type VolumeRetype struct {
+	Type            string `json:"type"`
+	MigrationPolicy string `json:"migration_policy,omitempty"`
+}
+
+// The names of the policies.
+const (
+	PolicyMultiattach         = "multiattach"
+	PolicyMultiattachBootable = "multiattach_bootable"
+)
+
+// Policy is a rule of the site that an operator turns on or off.
+type Policy struct {
+	Name        string `json:"name"`
+	Enabled     bool   `json:"enabled"`
+	Description string `json:"description"`
+}
+
+// PolicyUpdate is the body of PUT /v1/policies/{policy}.
+type PolicyUpdate struct {
+	Enabled bool `json:"enabled"`
+}

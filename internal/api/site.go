@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The headers of a request of a daemon to the registry: the id of its host and
+// the epoch that it believes its host to be in. Over TLS the id is the
+// certificate's, and the header may only repeat it.
+const (
+	HostHeader  = "Volferry-Host"
+	EpochHeader = "Volferry-Epoch"
+)
+
+// The statuses of a host. Suspect is one that was silent for a while: what it
+// holds stays held. Fenced is one that an operator says cannot touch anything
+// any more, until it comes back and has let go of what it lost.
+const (
+	HostUp      = "up"
+	HostSuspect = "suspect"
+	HostFenced  = "fenced"
+)
+
+// HostFence is the operator's word that a host cannot touch any volume any
+// more, and how that is known: the body of POST /v1/hosts/{host}/fence. It
+// bumps the host's epoch.
+type HostFence struct {
+	Evidence string `json:"evidence"`
+}
+
+// HostRejoin is sent by a host that was fenced, once it has let go of all that
+// it lost: the body of POST /v1/hosts/{host}/rejoin. Epoch is the one that the
+// registry told it (the detail "epoch" of stale_epoch).
+type HostRejoin struct {
+	Epoch int64 `json:"epoch"`
+}
+
+// RegistryMark says how far the registry's history is. Hosts keep the newest
+// that they were told, and show it with every report: a registry that does not
+// know it any more was restored from a backup.
+type RegistryMark struct {
+	// RegistryID is of the database; Timeline counts the restores that an
+	// operator accepted.
+	RegistryID string `json:"registry_id"`
+	Timeline   int64  `json:"timeline"`
+	// Seq and Hash are of the newest event of the audit trail.
+	Seq  int64  `json:"seq"`
+	Hash string `json:"hash"`
+}
+
+// The states of a task.
+const (
+	TaskQueued    = "queued"
+	TaskTaken     = "taken"
+	TaskDone      = "done"
+	TaskWithdrawn = "withdrawn"
+)
+
+// Task is a request of the registry to a host: one call of the daemon's own
+// API, made for somebody who called the registry. Its ID is also the
+// Idempotency-Key of that call, so that a task that is fetched twice is done
+// once.
+type Task struct {
+	ID        string          `json:"id"`
+	Host      string          `json:"host"`
+	Who       string          `json:"who"`
+	Method    string          `json:"method"`
+	Path      string          `json:"path"` // with its query
+	Body      json.RawMessage `json:"body,omitempty"`
+	State     string          `json:"state"`
+	CreatedAt time.Time       `json:"created_at"`
+}
+
+// TaskAnswer is what the host's API answered: the body of POST
+// /v1/hosts/{host}/tasks/{task}/answer.
+type TaskAnswer struct {
+	Status int             `json:"status"` // of HTTP
+	Body   json.RawMessage `json:"body"`
+}
+
+// MigrationAbandon ends, at the registry alone, a migration whose host is
+// fenced: the body of POST /v1/migrations/{migration}/abandon. Keep says which
+// copy is the volume from now on, src or dst; Reason is for the audit trail.
+type MigrationAbandon struct {
+	Keep   string `json:"keep"`
+	Reason string `json:"reason"`
+}
+
+// The copies that an abandoned migration may keep.
+const (
+	KeepSrc = "src"
+	KeepDst = "dst"
+)
+
+// PoolDrain asks to move every volume of a pool, on every host, to another
+// pool: the body of POST /v1/pools/{pool}/drain. Parallel is how many move at
+// once (0 is 1); the bandwidth is of each.
+type PoolDrain struct {
+	ToPool                  string `json:"to_pool"`
+	Parallel                int    `json:"parallel,omitempty"`
+	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
+}
+
+// The states of a drain. Done: every volume was moved, or cannot be and says
+// why. Stopping and pausing let the moves that run end.
+const (
+	DrainRunning = "running"
+	DrainPaused  = "paused"
+	DrainStopped = "stopped"
+	DrainDone    = "done"
+)
+
+// The states of a volume in a drain. Skipped could not be moved and nothing
+// was touched; failed was begun and ended in error.
+const (
+	DrainVolumePending = "pending"
+	DrainVolumeMoving  = "moving"
+	DrainVolumeMoved   = "moved"
+	DrainVolumeSkipped = "skipped"
+	DrainVolumeFailed  = "failed"
+)
+
+// Drain is the emptying of a pool. It is the registry's and survives restarts.
+type Drain struct {
+	ID                      string        `json:"id"`
+	Pool                    string        `json:"pool"`
+	ToPool                  string        `json:"to_pool"`
+	Parallel                int           `json:"parallel"`
+	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
+	State                   string        `json:"state"`
+	BytesTotal              int64         `json:"bytes_total"`
+	BytesDone               int64         `json:"bytes_done"`
+	Volumes                 []DrainVolume `json:"volumes"`
+	StartedAt               time.Time     `json:"started_at"`
+	FinishedAt              *time.Time    `json:"finished_at"`
+}
+
+// DrainVolume is one volume of a drain.
+type DrainVolume struct {
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	SizeBytes   int64  `json:"size_bytes"`
+	Host        string `json:"host,omitempty"`
+	State       string `json:"state"`
+	MigrationID string `json:"migration_id,omitempty"`
+	BytesDone   int64  `json:"bytes_done"`
+	Error       *Error `json:"error"`
+}
