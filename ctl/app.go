@@ -55,7 +55,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			statusCommand(), doctorCommand(),
-			hostCommand(), poolCommand(), typeCommand(),
+			hostCommand(), poolCommand(), drainCommand(), typeCommand(), policyCommand(),
 			volumeCommand(), attachmentCommand(), instanceCommand(), migrationCommand(),
 			eventsCommand(), versionCommand(), completionCommand(), completeCommand(),
 		},

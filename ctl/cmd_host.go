@@ -3,7 +3,10 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,6 +21,15 @@ func hostCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list hosts", Action: withSession(hostList)},
 			{Name: "show", Usage: "show one host", ArgsUsage: "HOST", Action: withSession(hostShow)},
+			{
+				Name: "fence", Usage: "say that a host cannot touch any volume any more", ArgsUsage: "HOST", Action: withSession(hostFence),
+				UsageText: programName + " host fence HOST --evidence TEXT",
+				Description: "Only then may its attachments be deleted by force and its volumes be used elsewhere. If the\n" +
+					"host still runs, guests on two hosts write to one volume: be sure, and say how you know. When\n" +
+					"it comes back it lets go of what it lost before it may change anything again.\n\n" +
+					"For example: " + programName + " host fence hv3 --evidence 'powered off at the PDU, checked by hand'",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "evidence", Usage: "how you know, for the audit trail: `TEXT`"}},
+			},
 		},
 	}
 }
@@ -50,4 +62,21 @@ func hostShow(c *cli.Context, s *session) error {
 	r.Add("last seen", timeOrDash(h.LastSeenAt))
 	r.Add("registered", render.Time(h.CreatedAt))
 	return s.printRecord(a, h.ID, &r)
+}
+
+func hostFence(c *cli.Context, s *session) error {
+	evidence := strings.TrimSpace(c.String("evidence"))
+	if evidence == "" {
+		return usagef("host fence: --evidence is missing: say how you know that the host cannot write, for example --evidence 'powered off at the PDU'")
+	}
+	a, err := s.change(c.Context, http.MethodPost, v1("hosts", c.Args().First(), "fence"), "host", api.HostFence{Evidence: evidence})
+	if err != nil {
+		return err
+	}
+	var h api.Host
+	if err := a.decode("host", &h); err != nil {
+		return err
+	}
+	return s.printResult(a, h.ID, fmt.Sprintf("Fenced host %s: it is in epoch %d now.", h.Name, h.Epoch),
+		fmt.Sprintf("What it held stays held until you let it go: '%s attachment list', then '%s attachment delete A --force'.", programName, programName))
 }

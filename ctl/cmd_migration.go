@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -62,6 +63,17 @@ func migrationCommand() *cli.Command {
 				Name: "set", Usage: "change a migration while it runs", ArgsUsage: "MIGRATION", Action: withSession(migrationSet),
 				UsageText: programName + " migration set MIGRATION --bandwidth RATE",
 				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s; 0 for no limit"}},
+			},
+			{
+				Name: "abandon", Usage: "end a migration whose host is fenced, at the registry alone", ArgsUsage: "MIGRATION", Action: withSession(migrationAbandon),
+				UsageText: programName + " migration abandon MIGRATION --keep src|dst --reason TEXT",
+				Description: "For a migration in state orphaned. --keep says which copy is the volume from now on: src holds\n" +
+					"all that was written until the start; what the guest wrote after it is lost, since its overlay is\n" +
+					"on the host. dst is the volume only if the switch had been made.",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: known("keep")},
+					&cli.StringFlag{Name: "reason", Usage: "how you know, for the audit trail: `TEXT`"},
+				},
 			},
 		},
 	}
@@ -145,4 +157,24 @@ func migrationSet(c *cli.Context, s *session) error {
 		return err
 	}
 	return s.printResult(a, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, volumeName(&m), atMost(rate)))
+}
+
+func migrationAbandon(c *cli.Context, s *session) error {
+	in := api.MigrationAbandon{Keep: c.String("keep"), Reason: strings.TrimSpace(c.String("reason"))}
+	if in.Keep == "" || in.Reason == "" {
+		return usagef("migration abandon: give both --keep src|dst and --reason TEXT")
+	}
+	a, err := s.change(c.Context, http.MethodPost, v1("migrations", c.Args().First(), "abandon"), "migration", in)
+	if err != nil {
+		return err
+	}
+	var m api.Migration
+	if err := a.decode("migration", &m); err != nil {
+		return err
+	}
+	kept := m.Src
+	if in.Keep == api.KeepDst {
+		kept = m.Dst
+	}
+	return s.printResult(a, m.ID, fmt.Sprintf("Abandoned migration %s: volume %s is at %s.", m.ID, volumeName(&m), place(kept)))
 }

@@ -16,6 +16,7 @@ func poolCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList)},
 			{Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow)},
+			poolDrainCommand(),
 		},
 	}
 }

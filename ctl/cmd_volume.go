@@ -55,8 +55,12 @@ func volumeCommand() *cli.Command {
 			},
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "also one whose making or deletion was cut off (creating, deleting, error)"}},
 			},
+			volumeAttachCommand(),
+			volumeDetachCommand(),
 			volumeMigrateCommand(),
+			volumeRetypeCommand(),
 			{
 				Name: "which", Usage: "tell which copy of a volume is the good one", ArgsUsage: "VOLUME", Action: withSession(volumeWhich),
 				Description: "Asks the registry (who may), the journal (what was done) and QEMU (what is) for the chain of\n" +
@@ -171,9 +175,16 @@ func volumeSet(c *cli.Context, s *session) error {
 	return s.printResult(a, v.ID, fmt.Sprintf("Changed volume %s (%s).", v.Name, v.ID))
 }
 
+// forced is the query of a deletion that overlooks states.
+const forced = "?force=1"
+
 func volumeDelete(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	a, finished, err := s.perform(c.Context, http.MethodDelete, v1("volumes", name), "volume", nil)
+	path := v1("volumes", name)
+	if c.Bool("force") {
+		path += forced
+	}
+	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "volume", nil)
 	if err != nil || !finished {
 		return err
 	}

@@ -17,24 +17,28 @@ const completionPatience = time.Second
 // flagWords are the values of flags that have a few words as values, and the
 // shells.
 var flagWords = map[string][]string{
-	"output":    {"table", "json"},
-	"progress":  {progressAuto, progressPlain, progressJSON, progressNone},
-	"format":    {"raw", "qcow2"},
-	"to-format": {"raw", "qcow2"},
-	"method":    {"auto", "overlay"},
-	"verify":    {"full", "none"},
-	"shell":     {"bash", "zsh", "fish"},
+	"output":           {"table", "json"},
+	"progress":         {progressAuto, progressPlain, progressJSON, progressNone},
+	"format":           {"raw", "qcow2"},
+	"to-format":        {"raw", "qcow2"},
+	"method":           {"auto", "overlay", "mirror"},
+	"verify":           {"full", "none"},
+	"shell":            {"bash", "zsh", "fish"},
+	"mode":             {"rw", "ro"},
+	"keep":             {"src", "dst"},
+	"migration-policy": {"never", "on-demand"},
 }
 
 // flagThings are the collections that the values of other flags name.
 var flagThings = map[string]string{
-	"pool": "pools", "to-pool": "pools", "type": "types", "volume": "volumes", "instance": "instances",
+	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
 }
 
 // argumentThings are the collections that arguments name.
 var argumentThings = map[string]string{
 	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
 	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations",
+	"DRAIN": "drains", "POLICY": "policies",
 }
 
 // candidates are what the last word could become.
@@ -113,8 +117,11 @@ func argumentWords(ctx context.Context, s *session, command *cli.Command, number
 		return nil
 	}
 	place := strings.Trim(places[number], "[]")
-	if place == "SHELL" {
+	switch place {
+	case "SHELL":
 		return slices.Clone(flagWords["shell"])
+	case "ON_OR_OFF":
+		return slices.Clone(switchWords)
 	}
 	return things(ctx, s, argumentThings[place])
 }

@@ -31,6 +31,8 @@ var what = map[string]string{
 	"ATTACHMENT":     "the id of an attachment",
 	"DST_ATTACHMENT": "the id of the attachment that 'migration start' made",
 	"MIGRATION":      "the id of a migration",
+	"DRAIN":          "the id of a drain, from 'pool drain' or 'drain list'",
+	"POLICY":         "the name of a policy: multiattach or multiattach_bootable",
 	"NAME":           "a name",
 	"SHELL":          "bash, zsh or fish",
 }

@@ -44,6 +44,9 @@ func (s *session) perform(ctx context.Context, method, path, noun string, in any
 		return a, false, s.printStarted(a, w)
 	}
 	last, err := s.await(ctx, w)
+	if err == nil && a.has(noun) && !last.has(noun) {
+		last = last.with(noun, a.members[noun])
+	}
 	return last, err == nil, err
 }
 

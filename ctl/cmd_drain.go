@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func poolDrainCommand() *cli.Command {
+	return &cli.Command{
+		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
+		UsageText: programName + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE]",
+		Description: "On every host, whether instances run, are stopped, or there is none. What cannot be moved is\n" +
+			"skipped, and listed with the reason. The drain is the registry's: it goes on without this\n" +
+			"command, and after a restart. 'volferryctl drain' follows, pauses and stops it.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
+			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
+			&cli.StringFlag{Name: "bandwidth", Usage: "copy each no faster than `RATE`, for example 100MiB/s"},
+		},
+	}
+}
+
+func drainCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "drain",
+		Usage: "pools that are being emptied: follow, pause, stop",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list drains", Action: withSession(drainList)},
+			{Name: "show", Usage: "show one drain with its volumes", ArgsUsage: "DRAIN", Action: withSession(drainShow)},
+			{
+				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
+				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a volume was not moved.",
+			},
+			drainVerb("pause", "begin no more moves; those that run go on", "Paused drain %s: the moves that run go on to their end."),
+			drainVerb("resume", "go on with a drain that was paused", "Drain %s goes on."),
+			drainVerb("stop", "end a drain; moves that run go on to their end", "Stopped drain %s: the moves that run go on to their end."),
+		},
+	}
+}
+
+func drainVerb(verb, usage, done string) *cli.Command {
+	return &cli.Command{
+		Name: verb, Usage: usage, ArgsUsage: "DRAIN",
+		Action: withSession(func(c *cli.Context, s *session) error {
+			a, err := s.change(c.Context, http.MethodPost, v1("drains", c.Args().First(), verb), "drain", nil)
+			if err != nil {
+				return err
+			}
+			var d api.Drain
+			if err := a.decode("drain", &d); err != nil {
+				return err
+			}
+			return s.printResult(a, d.ID, fmt.Sprintf(done, d.ID))
+		}),
+	}
+}
+
+func poolDrain(c *cli.Context, s *session) error {
+	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel")}
+	switch {
+	case in.ToPool == "":
+		return usagef("pool drain: say where to: --to POOL")
+	case in.ToPool == c.Args().First():
+		return usagef("pool drain: --to names the pool that shall be emptied: give another one")
+	case in.Parallel < 1:
+		return usagef("pool drain: --parallel %d is below 1", in.Parallel)
+	}
+	if c.IsSet("bandwidth") {
+		var err error
+		if in.BandwidthBytesPerSecond, err = parseRate(c.String("bandwidth")); err != nil {
+			return err
+		}
+	}
+	a, err := s.change(c.Context, http.MethodPost, v1("pools", c.Args().First(), "drain"), "drain", in)
+	if err != nil {
+		return err
+	}
+	var d api.Drain
+	if err := a.decode("drain", &d); err != nil {
+		return err
+	}
+	if s.noWait {
+		s.say("%s", drainAdvice(d.ID))
+		return s.printResult(a, d.ID, d.ID)
+	}
+	return s.followDrain(c.Context, d.ID)
+}
+
+func drainAdvice(id string) string {
+	return fmt.Sprintf("Follow it: %[1]s drain watch %[2]s\nPause it:  %[1]s drain pause %[2]s\nStop it:   %[1]s drain stop %[2]s", programName, id)
+}
+
+func drainWatch(c *cli.Context, s *session) error { return s.followDrain(c.Context, c.Args().First()) }
+
+// followDrain tells what becomes of each volume, and at the end of all.
+func (s *session) followDrain(ctx context.Context, id string) error {
+	view := drainView{s: s, display: s.newDisplay(), states: map[string]string{}}
+	f := follower{
+		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+			return s.stream(ctx, v1("drains", id, "events")+"?since="+strconv.FormatInt(since, 10))
+		},
+		ended: func(ctx context.Context) (bool, error) {
+			d, _, err := show[api.Drain](ctx, s, v1("drains", id), "drain")
+			return err == nil && drainOver(d.State), err
+		},
+		lost: view.display.lost,
+	}
+	err := f.run(ctx, 0, func(e api.Event) bool {
+		if e.Drain == nil {
+			return true
+		}
+		view.update(e.Drain)
+		return !drainOver(e.Drain.State)
+	})
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &detachedError{advice: "Detached; the drain goes on.\n" + drainAdvice(id)}
+	case errors.Is(err, errLost):
+		return &advisedError{err: api.AsError(err), exit: api.ExitUnavailable, advice: drainAdvice(id)}
+	case err != nil:
+		return err
+	}
+	return s.drainEnded(ctx, id, &view)
+}
+
+func drainOver(state string) bool { return state == api.DrainDone || state == api.DrainStopped }
+
+// drainEnded shows how a drain ended; volumes that are left are an error.
+func (s *session) drainEnded(ctx context.Context, id string, view *drainView) error {
+	d, a, err := show[api.Drain](ctx, s, v1("drains", id), "drain")
+	if err != nil {
+		return err
+	}
+	view.update(d)
+	moved, left := 0, 0
+	for _, v := range d.Volumes {
+		if v.State == api.DrainVolumeMoved {
+			moved++
+		} else {
+			left++
+		}
+	}
+	line := fmt.Sprintf("Drained pool %s to %s: %d volumes moved, %d left.", d.Pool, d.ToPool, moved, left)
+	if d.State == api.DrainStopped {
+		line = fmt.Sprintf("The drain of pool %s was stopped: %d volumes moved, %d left.", d.Pool, moved, left)
+	}
+	if s.progress != progressJSON {
+		if err := s.printResult(a, d.ID, line); err != nil {
+			return err
+		}
+	}
+	if left == 0 || d.State == api.DrainStopped {
+		return nil
+	}
+	return &advisedError{
+		err: api.Errorf(api.CodeConflict, "pool %s is not empty: %d volumes were not moved", d.Pool, left), exit: api.ExitOpFailed,
+		advice: fmt.Sprintf("See why: %s drain show %s", programName, d.ID),
+	}
+}
+
+// drainView prints a line whenever a volume gets into another state.
+type drainView struct {
+	s       *session
+	display *display
+	states  map[string]string
+}
+
+func (v *drainView) update(d *api.Drain) {
+	if v.display.lines != nil {
+		_ = render.JSONLine(v.display.lines, drainLine{SchemaVersion: api.SchemaVersion, Drain: d})
+		return
+	}
+	if v.display.bar == nil {
+		return
+	}
+	over := 0
+	for _, vol := range d.Volumes {
+		if vol.State != api.DrainVolumePending && vol.State != api.DrainVolumeMoving {
+			over++
+		}
+	}
+	for _, vol := range d.Volumes {
+		if v.states[vol.VolumeID] == vol.State || vol.State == api.DrainVolumePending {
+			continue
+		}
+		v.states[vol.VolumeID] = vol.State
+		line := fmt.Sprintf("%s: %s", vol.VolumeName, vol.State)
+		if vol.Error != nil {
+			line += ": " + vol.Error.Message
+		}
+		v.s.say("%s  (%d of %d volumes, %s of %s)", line, over, len(d.Volumes), render.Bytes(d.BytesDone), render.Bytes(d.BytesTotal))
+	}
+}
+
+// drainLine is one line of --progress json.
+type drainLine struct {
+	SchemaVersion int        `json:"schema_version"`
+	Drain         *api.Drain `json:"drain"`
+}
+
+func drainList(c *cli.Context, s *session) error {
+	drains, a, err := list[api.Drain](c.Context, s, v1("drains"), "drains")
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED"}}
+	ids := make([]string, 0, len(drains))
+	for _, d := range drains {
+		ids = append(ids, d.ID)
+		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
+			render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal), render.Time(d.StartedAt))
+	}
+	return s.printList(a, ids, &t, "No pool is being drained: '"+programName+" pool drain POOL --to POOL' begins.")
+}
+
+func drainShow(c *cli.Context, s *session) error {
+	d, a, err := show[api.Drain](c.Context, s, v1("drains", c.Args().First()), "drain")
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("id", d.ID)
+	r.Add("pool", d.Pool)
+	r.Add("to pool", d.ToPool)
+	r.Add("state", d.State)
+	r.Add("parallel", strconv.Itoa(d.Parallel))
+	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
+	r.Add("moved", render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal))
+	r.Add("started", render.Time(d.StartedAt))
+	r.Add("finished", timeOrDash(d.FinishedAt))
+	if err := s.printRecord(a, d.ID, &r); err != nil || s.json || s.quiet {
+		return err
+	}
+	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE", "WHY"}}
+	for _, v := range d.Volumes {
+		why := "-"
+		if v.Error != nil {
+			why = v.Error.Message
+		}
+		t.Add(v.VolumeName, render.OrDash(v.Host), render.Bytes(v.SizeBytes), v.State, why)
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	if err := s.printLines(""); err != nil {
+		return err
+	}
+	_, err = t.Write(s.stdout, terminalWidth(s.stdout))
+	return err
+}

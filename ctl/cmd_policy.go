@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func policyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "policy",
+		Usage: "rules of the whole site that are on or off",
+		Description: "multiattach: a volume whose type allows it may be attached more than once. multiattach_bootable:\n" +
+			"so may one that instances boot from. What is attached already stays attached.",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list the policies", Action: withSession(policyList)},
+			{
+				Name: "set", Usage: "turn a policy on or off", ArgsUsage: "POLICY ON_OR_OFF", Action: withSession(policySet),
+				UsageText: programName + " policy set POLICY on|off",
+			},
+		},
+	}
+}
+
+func policyList(c *cli.Context, s *session) error {
+	policies, a, err := list[api.Policy](c.Context, s, v1("policies"), "policies")
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"NAME", "ENABLED", "MEANING"}}
+	named := make([]string, 0, len(policies))
+	for _, p := range policies {
+		named = append(named, p.Name)
+		t.Add(p.Name, onOff(p.Enabled), p.Description)
+	}
+	return s.printList(a, named, &t, "No policy.")
+}
+
+func policySet(c *cli.Context, s *session) error {
+	name, word := c.Args().Get(0), c.Args().Get(1)
+	if err := oneWord(switchWords, word); err != nil {
+		return usagef("policy set: %w", err)
+	}
+	a, err := s.change(c.Context, http.MethodPut, v1("policies", name), "policy", api.PolicyUpdate{Enabled: word == onOff(true)})
+	if err != nil {
+		return err
+	}
+	return s.printResult(a, name, fmt.Sprintf("Policy %s is %s.", name, word))
+}
+
+// switchWords are the two positions of a switch.
+var switchWords = []string{onOff(true), onOff(false)}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func volumeAttachCommand() *cli.Command {
+	return &cli.Command{
+		Name: "attach", Usage: "give a volume to an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeAttach),
+		UsageText: programName + " volume attach VOLUME INSTANCE [--device vdb] [--mode rw|ro]",
+		Description: "A volume has one attachment, unless its type is multiattach: then instances, also on several\n" +
+			"hosts, share it, and it is up to them not to destroy each other's data.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "device", DefaultText: "the next free one", Usage: "as `DEVICE` of the instance, for example vdb"},
+			&cli.StringFlag{Name: "mode", Value: string(api.ModeRW), DefaultText: "rw", Usage: "`MODE`: rw, or ro for a guest that may only read", Action: known("mode")},
+		},
+	}
+}
+
+func volumeDetachCommand() *cli.Command {
+	return &cli.Command{
+		Name: "detach", Usage: "take a volume away from an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeDetach),
+		Description: "A running guest is asked to let go of the disk, and its answer is awaited. If it does not\n" +
+			"answer, everything is as before: unmount the disk in the guest, or stop the instance, and try\n" +
+			"again.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "whatever the state of the attachment; still only if the guest does not have the disk"}},
+	}
+}
+
+func volumeRetypeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "retype", Usage: "give a volume another type", ArgsUsage: "VOLUME", Action: withSession(volumeRetype),
+		UsageText: programName + " volume retype VOLUME --type TYPE [--migration-policy never|on-demand]",
+		Description: "If the new type may not live where the volume is, --migration-policy on-demand moves it; without\n" +
+			"that the retype is refused. Whether a volume may be attached more than once does not change\n" +
+			"while it is attached.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "type", Usage: "the new volume type `TYPE`"},
+			&cli.StringFlag{
+				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: known("migration-policy"),
+				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool",
+			},
+		},
+	}
+}
+
+func volumeAttach(c *cli.Context, s *session) error {
+	volume, instance := c.Args().Get(0), c.Args().Get(1)
+	in := api.VolumeAttach{Instance: instance, Device: c.String("device"), Mode: api.Mode(c.String("mode"))}
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", volume, "attach"), "attachment", in)
+	if err != nil || !finished {
+		return err
+	}
+	at, a, err := s.attachmentAfter(c.Context, a)
+	if err != nil {
+		return err
+	}
+	return s.printResult(a, at.ID, fmt.Sprintf("Attached volume %s to instance %s as %s (attachment %s).", volume, instance, at.Device, at.ID))
+}
+
+// attachmentAfter is the attachment of an answer as it is now, after its op.
+func (s *session) attachmentAfter(ctx context.Context, a answer) (api.Attachment, answer, error) {
+	var at api.Attachment
+	if err := a.decode("attachment", &at); err != nil {
+		return at, a, err
+	}
+	now, shown, err := show[api.Attachment](ctx, s, v1("attachments", at.ID), "attachment")
+	if err != nil {
+		return at, a, err
+	}
+	return *now, a.with("attachment", shown.members["attachment"]), nil
+}
+
+func volumeDetach(c *cli.Context, s *session) error {
+	volume, instance := c.Args().Get(0), c.Args().Get(1)
+	in := api.VolumeDetach{Instance: instance, Force: c.Bool("force")}
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", volume, "detach"), "attachment", in)
+	if err != nil || !finished {
+		return err
+	}
+	return s.printDetached(a, fmt.Sprintf("Detached volume %s from instance %s.", volume, instance))
+}
+
+func attachmentDelete(c *cli.Context, s *session) error {
+	path := v1("attachments", c.Args().First())
+	if c.Bool("force") {
+		path += forced
+	}
+	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "attachment", nil)
+	if err != nil || !finished {
+		return err
+	}
+	return s.printDetached(a, fmt.Sprintf("Deleted attachment %s.", c.Args().First()))
+}
+
+func (s *session) printDetached(a answer, line string) error {
+	var at api.Attachment
+	if err := a.decode("attachment", &at); err != nil {
+		return err
+	}
+	return s.printResult(a, at.ID, line)
+}
+
+func volumeRetype(c *cli.Context, s *session) error {
+	if c.String("type") == "" {
+		return usagef("volume retype: --type is missing: give the new type, for example --type fast")
+	}
+	in := api.VolumeRetype{Type: c.String("type"), MigrationPolicy: c.String("migration-policy")}
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", c.Args().First(), "retype"), "volume", in)
+	if err != nil || !finished {
+		return err
+	}
+	if a.has("migration") {
+		return s.printMigration(a)
+	}
+	var v api.Volume
+	if err := a.decode("volume", &v); err != nil {
+		return err
+	}
+	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, place(v.Location)))
+}
