@@ -32,6 +32,7 @@ var what = map[string]string{
 	"DST_ATTACHMENT": "the id of the attachment that 'migration start' made",
 	"MIGRATION":      "the id of a migration",
 	"DRAIN":          "the id of a drain, from 'pool drain' or 'drain list'",
+	"ON_OR_OFF":      "on or off",
 	"POLICY":         "the name of a policy: multiattach or multiattach_bootable",
 	"NAME":           "a name",
 	"SHELL":          "bash, zsh or fish",
