@@ -137,7 +137,7 @@ func (r *Registry) Volume(ctx context.Context, ref string) (api.Volume, error) {
 
 // RegisterVolume records a volume.
 func (r *Registry) RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
-	return tell[api.Volume](ctx, r, opID, http.MethodPost, "/v1/volumes", in)
+	return tell[api.Volume](ctx, r, opID, http.MethodPost, "/v1/volumes:register", in)
 }
 
 // UpdateVolume renames a volume or makes it bootable.
@@ -152,7 +152,7 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 
 // DeleteVolume forgets a volume.
 func (r *Registry) DeleteVolume(ctx context.Context, opID, ref string) error {
-	return r.Do(ctx, http.MethodDelete, to("volumes", ref), nil, nil, IdempotencyKey(opID))
+	return r.Do(ctx, http.MethodPost, to("volumes", ref)+"/forget", api.VolumeForget{}, nil, IdempotencyKey(opID))
 }
 
 // Instances returns every instance.
@@ -167,7 +167,7 @@ func (r *Registry) Instance(ctx context.Context, ref string) (api.Instance, erro
 
 // RegisterInstance records an adopted instance with its disks.
 func (r *Registry) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
-	return tell[api.Instance](ctx, r, opID, http.MethodPost, "/v1/instances", in)
+	return tell[api.Instance](ctx, r, opID, http.MethodPost, "/v1/instances:register", in)
 }
 
 // ForgetInstance ends the care of an instance; its volumes stay.
@@ -203,7 +203,7 @@ func (r *Registry) Migration(ctx context.Context, ref string) (api.Migration, er
 
 // RegisterMigration locks a volume for a migration and reserves its dst.
 func (r *Registry) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
-	return tell[api.Migration](ctx, r, opID, http.MethodPost, "/v1/migrations", in)
+	return tell[api.Migration](ctx, r, opID, http.MethodPost, "/v1/migrations:register", in)
 }
 
 // TransitionMigration moves a migration to another state.

@@ -3,9 +3,12 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // Routes is the whole API in one table.
@@ -34,14 +37,14 @@ func (s *Server) Routes() []httpjson.Route {
 		{Method: "DELETE", Path: "/v1/types/{type}", Access: operate, Summary: "Remove a volume type", Handler: remove("type", db.DeleteType)},
 
 		{Method: "GET", Path: "/v1/volumes", Access: read, Summary: "Every volume", Handler: list("volumes", db.Volumes)},
-		{Method: "POST", Path: "/v1/volumes", Access: operate, Summary: "Record a volume", Handler: create("volume", db.RegisterVolume)},
+		{Method: "POST", Path: "/v1/volumes:register", Access: operate, Summary: "Record a volume", Handler: create("volume", db.RegisterVolume)},
 		{Method: "GET", Path: "/v1/volumes/{volume}", Access: read, Summary: "One volume", Handler: show("volume", db.Volume)},
 		{Method: "PATCH", Path: "/v1/volumes/{volume}", Access: operate, Summary: "Rename a volume or make it bootable", Handler: change("volume", db.UpdateVolume)},
-		{Method: "DELETE", Path: "/v1/volumes/{volume}", Access: operate, Summary: "Forget a volume", Handler: remove("volume", db.DeleteVolume)},
+		{Method: "POST", Path: "/v1/volumes/{volume}/forget", Access: operate, Summary: "Forget a volume whose bytes are gone", Handler: change("volume", s.forgetVolume)},
 		{Method: "POST", Path: "/v1/volumes/{volume}/transition", Access: operate, Summary: "Move a volume to another status", Handler: change("volume", db.TransitionVolume)},
 
 		{Method: "GET", Path: "/v1/instances", Access: read, Summary: "Every instance", Handler: list("instances", db.Instances)},
-		{Method: "POST", Path: "/v1/instances", Access: operate, Summary: "Record an adopted instance with its disks", Handler: create("instance", db.RegisterInstance)},
+		{Method: "POST", Path: "/v1/instances:register", Access: operate, Summary: "Record an adopted instance with its disks", Handler: create("instance", db.RegisterInstance)},
 		{Method: "GET", Path: "/v1/instances/{instance}", Access: read, Summary: "One instance", Handler: show("instance", db.Instance)},
 		{Method: "DELETE", Path: "/v1/instances/{instance}", Access: operate, Summary: "Forget an instance; its volumes stay", Handler: remove("instance", db.ForgetInstance)},
 
@@ -49,7 +52,7 @@ func (s *Server) Routes() []httpjson.Route {
 		{Method: "GET", Path: "/v1/attachments/{attachment}", Access: read, Summary: "One attachment", Handler: show("attachment", db.Attachment)},
 
 		{Method: "GET", Path: "/v1/migrations", Access: read, Summary: "Open migrations, or all", Query: []string{"volume", "all"}, Handler: s.migrations},
-		{Method: "POST", Path: "/v1/migrations", Access: operate, Summary: "Lock a volume for a migration and reserve its destination", Handler: create("migration", db.RegisterMigration)},
+		{Method: "POST", Path: "/v1/migrations:register", Access: operate, Summary: "Lock a volume for a migration and reserve its destination", Handler: create("migration", db.RegisterMigration)},
 		{Method: "GET", Path: "/v1/migrations/{migration}", Access: read, Summary: "One migration", Handler: show("migration", db.Migration)},
 		{Method: "POST", Path: "/v1/migrations/{migration}/transition", Access: operate, Summary: "Move a migration to another state", Handler: change("migration", db.TransitionMigration)},
 
@@ -60,4 +63,9 @@ func (s *Server) Routes() []httpjson.Route {
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 	return httpjson.Write(w, http.StatusOK, "version", s.Version)
+}
+
+// forgetVolume takes a volume out of the registry; its bytes are its host's.
+func (s *Server) forgetVolume(ctx context.Context, call store.Call, ref string, _ api.VolumeForget) (api.Volume, error) {
+	return s.Store.DeleteVolume(ctx, call, ref)
 }

@@ -102,15 +102,15 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 	s := newSite(t)
 	before := s.trail(t)
 	for name, tc := range map[string]struct{ method, path, body string }{
-		"unknown field":      {"POST", "/v1/volumes", strings.Replace(volume, `"bootable"`, `"colour":"red","bootable"`, 1)},
-		"2 MiB body":         {"POST", "/v1/volumes", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 2<<20)+`"`, 1)},
-		"negative size":      {"POST", "/v1/volumes", strings.Replace(volume, "1048576", "-1048576", 1)},
-		"size as text":       {"POST", "/v1/volumes", strings.Replace(volume, "1048576", `"1GiB"`, 1)},
-		"control characters": {"POST", "/v1/volumes", strings.Replace(volume, `"data"`, `"da\u0000ta\u001b"`, 1)},
-		"10,000 characters":  {"POST", "/v1/volumes", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 10_000)+`"`, 1)},
-		"trailing data":      {"POST", "/v1/volumes", volume + volume},
-		"no body":            {"POST", "/v1/volumes", ""},
-		"unknown parameter":  {"POST", "/v1/volumes?force=1", volume},
+		"unknown field":      {"POST", "/v1/volumes:register", strings.Replace(volume, `"bootable"`, `"colour":"red","bootable"`, 1)},
+		"2 MiB body":         {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 2<<20)+`"`, 1)},
+		"negative size":      {"POST", "/v1/volumes:register", strings.Replace(volume, "1048576", "-1048576", 1)},
+		"size as text":       {"POST", "/v1/volumes:register", strings.Replace(volume, "1048576", `"1GiB"`, 1)},
+		"control characters": {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"da\u0000ta\u001b"`, 1)},
+		"10,000 characters":  {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 10_000)+`"`, 1)},
+		"trailing data":      {"POST", "/v1/volumes:register", volume + volume},
+		"no body":            {"POST", "/v1/volumes:register", ""},
+		"unknown parameter":  {"POST", "/v1/volumes:register?force=1", volume},
 		"other host's path":  {"POST", "/v1/hosts/b/report", report},
 		"negative since":     {"GET", "/v1/events?since=-1", ""},
 		"follow maybe":       {"GET", "/v1/events?follow=maybe", ""},
@@ -124,7 +124,7 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 			}
 		})
 	}
-	s.ok(t, "POST", "/v1/volumes", volume)
+	s.ok(t, "POST", "/v1/volumes:register", volume)
 	if s.trail(t) == before {
 		t.Error("a good request changed nothing: this test could not fail")
 	}
@@ -182,7 +182,7 @@ func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 
 func TestEveryThingIsShownByNameAndListed(t *testing.T) {
 	s := newSite(t)
-	s.ok(t, "POST", "/v1/volumes", volume)
+	s.ok(t, "POST", "/v1/volumes:register", volume)
 	for _, path := range []string{"/v1/hosts/a", "/v1/types/default", "/v1/volumes/data", "/v1/volumes/" + volumeID[:8], "/v1/version", "/v1/status"} {
 		s.ok(t, "GET", path, "")
 	}
@@ -202,7 +202,7 @@ func TestEveryThingIsShownByNameAndListed(t *testing.T) {
 
 func TestMetricsTellWhatHappened(t *testing.T) {
 	s := newSite(t)
-	s.ok(t, "POST", "/v1/volumes", volume)
+	s.ok(t, "POST", "/v1/volumes:register", volume)
 	s.as(t, 0, "GET", "/v1/volumes/x", "")
 	want := `
 # HELP volferry_build_info 1, for the version of this program.
