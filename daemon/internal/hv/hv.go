@@ -341,6 +341,9 @@ type Hypervisor interface {
 	Suspend(ctx context.Context, id string) error
 	// Resume lets a paused domain run; already running is no error.
 	Resume(ctx context.Context, id string) error
+	// PowerOff ends the domain's process at once, as a power cut ends a machine.
+	// A domain that is off is no error.
+	PowerOff(ctx context.Context, id string) error
 	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
 	// second; 0 lifts it. A lower limit that the domain's owner set stays, and
 	// comes back after ours. ErrUnsupported if the owner limits the total.

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import "context"
+
+// PowerOff implements hv.Hypervisor.
+func (f *Fake) PowerOff(ctx context.Context, id string) error {
+	return f.call(ctx, "PowerOff", func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		if dom.State.Active() {
+			f.kill(dom)
+			f.lifecycle(dom, "stopped")
+		}
+		return nil
+	})
+}
