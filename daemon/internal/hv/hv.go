@@ -36,7 +36,11 @@ var (
 	ErrNotReady = errors.New("block job is not ready")
 	// ErrBusy: another block job or domain job is in the way.
 	ErrBusy = errors.New("domain or disk is busy")
-	// ErrExists: the pool volume is there already.
+	// ErrInUse: an image is open elsewhere (in another domain, in another
+	// disk, in a tool) in a way that excludes this use of it. Nothing was changed.
+	ErrInUse = errors.New("image is in use")
+	// ErrExists: the pool volume is there already, or the target or the
+	// guest-visible address of a disk is taken.
 	ErrExists = errors.New("already exists")
 	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
@@ -289,7 +293,8 @@ const (
 )
 
 // Event is a hint that something changed. Nothing may be decided from an event
-// or from its absence.
+// or from its absence. Path is the image of a job or of an I/O error, and empty
+// with the others: which device was removed is seen in Domain.
 type Event struct {
 	Kind     EventKind
 	DomainID string
@@ -356,18 +361,24 @@ type Hypervisor interface {
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
 
 	// AttachDisk puts a disk into the live domain or into the persistent
-	// definition. ErrExists if its target is taken there; ErrActive or
-	// ErrNotActive for Live on a domain that is not active. A live disk that is
-	// there when it returns nil may not be known to the guest yet.
+	// definition. ErrExists if its target, or the address in its Definition, is
+	// taken there; ErrInUse (Live) if another domain has the image open and the
+	// two do not both share it; ErrNotActive for Live on a domain that is off. A
+	// live disk that is there when it returns nil may not be known to the guest
+	// yet. The two descriptions choose addresses on their own: for a disk that is
+	// to keep its address at the next boot, attach to one, and to the other with
+	// the DiskDefinition of the first.
 	AttachDisk(ctx context.Context, id string, where Where, disk DiskSpec) error
 	// DetachDisk takes a disk out of the persistent definition, or asks the
 	// running guest to let go of it: that has happened only once the live disk
 	// is gone from Domain, which EventDeviceRemoved hints at; a guest may refuse
 	// or never answer, and it may be asked again. A paused guest answers when
-	// it runs. A disk that is not there is no error.
+	// it runs. A disk that is not there is no error, and a domain that is not
+	// active has no live one. ErrBusy while a block job runs on the live disk.
 	DetachDisk(ctx context.Context, id string, where Where, target string) error
 	// DiskDefinition returns the disk as the hypervisor writes it, for
-	// DiskSpec.Definition. ErrNotFound if there is no such disk.
+	// DiskSpec.Definition. ErrNotFound if there is no such disk, ErrNotActive for
+	// Live on a domain that is off.
 	DiskDefinition(ctx context.Context, id string, where Where, target string) (string, error)
 
 	// Pools lists the storage pools.

@@ -4,19 +4,181 @@ package hvtest
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AttachDisk implements hv.Hypervisor.
-func (c *Fake) AttachDisk(context.Context, string, hv.Where, hv.DiskSpec) error {
-	return hv.ErrUnsupported
+// AttachDisk implements hv.Hypervisor. Like libvirt it looks at no file for the
+// persistent definition.
+func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec hv.DiskSpec) error {
+	return f.call(ctx, "AttachDisk", func() error {
+		dom, disks, err := f.described(id, where)
+		if err != nil {
+			return err
+		}
+		disk, err := diskOf(spec)
+		if err != nil {
+			return err
+		}
+		if err := checkAttach(*disks, &disk); err != nil {
+			return err
+		}
+		if where == hv.Live {
+			if err := f.checkOpen(&disk); err != nil {
+				return err
+			}
+		}
+		*disks = append(*disks, disk)
+		if where == hv.Config {
+			f.lifecycle(dom, "defined")
+			if !f.hasImages(&disk) {
+				return nil // what the guest finds is known when it starts
+			}
+		}
+		return f.expect(dom, &disk)
+	})
+}
+
+// described returns one of the two descriptions of a domain.
+func (f *Fake) described(id string, where hv.Where) (*domain, *[]hv.Disk, error) {
+	dom, err := f.find(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch where {
+	case hv.Live:
+		if !dom.State.Active() {
+			return nil, nil, fmt.Errorf("%w: %s", hv.ErrNotActive, id)
+		}
+		return dom, &dom.Live, nil
+	case hv.Config:
+		if !dom.Persistent {
+			return nil, nil, fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
+		}
+		return dom, &dom.Config, nil
+	}
+	return nil, nil, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
+}
+
+// diskOf is the disk that libvirt makes of a spec.
+func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
+	if spec.Definition != "" {
+		var disk hv.Disk
+		if err := json.Unmarshal([]byte(spec.Definition), &disk); err != nil {
+			return hv.Disk{}, fmt.Errorf("parse definition of disk: %w", err)
+		}
+		if disk.Target != spec.Target {
+			return hv.Disk{}, fmt.Errorf("the definition is of disk %s, not of %s", disk.Target, spec.Target)
+		}
+		return disk, nil
+	}
+	if err := checkImage(spec.Image); err != nil {
+		return hv.Disk{}, err
+	}
+	disk := hv.Disk{
+		Target: spec.Target, Bus: spec.Bus, Device: "disk", Serial: spec.Serial,
+		Chain: []hv.Image{spec.Image}, Terminated: true,
+		ReadOnly: spec.ReadOnly, Shareable: spec.Shareable, Cache: "none",
+	}
+	if !spec.ReadOnly {
+		disk.Discard = "unmap"
+	}
+	return disk, nil
+}
+
+// checkAttach is what libvirt finds out from the descriptions alone. It gives a
+// disk without an address the next one that is free.
+func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
+	if disk.Shareable && disk.Top().Format != Raw {
+		return fmt.Errorf("%w: shared access requires use of supported storage format", hv.ErrUnsupported)
+	}
+	if disk.Address == "" {
+		disk.Address = freeAddress(disks, disk.Bus)
+	}
+	for i := range disks {
+		switch other := &disks[i]; {
+		case other.Target == disk.Target:
+			return fmt.Errorf("%w: target %s", hv.ErrExists, disk.Target)
+		case other.Address == disk.Address:
+			return fmt.Errorf("%w: address %s", hv.ErrExists, disk.Address)
+		case disk.BootOrder != 0 && other.BootOrder == disk.BootOrder:
+			return fmt.Errorf("%w: boot order %d is used by another device", hv.ErrUnsupported, disk.BootOrder)
+		}
+	}
+	return nil
+}
+
+// freeAddress is the lowest address of a bus that none of the disks has.
+func freeAddress(disks []hv.Disk, bus string) string {
+	format, first := "drive:0:0:0:%d", 0
+	if bus == "virtio" {
+		const firstSlot = 4 // what libvirt leaves to its own devices
+		format, first = "pci:0000:00:%02x.0", firstSlot
+	}
+	for n := first; ; n++ {
+		address := fmt.Sprintf(format, n)
+		if !slices.ContainsFunc(disks, func(d hv.Disk) bool { return d.Address == address }) {
+			return address
+		}
+	}
+}
+
+// hasImages says whether the guest would find something on the disk.
+func (f *Fake) hasImages(disk *hv.Disk) bool {
+	chain, err := f.startChain(*disk)
+	if err == nil {
+		_, err = f.read(chain)
+	}
+	return err == nil
 }
 
 // DetachDisk implements hv.Hypervisor.
-func (c *Fake) DetachDisk(context.Context, string, hv.Where, string) error { return hv.ErrUnsupported }
+func (f *Fake) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
+	return f.call(ctx, "DetachDisk", func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case where == hv.Live && dom.LiveDisk(target) != nil:
+			if dom.jobs[target] != nil {
+				return fmt.Errorf("%w: the disk is in an active block job", hv.ErrBusy)
+			}
+			dom.leaving[target] = true
+			f.answer(dom)
+		case where == hv.Config && dom.ConfigDisk(target) != nil:
+			dom.Config = slices.DeleteFunc(dom.Config, func(d hv.Disk) bool { return d.Target == target })
+			dom.forget()
+			f.lifecycle(dom, "defined")
+		}
+		return nil
+	})
+}
 
 // DiskDefinition implements hv.Hypervisor.
-func (c *Fake) DiskDefinition(context.Context, string, hv.Where, string) (string, error) {
-	return "", hv.ErrUnsupported
+func (f *Fake) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
+	var definition []byte
+	err := f.call(ctx, "DiskDefinition", func() error {
+		_, disks, err := f.described(id, where)
+		if err != nil {
+			return err
+		}
+		disk := findDisk(*disks, target)
+		if disk == nil {
+			return fmt.Errorf("%w: %s disk %s of %s", hv.ErrNotFound, where, target, id)
+		}
+		definition, err = json.Marshal(disk)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return string(definition), nil
+}
+
+func findDisk(disks []hv.Disk, target string) *hv.Disk {
+	return (&hv.Domain{Live: disks}).LiveDisk(target)
 }

@@ -44,6 +44,10 @@ type domain struct {
 	limits    map[string]int64
 	// byUser: a person paused it, so that being paused is as it should be.
 	byUser bool
+	// unplug is how the guest answers a request to let go of a disk; leaving
+	// are the live disks whose request it has not answered.
+	unplug  Unplug
+	leaving map[string]bool
 }
 
 // defaultPerLook is how many blocks a look advances a job: few, so that tests
@@ -77,22 +81,39 @@ func (f *Fake) Define(d hv.Domain) error {
 			ID: d.ID, Name: d.Name, State: hv.StateStopped, Persistent: true, Autostart: d.Autostart,
 			Snapshots: d.Snapshots, Checkpoints: d.Checkpoints, Config: copyDisks(d.Config),
 		},
-		jobs:  make(map[string]*job),
-		acked: make(map[string]map[int64]uint64),
+		jobs:    make(map[string]*job),
+		acked:   make(map[string]map[int64]uint64),
+		leaving: make(map[string]bool),
 	}
-	for _, disk := range dom.Config {
-		chain, err := f.startChain(disk)
-		if err != nil {
+	for i := range dom.Config {
+		disk := &dom.Config[i]
+		if err := f.expect(dom, disk); err != nil {
 			return fmt.Errorf("define domain %s: %w", d.ID, err)
 		}
-		content, err := f.read(chain)
-		if err != nil {
-			return fmt.Errorf("define domain %s: %w", d.ID, err)
+		if disk.Address == "" {
+			disk.Address = freeAddress(dom.Config, disk.Bus)
 		}
-		dom.acked[disk.Target] = content
 	}
 	f.domains[d.ID] = dom
 	f.lifecycle(dom, "defined")
+	return nil
+}
+
+// expect notes what the guest finds on a disk that is new to it, for
+// AssertNoWriteLost.
+func (f *Fake) expect(dom *domain, disk *hv.Disk) error {
+	if dom.acked[disk.Target] != nil {
+		return nil
+	}
+	chain, err := f.startChain(*disk)
+	if err != nil {
+		return err
+	}
+	content, err := f.read(chain)
+	if err != nil {
+		return err
+	}
+	dom.acked[disk.Target] = content
 	return nil
 }
 

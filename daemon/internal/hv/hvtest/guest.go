@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -48,7 +49,10 @@ func (f *Fake) start(id string) error {
 		if disk.Chain, err = f.startChain(*disk); err != nil {
 			return err
 		}
-		if err := f.checkStart(disk); err != nil {
+		if err := f.checkOpen(disk); err != nil {
+			return err
+		}
+		if err := f.expect(dom, disk); err != nil {
 			return err
 		}
 		disk.Terminated = true
@@ -58,22 +62,6 @@ func (f *Fake) start(id string) error {
 	dom.stats, dom.limits = make(map[string]*hv.DiskStats), make(map[string]int64)
 	f.lifecycle(dom, "started")
 	return nil
-}
-
-// checkStart is what QEMU finds out when it opens a disk.
-func (f *Fake) checkStart(disk *hv.Disk) error {
-	for depth, img := range disk.Chain {
-		if _, err := f.open(img.Path); err != nil {
-			return err
-		}
-		readers, writers := f.countHolders(img.Path)
-		wantsAlone := depth == 0 && !disk.ReadOnly && !disk.Shareable
-		if (writers > 0 && !disk.Shareable) || (wantsAlone && readers > 0) {
-			return fmt.Errorf("open %s: %w", img.Path, ErrLocked)
-		}
-	}
-	_, err := f.read(disk.Chain)
-	return err
 }
 
 // Stop is a guest that shuts down by itself.
@@ -107,20 +95,29 @@ func (f *Fake) end(id string, details ...string) error {
 func (f *Fake) kill(dom *domain) {
 	dom.Live, dom.State, dom.PauseReason, dom.byUser = nil, hv.StateStopped, "", false
 	clear(dom.jobs)
+	clear(dom.leaving)
+	dom.forget()
 	if !dom.Persistent {
 		delete(f.domains, dom.ID)
 	}
 }
 
-// Reboot is a guest that restarts. The process stays, and so do its jobs.
+// Reboot is a guest that restarts. The process stays, and so do its jobs. What
+// the guest was asked to let go of is gone afterwards, whatever it answered.
 func (f *Fake) Reboot(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dom, err := f.find(id)
-	if err == nil && !dom.State.Active() {
-		err = hv.ErrNotActive
+	if err != nil {
+		return err
 	}
-	return err
+	if !dom.State.Active() {
+		return hv.ErrNotActive
+	}
+	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
+		f.release(dom, target)
+	}
+	return nil
 }
 
 // HostReboot ends every domain at once and starts those with Autostart. It
@@ -192,6 +189,7 @@ func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 	case !paused && dom.State == hv.StatePaused:
 		dom.State, dom.PauseReason = hv.StateRunning, ""
 		f.lifecycle(dom, "resumed")
+		f.answer(dom)
 	}
 }
 

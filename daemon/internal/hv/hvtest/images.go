@@ -27,8 +27,9 @@ const (
 )
 
 // ErrLocked is what an image tool gets for an image that QEMU holds open in a
-// way that excludes it, as from QEMU's image locks.
-var ErrLocked = errors.New("image is locked by a running domain")
+// way that excludes it, as from QEMU's image locks, and what a domain gets for
+// an image that another one holds.
+var ErrLocked = fmt.Errorf("%w: it is locked by a running domain", hv.ErrInUse)
 
 // image is one image file. A block that is absent reads from the layer below,
 // or as zero where there is none.

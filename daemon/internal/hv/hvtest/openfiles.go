@@ -4,6 +4,8 @@ package hvtest
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -35,34 +37,67 @@ func (f *Fake) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, e
 	return found, nil
 }
 
-// hold is one image that a process has open.
+// hold is one image that a process has open. shared allows others to write to
+// it at the same time.
 type hold struct {
 	path     string
 	writable bool
+	shared   bool
 }
 
-// holds lists what the domain's process has open: the chains with only their
-// tops writable, and the targets of jobs. An image is opened once.
+// opens lists every opening of an image by the domain's process: the chains with
+// only their tops writable, and the targets of jobs.
+func (d *domain) opens() []hold {
+	var opens []hold
+	for i := range d.Live {
+		opens = append(opens, opensOf(&d.Live[i])...)
+		if j := d.jobs[d.Live[i].Target]; j != nil {
+			opens = append(opens, hold{path: j.dst.Path, writable: true})
+		}
+	}
+	return opens
+}
+
+func opensOf(disk *hv.Disk) []hold {
+	var opens []hold
+	for depth, img := range disk.Chain {
+		opens = append(opens, hold{path: img.Path, writable: depth == 0 && !disk.ReadOnly, shared: disk.Shareable})
+	}
+	return opens
+}
+
+// holds lists what the domain's process has open, each image once.
 func (d *domain) holds() []hold {
 	var holds []hold
-	add := func(path string, writable bool) {
-		for i := range holds {
-			if holds[i].path == path {
-				holds[i].writable = holds[i].writable || writable
-				return
-			}
+	for _, h := range d.opens() {
+		i := slices.IndexFunc(holds, func(other hold) bool { return other.path == h.path })
+		if i < 0 {
+			holds = append(holds, h)
+			continue
 		}
-		holds = append(holds, hold{path, writable})
-	}
-	for _, disk := range d.Live {
-		for depth, img := range disk.Chain {
-			add(img.Path, depth == 0 && !disk.ReadOnly)
-		}
-		if j := d.jobs[disk.Target]; j != nil {
-			add(j.dst.Path, true)
-		}
+		holds[i].writable = holds[i].writable || h.writable
 	}
 	return holds
+}
+
+// checkOpen is what QEMU finds out when it opens a disk: images that are not
+// there, are not what the definition says, or are locked. A lock excludes who
+// writes where another does not share, whoever came first.
+func (f *Fake) checkOpen(disk *hv.Disk) error {
+	for _, mine := range opensOf(disk) {
+		if _, err := f.open(mine.path); err != nil {
+			return err
+		}
+		for _, dom := range f.domains {
+			for _, other := range dom.opens() {
+				if other.path == mine.path && (mine.writable && !other.shared || other.writable && !mine.shared) {
+					return fmt.Errorf("open %s: %w", mine.path, ErrLocked)
+				}
+			}
+		}
+	}
+	_, err := f.read(disk.Chain)
+	return err
 }
 
 // countHolders counts the processes that have an image open.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Unplug is how a guest answers when it is asked to let go of a disk.
+type Unplug string
+
+// The answers of a guest.
+const (
+	UnplugAtOnce  Unplug = "at once" // what a new domain's guest does
+	UnplugWaits   Unplug = "waits"   // until ReleaseDevice, if that is ever called
+	UnplugRefuses Unplug = "refuses"
+)
+
+// SetUnplug sets how the domain's guest answers requests from now on. A request
+// that it has left open stays so until it is asked again, or runs again after a
+// pause.
+func (f *Fake) SetUnplug(id string, how Unplug) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	dom.unplug = how
+	return nil
+}
+
+// ReleaseDevice is a guest that lets go of a live disk at last. An error if it
+// was not asked to, or does not run.
+func (f *Fake) ReleaseDevice(id, target string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, _, err := f.guestDisk(id, target)
+	if err != nil {
+		return err
+	}
+	if !dom.leaving[target] {
+		return fmt.Errorf("release disk %s of %s: the guest was not asked to", target, id)
+	}
+	f.release(dom, target)
+	return nil
+}
+
+// Leaving says whether the guest has a request to let go of the disk that it
+// has not answered.
+func (f *Fake) Leaving(id, target string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom := f.domains[id]
+	return dom != nil && dom.leaving[target]
+}
+
+// answer lets a guest that runs answer what it was asked.
+func (f *Fake) answer(dom *domain) {
+	if dom.State != hv.StateRunning {
+		return
+	}
+	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
+		switch dom.unplug {
+		case UnplugWaits:
+		case UnplugRefuses:
+			delete(dom.leaving, target)
+			f.feed.Publish(hv.Event{Kind: hv.EventDeviceRemoved, DomainID: dom.ID, Detail: "failed"})
+		case UnplugAtOnce, "":
+			f.release(dom, target)
+		}
+	}
+}
+
+// release takes a disk from a process. A job that began after the request goes
+// with it.
+func (f *Fake) release(dom *domain, target string) {
+	dom.Live = slices.DeleteFunc(dom.Live, func(d hv.Disk) bool { return d.Target == target })
+	delete(dom.leaving, target)
+	delete(dom.jobs, target)
+	delete(dom.stats, target)
+	delete(dom.limits, target)
+	dom.forget()
+	f.feed.Publish(hv.Event{Kind: hv.EventDeviceRemoved, DomainID: dom.ID})
+}
+
+// forget drops what is known of the content of disks that the domain no longer
+// has, so that another one may come at their target.
+func (d *domain) forget() {
+	maps.DeleteFunc(d.acked, func(target string, _ map[int64]uint64) bool {
+		return d.LiveDisk(target) == nil && d.ConfigDisk(target) == nil
+	})
+}
