@@ -18,6 +18,8 @@ type activeOp struct {
 	r    *Runner
 	op   Op
 	plan *Plan
+	// ctx is the runner's at the time: it ends with Stop and Halt.
+	ctx context.Context
 
 	// forward is what steps get as context before the commit point; an
 	// interruption cancels it.
@@ -43,8 +45,8 @@ type activeOp struct {
 }
 
 func newActiveOp(r *Runner, o Op) *activeOp {
-	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], changed: make(chan struct{})}
-	a.forward, a.interrupt = context.WithCancelCause(r.ctx)
+	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], ctx: r.context(), changed: make(chan struct{})}
+	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a
 }
 
@@ -96,7 +98,7 @@ func (a *activeOp) awaitTurn() bool {
 		case <-moved:
 		case <-interrupted:
 			return !a.stopping()
-		case <-a.r.ctx.Done():
+		case <-a.ctx.Done():
 			return false
 		}
 	}
@@ -156,7 +158,7 @@ func (a *activeOp) park(f Failure) bool {
 // the op can still be undone.
 func (a *activeOp) stepContext() context.Context {
 	if a.snapshot().Committed {
-		return a.r.ctx
+		return a.ctx
 	}
 	return a.forward
 }
@@ -169,7 +171,7 @@ func (a *activeOp) interruption() error {
 	return context.Cause(a.forward)
 }
 
-func (a *activeOp) stopping() bool { return a.r.ctx.Err() != nil }
+func (a *activeOp) stopping() bool { return a.ctx.Err() != nil }
 
 // newRun makes what a step sees of the op.
 func (a *activeOp) newRun(step string) *Run {

@@ -39,10 +39,10 @@ func (a *activeOp) reverse(step *Step) error {
 		return nil
 	}
 	run := a.newRun(step.Name)
-	tries := patience{a: a, ctx: a.r.ctx, step: step.Name, insist: undoTries}
+	tries := patience{a: a, ctx: a.ctx, step: step.Name, insist: undoTries}
 	for {
 		tries.begin()
-		err := step.Undo(a.r.ctx, run)
+		err := step.Undo(a.ctx, run)
 		if err == nil || a.stopping() {
 			return nil
 		}

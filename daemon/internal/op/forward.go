@@ -124,10 +124,10 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 // look asks Observe until it answers. If it cannot look for too long that is as
 // good as unknown: what is not known is never undone.
 func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
-	tries := patience{a: a, ctx: a.r.ctx, step: step.Name, insist: a.r.cfg.MaxTries}
+	tries := patience{a: a, ctx: a.ctx, step: step.Name, insist: a.r.cfg.MaxTries}
 	for {
 		tries.begin()
-		seen, err := step.Observe(a.r.ctx, run)
+		seen, err := step.Observe(a.ctx, run)
 		if err == nil {
 			tries.through()
 		}

@@ -78,7 +78,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 		case <-changed:
 		case <-ctx.Done():
 			return st, fmt.Errorf("wait for op %s: %w", id, context.Cause(ctx))
-		case <-r.ctx.Done():
+		case <-a.ctx.Done():
 			return st, fmt.Errorf("wait for op %s: %w", id, ErrStopped)
 		}
 	}

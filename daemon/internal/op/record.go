@@ -38,7 +38,7 @@ func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) boo
 		}
 		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", step, "record", kind, "err", err)
 		a.setTrouble(err)
-		sleep(a.r.ctx, delay)
+		sleep(a.ctx, delay)
 	}
 }
 
@@ -72,7 +72,7 @@ func (a *activeOp) append(kind EventKind, step string, data json.RawMessage) err
 		return err
 	}
 	// Not the context of the step: an append that is cut off leaves a doubt.
-	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.r.ctx), rec); err != nil {
+	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.ctx), rec); err != nil {
 		a.inDoubt = &rec
 		return fmt.Errorf("record %q: %w", kind, journalError(err))
 	}
@@ -85,7 +85,7 @@ func (a *activeOp) append(kind EventKind, step string, data json.RawMessage) err
 // if so. A different one in its place means that somebody else writes for this
 // op.
 func (a *activeOp) settle() (landed *Record, err error) {
-	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.r.ctx), a.op.ID)
+	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read back the last record: %w", journalError(err))
 	}

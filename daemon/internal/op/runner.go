@@ -59,18 +59,19 @@ type Runner struct {
 	turns *turns
 	wakes *wakes
 
-	// ctx ends with Stop: the context of everything that an interruption of a
-	// single op must not cut off.
-	ctx  context.Context
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	wg sync.WaitGroup
 
 	// admit makes the order of ops in the journal their order in turns. It is
 	// held while the journal is written, mu never is.
 	admit sync.Mutex
 
-	mu      sync.Mutex
-	stopped bool
+	mu sync.Mutex
+	// ctx ends with Stop and with Halt: the context of everything that an
+	// interruption of a single op must not cut off.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	stopped bool // by Stop, for good
+	halted  bool // by Halt, until Resume
 	active  map[string]*activeOp
 }
 
@@ -90,14 +91,14 @@ func New(cfg Config) (*Runner, error) {
 		}
 		plans[p.Kind] = p
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	return &Runner{
 		cfg:    cfg.withDefaults(),
 		plans:  plans,
 		turns:  newTurns(),
 		wakes:  newWakes(),
 		ctx:    ctx,
-		stop:   stop,
+		cancel: cancel,
 		active: map[string]*activeOp{},
 	}, nil
 }
@@ -140,7 +141,7 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 	}
 	r.admit.Lock()
 	defer r.admit.Unlock()
-	if r.isStopped() {
+	if !r.runs() {
 		return fmt.Errorf("submit op %s: %w", o.ID, ErrStopped)
 	}
 	if err := r.cfg.Journal.Create(ctx, o); err != nil {
@@ -158,7 +159,7 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 func (r *Runner) Resume(ctx context.Context) error {
 	r.admit.Lock()
 	defer r.admit.Unlock()
-	if r.isStopped() {
+	if !r.begin() {
 		return fmt.Errorf("resume ops: %w", ErrStopped)
 	}
 	ops, err := r.cfg.Journal.Unfinished(ctx)
@@ -179,15 +180,47 @@ func (r *Runner) Resume(ctx context.Context) error {
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	r.stopped = true
+	r.cancel()
 	r.mu.Unlock()
-	r.stop()
 	r.wg.Wait()
 }
 
-func (r *Runner) isStopped() bool {
+// Halt does what Stop does, until Resume: when it returns no op is at work,
+// none can be submitted, and all go on from the journal as after a crash.
+func (r *Runner) Halt() {
+	r.admit.Lock()
+	defer r.admit.Unlock()
+	r.mu.Lock()
+	r.halted = true
+	r.cancel()
+	r.mu.Unlock()
+	r.wg.Wait()
+	r.mu.Lock()
+	r.active, r.turns = map[string]*activeOp{}, newTurns()
+	r.mu.Unlock()
+}
+
+// begin ends a halt. It returns false if the runner is stopped for good.
+func (r *Runner) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stopped
+	if r.halted && !r.stopped {
+		r.halted = false
+		r.ctx, r.cancel = context.WithCancel(context.Background())
+	}
+	return !r.stopped
+}
+
+func (r *Runner) runs() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.stopped && !r.halted
+}
+
+func (r *Runner) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ctx
 }
 
 // activate takes an op up that the journal holds, unless it is active already
@@ -220,7 +253,7 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 func (r *Runner) start(a *activeOp) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped {
+	if r.stopped || r.halted || r.active[a.op.ID] != a { // a of before a halt is nobody's any more
 		return ErrStopped
 	}
 	r.wg.Go(a.run)
