@@ -55,8 +55,8 @@ var layers = [][]string{
 	{"daemon/internal/location"},
 	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg"},
-	{"internal/service", "internal/settings"},
-	{"internal/httpjson", "internal/mtls", "internal/sqlitedb", "internal/fault", "internal/version"},
+	{"internal/service", "internal/settings", "internal/mtls"},
+	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "internal/version"},
 	{"internal/atomicfile"},
 	{"internal/api"},
 }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"context"
+	"crypto/x509"
+	"sync"
+	"time"
+)
+
+// sweepEvery bounds how long a request that lasts outlives the right of its
+// caller.
+const sweepEvery = time.Second
+
+// active are the requests that are being answered, so that long ones can be
+// ended when their caller is not let in any more.
+type active struct {
+	mu       sync.Mutex
+	requests map[*request]struct{}
+}
+
+type request struct {
+	id   Identity
+	cert *x509.Certificate
+	end  context.CancelFunc
+}
+
+// enter notes a request. Done must be called at its end.
+func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &request{id: id, cert: cert, end: cancel}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.requests == nil {
+		a.requests = map[*request]struct{}{}
+	}
+	a.requests[r] = struct{}{}
+	return ctx, func() {
+		cancel()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.requests, r)
+	}
+}
+
+// all returns the requests that are being answered now.
+func (a *active) all() []*request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]*request, 0, len(a.requests))
+	for r := range a.requests {
+		list = append(list, r)
+	}
+	return list
+}
+
+// Run ends requests whose callers are not let in any more, until ctx ends. With
+// Ready and String it makes the gate a task of the daemon.
+func (g *Gate) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.sweep()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sweep looks at every request that is being answered.
+func (g *Gate) sweep() {
+	now, denied, roots := g.Now(), *g.denied.get(), *g.roots.get()
+	for _, r := range g.active.all() {
+		if allowed(r.id, r.cert, now, denied, roots) != nil {
+			r.end()
+		}
+	}
+	roots.verified.Range(func(sum, end any) bool {
+		if t, ok := end.(time.Time); ok && now.After(t) {
+			roots.verified.Delete(sum)
+		}
+		return true
+	})
+}
+
+// Ready is closed: a gate is ready when it is made.
+func (g *Gate) Ready() <-chan struct{} {
+	ready := make(chan struct{})
+	close(ready)
+	return ready
+}
+
+// String names the task.
+func (g *Gate) String() string { return "TLS gate" }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// Handler notes in the context of each request over TLS who sent it, for
+// IdentityOf and the gate's Authorizer. Requests that came by another way are
+// passed on as they are.
+func (g *Gate) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		id, err := g.look(*r.TLS)
+		if err != nil {
+			// On a connection that was good when it was made.
+			w.Header().Set("Connection", "close")
+			httpjson.WriteError(w, api.Errorf(api.CodePermissionDenied, "%v; ask for a new one", err))
+			return
+		}
+		ctx, done := g.active.enter(r.Context(), id, r.TLS.PeerCertificates[0])
+		defer done()
+		next.ServeHTTP(w, r.WithContext(WithIdentity(ctx, id)))
+	})
+}
+
+// Authorizer lets callers do what their certificates allow: operators by their
+// role, hosts by what the route is to them. Who came by a Unix socket is for
+// socket to judge.
+func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
+	return func(r *http.Request, route httpjson.Route) error {
+		id, ok := IdentityOf(r.Context())
+		if !ok {
+			return socket(r, route)
+		}
+		if err := checkHostHeader(r, id); err != nil {
+			return err
+		}
+		switch id.Kind {
+		case KindHost:
+			if route.Hosts != httpjson.HostOwn && route.Hosts != httpjson.HostAny {
+				return api.Errorf(api.CodePermissionDenied, "host %s may not do this: it is for operators; use the registry's own socket or the certificate of an operator", id.Name)
+			}
+			return nil
+		case KindOperator:
+			if route.Access > id.Role || id.Role > httpjson.Fence || route.Access < httpjson.Read {
+				return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: it asks for the role %s, and the certificate has the role %s", id.Name, route.Access, id.Role)
+			}
+			return nil
+		}
+		return api.Errorf(api.CodePermissionDenied, "cannot tell what %q is", id.Kind)
+	}
+}
+
+// checkHostHeader refuses a caller that says it is another than its certificate
+// says.
+func checkHostHeader(r *http.Request, id Identity) error {
+	for _, said := range r.Header.Values(api.HostHeader) {
+		if id.Kind != KindHost {
+			return api.Errorf(api.CodePermissionDenied, "operator %s is no host; leave the header %s out", id.Name, api.HostHeader)
+		}
+		if said != id.ID {
+			return api.Errorf(api.CodeNotYourHost, "the certificate is of host %s and the header %s names %.40q", id.ID, api.HostHeader, said)
+		}
+	}
+	return nil
+}

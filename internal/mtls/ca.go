@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// The files of a TLS directory.
+const (
+	CACertFile     = "ca.crt"
+	CAKeyFile      = "ca.key"
+	ServerCertFile = "server.crt"
+	ServerKeyFile  = "server.key"
+	DenyListFile   = "denied"
+)
+
+const (
+	// Day is the unit in which certificates are issued.
+	Day = 24 * time.Hour
+	// DefaultValidity is how long a certificate is good unless something else is
+	// asked for, MaxValidity the most that can be asked for.
+	DefaultValidity = 30 * Day
+	MaxValidity     = 90 * Day
+	// caValidity is long: a new authority means new certificates for everybody.
+	caValidity = 10 * 365 * Day
+	// skew is how far the clock of a host may be behind that of the authority for
+	// a new certificate to be good at once.
+	skew = 5 * time.Minute
+)
+
+// CA is the site's certificate authority.
+type CA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	// now is the clock of the certificates.
+	now func() time.Time
+}
+
+// CreateCA makes an authority in dir, which is made with mode 0700 if it is
+// missing: ca.crt, ca.key and an empty deny-list. It never touches an authority
+// that exists.
+func CreateCA(dir string) (*CA, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory of the authority: %w", err)
+	}
+	// Half of an authority is one as well: its other half may be elsewhere.
+	certPath, keyPath := filepath.Join(dir, CACertFile), filepath.Join(dir, CAKeyFile)
+	if err := refuseExisting(certPath, keyPath); err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		// The number tells authorities apart that were made one after the other.
+		Subject:               pkix.Name{Organization: []string{"Volferry"}, CommonName: fmt.Sprintf("Volferry CA %x", serial.Bytes()[:4])},
+		NotBefore:             begin.Add(-skew),
+		NotAfter:              begin.Add(caValidity),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	pair, err := sign(template, template, key, key)
+	if err != nil {
+		return nil, err
+	}
+	// The key first: a certificate whose key was never written is worth nothing.
+	if err := writeNew(keyPath, pair.Key, 0o600); err != nil {
+		return nil, err
+	}
+	if err := writeNew(certPath, pair.Cert, 0o644); err != nil {
+		return nil, err
+	}
+	if err := createDenyList(filepath.Join(dir, DenyListFile)); err != nil {
+		return nil, err
+	}
+	return LoadCA(dir)
+}
+
+// LoadCA reads the authority in dir.
+func LoadCA(dir string) (*CA, error) {
+	certs, err := readCertificates(filepath.Join(dir, CACertFile))
+	if err != nil {
+		return nil, err
+	}
+	key, err := readKey(filepath.Join(dir, CAKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	// While an authority is being replaced the file has the old one as well.
+	for _, cert := range certs {
+		if key.PublicKey.Equal(cert.PublicKey) {
+			return &CA{cert: cert, key: key, now: time.Now}, nil
+		}
+	}
+	return nil, fmt.Errorf("%s and %s in %s do not belong together", CACertFile, CAKeyFile, dir)
+}
+
+// At returns the same authority with its clock standing at now: for
+// certificates that are to begin at another time.
+func (ca *CA) At(now time.Time) *CA {
+	other := *ca
+	other.now = func() time.Time { return now }
+	return &other
+}
+
+// IssueHost makes a certificate for a host.
+func (ca *CA) IssueHost(id, name string, valid time.Duration) (Pair, error) {
+	if u, err := uuid.Parse(id); err != nil || u.String() != id {
+		return Pair{}, fmt.Errorf("the host id %.80q is not a UUID in lower case", id)
+	}
+	return ca.issueClient(Identity{Kind: KindHost, ID: id, Name: name}, valid)
+}
+
+// IssueOperator makes a certificate for an operator.
+func (ca *CA) IssueOperator(role httpjson.Access, name string, valid time.Duration) (Pair, error) {
+	if _, err := ParseRole(role.String()); err != nil {
+		return Pair{}, err
+	}
+	return ca.issueClient(Identity{Kind: KindOperator, Role: role, Name: name}, valid)
+}
+
+func (ca *CA) issueClient(id Identity, valid time.Duration) (Pair, error) {
+	if !nameRule.MatchString(id.Name) {
+		return Pair{}, fmt.Errorf("the name %.80q is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 64 characters", id.Name)
+	}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: id.Name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	template.URIs = append(template.URIs, id.uri())
+	return ca.issue(template, valid)
+}
+
+// IssueServer makes a certificate for the registry itself, which is reached
+// under names: host names and addresses.
+func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
+	if len(names) == 0 {
+		return Pair{}, errors.New("a server certificate needs the names or addresses under which hosts reach the registry")
+	}
+	template := &x509.Certificate{
+		// Who checks a name looks at the alternative names alone.
+		Subject:     pkix.Name{CommonName: "volferry-registry"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		switch ip := net.ParseIP(name); {
+		case ip != nil:
+			template.IPAddresses = append(template.IPAddresses, ip)
+		case dnsName.MatchString(name):
+			template.DNSNames = append(template.DNSNames, name)
+		default:
+			return Pair{}, fmt.Errorf("%.80q is neither a host name nor an address", name)
+		}
+	}
+	return ca.issue(template, valid)
+}
+
+// issue completes the template and signs it for a new key.
+func (ca *CA) issue(template *x509.Certificate, valid time.Duration) (Pair, error) {
+	if valid <= 0 || valid > MaxValidity {
+		return Pair{}, fmt.Errorf("a certificate can be good for 1 to %d days", MaxValidity/Day)
+	}
+	now := ca.now()
+	if end := now.Add(valid); end.After(ca.cert.NotAfter) {
+		return Pair{}, fmt.Errorf("the certificate would be good until %s, longer than its authority, which ends on %s; make a new authority", end.UTC().Format(time.DateOnly), ca.cert.NotAfter.UTC().Format(time.DateOnly))
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("make key: %w", err)
+	}
+	if template.SerialNumber, err = newSerial(); err != nil {
+		return Pair{}, err
+	}
+	template.NotBefore, template.NotAfter = now.Add(-skew), now.Add(valid)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true
+	pair, err := sign(template, ca.cert, key, ca.key)
+	if err != nil {
+		return Pair{}, err
+	}
+	pair.CA = encodeCertificate(ca.cert.Raw)
+	return pair, nil
+}
+
+func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign certificate: %w", err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("encode key: %w", err)
+	}
+	return Pair{Cert: encodeCertificate(der), Key: encodeKey(encoded)}, nil
+}
+
+// newSerial returns 128 random bits, of which the first is one and not of the
+// sign.
+func newSerial() (*big.Int, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return nil, fmt.Errorf("make serial number: %w", err)
+	}
+	b[0] = b[0]&0x3f | 0x40
+	return new(big.Int).SetBytes(b), nil
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// denyListHead explains the file to whoever opens it.
+const denyListHead = `# Public keys that the registry refuses, whatever their certificates say: the
+# SHA-256 of each in hex, one per line. It is read again as soon as it changes.
+# "volferry-registry revoke" adds to it.
+`
+
+// denyList is the set of public keys that are refused.
+type denyList map[string]bool
+
+func createDenyList(path string) error {
+	// One that is left of an older authority is kept: it can only refuse.
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomicfile.Write(path, []byte(denyListHead), 0o644)
+}
+
+// readDenyList reads the file at path. A missing file is an error: somebody who
+// was refused must not be let in because a file is gone.
+func readDenyList(path string) (denyList, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the deny-list %s is missing; bring it back, or make an empty file if nobody is to be refused", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read deny-list: %w", err)
+	}
+	list, err := parseDenyList(data)
+	if err != nil {
+		return nil, fmt.Errorf("read deny-list %s: %w", path, err)
+	}
+	return list, nil
+}
+
+func parseDenyList(data []byte) (denyList, error) {
+	list := denyList{}
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		text, _, _ := strings.Cut(string(line), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		spki, err := ParseSPKI(text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		list[spki] = true
+	}
+	return list, nil
+}
+
+// ParseSPKI checks the SHA-256 of a public key, and returns it in lower case.
+func ParseSPKI(text string) (string, error) {
+	if sum, err := hex.DecodeString(text); err != nil || len(sum) != 32 {
+		return "", fmt.Errorf("%.80q is no SHA-256 in hex", text)
+	}
+	return strings.ToLower(text), nil
+}
+
+// Deny adds a public key to the deny-list in dir, with a comment that says whose
+// it was. False if it was there already. A list that cannot be read is not
+// touched.
+func Deny(dir, spki, comment string) (bool, error) {
+	path := filepath.Join(dir, DenyListFile)
+	list, err := readDenyList(path)
+	if err != nil || list[spki] {
+		return false, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false, fmt.Errorf("read deny-list: %w", err)
+	}
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		data = append(data, '\n')
+	}
+	data = fmt.Appendf(data, "%s # %s, %s\n", spki, comment, time.Now().UTC().Format(time.RFC3339))
+	return true, atomicfile.Write(path, data, 0o644)
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+const (
+	pemCertificate = "CERTIFICATE"
+	pemKey         = "PRIVATE KEY"
+)
+
+// dnsName is a host name as certificates have it: no wildcard, no final dot.
+var dnsName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+
+// Pair is a certificate with its key and the authority that signed it, as PEM.
+type Pair struct {
+	Cert, Key, CA []byte
+}
+
+// Write puts the pair into dir as name.crt and name.key, with the authority
+// beside it as ca.crt. It replaces neither of the two, and ca.crt may be there
+// only if it is the same.
+func (p Pair) Write(dir, name string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make directory of the certificate: %w", err)
+	}
+	ca, cert, key := filepath.Join(dir, CACertFile), filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	if err := refuseExisting(cert, key); err != nil {
+		return err
+	}
+	known, err := os.ReadFile(ca)
+	switch {
+	case err == nil && !bytes.Contains(known, p.CA):
+		return fmt.Errorf("%s is there already and is another authority's; choose another directory or move it away", ca)
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist):
+		if err := writeNew(ca, p.CA, 0o644); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("read authority: %w", err)
+	}
+	if err := writeNew(key, p.Key, 0o600); err != nil {
+		return err
+	}
+	return writeNew(cert, p.Cert, 0o644)
+}
+
+// Replace puts the pair over name.crt and name.key in dir. A reader that comes
+// between the two finds them not belonging together, and waits.
+func (p Pair) Replace(dir, name string) error {
+	if err := atomicfile.Write(filepath.Join(dir, name+".key"), p.Key, 0o600); err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, name+".crt"), p.Cert, 0o644)
+}
+
+func refuseExisting(paths ...string) error {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return fmt.Errorf("%s is there already and is not replaced: %w", path, fs.ErrExist)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("look for %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// writeNew writes a file that must not be there yet.
+func writeNew(path string, data []byte, mode os.FileMode) error {
+	if err := refuseExisting(path); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, data, mode)
+}
+
+func encodeCertificate(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: der})
+}
+
+func encodeKey(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})
+}
+
+// ReadCertificate returns the first certificate of a PEM file.
+func ReadCertificate(path string) (*x509.Certificate, error) {
+	certs, err := readCertificates(path)
+	if err != nil {
+		return nil, err
+	}
+	return certs[0], nil
+}
+
+// IdentityOfFile returns who the certificate in a PEM file is.
+func IdentityOfFile(path string) (Identity, error) {
+	cert, err := ReadCertificate(path)
+	if err != nil {
+		return Identity{}, err
+	}
+	id, err := IdentityOfCertificate(cert)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return id, nil
+}
+
+// readCertificates returns the certificates of a PEM file, which has at least
+// one and nothing else.
+func readCertificates(path string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	var certs []*x509.Certificate
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != pemCertificate {
+			return nil, fmt.Errorf("%s has a %s in it; it must have certificates alone", path, block.Type)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read certificate %s: %w", path, err)
+		}
+		certs = append(certs, cert)
+	}
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("%s has no certificate in PEM form", path)
+	}
+	return certs, nil
+}
+
+func readKey(path string) (*ecdsa.PrivateKey, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != pemKey {
+		return nil, fmt.Errorf("%s has no key in PEM form (PKCS 8)", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read key %s: %w", path, err)
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the key in %s is a %T; it must be an ECDSA key", path, key)
+	}
+	return ec, nil
+}

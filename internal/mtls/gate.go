@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Gate decides who is let in over TLS, by the files of a TLS directory. They are
+// looked at with every handshake and every request, so that what is issued,
+// replaced or denied counts at once. A file that cannot be read is logged once,
+// and the last good one stays in use. Safe for concurrent use.
+type Gate struct {
+	// Now is the clock that certificates are measured by.
+	Now func() time.Time
+
+	server *watched[tls.Certificate]
+	roots  *watched[authorities]
+	denied *watched[denyList]
+	active active
+}
+
+// authorities are those whose certificates are taken, and the certificates of
+// theirs that were found good. Replaced authorities are another value, so
+// nothing is remembered of the old ones.
+type authorities struct {
+	pool *x509.CertPool
+	// verified has the SHA-256 of each certificate, and when it ends. Only who has
+	// a certificate of ours gets into it.
+	verified *sync.Map
+}
+
+// NewGate reads the files of dir: server.crt, server.key, ca.crt and the
+// deny-list. All must be right now.
+func NewGate(dir string, log *slog.Logger) (*Gate, error) {
+	certFile, keyFile := filepath.Join(dir, ServerCertFile), filepath.Join(dir, ServerKeyFile)
+	caFile, denyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, DenyListFile)
+	g := &Gate{Now: time.Now}
+	var errs [3]error
+	g.server, errs[0] = newWatched("server certificate", log, func() (tls.Certificate, error) { return readPair(certFile, keyFile) }, certFile, keyFile)
+	g.roots, errs[1] = newWatched("authority", log, func() (authorities, error) { return readAuthorities(caFile) }, caFile)
+	g.denied, errs[2] = newWatched("deny-list", log, func() (denyList, error) { return readDenyList(denyFile) }, denyFile)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Trouble says which files are not in use as they are, nil if all are: the last
+// good ones are.
+func (g *Gate) Trouble() error {
+	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble())
+}
+
+// ServerCertificate returns the certificate that the gate shows.
+func (g *Gate) ServerCertificate() *x509.Certificate { return g.server.get().Leaf }
+
+// Config is for the listener: TLS 1.3 and a client certificate that the gate
+// takes, or no connection.
+func (g *Gate) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return g.config(), nil
+		},
+	}
+}
+
+// config is that of one handshake.
+func (g *Gate) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{*g.server.get()},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    g.roots.get().pool,
+		NextProtos:   []string{"http/1.1"},
+		Time:         g.Now,
+		// A resumed session would be let in by what was true when it began.
+		SessionTicketsDisabled: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			_, err := g.look(state)
+			return err
+		},
+	}
+}
+
+// look says who is at the other end, if the gate takes him now.
+func (g *Gate) look(state tls.ConnectionState) (Identity, error) {
+	if len(state.PeerCertificates) == 0 {
+		return Identity{}, errors.New("there is no certificate")
+	}
+	cert := state.PeerCertificates[0]
+	id, err := IdentityOfCertificate(cert)
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, g.allowed(id, cert)
+}
+
+// allowed looks at a certificate by what holds now.
+func (g *Gate) allowed(id Identity, cert *x509.Certificate) error {
+	return allowed(id, cert, g.Now(), *g.denied.get(), *g.roots.get())
+}
+
+func allowed(id Identity, cert *x509.Certificate, now time.Time, denied denyList, roots authorities) error {
+	switch {
+	case denied[id.SPKI]:
+		return fmt.Errorf("the certificate of %s was revoked", id)
+	case now.After(id.NotAfter):
+		return fmt.Errorf("the certificate of %s expired at %s", id, id.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(id.NotBefore):
+		return fmt.Errorf("the certificate of %s is not good before %s", id, id.NotBefore.UTC().Format(time.RFC3339))
+	}
+	sum := sha256.Sum256(cert.Raw)
+	if _, known := roots.verified.Load(sum); known {
+		return nil
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		return fmt.Errorf("the certificate of %s is not one of this site: %w", id, err)
+	}
+	roots.verified.Store(sum, id.NotAfter)
+	return nil
+}
+
+func readAuthorities(path string) (authorities, error) {
+	certs, err := readCertificates(path)
+	if err != nil {
+		return authorities{}, err
+	}
+	pool := x509.NewCertPool()
+	for _, cert := range certs {
+		if !cert.IsCA {
+			return authorities{}, fmt.Errorf("%s has a certificate in it that is no authority's", path)
+		}
+		pool.AddCert(cert)
+	}
+	return authorities{pool: pool, verified: new(sync.Map)}, nil
+}
+
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read certificate %s with its key %s: %w", certFile, keyFile, err)
+	}
+	return pair, nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mtls
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// Kind is what a certificate stands for.
+type Kind string
+
+// The kinds of callers.
+const (
+	KindHost     Kind = "host"
+	KindOperator Kind = "operator"
+)
+
+// trustDomain is the authority of every identity.
+const trustDomain = "volferry"
+
+// nameRule is that of every name that Volferry's users give, as long as X.509
+// lets a common name be.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Identity is who a certificate says its holder is.
+type Identity struct {
+	Kind Kind
+	// ID is the UUID of a host; empty for an operator.
+	ID   string
+	Name string
+	// Role is what an operator may; zero for a host, which has none.
+	Role httpjson.Access
+	// SPKI is the SHA-256 of the public key in hex: what the deny-list names.
+	SPKI string
+	// NotBefore and NotAfter bound the time in which the certificate is good.
+	NotBefore, NotAfter time.Time
+}
+
+// String returns the identity in the form of the audit trail.
+func (id Identity) String() string {
+	if id.Kind == KindHost {
+		return fmt.Sprintf("host=%s id=%s", id.Name, id.ID)
+	}
+	return fmt.Sprintf("operator=%s role=%s", id.Name, id.Role)
+}
+
+// uri is the identity as the certificate says it.
+func (id Identity) uri() *url.URL {
+	path := "/host/" + id.ID
+	if id.Kind == KindOperator {
+		path = "/operator/" + id.Role.String() + "/" + id.Name
+	}
+	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: path}
+}
+
+// IdentityOfCertificate reads who cert is. It takes nothing that this package
+// would not issue, and does not look at who signed it or when.
+func IdentityOfCertificate(cert *x509.Certificate) (Identity, error) {
+	if cert.IsCA {
+		return Identity{}, errors.New("the certificate is an authority's, of no host and no operator")
+	}
+	if !slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
+		return Identity{}, errors.New("the certificate is not for clients")
+	}
+	if len(cert.URIs) != 1 {
+		return Identity{}, fmt.Errorf("the certificate has %d URIs as its alternative names; it must have one", len(cert.URIs))
+	}
+	id, err := parseURI(cert.URIs[0].String(), cert.Subject.CommonName)
+	if err != nil {
+		return Identity{}, err
+	}
+	id.SPKI, id.NotBefore, id.NotAfter = SPKIOf(cert), cert.NotBefore, cert.NotAfter
+	return id, nil
+}
+
+// parseURI reads what uri and the common name say together.
+func parseURI(uri, commonName string) (Identity, error) {
+	if !nameRule.MatchString(commonName) {
+		return Identity{}, fmt.Errorf("the common name %.80q is not allowed", commonName)
+	}
+	rest, ok := strings.CutPrefix(uri, "spiffe://"+trustDomain+"/")
+	if !ok {
+		return Identity{}, fmt.Errorf("%.120q is no identity of Volferry", uri)
+	}
+	part := strings.Split(rest, "/")
+	switch {
+	case len(part) == 2 && part[0] == string(KindHost):
+		if u, err := uuid.Parse(part[1]); err != nil || u.String() != part[1] {
+			return Identity{}, fmt.Errorf("the host id %.80q is not a UUID in lower case", part[1])
+		}
+		return Identity{Kind: KindHost, ID: part[1], Name: commonName}, nil
+	case len(part) == 3 && part[0] == string(KindOperator):
+		role, err := ParseRole(part[1])
+		if err != nil {
+			return Identity{}, err
+		}
+		if part[2] != commonName {
+			return Identity{}, fmt.Errorf("the certificate names the operator %.80q and %.80q", part[2], commonName)
+		}
+		return Identity{Kind: KindOperator, Name: commonName, Role: role}, nil
+	}
+	return Identity{}, fmt.Errorf("%.120q is neither a host nor an operator", uri)
+}
+
+// ParseRole returns the role of an operator that has this name.
+func ParseRole(name string) (httpjson.Access, error) {
+	for _, role := range []httpjson.Access{httpjson.Read, httpjson.Operate, httpjson.Fence} {
+		if role.String() == name {
+			return role, nil
+		}
+	}
+	return 0, fmt.Errorf("the role %.80q is none of read, operate and fence", name)
+}
+
+// SPKIOf returns the SHA-256 of the certificate's public key, in hex.
+func SPKIOf(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:])
+}
+
+type identityKey struct{}
+
+// WithIdentity returns ctx for requests of id.
+func WithIdentity(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// IdentityOf returns who sent the request that ctx belongs to; false if it came
+// by another way than TLS.
+func IdentityOf(ctx context.Context) (Identity, bool) {
+	id, ok := ctx.Value(identityKey{}).(Identity)
+	return id, ok
+}
