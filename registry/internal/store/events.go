@@ -27,15 +27,11 @@ func (tx *changeTx) audit(ctx context.Context, e api.Event) error {
 // addEvent adds e to the trail and returns it with what was filled in: its
 // place, the caller, and time and op id where they were missing.
 func (tx *changeTx) addEvent(ctx context.Context, e api.Event) (api.Event, error) {
-	var (
-		last int64
-		prev []byte
-	)
-	err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&last, &prev)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return e, fmt.Errorf("read end of audit trail: %w", err)
+	end, err := tx.trailEnd(ctx)
+	if err != nil {
+		return e, err
 	}
-	e.Seq = last + 1
+	e.Seq = end.seq + 1
 	if e.At.IsZero() {
 		e.At = tx.at
 	}
@@ -47,7 +43,32 @@ func (tx *changeTx) addEvent(ctx context.Context, e api.Event) (api.Event, error
 	if err != nil {
 		return e, fmt.Errorf("encode audit event: %w", err)
 	}
-	return e, tx.exec(ctx, "INSERT INTO events (seq, content, hash) VALUES (?, ?, ?)", e.Seq, string(content), chain(prev, content))
+	hash := chain(end.hash, content)
+	if err := tx.exec(ctx, "INSERT INTO events (seq, content, hash) VALUES (?, ?, ?)", e.Seq, string(content), hash); err != nil {
+		return e, err
+	}
+	tx.end = &trailEnd{seq: e.Seq, hash: hash}
+	return e, nil
+}
+
+// trailEnd is the newest event of the audit trail.
+type trailEnd struct {
+	seq  int64
+	hash []byte
+}
+
+// trailEnd returns where the trail ends, with the running change's own events.
+func (t *writeTx) trailEnd(ctx context.Context) (*trailEnd, error) {
+	if t.end != nil {
+		return t.end, nil
+	}
+	var end trailEnd
+	err := t.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.seq, &end.hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("read end of audit trail: %w", err)
+	}
+	t.end = &end
+	return t.end, nil
 }
 
 // chain is the hash of an event that follows the one with hash prev.

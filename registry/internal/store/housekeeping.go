@@ -4,7 +4,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 )
@@ -15,7 +14,7 @@ import (
 func (s *Store) Housekeep(ctx context.Context) error {
 	sightings := s.hosts.all()
 	oldest := s.now().Add(-keepAnswers).UnixMicro()
-	return s.writer.submit(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
 		for id, seen := range sightings {
 			if err := seen.flush(ctx, tx, id); err != nil {
 				return err
@@ -39,7 +38,7 @@ func (m *hostMemory) all() map[string]sighting {
 	return out
 }
 
-func (s sighting) flush(ctx context.Context, tx *sql.Tx, hostID string) error {
+func (s sighting) flush(ctx context.Context, tx *writeTx, hostID string) error {
 	at := s.at.Truncate(time.Microsecond).UnixMicro()
 	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", at, hostID); err != nil {
 		return fmt.Errorf("flush host: %w", err)

@@ -45,7 +45,7 @@ type Viewer struct{ HostID string }
 // changeTx is a change in the making: its transaction, who asked for it, and
 // the one time that everything in it bears.
 type changeTx struct {
-	*sql.Tx
+	*writeTx
 	call Call
 	at   time.Time
 }
@@ -60,12 +60,12 @@ func mutate[T any](ctx context.Context, s *Store, call Call, what string, reques
 	if err != nil {
 		return answer, err
 	}
-	err = s.writer.submit(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
 		known, err := recall(ctx, tx, call.Key, hash, &answer)
 		if known || err != nil {
 			return err
 		}
-		answer, err = do(ctx, &changeTx{Tx: tx, call: call, at: s.now().UTC().Truncate(time.Microsecond)})
+		answer, err = do(ctx, &changeTx{writeTx: tx, call: call, at: s.now().UTC().Truncate(time.Microsecond)})
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func hashRequest(what string, request any) ([]byte, error) {
 }
 
 // recall fills answer if the key is known.
-func recall(ctx context.Context, tx *sql.Tx, key string, hash []byte, answer any) (bool, error) {
+func recall(ctx context.Context, tx *writeTx, key string, hash []byte, answer any) (bool, error) {
 	if key == "" {
 		return false, nil
 	}
@@ -110,7 +110,7 @@ func recall(ctx context.Context, tx *sql.Tx, key string, hash []byte, answer any
 	return true, nil
 }
 
-func remember(ctx context.Context, tx *sql.Tx, key string, hash []byte, answer any, at time.Time) error {
+func remember(ctx context.Context, tx *writeTx, key string, hash []byte, answer any, at time.Time) error {
 	if key == "" {
 		return nil
 	}

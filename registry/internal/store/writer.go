@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
 // maxBatch bounds how long the first change of a commit waits for the last.
@@ -19,29 +20,40 @@ const maxBatch = 512
 // change is one request to the writer.
 type change struct {
 	ctx  context.Context
-	do   func(context.Context, *sql.Tx) error
+	do   func(context.Context, *writeTx) error
 	done chan error
 }
 
 // writer is the one goroutine that changes the database. It takes the changes
 // that are waiting, however many, into one transaction: the price of a commit
-// on stable storage is paid once for all of them. Each has a savepoint, so that
-// one that is refused leaves the others alone.
+// on stable storage is paid once for all of them. Each can be undone alone, so
+// that one that is refused leaves the others as they are.
 type writer struct {
-	db       *sql.DB
+	known    *statements
 	onCommit func(changes int, took time.Duration)
 	announce func()
 	queue    chan change
+	between  chan errand
 	closing  chan struct{}
 	stopped  chan struct{}
+	// end is where the audit trail ends, as of the last commit; nil if that has to
+	// be read. Only the writer's goroutine uses it.
+	end *trailEnd
+}
+
+// errand is work on the database that is not for a transaction.
+type errand struct {
+	do   func() error
+	done chan error
 }
 
 func startWriter(db *sql.DB, onCommit func(int, time.Duration), announce func()) *writer {
 	w := &writer{
-		db:       db,
+		known:    newStatements(db),
 		onCommit: onCommit,
 		announce: announce,
 		queue:    make(chan change, maxBatch),
+		between:  make(chan errand),
 		closing:  make(chan struct{}),
 		stopped:  make(chan struct{}),
 	}
@@ -57,7 +69,7 @@ func (w *writer) stop() {
 
 // submit runs do in a transaction and returns its error, or nil once its
 // effect is on stable storage. If ctx ends first the change may still be made.
-func (w *writer) submit(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+func (w *writer) submit(ctx context.Context, do func(context.Context, *writeTx) error) error {
 	c := change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
 	case w.queue <- c:
@@ -82,6 +94,19 @@ func (w *writer) submit(ctx context.Context, do func(context.Context, *sql.Tx) e
 	}
 }
 
+// pause runs do between two transactions and returns its error.
+func (w *writer) pause(ctx context.Context, do func() error) error {
+	e := errand{do: do, done: make(chan error, 1)}
+	select {
+	case w.between <- e:
+		return <-e.done
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the registry's writer: %w", ctx.Err())
+	case <-w.stopped:
+		return errStopped()
+	}
+}
+
 func errStopped() error {
 	return api.Errorf(api.CodeRegistryUnavailable, "the registry is stopping; nothing was changed")
 }
@@ -92,6 +117,8 @@ func (w *writer) run() {
 		select {
 		case first := <-w.queue:
 			w.commit(w.fill(first))
+		case e := <-w.between:
+			e.done <- e.do()
 		case <-w.closing:
 			return
 		}
@@ -136,45 +163,50 @@ func (w *writer) transact(batch []change, results []error) error {
 	// Not a request's context: one that went away must not take the others'
 	// transaction with it.
 	ctx := context.Background()
-	tx, err := w.db.BeginTx(ctx, nil)
+	defer w.known.learn(ctx)
+	tx, err := w.known.begin(ctx, w.end)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return err
 	}
+	// A lone change that is refused takes the whole transaction with it.
+	tx.savepoints = len(batch) > 1
 	for i, c := range batch {
 		if results[i], err = attempt(ctx, tx, c); err != nil {
-			return errors.Join(err, tx.Rollback())
+			break
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return errors.Join(fmt.Errorf("commit: %w", err), tx.Rollback())
+	if err == nil && len(batch) == 1 && results[0] != nil {
+		return tx.rollback()
 	}
+	if err == nil {
+		err = tx.commit()
+	}
+	if err != nil {
+		// Whether the trail has grown is read, not guessed.
+		w.end = nil
+		return errors.Join(err, tx.rollback())
+	}
+	w.end = tx.end
 	return nil
 }
 
 // attempt makes one change or leaves no trace of it. The first error is the
 // change's own, the second one that sinks the whole transaction.
-func attempt(ctx context.Context, tx *sql.Tx, c change) (refused, broken error) {
+func attempt(ctx context.Context, tx *writeTx, c change) (refused, broken error) {
 	if err := c.ctx.Err(); err != nil {
 		return fmt.Errorf("wait for the registry's writer: %w", err), nil
 	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT change"); err != nil {
-		return nil, fmt.Errorf("begin change: %w", err)
-	}
+	tx.beginChange()
 	refused = runChange(ctx, tx, c)
-	if refused != nil {
-		if _, err := tx.ExecContext(ctx, "ROLLBACK TO change"); err != nil {
-			return nil, fmt.Errorf("undo change: %w", err)
-		}
+	if tx.broken == nil && sqlitedb.StorageFailed(refused) {
+		tx.broken = refused
 	}
-	if _, err := tx.ExecContext(ctx, "RELEASE change"); err != nil {
-		return nil, fmt.Errorf("end change: %w", err)
-	}
-	return refused, nil
+	return refused, tx.endChange(ctx, refused == nil)
 }
 
 // runChange turns a panic into the change's own error: the writer has to
 // outlive every bug, or nobody's locks can be given back.
-func runChange(ctx context.Context, tx *sql.Tx, c change) (err error) {
+func runChange(ctx context.Context, tx *writeTx, c change) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = fmt.Errorf("change panicked: %v\n%s", what, debug.Stack())

@@ -5,7 +5,6 @@ package store
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -19,15 +18,15 @@ import (
 )
 
 // insertType is a change that can be seen afterwards.
-func insertType(name string) func(context.Context, *sql.Tx) error {
-	return func(ctx context.Context, tx *sql.Tx) error {
+func insertType(name string) func(context.Context, *writeTx) error {
+	return func(ctx context.Context, tx *writeTx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO volume_types (id, name, multiattach, created_us) VALUES (?1, ?1, 0, 0)", name)
 		return err
 	}
 }
 
 // queueChange is submit without the waiting.
-func queueChange(t *testing.T, s *Store, do func(context.Context, *sql.Tx) error) change {
+func queueChange(t *testing.T, s *Store, do func(context.Context, *writeTx) error) change {
 	t.Helper()
 	c := change{ctx: t.Context(), do: do, done: make(chan error, 1)}
 	s.writer.queue <- c
@@ -39,13 +38,13 @@ func TestWaitingChangesShareACommitAndARefusedOneLeavesNoTrace(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnCommit: func(n int, _ time.Duration) { batches = append(batches, n) }})
 
 	inside, release := make(chan struct{}), make(chan struct{})
-	first := queueChange(t, s, func(context.Context, *sql.Tx) error { close(inside); <-release; return nil })
+	first := queueChange(t, s, func(context.Context, *writeTx) error { close(inside); <-release; return nil })
 	<-inside
 	const waiting = 20
 	refused := errors.New("refused")
 	var changes []change
 	for n := range waiting {
-		changes = append(changes, queueChange(t, s, func(ctx context.Context, tx *sql.Tx) error {
+		changes = append(changes, queueChange(t, s, func(ctx context.Context, tx *writeTx) error {
 			if err := insertType(fmt.Sprint("t", n))(ctx, tx); err != nil {
 				return err
 			}

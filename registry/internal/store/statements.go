@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// maxStatements bounds how many statements are kept prepared. The texts of the
+// store's own queries are far fewer.
+const maxStatements = 512
+
+// statements are the writer's prepared statements, by the text of their query.
+// Only the writer's goroutine uses them.
+type statements struct {
+	db       *sql.DB
+	prepared map[string]*sql.Stmt
+	// unknown are the queries of the running transaction that were not prepared:
+	// there is one connection, and the transaction has it.
+	unknown map[string]struct{}
+}
+
+func newStatements(db *sql.DB) *statements {
+	return &statements{db: db, prepared: map[string]*sql.Stmt{}, unknown: map[string]struct{}{}}
+}
+
+// learn prepares, between two transactions, what the last one could not. A query
+// that cannot be prepared goes on as it is: whoever made it has seen its error.
+func (s *statements) learn(ctx context.Context) {
+	for query := range s.unknown {
+		if len(s.prepared) < maxStatements {
+			if stmt, err := s.db.PrepareContext(ctx, query); err == nil {
+				s.prepared[query] = stmt
+			}
+		}
+	}
+	clear(s.unknown)
+}
+
+// statement returns the prepared statement of query for tx, nil if there is none
+// yet.
+func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) *sql.Stmt {
+	stmt, ok := s.prepared[query]
+	if !ok {
+		s.unknown[query] = struct{}{}
+		return nil
+	}
+	return tx.StmtContext(ctx, stmt)
+}

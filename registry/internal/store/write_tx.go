@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/sqlitedb"
+)
+
+// writeTx is the writer's transaction: changes run in it one after the other, and
+// each can be undone alone. Its queries run on prepared statements, so rows are
+// read to their end, or closed, before the same query is made again.
+type writeTx struct {
+	tx    *sql.Tx
+	known *statements
+	bound map[string]*sql.Stmt // the prepared statements that it has used
+	// savepoints says that the transaction has more than one change. The running
+	// one has a savepoint as soon as it writes: those that are refused at once need
+	// none.
+	savepoints bool
+	saved      bool
+	// broken is what storage said, in a way after which SQLite may have ended the
+	// transaction by itself.
+	broken error
+	// end is where the audit trail ends with what was done so far; nil is unknown.
+	end, endBefore *trailEnd
+	// after is what is to be done after the commit.
+	after       []func()
+	afterBefore int
+}
+
+func (s *statements) begin(ctx context.Context, end *trailEnd) (*writeTx, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return &writeTx{tx: tx, known: s, bound: map[string]*sql.Stmt{}, end: end}, nil
+}
+
+// commit returns once everything is on stable storage.
+func (t *writeTx) commit() error {
+	if err := t.tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	for _, do := range t.after {
+		do()
+	}
+	return nil
+}
+
+// rollback undoes everything. That SQLite has done so already is no error.
+func (t *writeTx) rollback() error {
+	if err := t.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) && t.broken == nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	return nil
+}
+
+// onCommit has do run by the writer when the running change is on stable storage,
+// before it is answered.
+func (t *writeTx) onCommit(do func()) { t.after = append(t.after, do) }
+
+func (t *writeTx) beginChange() {
+	t.saved, t.endBefore, t.afterBefore = false, t.end, len(t.after)
+}
+
+// endChange keeps what the running change did, or undoes it. Its error means that
+// the transaction cannot go on.
+func (t *writeTx) endChange(ctx context.Context, keep bool) error {
+	if t.broken != nil {
+		return t.broken
+	}
+	if !keep {
+		t.end, t.after = t.endBefore, t.after[:t.afterBefore]
+	}
+	if !t.saved {
+		return nil
+	}
+	if !keep {
+		if _, err := t.run(ctx, "ROLLBACK TO change"); err != nil {
+			return fmt.Errorf("undo change: %w", err)
+		}
+	}
+	if _, err := t.run(ctx, "RELEASE change"); err != nil {
+		return fmt.Errorf("end change: %w", err)
+	}
+	return nil
+}
+
+// ExecContext is as of sql.Tx.
+func (t *writeTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if t.savepoints && !t.saved {
+		if _, err := t.run(ctx, "SAVEPOINT change"); err != nil {
+			return nil, fmt.Errorf("begin change: %w", err)
+		}
+		t.saved = true
+	}
+	return t.run(ctx, query, args...)
+}
+
+func (t *writeTx) run(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
+	if stmt := t.statement(ctx, query); stmt != nil {
+		result, err = stmt.ExecContext(ctx, args...)
+	} else {
+		result, err = t.tx.ExecContext(ctx, query, args...)
+	}
+	if sqlitedb.StorageFailed(err) {
+		t.broken = err
+	}
+	return result, err
+}
+
+// QueryContext is as of sql.Tx.
+func (t *writeTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if stmt := t.statement(ctx, query); stmt != nil {
+		return stmt.QueryContext(ctx, args...)
+	}
+	return t.tx.QueryContext(ctx, query, args...)
+}
+
+// QueryRowContext is as of sql.Tx.
+func (t *writeTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if stmt := t.statement(ctx, query); stmt != nil {
+		return stmt.QueryRowContext(ctx, args...)
+	}
+	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+func (t *writeTx) statement(ctx context.Context, query string) *sql.Stmt {
+	if stmt, ok := t.bound[query]; ok {
+		return stmt
+	}
+	stmt := t.known.statement(ctx, t.tx, query)
+	if stmt != nil {
+		t.bound[query] = stmt
+	}
+	return stmt
+}
