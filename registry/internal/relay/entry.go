@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// entry is a task that somebody waits for, or that its host is to fetch. Its
+// fields are guarded by the relay's mu; answer and err are set before over is
+// closed and never after.
+type entry struct {
+	id   string
+	name string // of the host, for messages
+	task api.Task
+	offered bool // the host may fetch it, or has
+	waiting int
+	expiry  *time.Timer
+
+	over   chan struct{}
+	answer api.TaskAnswer
+	err    error
+}
+
+func (e *entry) isOver() bool {
+	select {
+	case <-e.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// join returns the entry of a task, made if there is none, for a caller that
+// waits for it and then leaves.
+func (r *Relay) join(id, hostName string) *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[id]
+	if e == nil {
+		e = &entry{id: id, name: hostName, over: make(chan struct{})}
+		r.entries[id] = e
+	}
+	e.waiting++
+	return e
+}
+
+// leave forgets a task that nobody waits for, unless its host is to fetch it: a
+// change is made whether its caller is still there or not.
+func (r *Relay) leave(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.waiting--
+	if e.waiting > 0 {
+		return
+	}
+	switch {
+	case !e.offered:
+		r.forget(e)
+	case isRead(e.id) && !e.isOver():
+		// Nobody wants to know any more.
+		r.finish(e, api.TaskAnswer{}, context.Canceled)
+	}
+}
+
+// offer lets the host of a stored task fetch it, and gives it patience to do
+// so. One that the host took before is waited for.
+func (r *Relay) offer(e *entry, task api.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.offered || e.isOver() {
+		return
+	}
+	e.task, e.offered = task, true
+	e.expiry = time.AfterFunc(r.cfg.Patience, func() { r.expire(e) })
+	if task.State != api.TaskTaken {
+		r.enqueue(e)
+	}
+}
+
+// enqueue is for callers that hold mu.
+func (r *Relay) enqueue(e *entry) {
+	h := r.host(e.task.Host)
+	if !slices.Contains(h.queue, e) {
+		h.queue = append(h.queue, e)
+	}
+	if h.poll != nil {
+		h.poll.tell()
+	}
+}
+
+// finish tells those who wait, and forgets the task. It is for callers that hold
+// mu. The first result stands.
+func (r *Relay) finish(e *entry, a api.TaskAnswer, err error) {
+	if e.isOver() {
+		return
+	}
+	e.answer, e.err = a, err
+	close(e.over)
+	r.forget(e)
+}
+
+// forget is for callers that hold mu.
+func (r *Relay) forget(e *entry) {
+	if e.expiry != nil {
+		e.expiry.Stop()
+	}
+	if r.entries[e.id] == e {
+		delete(r.entries, e.id)
+	}
+	if h := r.hosts[e.task.Host]; h != nil {
+		h.queue = slices.DeleteFunc(h.queue, func(other *entry) bool { return other == e })
+	}
+}
+
+// settle is finish for callers that do not hold mu.
+func (r *Relay) settle(e *entry, a api.TaskAnswer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finish(e, a, nil)
+}
+
+// expire ends the waiting for a task. A change is taken back first, which the
+// store allows only if its host never took it: only then is it known that it
+// will not be done.
+func (r *Relay) expire(e *entry) {
+	r.mu.Lock()
+	over := e.isOver()
+	// Who asks again from here on begins anew.
+	r.forget(e)
+	r.mu.Unlock()
+	if over {
+		return
+	}
+	answer, err := r.giveUp(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finish(e, answer, err)
+}
+
+// giveUp returns the answer that came at the last moment, or what is known
+// without it.
+func (r *Relay) giveUp(e *entry) (api.TaskAnswer, error) {
+	if isRead(e.id) {
+		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
+			"host %s does not answer within %s; look at volferryd on that host", e.name, r.cfg.Patience)
+	}
+	ctx := context.Background()
+	withdrawn, err := r.cfg.Store.WithdrawTask(ctx, store.Call{Who: e.task.Who}, e.id)
+	if err == nil && withdrawn {
+		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
+			"host %s did not fetch the request within %s; it was withdrawn and nothing was done; look at volferryd on that host", e.name, r.cfg.Patience)
+	}
+	if err != nil {
+		r.cfg.Log.Warn("it is not known whether a host took its task", "task", e.id, "host", e.name, "err", err)
+	} else if _, answer, err := r.cfg.Store.Task(ctx, e.id); err == nil && answer != nil {
+		return *answer, nil
+	}
+	return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
+		"host %s did not answer within %s and may have done what was asked: the same %s asks again", e.name, r.cfg.Patience, api.IdempotencyKeyHeader).
+		With("maybe_done", true)
+}

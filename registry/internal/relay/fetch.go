@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// host is a host that has polled, or that a task is for. Its fields are guarded
+// by the relay's mu.
+type host struct {
+	// resume is held while it is found out what a new session is to do.
+	resume sync.Mutex
+
+	session string // of the daemon that has what was handed out; "" if that is not sure
+	polls   int
+	last    time.Time // the end of the last poll
+	poll    *poll     // the newest, nil if none is open
+	queue   []*entry
+}
+
+// poll is an open long poll.
+type poll struct {
+	wake       chan struct{}
+	superseded chan struct{}
+}
+
+func (p *poll) tell() {
+	select {
+	case p.wake <- struct{}{}:
+	default: // it has a wake-up to come
+	}
+}
+
+// host is for callers that hold mu.
+func (r *Relay) host(id string) *host {
+	h := r.hosts[id]
+	if h == nil {
+		h = &host{last: time.Now().Add(-r.cfg.Absence)}
+		r.hosts[id] = h
+	}
+	return h
+}
+
+// Fetch returns the tasks of a host, waiting for one for up to wait. Session is
+// of the daemon's process: another one than before is given all that has no
+// answer yet. A host has one poll: an older one that is still open ends with
+// nothing, for what it would be given might never arrive.
+func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration) ([]api.Task, error) {
+	h, p := r.enter(hostID)
+	defer r.exit(h, p)
+	if err := r.resume(ctx, h, call, hostID, session); err != nil {
+		return nil, err
+	}
+	enough := time.NewTimer(wait)
+	defer enough.Stop()
+	for {
+		tasks, err := r.handOut(ctx, h, p, call, hostID)
+		if err != nil || len(tasks) > 0 {
+			return tasks, err
+		}
+		select {
+		case <-p.wake:
+		case <-p.superseded:
+			return []api.Task{}, nil
+		case <-enough.C:
+			return []api.Task{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Lost says that what Fetch returned did not reach the host: it is given again
+// with the next poll.
+func (r *Relay) Lost(hostID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.host(hostID).session = ""
+}
+
+func (r *Relay) enter(hostID string) (*host, *poll) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.host(hostID)
+	if h.poll != nil {
+		close(h.poll.superseded)
+	}
+	h.poll = &poll{wake: make(chan struct{}, 1), superseded: make(chan struct{})}
+	h.polls++
+	return h, h.poll
+}
+
+func (r *Relay) exit(h *host, p *poll) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.polls--
+	h.last = time.Now()
+	if h.poll == p {
+		h.poll = nil
+	}
+}
+
+// resume queues for a new session what an older one has not answered.
+func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, session string) error {
+	h.resume.Lock()
+	defer h.resume.Unlock()
+	r.mu.Lock()
+	same := h.session == session
+	r.mu.Unlock()
+	if same {
+		return nil
+	}
+	pending, err := r.cfg.Store.PendingTasks(ctx, hostID)
+	if err != nil {
+		return err
+	}
+	for _, task := range pending {
+		if task.State == api.TaskQueued && r.forgotten(task.ID) {
+			// Its caller's time was over before the host came.
+			if _, err := r.cfg.Store.WithdrawTask(ctx, store.Call{Who: call.Who}, task.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		e := r.join(task.ID, hostID)
+		r.offer(e, task)
+		r.leave(e)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.offered && e.task.Host == hostID {
+			r.enqueue(e)
+		}
+	}
+	h.session = session
+	return nil
+}
+
+// forgotten says that a queued task is none of this process, which has been up
+// for longer than any caller waits.
+func (r *Relay) forgotten(taskID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.entries[taskID] == nil && time.Since(r.began) >= r.cfg.Patience
+}
+
+// handOut gives the host all that is queued for it, changes only after the
+// store has noted that they are taken.
+func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, hostID string) ([]api.Task, error) {
+	batch := r.dequeue(h, p)
+	var ids []string
+	for _, e := range batch {
+		if !isRead(e.id) {
+			ids = append(ids, e.id)
+		}
+	}
+	taken := map[string]api.Task{}
+	if len(ids) > 0 {
+		// A poll that breaks off now must not leave it open what was noted.
+		tasks, err := r.cfg.Store.TakeTasks(context.WithoutCancel(ctx), call, hostID, ids)
+		if err != nil {
+			r.Lost(hostID)
+			return nil, err
+		}
+		for _, t := range tasks {
+			taken[t.ID] = t
+		}
+	}
+	if ctx.Err() != nil {
+		r.Lost(hostID)
+		return nil, ctx.Err()
+	}
+	tasks := []api.Task{}
+	for _, e := range batch {
+		task, ok := taken[e.id]
+		switch {
+		case isRead(e.id):
+			tasks = append(tasks, e.task)
+		case ok:
+			tasks = append(tasks, task)
+		default:
+			r.lookAgain(ctx, e)
+		}
+	}
+	return tasks, nil
+}
+
+// dequeue returns what is queued; nothing to a poll that is not the newest.
+func (r *Relay) dequeue(h *host, p *poll) []*entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.poll != p {
+		return nil
+	}
+	batch := h.queue
+	h.queue = nil
+	return batch
+}
+
+// lookAgain is for a task that the store did not let its host take: it was
+// withdrawn, which ends its waiting by itself, or has an answer.
+func (r *Relay) lookAgain(ctx context.Context, e *entry) {
+	if _, answer, err := r.cfg.Store.Task(ctx, e.id); err == nil && answer != nil {
+		r.settle(e, *answer)
+	}
+}
+
+// Answer hands what a host answered to those who wait for it. The first answer
+// to a change stands, whichever that was, and one to a read that nobody waits
+// for is dropped.
+func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) error {
+	if isRead(taskID) {
+		return r.answerRead(hostID, taskID, a)
+	}
+	if err := r.cfg.Store.AnswerTask(ctx, call, hostID, taskID, a); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	e := r.entries[taskID]
+	r.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	_, stored, err := r.cfg.Store.Task(ctx, taskID)
+	if err != nil {
+		return err
+	}
+	if stored != nil {
+		r.settle(e, *stored)
+	}
+	return nil
+}
+
+func (r *Relay) answerRead(hostID, taskID string, a api.TaskAnswer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[taskID]
+	if e == nil {
+		return nil
+	}
+	if e.task.Host != hostID {
+		return api.Errorf(api.CodeNotYourHost, "cannot answer task %s: it is of another host", taskID)
+	}
+	r.finish(e, a, nil)
+	return nil
+}

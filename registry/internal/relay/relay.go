@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package relay passes calls on from those who ask the registry to the hosts
+// that have to answer. The registry never connects to a host: a daemon fetches
+// its tasks by long poll and posts their answers. The package owns who is there,
+// which task waits for whom, and what a caller is told when no answer comes. It
+// knows nothing of what a task means.
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+const (
+	// DefaultPatience is how long a task may wait to be fetched, and a caller for
+	// the answer.
+	DefaultPatience = 20 * time.Second
+	// DefaultAbsence is how long ago the last long poll of a host may have ended
+	// for the host to count as there.
+	DefaultAbsence = 30 * time.Second
+)
+
+// readPrefix begins the ids of tasks that change nothing. They are not stored,
+// so an answer to one that nobody waits for any more is dropped.
+const readPrefix = "read-"
+
+// Store keeps the tasks that change something.
+type Store interface {
+	CreateTask(ctx context.Context, call store.Call, in api.Task) (api.Task, *api.TaskAnswer, error)
+	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
+	PendingTasks(ctx context.Context, hostID string) ([]api.Task, error)
+	TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
+	AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
+	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
+}
+
+// Config is what a Relay needs.
+type Config struct {
+	Store Store
+	Log   *slog.Logger
+	// Patience and Absence are the defaults above where they are 0.
+	Patience, Absence time.Duration
+}
+
+// Relay is safe for concurrent use. Its clock is the monotonic one of this
+// process: a restart knows of no host until it polls.
+type Relay struct {
+	cfg   Config
+	began time.Time
+
+	mu      sync.Mutex
+	hosts   map[string]*host
+	entries map[string]*entry // by task id
+}
+
+// New returns a relay that knows of no host yet.
+func New(c Config) *Relay {
+	if c.Patience == 0 {
+		c.Patience = DefaultPatience
+	}
+	if c.Absence == 0 {
+		c.Absence = DefaultAbsence
+	}
+	return &Relay{cfg: c, began: time.Now(), hosts: map[string]*host{}, entries: map[string]*entry{}}
+}
+
+// Close ends the waiting of every caller. Tasks stay as they are stored.
+func (r *Relay) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		r.finish(e, api.TaskAnswer{}, api.Errorf(api.CodeRegistryUnavailable,
+			"the registry is stopping; host %s may still do what was asked of it", e.name).With("maybe_done", true))
+	}
+}
+
+// Request is one call of a host's API.
+type Request struct {
+	HostID string
+	// HostName is for messages.
+	HostName string
+	// Who is the caller in the words of the audit trail.
+	Who    string
+	Method string
+	Path   string // with its query
+	Body   []byte // a JSON document, or nothing
+	// Change says that the call may change something: it is stored before it is
+	// offered, under Key, which is the Idempotency-Key of the call. The same key
+	// finds the same task, at the host that it was first meant for.
+	Change bool
+	Key    string
+}
+
+// Do has a host answer req and returns the answer. Refusals of the host are
+// answers; the error is the registry's own: hypervisor_unavailable if the host
+// is not there or does not answer (with the detail maybe_done if it may have
+// done it), or idempotency_mismatch. If ctx ends first the task stays what it
+// is.
+func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, err error) {
+	e, err := r.ask(ctx, req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.leave(e)
+	select {
+	case <-e.over:
+	case <-ctx.Done():
+		return 0, nil, fmt.Errorf("wait for host %s: %w", req.HostName, ctx.Err())
+	}
+	return e.answer.Status, e.answer.Body, e.err
+}
+
+// ask makes sure that the request is on its way, and returns what to wait for.
+func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
+	task := api.Task{
+		ID: req.Key, Host: req.HostID, Who: req.Who, Method: req.Method, Path: req.Path, Body: json.RawMessage(req.Body),
+		State: api.TaskQueued, CreatedAt: time.Now().UTC(),
+	}
+	if req.Change {
+		return r.askChange(ctx, req, task)
+	}
+	if !r.Present(req.HostID) {
+		return nil, absent(req.HostName, r.cfg.Absence)
+	}
+	task.ID = readPrefix + uuid.NewString()
+	e := r.join(task.ID, req.HostName)
+	r.offer(e, task)
+	return e, nil
+}
+
+func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*entry, error) {
+	// One that is known is waited for wherever its host is: it may be done.
+	known, _, err := r.cfg.Store.Task(ctx, task.ID)
+	if err != nil && api.CodeOf(err) != api.CodeNotFound {
+		return nil, err
+	}
+	isNew := err != nil || known.State == api.TaskWithdrawn
+	if isNew && !r.Present(req.HostID) {
+		return nil, absent(req.HostName, r.cfg.Absence)
+	}
+	// Before it is stored, so that its answer cannot come between.
+	e := r.join(task.ID, req.HostName)
+	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task)
+	if err != nil {
+		r.leave(e)
+		return nil, err
+	}
+	if answer != nil {
+		r.settle(e, *answer)
+		return e, nil
+	}
+	r.offer(e, stored)
+	return e, nil
+}
+
+// Present says whether a host has a long poll open, or had one not long ago.
+func (r *Relay) Present(hostID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hosts[hostID]
+	return h != nil && (h.polls > 0 || time.Since(h.last) < r.cfg.Absence)
+}
+
+func isRead(taskID string) bool { return strings.HasPrefix(taskID, readPrefix) }
+
+func absent(host string, absence time.Duration) error {
+	return api.Errorf(api.CodeHypervisorUnavailable,
+		"host %s is not there: it has not asked for work for %s; nothing was done; look at volferryd on that host", host, absence)
+}
