@@ -12,14 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/mtls"
 )
 
 // maxAnswerBytes bounds what an answer may take of our memory.
@@ -28,9 +26,14 @@ const maxAnswerBytes = 64 << 20
 // Client sends requests to one daemon. It is safe for concurrent use.
 type Client struct {
 	http        *http.Client
-	socket      string
+	transport   transport
+	base        *url.URL
+	target      string
 	unavailable api.Code
 	timeout     time.Duration
+	tlsFiles    *tlsFiles
+	credentials *mtls.Credentials // nil over a Unix socket
+	as          func() (hostID string, epoch int64)
 }
 
 // Setting changes how a Client is made.
@@ -48,43 +51,56 @@ func Timeout(d time.Duration) Setting {
 	return func(c *Client) { c.timeout = d }
 }
 
-// New returns a client of the daemon at target, which is unix:///path or the
-// absolute path of a socket. It connects with the first request.
+// TLS names the files (PEM) that a target https:// needs: the authority that
+// the server must be of, and the certificate and key that the client shows. They
+// are read again when they change. A Unix socket needs none.
+func TLS(caFile, certFile, keyFile string) Setting {
+	return func(c *Client) { c.tlsFiles = &tlsFiles{ca: caFile, cert: certFile, key: keyFile} }
+}
+
+// As has every request say for which host it is made and which epoch that host
+// believes to be in, as of then. Nothing is said while the id is empty.
+func As(host func() (hostID string, epoch int64)) Setting {
+	return func(c *Client) { c.as = host }
+}
+
+// New returns a client of the daemon at target: unix:///path, the absolute path
+// of a socket, or https://host[:port] with TLS. It connects with the first
+// request.
 func New(target string, settings ...Setting) (*Client, error) {
-	path, err := socketPath(target)
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{socket: path, unavailable: api.CodeHypervisorUnavailable}
+	c := &Client{unavailable: api.CodeHypervisorUnavailable}
 	for _, set := range settings {
 		set(c)
 	}
-	c.http = &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-		// A daemon closes connections that are idle for longer.
-		IdleConnTimeout: time.Minute,
-	}}
+	if err := c.connectTo(target); err != nil {
+		return nil, err
+	}
+	c.http = &http.Client{
+		Transport: c.transport,
+		// What answers with a redirect is not ours, and is shown no certificate
+		// elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return c, nil
 }
 
-func socketPath(target string) (string, error) {
-	path, isURL := strings.CutPrefix(target, "unix://")
-	if !isURL && strings.Contains(target, "://") {
-		return "", api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: this version speaks over Unix sockets only; give unix:///path", target)
-	}
-	if !strings.HasPrefix(path, "/") {
-		return "", api.Errorf(api.CodeInvalidArgument, "cannot connect to %q: it is no absolute path of a socket; give unix:///path", target)
-	}
-	return path, nil
+// Target returns where the daemon is, for messages: the path of a socket, or a
+// URL.
+func (c *Client) Target() string { return c.target }
+
+// Credentials returns what the client shows to the server; nil over a Unix
+// socket.
+func (c *Client) Credentials() *mtls.Credentials { return c.credentials }
+
+// Transport returns the way to the daemon, for who sends requests of his own
+// (a proxy): requests for the URL get there as those of the client do.
+func (c *Client) Transport() (http.RoundTripper, *url.URL) {
+	base := *c.base
+	return c.transport, &base
 }
 
-// Target returns the path of the socket, for messages.
-func (c *Client) Target() string { return c.socket }
-
 // Close closes the connections that are idle.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Option changes one request.
 type Option func(*call)
@@ -92,14 +108,26 @@ type Option func(*call)
 type call struct {
 	key         string
 	retryWithin time.Duration
+	patience    time.Duration
+}
+
+func newCall(opts []Option) (c call) {
+	for _, opt := range opts {
+		opt(&c)
+	}
+	return c
 }
 
 // IdempotencyKey sends the request under the op id key: however often it is
 // sent, it is done once.
 func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 
-// RetryRefused repeats a GET for up to within while nobody listens at the
-// socket, as when a daemon restarts. Other methods are sent once.
+// patience has Do wait for the answer for longer: the request asks the daemon to
+// hold it back for d.
+func patience(d time.Duration) Option { return func(c *call) { c.patience = d } }
+
+// RetryRefused repeats a GET for up to within while nobody listens
+// there, as when a daemon restarts. Other methods are sent once.
 func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryWithin = within } }
 
 // Do sends in (nil for no body) and fills out (nil to ignore the answer) with
@@ -110,20 +138,22 @@ func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryW
 // connection broke after the request was sent, the error has the detail
 // "maybe_done": true, and the same Idempotency-Key finds out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
+	options := newCall(opts)
 	if c.timeout == 0 {
-		return c.do(ctx, method, path, in, out, opts...)
+		return c.do(ctx, method, path, in, out, options)
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	timeout := c.timeout + options.patience
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := c.do(bounded, method, path, in, out, opts...)
+	err := c.do(bounded, method, path, in, out, options)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return api.Errorf(c.unavailable, "%s does not answer within %s; the request may have been done", c.socket, c.timeout).With("maybe_done", true)
+		return api.Errorf(c.unavailable, "%s does not answer within %s; the request may have been done", c.target, timeout).With("maybe_done", true)
 	}
 	return err
 }
 
-func (c *Client) do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
-	resp, err := c.send(ctx, method, path, in, opts)
+func (c *Client) do(ctx context.Context, method, path string, in, out any, options call) error {
+	resp, err := c.send(ctx, method, path, in, options)
 	if err != nil {
 		return err
 	}
@@ -140,14 +170,8 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, opts 
 }
 
 // send returns an answer of a 2xx status, whose body the caller closes.
-func (c *Client) send(ctx context.Context, method, path string, in any, opts []Option) (*http.Response, error) {
-	var (
-		options call
-		body    []byte
-	)
-	for _, opt := range opts {
-		opt(&options)
-	}
+func (c *Client) send(ctx context.Context, method, path string, in any, options call) (*http.Response, error) {
+	var body []byte
 	if in != nil {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
@@ -159,7 +183,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, opts []O
 		return nil, c.transportError(ctx, err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		err := answeredError(resp)
+		err := c.answeredError(resp)
 		_ = resp.Body.Close()
 		return nil, err
 	}
@@ -170,8 +194,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, opts []O
 func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (*http.Response, error) {
 	deadline := time.Now().Add(options.retryWithin)
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
-		// The host is for the Host header; the dialer knows the way.
-		r, err := http.NewRequestWithContext(ctx, method, "http://volferry"+path, bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
 		if err != nil {
 			return nil, fmt.Errorf("make request: %w", err)
 		}
@@ -193,40 +216,14 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 	}
 }
 
-// refused says whether err means that nobody listens: nothing was sent.
-func refused(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
-}
-
-// transportError says what it means for the caller that no answer came.
-func (c *Client) transportError(ctx context.Context, err error) error {
-	var dial *net.OpError
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("wait for %s: %w", c.socket, ctx.Err())
-	case refused(err):
-		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there", c.socket)
-	case errors.Is(err, syscall.EACCES):
-		return api.Errorf(api.CodePermissionDenied, "cannot connect to %s: permission denied; be root or a member of the socket's group", c.socket)
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.socket, dial.Err)
-	default:
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err
-		}
-		return api.Errorf(c.unavailable, "the connection to %s broke before the answer came (%v); the request may have been done", c.socket, err).With("maybe_done", true)
-	}
-}
-
 // answeredError returns the error that the daemon answered.
-func answeredError(resp *http.Response) error {
+func (c *Client) answeredError(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var e api.ErrorBody
 	if err == nil && json.Unmarshal(body, &e) == nil && e.Error != nil {
 		return e.Error
 	}
-	return api.Errorf(api.CodeInternal, "the answer was %s, which is not Volferry's way to say it; is this the right socket?", resp.Status)
+	return api.Errorf(api.CodeInternal, "the answer was %s, which is not Volferry's way to say it; is %s the right place?", resp.Status, c.target)
 }
 
 func decodeAnswer(method, path string, body []byte, out any) error {

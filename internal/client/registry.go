@@ -28,8 +28,9 @@ type Registry struct {
 const registryTimeout = 10 * time.Second
 
 // NewRegistry returns a client of the registry at target, as New takes it.
-func NewRegistry(target string) (*Registry, error) {
-	c, err := New(target, UnavailableAs(api.CodeRegistryUnavailable), Timeout(registryTimeout))
+func NewRegistry(target string, settings ...Setting) (*Registry, error) {
+	ours := []Setting{UnavailableAs(api.CodeRegistryUnavailable), Timeout(registryTimeout)}
+	c, err := New(target, append(ours, settings...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +90,18 @@ func (r *Registry) Host(ctx context.Context, ref string) (api.Host, error) {
 	return ask[api.Host](ctx, r, to("hosts", ref))
 }
 
+// FenceHost takes the operator's word that a host cannot touch any volume any
+// more.
+func (r *Registry) FenceHost(ctx context.Context, opID, ref string, in api.HostFence) (api.Host, error) {
+	return tell[api.Host](ctx, r, opID, http.MethodPost, to("hosts", ref)+"/fence", in)
+}
+
+// RejoinHost says for a host that was fenced that it has let go of what it lost.
+// Doing it twice is as good as once, so it takes no op id.
+func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRejoin) (api.Host, error) {
+	return tell[api.Host](ctx, r, "", http.MethodPost, to("hosts", hostID)+"/rejoin", in)
+}
+
 // Pools returns the pools of every host.
 func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
 	return ask[[]api.Pool](ctx, r, "/v1/pools")
@@ -98,117 +111,6 @@ func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
 // one has it.
 func (r *Registry) Pool(ctx context.Context, name, host string) (api.Pool, error) {
 	return ask[api.Pool](ctx, r, filtered("pools/"+url.PathEscape(name), "host", host))
-}
-
-// Types returns every volume type.
-func (r *Registry) Types(ctx context.Context) ([]api.VolumeType, error) {
-	return ask[[]api.VolumeType](ctx, r, "/v1/types")
-}
-
-// Type returns one volume type.
-func (r *Registry) Type(ctx context.Context, ref string) (api.VolumeType, error) {
-	return ask[api.VolumeType](ctx, r, to("types", ref))
-}
-
-// CreateType makes a volume type.
-func (r *Registry) CreateType(ctx context.Context, opID string, in api.VolumeTypeCreate) (api.VolumeType, error) {
-	return tell[api.VolumeType](ctx, r, opID, http.MethodPost, "/v1/types", in)
-}
-
-// UpdateType changes a volume type.
-func (r *Registry) UpdateType(ctx context.Context, opID, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
-	return tell[api.VolumeType](ctx, r, opID, http.MethodPatch, to("types", ref), in)
-}
-
-// DeleteType removes a volume type.
-func (r *Registry) DeleteType(ctx context.Context, opID, ref string) error {
-	return r.Do(ctx, http.MethodDelete, to("types", ref), nil, nil, IdempotencyKey(opID))
-}
-
-// Volumes returns every volume.
-func (r *Registry) Volumes(ctx context.Context) ([]api.Volume, error) {
-	return ask[[]api.Volume](ctx, r, "/v1/volumes")
-}
-
-// Volume returns one volume.
-func (r *Registry) Volume(ctx context.Context, ref string) (api.Volume, error) {
-	return ask[api.Volume](ctx, r, to("volumes", ref))
-}
-
-// RegisterVolume records a volume.
-func (r *Registry) RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
-	return tell[api.Volume](ctx, r, opID, http.MethodPost, "/v1/volumes:register", in)
-}
-
-// UpdateVolume renames a volume or makes it bootable.
-func (r *Registry) UpdateVolume(ctx context.Context, opID, ref string, in api.VolumeUpdate) (api.Volume, error) {
-	return tell[api.Volume](ctx, r, opID, http.MethodPatch, to("volumes", ref), in)
-}
-
-// TransitionVolume moves a volume to another status.
-func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in api.VolumeTransition) (api.Volume, error) {
-	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/transition", in)
-}
-
-// DeleteVolume forgets a volume.
-func (r *Registry) DeleteVolume(ctx context.Context, opID, ref string) error {
-	return r.Do(ctx, http.MethodPost, to("volumes", ref)+"/forget", api.VolumeForget{}, nil, IdempotencyKey(opID))
-}
-
-// Instances returns every instance.
-func (r *Registry) Instances(ctx context.Context) ([]api.Instance, error) {
-	return ask[[]api.Instance](ctx, r, "/v1/instances")
-}
-
-// Instance returns one instance.
-func (r *Registry) Instance(ctx context.Context, ref string) (api.Instance, error) {
-	return ask[api.Instance](ctx, r, to("instances", ref))
-}
-
-// RegisterInstance records an adopted instance with its disks.
-func (r *Registry) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
-	return tell[api.Instance](ctx, r, opID, http.MethodPost, "/v1/instances:register", in)
-}
-
-// ForgetInstance ends the care of an instance; its volumes stay.
-func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
-	return r.Do(ctx, http.MethodDelete, to("instances", ref), nil, nil, IdempotencyKey(opID))
-}
-
-// Attachments returns the attachments of a volume and at an instance; an empty
-// reference is any.
-func (r *Registry) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
-	return ask[[]api.Attachment](ctx, r, filtered("attachments", "volume", volume, "instance", instance))
-}
-
-// Attachment returns one attachment.
-func (r *Registry) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
-	return ask[api.Attachment](ctx, r, to("attachments", ref))
-}
-
-// Migrations returns the open migrations, or all, of a volume; an empty
-// reference is any.
-func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error) {
-	flag := ""
-	if all {
-		flag = "1"
-	}
-	return ask[[]api.Migration](ctx, r, filtered("migrations", "volume", volume, "all", flag))
-}
-
-// Migration returns one migration.
-func (r *Registry) Migration(ctx context.Context, ref string) (api.Migration, error) {
-	return ask[api.Migration](ctx, r, to("migrations", ref))
-}
-
-// RegisterMigration locks a volume for a migration and reserves its dst.
-func (r *Registry) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
-	return tell[api.Migration](ctx, r, opID, http.MethodPost, "/v1/migrations:register", in)
-}
-
-// TransitionMigration moves a migration to another state.
-func (r *Registry) TransitionMigration(ctx context.Context, opID, ref string, in api.MigrationTransition) (api.Migration, error) {
-	return tell[api.Migration](ctx, r, opID, http.MethodPost, to("migrations", ref)+"/transition", in)
 }
 
 // Events returns the audit trail after since, at most 1000 events of it.

@@ -19,7 +19,7 @@ import (
 // the last Seq it saw.
 func (c *Client) Stream(ctx context.Context, path string, opts ...Option) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
-		resp, err := c.send(ctx, http.MethodGet, path, nil, opts)
+		resp, err := c.send(ctx, http.MethodGet, path, nil, newCall(opts))
 		if err != nil {
 			yield(api.Event{}, err)
 			return

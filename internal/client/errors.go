@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// refused says whether err means that nobody listens: nothing was sent.
+func refused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
+}
+
+// transportError says what it means for the caller that no answer came.
+func (c *Client) transportError(ctx context.Context, err error) error {
+	var (
+		op        *net.OpError
+		handshake *handshakeError
+	)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for %s: %w", c.target, ctx.Err())
+	case refused(err):
+		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there", c.target)
+	case errors.Is(err, syscall.EACCES):
+		return api.Errorf(api.CodePermissionDenied, "cannot connect to %s: permission denied; be root or a member of the socket's group", c.target)
+	case errors.As(err, &op) && op.Op == "dial":
+		return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, op.Err)
+	case errors.As(err, &op) && op.Op == "remote error" && ofHandshake(op.Err):
+		// The server looks at our certificate after the handshake is over for us.
+		// Nothing that we sent meanwhile was read.
+		return api.Errorf(c.unavailable, "%s refused us (%v): %s; it may be missing, revoked, expired or of another authority there, and the log of the registry says which", c.target, op.Err, c.credentials)
+	case errors.As(err, &handshake):
+		return c.handshakeError(handshake.err)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return api.Errorf(c.unavailable, "the connection to %s broke before the answer came (%v); the request may have been done", c.target, err).With("maybe_done", true)
+}
+
+// ofHandshake says whether an alert is one by which a server ends a handshake,
+// and never a connection that was made.
+func ofHandshake(alert error) bool {
+	text := alert.Error()
+	for _, word := range []string{"certificate", "access denied", "handshake failure", "protocol version"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// handshakeError says why we did not go on with the server.
+func (c *Client) handshakeError(err error) error {
+	var (
+		name    x509.HostnameError
+		unknown x509.UnknownAuthorityError
+		invalid x509.CertificateInvalidError
+		record  tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &name):
+		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is of another name (%v); use a name that it has, or make one with volferry-registry issue-cert server %s", c.target, name, c.base.Hostname())
+	case errors.As(err, &unknown):
+		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is not of the authority in %s; copy the registry's ca.crt there if this is the right registry", c.target, c.tlsFiles.ca)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is good from %s to %s, and here it is %s; make a new one with volferry-registry issue-cert server, or set the clock",
+			c.target, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+	case errors.As(err, &record):
+		return api.Errorf(c.unavailable, "cannot connect to %s: what answers there does not speak TLS; is it the registry's port?", c.target)
+	case errors.Is(err, context.DeadlineExceeded):
+		return api.Errorf(c.unavailable, "cannot connect to %s: the handshake took longer than %s", c.target, connectTimeout)
+	}
+	return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, err)
+}

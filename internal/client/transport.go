@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/mtls"
+)
+
+const (
+	// defaultPort is the registry's, for hosts.
+	defaultPort = "7643"
+	// connectTimeout bounds the way to a connection, handshake included.
+	connectTimeout = 10 * time.Second
+	// maxIdleConnections is how many connections are kept for the next request.
+	// All are to one server, and a daemon with many guests has many requests at
+	// once.
+	maxIdleConnections = 1024
+)
+
+// keepAlive finds out within half a minute that the other machine is gone: who
+// waits for an answer sends nothing that could fail.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+type tlsFiles struct {
+	ca, cert, key string
+}
+
+// transport is what sends requests.
+type transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
+}
+
+// connectTo reads target.
+func (c *Client) connectTo(target string) error {
+	if !strings.HasPrefix(target, "https://") {
+		path, err := socketPath(target)
+		if err != nil {
+			return err
+		}
+		// The host is for the Host header; the dialer knows the way.
+		c.target, c.base = path, &url.URL{Scheme: "http", Host: "volferry"}
+		c.transport = c.speakingAs(newSocketTransport(path))
+		return nil
+	}
+	base, err := serverURL(target)
+	if err != nil {
+		return err
+	}
+	if c.tlsFiles == nil || c.tlsFiles.ca == "" || c.tlsFiles.cert == "" || c.tlsFiles.key == "" {
+		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s without the files of tls_ca, tls_cert and tls_key; volferry-registry issue-cert makes them", target)
+	}
+	// Who is refused is told by the error of the request what is wrong with the
+	// files.
+	credentials, err := mtls.NewCredentials(c.tlsFiles.ca, c.tlsFiles.cert, c.tlsFiles.key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: %v", target, err)
+	}
+	c.target, c.base, c.credentials = base.String(), base, credentials
+	c.transport = c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname()})
+	return nil
+}
+
+func socketPath(target string) (string, error) {
+	path, isURL := strings.CutPrefix(target, "unix://")
+	if !isURL && strings.Contains(target, "://") {
+		return "", api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: give unix:///path, or https://host for a registry on another machine", target)
+	}
+	if !strings.HasPrefix(path, "/") {
+		return "", api.Errorf(api.CodeInvalidArgument, "cannot connect to %q: it is no absolute path of a socket; give unix:///path", target)
+	}
+	return path, nil
+}
+
+func serverURL(target string) (*url.URL, error) {
+	u, err := url.Parse(target)
+	if err != nil || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, api.Errorf(api.CodeInvalidArgument, "cannot connect to %q: give https://host or https://host:port and nothing more", target)
+	}
+	port := u.Port()
+	if port == "" {
+		port = defaultPort
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return nil, api.Errorf(api.CodeInvalidArgument, "cannot connect to %q: %s is no port", target, port)
+	}
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), port)}, nil
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		// A daemon closes connections that are idle for longer.
+		IdleConnTimeout:     time.Minute,
+		MaxIdleConnsPerHost: maxIdleConnections,
+		DisableCompression:  true,
+	}
+}
+
+func newSocketTransport(path string) *http.Transport {
+	t := newTransport()
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return t
+}
+
+// tlsTransport makes connections with the credentials of now. Those that were
+// made with older ones answer what was sent on them and are then closed: a
+// connection is only as good as the certificate that it began with.
+type tlsTransport struct {
+	credentials *mtls.Credentials
+	serverName  string
+
+	mu      sync.Mutex
+	version any
+	current *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *tlsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.now().RoundTrip(r)
+}
+
+// CloseIdleConnections closes the connections that are idle.
+func (t *tlsTransport) CloseIdleConnections() { t.now().CloseIdleConnections() }
+
+func (t *tlsTransport) now() *http.Transport {
+	version := t.credentials.Version()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil && t.version == version {
+		return t.current
+	}
+	if t.current != nil {
+		// Those in use are closed as soon as they are not.
+		t.current.CloseIdleConnections()
+	}
+	t.version, t.current = version, newTransport()
+	t.current.DialTLSContext = t.dial
+	return t.current
+}
+
+func (t *tlsTransport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	dialer := net.Dialer{KeepAliveConfig: keepAlive}
+	raw, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // transportError reads it
+	}
+	conn := tls.Client(raw, t.credentials.Config(t.serverName))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, &handshakeError{err: err}
+	}
+	return conn, nil
+}
+
+// handshakeError is of a connection that never came to be: nothing was sent.
+type handshakeError struct{ err error }
+
+func (e *handshakeError) Error() string { return fmt.Sprintf("handshake: %v", e.err) }
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// speaking sends requests that say for which host they are made.
+type speaking struct {
+	transport
+	as func() (hostID string, epoch int64)
+}
+
+func (c *Client) speakingAs(t transport) transport {
+	if c.as == nil {
+		return t
+	}
+	return speaking{transport: t, as: c.as}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
+	// A RoundTripper may not change what it was given.
+	r = r.Clone(r.Context())
+	r.Header.Del(api.HostHeader)
+	r.Header.Del(api.EpochHeader)
+	if id, epoch := s.as(); id != "" {
+		r.Header.Set(api.HostHeader, id)
+		r.Header.Set(api.EpochHeader, strconv.FormatInt(epoch, 10))
+	}
+	return s.transport.RoundTrip(r)
+}
