@@ -33,6 +33,10 @@ func (g *Manager) Run(ctx context.Context, caughtUp func()) error {
 
 // Changed is the runner's Config.OnChange: something was recorded of this op.
 func (g *Manager) Changed(opID string) {
+	if id, known := g.groups.Load(opID); known {
+		g.watch.notify(id.(string)) //nolint:forcetypeassert // nothing else is stored there
+		return
+	}
 	// From memory, as the op is not retired yet: no change may be missed.
 	st, err := g.runner.Status(context.Background(), opID)
 	if err != nil {
@@ -40,8 +44,17 @@ func (g *Manager) Changed(opID string) {
 		return
 	}
 	if _, ours := goals[st.Op.Kind]; ours {
+		g.groups.Store(opID, st.Op.Group)
 		g.watch.notify(st.Op.Group)
 	}
+}
+
+// atWork says whether an op of the migration is not at its end yet, from memory: as
+// long as it is, and the guest may be paused by it, the journal is not read.
+func (g *Manager) atWork(id string) bool {
+	return slices.ContainsFunc(g.runner.Active(), func(st op.Status) bool {
+		return st.Op.Group == id && !st.State.Final()
+	})
 }
 
 // replanDelay, times the number of tries, keeps an instance that is restarted in
@@ -53,6 +66,9 @@ const replanDelay = 100 * time.Millisecond
 func (g *Manager) advance(ctx context.Context, id string) {
 	g.admit.Lock()
 	defer g.admit.Unlock()
+	if g.atWork(id) {
+		return
+	}
 	h, err := g.loadHistory(ctx, id)
 	if err != nil {
 		g.log.Warn("cannot read a migration", "migration", id, "err", err)
@@ -72,7 +88,7 @@ func (g *Manager) advance(ctx context.Context, id string) {
 	}
 	kind, err := g.kindFor(ctx, &h.spec, todo)
 	if err == nil {
-		err = g.submit(ctx, h.spec, kind, followUpID(id, len(h.ops)), request, todo)
+		err = g.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
 	}
 	if err != nil {
 		g.log.Warn("cannot go on with a migration yet", "migration", id, "err", err)

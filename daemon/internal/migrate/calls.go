@@ -158,6 +158,9 @@ func (g *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
+// errCancelled is the failure of what cancel went before.
+var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled")
+
 // clearTheWay stops a copy or an uncommitted complete, which cancel goes before.
 // A start is let go to its end, which is a matter of a second.
 func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
@@ -178,7 +181,7 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 		return err
 	}
 	if o.goal != goalStart || parked {
-		err := g.runner.Interrupt(o.Op.ID, api.Errorf(api.CodeConflict, "the migration is being cancelled"))
+		err := g.runner.Interrupt(o.Op.ID, errCancelled)
 		if errors.Is(err, op.ErrCommitted) {
 			return pastPointOfNoReturn(&h.spec)
 		}
@@ -229,6 +232,9 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if state == api.MigrationNeedsOperator && h.running().goal != what {
 		return api.Migration{}, "", wrongState(h, string(what), state)
 	}
+	if err := notByHand(h, what, state); err != nil {
+		return api.Migration{}, "", err
+	}
 	if same := h.alreadyServes(what); same != nil {
 		return g.render(h), same.request, g.goOn(ctx, same)
 	}
@@ -239,11 +245,24 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if err := g.submit(ctx, h.spec, kind, c.OpID, c.OpID, c); err != nil {
+	if err := g.submit(ctx, kind, c.OpID, input{Spec: h.spec, Request: c.OpID}, c); err != nil {
 		return api.Migration{}, "", err
 	}
 	m, err := g.Get(ctx, id)
 	return m, c.OpID, err
+}
+
+// notByHand refuses the calls that a mirror makes by itself, unless it waits for
+// the operator, whose word to look again they are.
+func notByHand(h *history, what goal, state api.MigrationState) error {
+	if h.spec.Method != MethodMirror || what == goalCancel || state == api.MigrationNeedsOperator {
+		return nil
+	}
+	if state.Final() {
+		return wrongState(h, string(what), state)
+	}
+	return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s by hand: it is a mirror, which goes on to its end by itself (it is %s); `volferryctl migration cancel %s` ends it",
+		what, h.spec.VolumeName, state, h.spec.MigrationID).With("state", state)
 }
 
 // alreadyServes returns the op that is doing, or has done, what a call asks for.
@@ -257,10 +276,12 @@ func (h *history) alreadyServes(what goal) *opView {
 
 // kindFor picks the way to a goal by whether the instance runs now.
 func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {
-	if what == goalCopy {
+	switch {
+	case s.Method == MethodMirror:
+		return map[goal]string{goalStart: kindStartMirror, goalCopy: kindMirror, goalComplete: kindCompleteMirror, goalCancel: kindCancelMirror}[what], nil
+	case what == goalCopy:
 		return kindCopy, nil
-	}
-	if s.Method == MethodOffline {
+	case s.Method == MethodOffline:
 		return map[goal]string{goalStart: kindStartOffline, goalComplete: kindCompleteOffline, goalCancel: kindCancelOffline}[what], nil
 	}
 	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)

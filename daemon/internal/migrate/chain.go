@@ -137,12 +137,29 @@ func guestIsOff(s *Spec) error {
 }
 
 // foldEnded: a block job is gone before its time, because it met an I/O error or
-// because the guest's process is another one now. The guest is on the overlay as
+// because the guest's process is another one now. The guest is where it was
 // before, whatever the job did.
 func foldEnded(s *Spec, into hv.Image) error {
-	return &errWorldChanged{fmt.Sprintf(
-		"QEMU ended the fold of %s into %s before it was ready (its log says why); the guest goes on with its overlay and nothing is lost",
-		s.Overlay, into.Path)}
+	return &errWorldChanged{jobEnded(s, into)}
+}
+
+func jobEnded(s *Spec, into hv.Image) string {
+	from, goesOn := s.Overlay, "its overlay"
+	if s.Method == MethodMirror {
+		from, goesOn = s.Src.Path, "it"
+	}
+	return fmt.Sprintf("QEMU ended the copy of %s into %s before it was done (its log says why); the guest goes on with %s and nothing is lost",
+		from, into.Path, goesOn)
+}
+
+// jobFailed is what becomes of an op whose job ended while it was watched. A
+// fold is made again, since it is short. A mirror would meet the same error once
+// more after hours: that is for a person to look at.
+func jobFailed(s *Spec, into hv.Image) error {
+	if s.Method == MethodMirror {
+		return api.Errorf(api.CodeInternal, "%s", jobEnded(s, into))
+	}
+	return foldEnded(s, into)
 }
 
 func guestIsOn(s *Spec) error {
@@ -208,12 +225,18 @@ const (
 	waitRegistry   = "registry"
 )
 
-// registryError does the same for the registry.
-func registryError(err error) error {
-	if api.CodeOf(err) == api.CodeRegistryUnavailable {
+// registryError does the same for the registry. A host that was fenced waits as for
+// a registry that is away, until it has rejoined.
+func (m *machine) registryError(err error) error {
+	switch api.CodeOf(err) {
+	case api.CodeRegistryUnavailable:
 		return op.WaitFor(waitRegistry, err)
+	case api.CodeStaleEpoch:
+		m.fence.raise(epochIn(err))
+		return op.WaitFor(waitRegistry, err)
+	default:
+		return err
 	}
-	return err
 }
 
 // Describe turns an error into what the journal keeps of it. It is the
@@ -222,6 +245,10 @@ func Describe(err error) op.Failure {
 	var changed *errWorldChanged
 	if errors.As(err, &changed) {
 		return op.Failure{Code: string(codeWorldChanged), Message: err.Error()}
+	}
+	var abandoned *errAbandoned
+	if errors.As(err, &abandoned) {
+		return op.Failure{Code: string(codeAbandoned), Message: err.Error(), Details: abandoned.why.Details}
 	}
 	var e *api.Error
 	switch {
@@ -243,8 +270,11 @@ func apiError(f *op.Failure) *api.Error {
 		return nil
 	}
 	code := api.Code(f.Code)
-	if code == codeWorldChanged {
+	switch code {
+	case codeWorldChanged:
 		code = api.CodeInstanceBusy
+	case codeAbandoned:
+		code = api.CodeNoMigration
 	}
 	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
 }

@@ -27,6 +27,7 @@ type opView struct {
 	op.Status
 	goal    goal
 	request string
+	why     *api.Error
 }
 
 // undone says whether the op is over without having done what it was for.
@@ -34,7 +35,14 @@ func (o *opView) undone() bool { return o.State == op.StateUndone }
 
 // overtaken says whether it was undone because the guest went on or off.
 func (o *opView) overtaken() bool {
-	return o.undone() && o.Failure != nil && o.Failure.Code == string(codeWorldChanged)
+	return o.failedWith(codeWorldChanged)
+}
+
+// abandoned says whether it ended because the registry had ended the migration.
+func (o *opView) abandoned() bool { return o.failedWith(codeAbandoned) }
+
+func (o *opView) failedWith(code api.Code) bool {
+	return o.undone() && o.Failure != nil && o.Failure.Code == string(code)
 }
 
 // history is a migration: its spec and its ops, oldest first. All its methods
@@ -67,7 +75,7 @@ func (g *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		if err != nil {
 			return nil, journalError(err)
 		}
-		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], request: in.Request})
+		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], request: in.Request, why: in.Why})
 	}
 	return h, nil
 }
@@ -88,9 +96,9 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 		case op.StateRunning, op.StateUndoing:
 			state, failure = during[o.goal], apiError(o.Failure)
 		case op.StateDone:
-			state, failure = after[o.goal], nil
+			state, failure = after[o.goal], o.why
 			if state.Final() {
-				return state, nil
+				return state, failure
 			}
 		case op.StateUndone:
 			if !o.overtaken() || h.replans() >= maxReplans {
@@ -120,11 +128,11 @@ var (
 // that was accepted never flips back: part of the overlay may be in src.
 func (h *history) stateUndone(o *opView, i int) api.MigrationState {
 	switch {
-	case o.goal == goalStart:
+	case o.goal == goalStart, o.abandoned():
 		return api.MigrationError
 	case o.goal == goalCancel:
 		return api.MigrationCancelling
-	case o.goal == goalComplete && h.copiedBefore(i):
+	case o.goal == goalComplete && h.copiedBefore(i) && h.spec.Method != MethodMirror:
 		return api.MigrationCopied
 	}
 	return api.MigrationStarted
@@ -175,6 +183,8 @@ func (h *history) next() (todo goal, request string, ok bool) {
 	switch {
 	case state.Final() || state == api.MigrationNeedsOperator:
 		return "", "", false
+	case h.spec.Method == MethodMirror:
+		return h.nextOfMirror(last)
 	case last.overtaken():
 		return last.goal, last.request, h.replans() < maxReplans
 	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.request != h.ops[0].request:
@@ -187,12 +197,41 @@ func (h *history) next() (todo goal, request string, ok bool) {
 	return "", "", false
 }
 
+// nextOfMirror is next for a mirror, which nobody calls step by step. What the
+// world overtook begins with the mirror again: the job may be gone, and if it is
+// not it is taken up. What failed otherwise is given up: nothing is frozen, so
+// there is nothing to hold on to.
+func (h *history) nextOfMirror(last *opView) (todo goal, request string, ok bool) {
+	switch {
+	case last.goal == goalCancel:
+		return goalCancel, last.request, last.overtaken() && h.replans() < maxReplans
+	case last.goal == goalStart, last.overtaken() && h.replans() < maxReplans:
+		return goalCopy, last.request, true
+	case last.goal == goalCopy && last.State == op.StateDone:
+		return goalComplete, last.request, true
+	}
+	return goalCancel, last.request, true
+}
+
+// givenUp is why the manager cancels by itself, nil if somebody else asked for it.
+func (h *history) givenUp(todo goal) *api.Error {
+	last := &h.ops[len(h.ops)-1]
+	if todo != goalCancel || last.goal == goalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
+		return nil
+	}
+	return apiError(last.Failure)
+}
+
 // replans counts how many of the last ops in a row, of one request, the world
-// overtook.
+// overtook. A mirror that was taken up again in between is none.
 func (h *history) replans() int {
 	n, last := 0, h.ops[len(h.ops)-1].request
 	for i := len(h.ops) - 1; i >= 0; i-- {
-		if !h.ops[i].overtaken() || h.ops[i].request != last {
+		o := &h.ops[i]
+		if o.Op.Kind == kindMirror && o.State == op.StateDone && n > 0 {
+			continue
+		}
+		if !o.overtaken() || o.request != last {
 			break
 		}
 		n++
@@ -216,7 +255,10 @@ func (h *history) requestState(request string) (state op.State, failure *api.Err
 	if _, req, more := h.next(); more && req == request {
 		return op.StateRunning, nil, last
 	}
-	if state == op.StateDone {
+	switch {
+	case state == op.StateDone && last.why != nil:
+		return op.StateUndone, last.why, last // it was given up
+	case state == op.StateDone:
 		failure = nil
 	}
 	return state, failure, last

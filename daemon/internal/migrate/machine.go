@@ -5,7 +5,6 @@ package migrate
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -31,8 +30,24 @@ type machine struct {
 	board    *board
 	log      *slog.Logger
 	now      func() time.Time
-	// stopping: the daemon is told to stop, and no guest is to be paused.
-	stopping atomic.Bool
+	// stopping ends when the daemon is told to stop, by stop: from then on no
+	// guest is to be paused.
+	stopping context.Context
+	stop     context.CancelFunc
+	// host answers for this host, and fence knows when it was fenced.
+	host  func(context.Context) (Host, error)
+	fence fence
+}
+
+// newMachine makes a machine. Change is told the id of each migration whose
+// progress changes.
+func newMachine(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *machine {
+	m := &machine{
+		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,
+		board: newBoard(change), log: log, now: time.Now, host: host,
+	}
+	m.stopping, m.stop = context.WithCancel(context.Background())
+	return m
 }
 
 // Bounds of the waits inside steps.

@@ -53,6 +53,10 @@ type Manager struct {
 	// their history is not read again to list those that are not.
 	over sync.Map
 
+	// groups has the migrations of ops, so that who follows one is told without a
+	// look at the op.
+	groups sync.Map
+
 	// admit makes the look at a migration and the submission of its next op
 	// one.
 	admit sync.Mutex
@@ -62,10 +66,7 @@ type Manager struct {
 // Bind the manager to the runner that runs its Plans before any other call.
 func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
-	g.machine = &machine{
-		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,
-		board: newBoard(g.watch.notify), log: log, now: time.Now,
-	}
+	g.machine = newMachine(ports, host, g.watch.notify, log)
 	return g
 }
 
@@ -89,8 +90,11 @@ type StartRequest struct {
 // soon as the registry has granted the lock, or with the refusal. A repeated
 // request gets the same migration.
 func (g *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
-	if id, err := g.repeated(ctx, req.OpID, goalStart, req); id != "" || err != nil {
-		return g.getOr(ctx, id, err)
+	switch id, err := g.repeated(ctx, req.OpID, goalStart, req); {
+	case err != nil:
+		return api.Migration{}, err
+	case id != "":
+		return g.granted(ctx, id, req.OpID)
 	}
 	vol, err := g.machine.registry.Volume(ctx, req.VolumeID)
 	if err != nil {
@@ -119,11 +123,14 @@ func (g *Manager) admitStart(ctx context.Context, vol api.Volume, req StartReque
 		return "", err
 	}
 	spec.Composite = req.Composite
-	kind := kindStart
-	if spec.Method == MethodOffline {
-		kind = kindStartOffline
+	if err := checkByHand(spec, req); err != nil {
+		return "", err
 	}
-	if err := g.submit(ctx, *spec, kind, req.OpID, req.OpID, req); err != nil {
+	kind, err := g.kindFor(ctx, spec, goalStart)
+	if err != nil {
+		return "", err
+	}
+	if err := g.submit(ctx, kind, req.OpID, input{Spec: *spec, Request: req.OpID}, req); err != nil {
 		return "", err
 	}
 	g.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
@@ -151,7 +158,9 @@ func (g *Manager) noOther(ctx context.Context, vol api.Volume) error {
 const grantBound = 10 * time.Second
 
 // granted waits until the start has got its lock, so that a refusal is the
-// answer to the request and not a surprise later.
+// answer to the request and not a surprise later. The answer is the same however
+// often and late it is asked for: a start that got its lock is a migration, even
+// if it came to nothing afterwards.
 func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
@@ -160,27 +169,28 @@ func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 		if err != nil {
 			return api.Migration{}, journalError(err)
 		}
+		if _, granted := st.Outputs[registerStep]; granted {
+			break
+		}
 		if st.State == op.StateUndone {
 			return api.Migration{}, apiError(st.Failure)
-		}
-		// Before its first step, and when that is undone, an op has no step.
-		if st.State.Final() || (st.Step != "" && st.Step != "register") {
-			break
 		}
 	}
 	return g.Get(context.WithoutCancel(ctx), id)
 }
 
 // submit stores and starts one op of a migration.
-func (g *Manager) submit(ctx context.Context, spec Spec, kind, opID, request string, asked any) error {
-	ask, err := json.Marshal(asked)
-	if err != nil {
+func (g *Manager) submit(ctx context.Context, kind, opID string, in input, asked any) error {
+	var err error
+	if in.Asked, err = json.Marshal(asked); err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	in, err := json.Marshal(input{Spec: spec, Request: request, Asked: ask})
+	data, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("encode input of op %s: %w", opID, err)
 	}
+	spec := &in.Spec
+	g.groups.Store(opID, spec.MigrationID)
 	keys := []string{spec.key(), spec.copyKey()}
 	switch goals[kind] {
 	case goalCopy:
@@ -190,7 +200,7 @@ func (g *Manager) submit(ctx context.Context, spec Spec, kind, opID, request str
 	case goalComplete, goalCancel:
 	}
 	err = g.runner.Submit(ctx, op.Op{
-		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: in, CreatedAt: g.machine.now().UTC(),
+		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: g.machine.now().UTC(),
 	})
 	if errors.Is(err, op.ErrMismatch) {
 		return idempotencyMismatch(opID)
@@ -302,7 +312,7 @@ func (g *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 // ids returns the ids of all migrations, oldest first.
 func (g *Manager) ids(ctx context.Context) ([]string, error) {
 	var ops []op.Op
-	for _, kind := range []string{kindStart, kindStartOffline} {
+	for _, kind := range []string{kindStart, kindStartOffline, kindStartMirror} {
 		more, err := g.journal.Ops(ctx, kind, false)
 		if err != nil {
 			return nil, journalError(err)

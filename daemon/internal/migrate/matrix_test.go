@@ -29,11 +29,8 @@ type phase struct {
 
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
-	ports := p.ports()
-	m := &machine{
-		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,
-		board: newBoard(func(string) {}), log: slog.New(slog.DiscardHandler), now: time.Now,
-	}
+	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
+	m := newMachine(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
 	yes := func(context.Context, *Spec) (bool, error) { return true, nil }
 	no := func(context.Context, *Spec) (bool, error) { return false, nil }
 	return m.plans(yes, no)

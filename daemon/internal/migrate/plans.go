@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
@@ -14,13 +15,17 @@ import (
 const (
 	kindStart           = "migration_start"
 	kindStartOffline    = "migration_start_offline"
+	kindStartMirror     = "migration_start_mirror"
 	kindCopy            = "migration_copy"
+	kindMirror          = "migration_mirror"
 	kindCompleteLive    = "migration_complete_live"
 	kindCompleteCold    = "migration_complete_cold"
 	kindCompleteOffline = "migration_complete_offline"
+	kindCompleteMirror  = "migration_complete_mirror"
 	kindCancelLive      = "migration_cancel_live"
 	kindCancelCold      = "migration_cancel_cold"
 	kindCancelOffline   = "migration_cancel_offline"
+	kindCancelMirror    = "migration_cancel_mirror"
 )
 
 // goal is what an op kind is for.
@@ -34,9 +39,10 @@ const (
 )
 
 var goals = map[string]goal{
-	kindStart: goalStart, kindStartOffline: goalStart, kindCopy: goalCopy,
-	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete,
-	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel,
+	kindStart: goalStart, kindStartOffline: goalStart, kindStartMirror: goalStart,
+	kindCopy: goalCopy, kindMirror: goalCopy,
+	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
+	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel,
 }
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
@@ -52,6 +58,16 @@ type ask func(context.Context, *Spec) (bool, error)
 // Copied says whether dst is known to be a copy of
 // src; completed, whether a complete is past its commit point.
 func (m *machine) plans(copied, completed ask) []op.Plan {
+	all := slices.Concat(m.overlayPlans(copied, completed), m.offlinePlans(copied, completed), m.mirrorPlans(completed))
+	for i := range all {
+		all[i] = m.fenced(all[i])
+	}
+	return all
+}
+
+// overlayPlans: src is frozen under an overlay, which is folded into dst, or
+// back into src.
+func (m *machine) overlayPlans(copied, completed ask) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStart, Commit: "switch_to_overlay", Steps: []op.Step{
 			m.stepRegister(),
@@ -60,12 +76,6 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 			m.stepNameOverlay(),
 			m.stepSwitchToOverlay(),
 			m.stepVerifyFrozen(),
-			m.stepPublish("publish_started", api.MigrationStarted, ""),
-		}},
-		{Kind: kindStartOffline, Commit: "publish_started", Steps: []op.Step{
-			m.stepRegister(),
-			m.stepHold(),
-			m.stepCreateDestination(),
 			m.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindCopy, Steps: []op.Step{
@@ -95,14 +105,6 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 			m.stepRemoveOverlay(),
 			m.stepReleaseSource(),
 		}},
-		{Kind: kindCompleteOffline, Commit: "publish_completed", Steps: []op.Step{
-			m.stepVerifyCopy(copied),
-			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			m.stepNameDestination(),
-			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			m.stepLetGo(),
-			m.stepReleaseSource(),
-		}},
 		{Kind: kindCancelLive, Commit: "pivot", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
 			m.stepAbortMirror(),
@@ -126,11 +128,66 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 			m.stepRemoveDestination(),
 			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 		}},
+	}
+}
+
+// offlinePlans: src is frozen because nothing may open it.
+func (m *machine) offlinePlans(copied, completed ask) []op.Plan {
+	return []op.Plan{
+		{Kind: kindStartOffline, Commit: "publish_started", Steps: []op.Step{
+			m.stepRegister(),
+			m.stepHold(),
+			m.stepCreateDestination(),
+			m.stepPublish("publish_started", api.MigrationStarted, ""),
+		}},
+		{Kind: kindCompleteOffline, Commit: "publish_completed", Steps: []op.Step{
+			m.stepVerifyCopy(copied),
+			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+			m.stepNameDestination(),
+			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
+			m.stepLetGo(),
+			m.stepReleaseSource(),
+		}},
 		{Kind: kindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
 			m.stepRemoveDestination(),
 			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			m.stepLetGo(),
+		}},
+	}
+}
+
+// mirrorPlans: src is not frozen. QEMU makes dst equal to it and keeps it so until
+// the switch, which is that of the overlay's method. The mirror is an op of its
+// own, since it takes long and needs no lock of the instance.
+func (m *machine) mirrorPlans(completed ask) []op.Plan {
+	return []op.Plan{
+		{Kind: kindStartMirror, Commit: "publish_started", Steps: []op.Step{
+			m.stepRegister(),
+			m.stepCreateDestination(),
+			m.stepPublish("publish_started", api.MigrationStarted, ""),
+		}},
+		{Kind: kindMirror, Steps: []op.Step{
+			m.stepMirror(),
+		}},
+		{Kind: kindCompleteMirror, Commit: "pivot", Steps: []op.Step{
+			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+			m.stepReady(),
+			m.stepPause(),
+			m.stepDrain(toDst),
+			m.stepCompare(),
+			m.stepNameEnd(toDst),
+			m.stepPivot(toDst),
+			m.stepResume(),
+			m.stepSettle(toDst),
+			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
+			m.stepReleaseSource(),
+		}},
+		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: []op.Step{
+			m.stepAdmitCancel(completed),
+			m.stepAbortMirror(),
+			m.stepRemoveDestination(),
+			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 		}},
 	}
 }

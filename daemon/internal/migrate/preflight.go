@@ -17,7 +17,7 @@ import (
 // preflight makes every check that can be made before anything is touched, and
 // turns what the caller asks for into a spec. It changes nothing.
 func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*Spec, error) {
-	if err := checkTarget(&target); err != nil {
+	if err := checkTarget(target); err != nil {
 		return nil, err
 	}
 	host, err := g.host(ctx)
@@ -26,7 +26,7 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	}
 	s := &Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
-		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location,
+		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location, ToType: target.ToType,
 		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
 		BandwidthBps: target.BandwidthBytesPerSecond, Method: MethodOffline,
 	}
@@ -37,17 +37,20 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if len(vol.Attachments) == 1 {
-		err = g.checkInstance(ctx, s, vol.Attachments[0])
+		err = g.checkInstance(ctx, s, vol.Attachments[0], target.Method)
 	} else {
 		err = g.checkUnattached(ctx, s)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMethod(s, target.Method); err != nil {
+	if err := checkMethod(s, &target); err != nil {
 		return nil, err
 	}
 	if err := g.resolveDestination(ctx, s, target); err != nil {
+		return nil, err
+	}
+	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}
 	if s.Method == MethodOverlay {
@@ -59,8 +62,11 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	return s, nil
 }
 
-// checkTarget refuses what makes no sense by itself and fills in the defaults.
-func checkTarget(t *api.MigrationTarget) error {
+// methodAuto leaves the choice to Volferry.
+const methodAuto = "auto"
+
+// checkTarget refuses what makes no sense by itself.
+func checkTarget(t api.MigrationTarget) error {
 	if (t.ToPool == "") == (t.ToPath == "") {
 		return api.Errorf(api.CodeInvalidArgument, "say where to: exactly one of to_pool and to_path")
 	}
@@ -71,14 +77,12 @@ func checkTarget(t *api.MigrationTarget) error {
 		return api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", t.BandwidthBytesPerSecond)
 	}
 	switch t.Method {
-	case "", "auto", MethodOverlay:
+	case "", methodAuto, MethodOverlay, MethodMirror:
 	default:
-		return api.Errorf(api.CodeInvalidArgument, "method is %q; this version knows auto and overlay", t.Method)
+		return api.Errorf(api.CodeInvalidArgument, "method is %q; it must be auto, overlay or mirror", t.Method)
 	}
 	switch t.Verify {
-	case "":
-		t.Verify = VerifyFull
-	case VerifyFull, VerifyNone:
+	case "", VerifyFull, VerifyNone:
 	default:
 		return api.Errorf(api.CodeInvalidArgument, "verify is %q; it must be full or none", t.Verify)
 	}
@@ -142,7 +146,7 @@ func (g *Manager) checkUnattached(ctx context.Context, s *Spec) error {
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
-func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment) error {
+func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment, asked string) error {
 	dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
@@ -168,7 +172,7 @@ func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment
 	if err := g.checkJob(ctx, s, dom); err != nil {
 		return err
 	}
-	return g.chooseMethod(s, dom, disk)
+	return g.chooseMethod(s, dom, disk, asked)
 }
 
 // checkDomain refuses instances in a state in which nothing may be changed.
@@ -211,14 +215,17 @@ func (g *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 	return nil
 }
 
-// chooseMethod decides between overlay and offline, or refuses the disk.
-func (g *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk) error {
+// chooseMethod decides between overlay, mirror and offline, or refuses the disk.
+func (g *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
 	reason := notOverlayable(disk)
 	switch {
-	case reason == "":
+	case dom.State.Active() && reason == notShareable, dom.State.Active() && reason == "" && asked == MethodMirror:
+		s.Method = MethodMirror
+		return nil
+	case reason == "" && asked != MethodMirror:
 		s.Method = MethodOverlay
 		return nil
 	case dom.State.Active():
@@ -247,26 +254,69 @@ func immovable(d *hv.Disk) string {
 	return ""
 }
 
+// notShareable is what libvirt has against an overlay on a disk that another guest
+// may have open as well. It mirrors such a disk.
+const notShareable = "is <shareable/>"
+
 // notOverlayable says why libvirt will not put an overlay on a disk that could
 // be moved otherwise, "" if it will.
 func notOverlayable(d *hv.Disk) string {
 	switch {
-	case d.Shareable:
-		return "is <shareable/>"
 	case d.ReadOnly:
 		return "is <readonly/>"
 	case d.CopyOnRead:
 		return "uses copy_on_read"
 	case d.Bus == "sd":
 		return "is on the sd bus"
+	case d.Shareable:
+		return notShareable
 	}
 	return ""
 }
 
-// checkMethod holds the caller to the method that was asked for.
-func checkMethod(s *Spec, asked string) error {
-	if asked == MethodOverlay && s.attached() && s.Method != MethodOverlay {
+// checkMethod holds the caller to the method that was asked for. A mirror that was
+// asked for of an instance that is stopped, or of a volume without one, is made
+// offline: there is no QEMU that could mirror, and no guest to spare.
+func checkMethod(s *Spec, t *api.MigrationTarget) error {
+	switch {
+	case t.Method == MethodOverlay && s.attached() && s.Method != MethodOverlay:
 		return unsupported(s, "libvirt will not put an overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
+	case s.Method == MethodMirror && t.ExternalCopy && t.Method == MethodMirror:
+		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
+	case s.Method == MethodMirror && t.ExternalCopy:
+		return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which makes no frozen source for an external copy; stop the instance and run this again",
+			s.Target, s.InstanceName, notShareable)
+	}
+	return nil
+}
+
+// checkByHand refuses a mirror step by step: between start and complete there is
+// nothing that a person could do, and no source that stands still.
+func checkByHand(s *Spec, req StartRequest) error {
+	switch {
+	case s.Method != MethodMirror || req.Composite:
+		return nil
+	case req.Target.Method == MethodMirror:
+		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
+	}
+	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which is not done step by step; use `volferryctl volume migrate`, or stop the instance",
+		s.Target, s.InstanceName, notShareable)
+}
+
+// chooseVerify fills in what an empty verify means. A copy of a frozen src is read
+// back. Both sides of a mirror can be compared only while the guest is paused, so
+// that has to be asked for, and QEMU has the locks of a qcow2 image then.
+func chooseVerify(s *Spec) error {
+	switch {
+	case s.Method != MethodMirror && s.Verify == "":
+		s.Verify = VerifyFull
+	case s.Method != MethodMirror:
+	case s.Verify == "" && s.DeleteSource:
+		return api.Errorf(api.CodeInvalidArgument, "delete_source needs verify full, which a mirror is not by itself: both sides are then compared with the guest paused; say verify full, or delete the source afterwards")
+	case s.Verify == "":
+		s.Verify = VerifyNone
+	case s.Verify == VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
+		return api.Errorf(api.CodeInvalidArgument, "a mirror can be verified only from raw to raw, and this is %s to %s; say verify none", s.Src.Format, s.Dst.Format)
 	}
 	return nil
 }

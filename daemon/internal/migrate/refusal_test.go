@@ -63,8 +63,8 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"LUKS", toNewPool, disk(func(d *hv.Disk) { d.Encrypted = true }), api.CodeUnsupportedDisk, "encrypted"},
 		{"a transient disk", toNewPool, disk(func(d *hv.Disk) { d.Transient = true }), api.CodeUnsupportedDisk, "transient"},
 		{"a slice", toNewPool, disk(func(d *hv.Disk) { d.Slices = true }), api.CodeUnsupportedDisk, "slice"},
-		{"a running shareable disk", toNewPool, func(t *testing.T, w *world) {
-			disk(func(d *hv.Disk) { d.Shareable = true })(t, w)
+		{"a running read-only disk", toNewPool, func(t *testing.T, w *world) {
+			disk(func(d *hv.Disk) { d.ReadOnly = true })(t, w)
 			must(t, w.Start(testInstance))
 		}, api.CodeUnsupportedDisk, "stop the instance and run this again"},
 		{"a managed save image", toNewPool, func(t *testing.T, w *world) {

@@ -18,6 +18,11 @@ const (
 	// the end (implementation 1 of the proposal): for volumes that are not
 	// attached and for disks that libvirt will not overlay.
 	MethodOffline = "offline"
+	// MethodMirror has QEMU copy the disk while the guest goes on with src, and
+	// write every write of the guest to both: no overlay, and no frozen src that
+	// somebody else could copy. For disks that libvirt will not overlay, and for
+	// those who want no overlay.
+	MethodMirror = "mirror"
 )
 
 // The words for --verify.
@@ -59,6 +64,9 @@ type Spec struct {
 	Verify       string `json:"verify"`
 	DeleteSource bool   `json:"delete_source"`
 	BandwidthBps int64  `json:"bandwidth_bytes_per_second"`
+	// ToType is the type that the volume gets when it is at dst, "" to keep its
+	// own.
+	ToType string `json:"to_type,omitempty"`
 }
 
 // input is the Input of every op of a migration.
@@ -71,6 +79,9 @@ type input struct {
 	// Asked is what the caller sent, so that a repeated request is told from
 	// another one under the same id.
 	Asked json.RawMessage `json:"asked"`
+	// Why is, in a cancel that nobody asked for, what made the manager give the
+	// migration up.
+	Why *api.Error `json:"why,omitempty"`
 }
 
 // sizeBytes is the exact virtual size that src, overlay and dst share.
@@ -84,6 +95,22 @@ func (s *Spec) overlayImage() hv.Image {
 
 // overlayChain is the chain between start and the end: the overlay over src.
 func (s *Spec) overlayChain() []hv.Image { return []hv.Image{s.overlayImage(), s.srcImage()} }
+
+// before is where the disk is until the switch to dst, and beforeChain the chain
+// there.
+func (s *Spec) before() place {
+	if s.Method == MethodOverlay {
+		return onOverlay
+	}
+	return onSrc
+}
+
+func (s *Spec) beforeChain() []hv.Image {
+	if s.Method == MethodOverlay {
+		return s.overlayChain()
+	}
+	return s.srcChain()
+}
 
 // srcChain and dstChain are the chains before start and after complete.
 func (s *Spec) srcChain() []hv.Image { return []hv.Image{s.srcImage()} }

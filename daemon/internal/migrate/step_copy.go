@@ -21,6 +21,8 @@ func (m *machine) stepCopy() op.Step {
 		if err != nil {
 			return err
 		}
+		ctx, cancel := m.whileOurs(ctx, s)
+		defer cancel()
 		res, err := m.copier.Copy(ctx, CopyRequest{
 			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(),
 			Verify: s.Verify == VerifyFull, DstIsZero: zero,

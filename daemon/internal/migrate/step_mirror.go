@@ -5,7 +5,6 @@ package migrate
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -27,19 +26,81 @@ var (
 	toSrc = way{kind: hv.JobActiveCommit, to: (*Spec).srcImage, chain: (*Spec).srcChain, at: onSrc}
 )
 
-// stepMirror folds the overlay into dst while the guest runs: a shallow copy
-// with synchronous writes, so that it converges under any load. It ends when
-// the job is ready.
+// stepMirror makes dst equal to the disk of the running guest, with synchronous
+// writes, so that it converges under any load: by the overlay's method it folds
+// the overlay into a dst that equals src, a shallow copy; by the mirror's it
+// copies everything. It ends when the job is ready. A dst of another size would
+// end the job at once, and without a word.
 func (m *machine) stepMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if s.Method == MethodMirror {
+			if err := m.mayMirror(ctx, s); err != nil {
+				return err
+			}
+		}
 		begin := func() error {
-			return m.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.dstImage(),
-				hv.CopyOptions{Shallow: true, Synchronous: true})
+			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
+			if s.Method == MethodMirror {
+				opts.BandwidthBps = m.board.bandwidth(s)
+			}
+			return m.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.dstImage(), opts)
 		}
 		_, err := m.runJob(ctx, s, toDst, begin, 0)
 		return err
 	}
 	return step("mirror", do, m.abortJob(toDst), m.observeJob(toDst))
+}
+
+// offBound is how long a mirror waits for a guest that went off: one that is
+// started again is mirrored from the beginning. No lock is held meanwhile that
+// others of the instance need.
+const (
+	offBound = time.Minute
+	offPoll  = time.Second
+)
+
+// mayMirror: the sizes are equal, and the guest runs or does so again soon.
+func (m *machine) mayMirror(ctx context.Context, s *Spec) error {
+	if err := m.checkSizes(ctx, s); err != nil {
+		return err
+	}
+	for until := m.now().Add(offBound); ; {
+		v, err := m.lookAt(ctx, s)
+		if err != nil || v.active {
+			return err
+		}
+		if !m.now().Before(until) {
+			return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
+				s.InstanceName, s.VolumeName, offBound)
+		}
+		if err := sleep(ctx, offPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// stepReady holds the switch of a mirror back unless the mirror is there and
+// ready: the guest is not paused for nothing.
+func (m *machine) stepReady() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		m.board.clear(s.MigrationID)
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !v.active {
+			return guestIsOff(s)
+		}
+		mirror, err := v.mirrorTo(toDst.kind, s.dstImage())
+		if err != nil {
+			return err
+		}
+		if mirror == nil || !mirror.Ready {
+			return foldEnded(s, s.dstImage())
+		}
+		return nil
+	}
+	return step("ready", do, nil, nil)
 }
 
 // slowNote is what was done about a guest that writes faster than the commit.
@@ -126,97 +187,6 @@ func (m *machine) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	return m.hvError(m.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
 }
 
-// runJob begins the way's block job if it does not run yet and waits until it
-// is ready, or until it has got nowhere for as long as patience (0: for ever).
-func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
-	least, since := int64(math.MaxInt64), m.now()
-	begun := false
-	for {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
-			return false, err
-		}
-		if !v.active {
-			return false, guestIsOff(s)
-		}
-		mirror, err := v.mirrorTo(w.kind, w.to(s))
-		if err != nil {
-			return false, err
-		}
-		switch {
-		case mirror != nil && mirror.Ready:
-			return true, nil
-		case mirror == nil && begun:
-			return false, foldEnded(s, w.to(s))
-		case mirror == nil && v.live != onOverlay:
-			// Without an overlay QEMU would quietly do a full copy and zero dst.
-			return false, changed(s, v)
-		case mirror == nil && v.dom.Snapshots+v.dom.Checkpoints > 0:
-			return false, marked(s, v.dom)
-		case mirror == nil:
-			if err := begin(); err != nil {
-				return false, m.guestError(ctx, s, err)
-			}
-			begun = true
-			continue
-		}
-		if job := m.reportJob(ctx, s); job != nil && job.End-job.Current < least {
-			least, since = job.End-job.Current, m.now()
-		}
-		if patience > 0 && m.now().Sub(since) >= patience {
-			return false, nil
-		}
-		if err := sleep(ctx, jobPoll); err != nil {
-			return false, err
-		}
-	}
-}
-
-// reportJob shows the job's progress and returns it; nil if it is not known.
-func (m *machine) reportJob(ctx context.Context, s *Spec) *hv.Job {
-	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
-	if err != nil || job == nil {
-		return nil
-	}
-	m.board.set(s.MigrationID, Progress{Phase: "fold", BytesTotal: job.End, BytesDone: job.Current})
-	return job
-}
-
-// abortJob ends the way's job and keeps the guest on the overlay. Another job,
-// or another image on top, is not ours to touch: ours is not there then.
-func (m *machine) abortJob(w way) stepFunc {
-	return func(ctx context.Context, _ *op.Run, s *Spec) error {
-		m.board.clear(s.MigrationID)
-		v, err := m.lookAt(ctx, s)
-		if err != nil || !v.active {
-			return err // a job dies with its process
-		}
-		if v.ours(w, s) == nil {
-			if v.live == w.at {
-				return op.UnknownOutcome(changed(s, v))
-			}
-			return nil
-		}
-		if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
-			return m.hvError(err)
-		}
-		return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
-	}
-}
-
-// observeJob says whether the way's job is ready.
-func (m *machine) observeJob(w way) observeFunc {
-	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
-			return op.Unknown, err
-		}
-		// If not, Do finds out why, and has the op planned anew or refuses.
-		mirror := v.ours(w, s)
-		return done(mirror != nil && mirror.Ready), nil
-	}
-}
-
 // stepAbortMirror clears away a copy job that a complete which was cut off has
 // left, before cancel begins its own.
 func (m *machine) stepAbortMirror() op.Step {
@@ -225,7 +195,7 @@ func (m *machine) stepAbortMirror() op.Step {
 		if err != nil {
 			return err
 		}
-		if v.active && v.mirror == nil && v.live != onOverlay {
+		if v.active && v.mirror == nil && v.live != s.before() {
 			return changed(s, v)
 		}
 		if _, err := v.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && v.ours(toSrc, s) == nil {
@@ -239,7 +209,7 @@ func (m *machine) stepAbortMirror() op.Step {
 			return op.Unknown, err
 		}
 		// An active commit is cancel's own, from before a crash.
-		return done(!v.active || (v.live == onOverlay && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
+		return done(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
 	}
 	return step("abort_mirror", do, nil, observe)
 }

@@ -149,7 +149,7 @@ func (m *machine) stepDrain(w way) op.Step {
 			// that is written to is stuck.
 			waited := m.now().Sub(began)
 			if w.kind == hv.JobCopy && waited > drainBound {
-				return api.Errorf(api.CodeInternal, "the fold into %s did not get clean in %s with the guest paused", w.to(s).Path, drainBound)
+				return notClean(s, w)
 			}
 			if err := sleep(ctx, drainPollFor(waited)); err != nil {
 				return err
@@ -157,6 +157,16 @@ func (m *machine) stepDrain(w way) op.Step {
 		}
 	}
 	return step("drain", do, nil, nil)
+}
+
+// notClean ends a pause in which dst takes too long. A mirror, which is ready and
+// stays, is given another pause later.
+func notClean(s *Spec, w way) error {
+	e := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", w.to(s).Path, drainBound)
+	if s.Method == MethodMirror {
+		return &errWorldChanged{e.Message}
+	}
+	return e
 }
 
 // drainPollFor looks often at first, because every millisecond is a stall, and
@@ -190,4 +200,23 @@ func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, e
 		return false, m.guestError(ctx, s, err)
 	}
 	return job != nil && job.Current == job.End, nil
+}
+
+// stepCompare compares both sides of a mirror while the guest is paused, if that
+// was asked for: src is not frozen at any other time. The guest waits for it.
+func (m *machine) stepCompare() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if s.Verify != VerifyFull {
+			return nil
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// A daemon that stops must not leave the guest paused: not even for this.
+		defer context.AfterFunc(m.stopping, func() {
+			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
+		})()
+		return m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
+			func(p Progress) { m.board.set(s.MigrationID, p) })
+	}
+	return step("compare", do, nil, nil)
 }

@@ -23,7 +23,7 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		if !v.active {
 			return guestIsOff(s)
 		}
-		if v.config != onOverlay && v.config != w.at {
+		if v.config != s.before() && v.config != w.at {
 			return changed(s, v)
 		}
 		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
@@ -34,10 +34,10 @@ func (m *machine) stepNameEnd(w way) op.Step {
 			return err
 		}
 		switch {
-		case v.config == onOverlay && (!v.active || v.live == onOverlay):
+		case v.config == s.before() && (!v.active || v.live == s.before()):
 			return nil
-		case v.active && v.live == onOverlay && v.config == w.at:
-			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
+		case v.active && v.live == s.before() && v.config == w.at:
+			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
 		}
 		// The process died after the XML had named the end: the instance may
 		// have been started from there since.
@@ -110,7 +110,7 @@ func (m *machine) stepPivot(w way) op.Step {
 		if err == nil {
 			return nil
 		}
-		if v, lookErr := m.lookAt(ctx, s); lookErr == nil && v.active && v.live == onOverlay && v.mirror == nil {
+		if v, lookErr := m.lookAt(ctx, s); lookErr == nil && v.active && v.live == s.before() && v.mirror == nil {
 			return foldEnded(s, w.to(s)) // it is another process by now
 		}
 		return m.guestError(ctx, s, err)
@@ -125,7 +125,7 @@ func (m *machine) stepPivot(w way) op.Step {
 			return op.Unknown, op.WaitFor(waitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
 		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
 			return op.Done, nil
-		case v.active && v.live == onOverlay, !v.active && v.config == onOverlay:
+		case v.active && v.live == s.before(), !v.active && v.config == s.before():
 			return op.NotDone, nil
 		}
 		return op.Unknown, op.UnknownOutcome(changed(s, v))
@@ -146,7 +146,7 @@ func (m *machine) stepSettle(w way) op.Step {
 			return err
 		}
 		// Whatever else is there now may hold newer writes.
-		if (v.config != w.at && v.config != onOverlay) || (v.active && v.live != w.at) {
+		if (v.config != w.at && v.config != s.before()) || (v.active && v.live != w.at) {
 			return op.UnknownOutcome(changed(s, v))
 		}
 		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
@@ -159,6 +159,9 @@ func (m *machine) stepSettle(w way) op.Step {
 			if err := m.assertClosed(ctx, s, s.Src.Path); err != nil {
 				return err
 			}
+		}
+		if s.Overlay == "" {
+			return nil
 		}
 		return m.assertClosed(ctx, s, s.Overlay)
 	}

@@ -3,7 +3,9 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
@@ -17,28 +19,44 @@ func (m *machine) stepRegister() op.Step {
 			ID: s.MigrationID, VolumeID: s.VolumeID,
 			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
-			Dst: s.Dst, Method: s.Method, OpID: r.OpID(),
+			Dst: s.Dst, Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
 		})
-		return registryError(err)
+		if api.CodeOf(err) == api.CodeStaleEpoch {
+			// What was checked before is worth nothing: whoever asked may ask again.
+			m.fence.raise(epochIn(err))
+			return err
+		}
+		return m.registryError(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		_, err := m.transition(ctx, r, s, api.MigrationError, openStates...)
+		err := m.transition(ctx, r, s, api.MigrationError)
 		if api.CodeOf(err) == api.CodeNotFound {
 			return nil
 		}
-		return registryError(err)
+		return err
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		row, err := m.registry.Migration(ctx, s.MigrationID)
 		if api.CodeOf(err) == api.CodeNotFound {
 			return op.NotDone, nil
 		}
 		if err != nil {
-			return op.Unknown, registryError(err)
+			return op.Unknown, m.registryError(err)
 		}
-		return done(!row.State.Final()), nil
+		if row.State.Final() {
+			return op.NotDone, nil
+		}
+		return op.Done, r.SetOutput(grantOutput{Granted: true})
 	}
-	return step("register", do, undo, observe)
+	return step(registerStep, do, undo, observe)
+}
+
+const registerStep = "register"
+
+// grantOutput says that the registry has granted the lock: what goes wrong from
+// then on is the migration's end and not a refusal to begin it.
+type grantOutput struct {
+	Granted bool `json:"granted"`
 }
 
 // openStates are all states of the registry's row in which it holds its locks.
@@ -51,21 +69,15 @@ var openStates = []api.MigrationState{
 // Going to completed flips the attachment to dst and frees src; to cancelled,
 // the reverse. It waits for a registry that is away, as long as it takes.
 func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		_, err := m.transition(ctx, r, s, to, openStates...)
-		return registryError(err)
-	}
+	do := func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, to) }
 	var undo stepFunc
 	if undoTo != "" {
-		undo = func(ctx context.Context, r *op.Run, s *Spec) error {
-			_, err := m.transition(ctx, r, s, undoTo, openStates...)
-			return registryError(err)
-		}
+		undo = func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, undoTo) }
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		row, err := m.registry.Migration(ctx, s.MigrationID)
 		if err != nil {
-			return op.Unknown, registryError(err)
+			return op.Unknown, m.registryError(err)
 		}
 		return done(row.State == to), nil
 	}
@@ -75,7 +87,39 @@ func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.Mig
 // transition asks the registry for one change of state. The op id of the call
 // names the op and both ends, so that a repeated call gets the same answer and
 // an undo a new one.
-func (m *machine) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState, from ...api.MigrationState) (api.Migration, error) {
-	t := api.MigrationTransition{From: from, To: to, Host: s.Host, Epoch: s.Epoch, OpID: r.OpID()}
-	return m.registry.TransitionMigration(ctx, r.OpID()+"."+string(to), s.MigrationID, t)
+//
+// It is made in the epoch of now and not in that of the op's beginning: a host
+// that was fenced and has rejoined goes on with what the registry still has as
+// its own. For what it has not, the registry refuses in the same transaction.
+func (m *machine) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
+	host, err := m.host(ctx)
+	if err != nil {
+		return m.registryError(err)
+	}
+	var in input
+	if err := r.Input(&in); err != nil {
+		return err
+	}
+	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: r.OpID()}
+	if to == api.MigrationCancelled {
+		t.Error = in.Why
+	}
+	id := r.OpID() + "." + string(to)
+	if t.Epoch != s.Epoch {
+		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another request by its body
+	}
+	_, err = m.registry.TransitionMigration(ctx, id, s.MigrationID, t)
+	if api.CodeOf(err) == api.CodeNoMigration {
+		return m.overAtRegistry(ctx, s, err)
+	}
+	return m.registryError(err)
+}
+
+// overAtRegistry: only somebody else can have ended the migration there.
+func (m *machine) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
+	row, err := m.registry.Migration(ctx, s.MigrationID)
+	if err != nil || !row.State.Final() {
+		return m.registryError(cmp.Or(err, refused))
+	}
+	return m.abandoned(ctx, s, row.State)
 }

@@ -22,7 +22,7 @@ const stopPoll = 5 * time.Millisecond
 // switch, or back, unless ctx ends first. A daemon that stops leaves no guest
 // paused; one that is killed leaves it to the next start.
 func (g *Manager) ComeOut(ctx context.Context) {
-	g.machine.stopping.Store(true)
+	g.machine.stop()
 	for g.switching() && sleep(ctx, stopPoll) == nil {
 	}
 }
@@ -39,12 +39,12 @@ func (g *Manager) switching() bool {
 
 // duringPause are the steps at which a guest may be paused by us.
 var duringPause = map[string]bool{
-	"pause": true, "drain": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true, "resume": true,
+	"pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true, "resume": true,
 }
 
 // mayPause holds a switch back that was about to begin in a daemon that stops.
 func (m *machine) mayPause() error {
-	if m.stopping.Load() {
+	if m.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
 	}
 	return nil

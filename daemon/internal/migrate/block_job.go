@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// runJob begins the way's block job if it does not run yet and waits until it
+// is ready, or until it has got nowhere for as long as patience (0: for ever).
+func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
+	least, since := int64(math.MaxInt64), m.now()
+	begun, pace := false, meter{}
+	for {
+		if err := m.stillOurs(ctx, s); err != nil {
+			return false, err
+		}
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		if !v.active {
+			return false, guestIsOff(s)
+		}
+		mirror, err := v.mirrorTo(w.kind, w.to(s))
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case mirror != nil && mirror.Ready:
+			return true, nil
+		case mirror == nil && begun:
+			return false, jobFailed(s, w.to(s))
+		case mirror == nil && v.live != s.before():
+			// Without an overlay QEMU would quietly do a full copy and zero dst.
+			return false, changed(s, v)
+		case mirror == nil && v.dom.Snapshots+v.dom.Checkpoints > 0:
+			return false, marked(s, v.dom)
+		case mirror == nil:
+			if err := begin(); err != nil {
+				return false, m.guestError(ctx, s, err)
+			}
+			begun = true
+			continue
+		}
+		job := m.reportJob(ctx, s, &pace)
+		if job != nil && job.End-job.Current < least {
+			least, since = job.End-job.Current, m.now()
+		}
+		m.followCap(ctx, s, job)
+		if patience > 0 && m.now().Sub(since) >= patience {
+			return false, nil
+		}
+		if err := sleep(ctx, jobPoll); err != nil {
+			return false, err
+		}
+	}
+}
+
+// reportJob shows the job's progress and returns it; nil if it is not known.
+func (m *machine) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
+	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil || job == nil {
+		return nil
+	}
+	phase := "fold"
+	if s.Method == MethodMirror {
+		phase = "mirror"
+	}
+	m.board.set(s.MigrationID, Progress{
+		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBps: pace.rate(m.now(), job.Current),
+	})
+	return job
+}
+
+// followCap makes the operator's latest cap the mirror's. A fold has none: it is
+// short, and the guest waits for its end.
+func (m *machine) followCap(ctx context.Context, s *Spec, job *hv.Job) {
+	want := m.board.bandwidth(s)
+	if s.Method != MethodMirror || job == nil || job.BandwidthBps == want {
+		return
+	}
+	if err := m.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, want); err != nil {
+		// It may have ended, which the next look tells; if not, it is tried again.
+		m.log.Debug("cannot change the bandwidth of a mirror", "migration", s.MigrationID, "err", err)
+	}
+}
+
+// meter is how fast a job gets on.
+type meter struct {
+	at    time.Time
+	done  int64
+	speed float64
+}
+
+// meterWindow smooths what a meter says.
+const meterWindow = 3 * time.Second
+
+// rate takes a sample and returns the bytes per second of the last few seconds.
+func (p *meter) rate(now time.Time, done int64) int64 {
+	elapsed := now.Sub(p.at)
+	switch {
+	case p.at.IsZero() || elapsed < 0:
+		p.at, p.done = now, done
+	case elapsed > 0:
+		speed := float64(max(0, done-p.done)) / elapsed.Seconds()
+		if p.speed == 0 {
+			p.speed = speed
+		}
+		p.speed += min(1, float64(elapsed)/float64(meterWindow)) * (speed - p.speed)
+		p.at, p.done = now, done
+	}
+	return int64(p.speed)
+}
+
+// abortJob ends the way's job and keeps the guest where it is. Another job,
+// or another image on top, is not ours to touch: ours is not there then.
+func (m *machine) abortJob(w way) stepFunc {
+	return func(ctx context.Context, _ *op.Run, s *Spec) error {
+		m.board.clear(s.MigrationID)
+		v, err := m.lookAt(ctx, s)
+		if err != nil || !v.active {
+			return err // a job dies with its process
+		}
+		if v.ours(w, s) == nil {
+			if v.live == w.at {
+				return op.UnknownOutcome(changed(s, v))
+			}
+			return nil
+		}
+		if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+			return m.hvError(err)
+		}
+		return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
+	}
+}
+
+// observeJob says whether the way's job is ready.
+func (m *machine) observeJob(w way) observeFunc {
+	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		// If not, Do finds out why, and has the op planned anew or refuses.
+		mirror := v.ours(w, s)
+		return done(mirror != nil && mirror.Ready), nil
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// fence knows in which epoch this host is by the registry's newest word, and in
+// which one the registry last said of a migration that it is still this host's.
+// It is in memory only: what a restart loses the registry says again.
+type fence struct {
+	mu     sync.Mutex
+	epoch  int64
+	held   map[string]int64 // by migration
+	raised chan struct{}    // closed, and replaced, with each new epoch
+}
+
+func (f *fence) raise(epoch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if epoch <= f.epoch {
+		return
+	}
+	f.epoch = epoch
+	if f.raised != nil {
+		close(f.raised)
+		f.raised = nil
+	}
+}
+
+// hold keeps that in this epoch the migration was this host's.
+func (f *fence) hold(s *Spec, epoch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held == nil {
+		f.held = map[string]int64{}
+	}
+	f.held[s.MigrationID] = epoch
+}
+
+// behind says whether the host was fenced since the registry last said that the
+// migration is this host's. If not, changed is closed when there is a newer epoch.
+func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raised == nil {
+		f.raised = make(chan struct{})
+	}
+	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
+}
+
+// Epoch tells the manager in which epoch this host is by the registry's word: call
+// it with what each report is answered with, be that a host or the detail "epoch"
+// of stale_epoch. A newer one than that of a migration stops what touches its
+// images, until the registry has said that it is still this host's.
+func (g *Manager) Epoch(epoch int64) { g.machine.fence.raise(epoch) }
+
+// epochIn is the epoch that a refusal for a stale one names, 0 if it names none.
+func epochIn(err error) int64 {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	switch epoch := e.Details["epoch"].(type) {
+	case int64:
+		return epoch
+	case float64: // as JSON has it
+		return int64(epoch)
+	}
+	return 0
+}
+
+// errAbandoned ends an op whose migration the registry has ended without it: an
+// operator gave it up while this host was fenced. Src and dst may be anybody's,
+// so nothing of it is undone.
+type errAbandoned struct{ why *api.Error }
+
+func (e *errAbandoned) Error() string { return e.why.Message }
+
+// codeAbandoned is how errAbandoned stands in the journal. It never leaves the
+// daemon.
+const codeAbandoned api.Code = "abandoned"
+
+// stillOurs is asked before anything is begun that touches the images of a
+// migration. It is nil unless the host was fenced since; then the registry has to
+// say that it has the migration as this host's again, however long that takes.
+func (m *machine) stillOurs(ctx context.Context, s *Spec) error {
+	epoch, behind, _ := m.fence.behind(s)
+	if !behind {
+		return nil
+	}
+	row, err := m.registry.Migration(ctx, s.MigrationID)
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound:
+		return op.UnknownOutcome(api.Errorf(api.CodeStaleEpoch,
+			"this host was fenced, and the registry knows nothing of migration %s of volume %s any more", s.MigrationID, s.VolumeName))
+	case err != nil:
+		return m.registryError(err)
+	case row.State == api.MigrationOrphaned:
+		return op.WaitFor(waitRegistry, api.Errorf(api.CodeStaleEpoch,
+			"this host was fenced: the migration of volume %s stands still until the host has rejoined", s.VolumeName))
+	case row.State.Final():
+		return m.abandoned(ctx, s, row.State)
+	}
+	m.fence.hold(s, epoch)
+	return nil
+}
+
+// abandoned is the error for a migration that an operator gave up while this host
+// was fenced. A job of ours is ended, since dst may be another volume's by now;
+// the guest goes on where it is. A guest that runs needs a person to look. Else
+// the migration is let go: nothing is deleted and no name is changed.
+func (m *machine) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
+	why := api.Errorf(api.CodeNoMigration,
+		"the registry has ended migration %s of volume %s while this host was fenced: it is %s there; nothing was deleted on this host (%s); `volferryctl volume which %s` shows what is known",
+		s.MigrationID, s.VolumeName, at, s.leftovers(), s.VolumeName).With("state", at)
+	if !s.attached() {
+		return &errAbandoned{why}
+	}
+	v, err := m.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !v.active {
+		return &errAbandoned{why}
+	}
+	if v.ours(toDst, s) != nil {
+		if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+			return m.hvError(err)
+		}
+	}
+	return op.UnknownOutcome(why)
+}
+
+// leftovers names what a migration may have left on this host.
+func (s *Spec) leftovers() string {
+	if s.Overlay != "" {
+		return fmt.Sprintf("%s, %s and the overlay %s with the guest's writes since the start", s.Src.Path, s.Dst.Path, s.Overlay)
+	}
+	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
+}
+
+// whileOurs is ctx until the host is fenced: what copies for hours stops writing
+// then.
+func (m *machine) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	_, behind, changed := m.fence.behind(s)
+	fenced := op.Retry(busyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
+	if behind {
+		cancel(fenced)
+	}
+	go func() {
+		select {
+		case <-changed:
+			cancel(fenced)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// Inside the pause of a switch nothing waits for the registry: the guest comes
+// first, and what is done there is right whoever owns the volume. What only
+// lets go of the instance is done in any case.
+var (
+	doneUnfenced   = map[string]bool{"register": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true}
+	undoneUnfenced = map[string]bool{
+		"pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true,
+		"guard": true, "hold": true, "mirror": true, "commit": true,
+	}
+)
+
+// fenced makes the steps of a plan up to its commit point ask stillOurs before
+// they touch anything. Behind it an op goes forward, and the registry answers for
+// itself.
+func (m *machine) fenced(p op.Plan) op.Plan {
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		do, undo := st.Do, st.Undo
+		if !doneUnfenced[st.Name] {
+			st.Do = func(ctx context.Context, r *op.Run) error {
+				s, err := specOf(r)
+				if err == nil {
+					err = m.stillOurs(ctx, s)
+				}
+				if err != nil {
+					return err
+				}
+				return do(ctx, r)
+			}
+		}
+		if undo != nil {
+			st.Undo = func(ctx context.Context, r *op.Run) error {
+				s, err := specOf(r)
+				if err == nil && !undoneUnfenced[st.Name] {
+					err = m.stillOurs(ctx, s)
+				}
+				if err == nil {
+					err = undo(ctx, r)
+				}
+				var abandoned *errAbandoned
+				if errors.As(err, &abandoned) {
+					return nil
+				}
+				return err
+			}
+		}
+		if st.Name == p.Commit {
+			break
+		}
+	}
+	return p
+}
