@@ -46,7 +46,7 @@ type times map[api.MigrationState]time.Time
 
 // moments reads when the migration came into each of its states.
 func (s *stage) moments(ctx context.Context, migration string) (times, error) {
-	events, err := site.Get[[]api.Event](ctx, s.site, "events", "events")
+	events, err := site.Get[[]api.Event](ctx, s.site.Caller, "events", "events")
 	if err != nil {
 		return nil, err
 	}

@@ -120,12 +120,12 @@ func (s *stage) ctl(ctx context.Context, args ...string) error {
 
 // volume is the volume as Volferry has it.
 func (s *stage) volume(ctx context.Context) (api.Volume, error) {
-	return site.Get[api.Volume](ctx, s.site, "volume", "volume", "show", volumeName)
+	return site.Get[api.Volume](ctx, s.site.Caller, "volume", "volume", "show", volumeName)
 }
 
 // lastMigration is the migration that was asked for last.
 func (s *stage) lastMigration(ctx context.Context) (api.Migration, error) {
-	all, err := site.Get[[]api.Migration](ctx, s.site, "migrations", "migration", "list", "--all")
+	all, err := site.Get[[]api.Migration](ctx, s.site.Caller, "migrations", "migration", "list", "--all")
 	if err != nil {
 		return api.Migration{}, err
 	}

@@ -157,7 +157,7 @@ func (x *trial) ask(t *testing.T, args []string) *request {
 	r := &request{lost: lost, answered: make(chan struct{})}
 	go func() {
 		defer close(r.answered)
-		if r.migration, r.err = site.Get[api.Migration](t.Context(), x.Site, "migration", args...); r.err != nil {
+		if r.migration, r.err = site.Get[api.Migration](t.Context(), x.Caller, "migration", args...); r.err != nil {
 			lose(r.err)
 		}
 	}()

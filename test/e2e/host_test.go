@@ -148,7 +148,7 @@ func (h *host) ctl(t *testing.T, args ...string) string {
 // the noun.
 func get[T any](t *testing.T, h *host, noun string, args ...string) T {
 	t.Helper()
-	v, err := site.Get[T](t.Context(), h.Site, noun, args...)
+	v, err := site.Get[T](t.Context(), h.Caller, noun, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

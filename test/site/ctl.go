@@ -29,14 +29,22 @@ func (e *CtlError) Error() string {
 	return fmt.Sprintf("volferryctl %s: exit status %d\n%s%s", strings.Join(e.Args, " "), e.Exit, e.Stdout, e.Stderr)
 }
 
+// Caller is a user of volferryctl at one socket. Its methods may be called from
+// any goroutine.
+type Caller struct {
+	Socket string
+
+	bin string
+}
+
 // ctlTimeout bounds one command; guests under TCG are slow.
 const ctlTimeout = 5 * time.Minute
 
 // Ctl runs volferryctl and returns its standard output. The error is a
 // *CtlError if it did not exit with 0.
-func (s *Site) Ctl(ctx context.Context, args ...string) (string, error) {
+func (c Caller) Ctl(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	err := s.runCtl(ctx, &stdout, &stderr, args)
+	err := c.runCtl(ctx, &stdout, &stderr, args)
 	var failed *CtlError
 	if errors.As(err, &failed) {
 		failed.Stdout, failed.Stderr = stdout.String(), stderr.String()
@@ -46,14 +54,14 @@ func (s *Site) Ctl(ctx context.Context, args ...string) (string, error) {
 
 // CtlTo runs volferryctl with all that it prints going to out as it comes. The
 // error is a *CtlError, without that output, if it did not exit with 0.
-func (s *Site) CtlTo(ctx context.Context, out io.Writer, args ...string) error {
-	return s.runCtl(ctx, out, out, args)
+func (c Caller) CtlTo(ctx context.Context, out io.Writer, args ...string) error {
+	return c.runCtl(ctx, out, out, args)
 }
 
-func (s *Site) runCtl(ctx context.Context, stdout, stderr io.Writer, args []string) error {
+func (c Caller) runCtl(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, ctlTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "volferryctl"), append([]string{"--socket", s.Socket()}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "volferryctl"), append([]string{"--socket", c.Socket}, args...)...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = child()
 	err := cmd.Run()
@@ -65,9 +73,9 @@ func (s *Site) runCtl(ctx context.Context, stdout, stderr io.Writer, args []stri
 }
 
 // Get runs volferryctl -o json and decodes what is under the noun.
-func Get[T any](ctx context.Context, s *Site, noun string, args ...string) (T, error) {
+func Get[T any](ctx context.Context, c Caller, noun string, args ...string) (T, error) {
 	var value T
-	out, err := s.Ctl(ctx, append([]string{"-o", "json"}, args...)...)
+	out, err := c.Ctl(ctx, append([]string{"-o", "json"}, args...)...)
 	if err != nil {
 		return value, err
 	}
@@ -82,6 +90,6 @@ func Get[T any](ctx context.Context, s *Site, noun string, args ...string) (T, e
 }
 
 // Migration reads a migration by its id.
-func (s *Site) Migration(ctx context.Context, id string) (api.Migration, error) {
-	return Get[api.Migration](ctx, s, "migration", "migration", "show", id)
+func (c Caller) Migration(ctx context.Context, id string) (api.Migration, error) {
+	return Get[api.Migration](ctx, c, "migration", "migration", "show", id)
 }
