@@ -15,9 +15,9 @@ import (
 // fields are guarded by the relay's mu; answer and err are set before over is
 // closed and never after.
 type entry struct {
-	id   string
-	name string // of the host, for messages
-	task api.Task
+	id      string
+	name    string // of the host, for messages
+	task    api.Task
 	offered bool // the host may fetch it, or has
 	waiting int
 	expiry  *time.Timer

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// tasks is a store of tasks in memory, with the promises of the real one.
+type tasks struct {
+	mu     sync.Mutex
+	rows   map[string]api.Task
+	answer map[string]*api.TaskAnswer
+	order  []string
+	// fail, where not nil, is the error of the next call.
+	fail error
+	// afterTake is called when tasks were taken, before the host has them.
+	afterTake func()
+}
+
+func newTasks() *tasks {
+	return &tasks{rows: map[string]api.Task{}, answer: map[string]*api.TaskAnswer{}}
+}
+
+func (s *tasks) lock() (unlock func(), err error) {
+	s.mu.Lock()
+	err, s.fail = s.fail, nil
+	return s.mu.Unlock, err
+}
+
+func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task) (api.Task, *api.TaskAnswer, error) {
+	unlock, err := s.lock()
+	defer unlock()
+	if err != nil {
+		return api.Task{}, nil, err
+	}
+	row, ok := s.rows[in.ID]
+	if ok && (row.Method != in.Method || row.Path != in.Path || string(row.Body) != string(in.Body)) {
+		return api.Task{}, nil, api.Errorf(api.CodeIdempotencyMismatch, "another request")
+	}
+	if !ok || row.State == api.TaskWithdrawn {
+		in.State = api.TaskQueued
+		s.rows[in.ID] = in
+		s.order = append(s.order, in.ID)
+	}
+	return s.rows[in.ID], s.answer[in.ID], nil
+}
+
+func (s *tasks) Task(_ context.Context, id string) (api.Task, *api.TaskAnswer, error) {
+	unlock, err := s.lock()
+	defer unlock()
+	if err != nil {
+		return api.Task{}, nil, err
+	}
+	row, ok := s.rows[id]
+	if !ok {
+		return api.Task{}, nil, api.Errorf(api.CodeNotFound, "there is no task %s", id)
+	}
+	return row, s.answer[id], nil
+}
+
+func (s *tasks) PendingTasks(_ context.Context, hostID string) ([]api.Task, error) {
+	unlock, err := s.lock()
+	defer unlock()
+	if err != nil {
+		return nil, err
+	}
+	pending := []api.Task{}
+	for _, id := range s.order {
+		if row := s.rows[id]; row.Host == hostID && (row.State == api.TaskQueued || row.State == api.TaskTaken) {
+			pending = append(pending, row)
+		}
+	}
+	return pending, nil
+}
+
+func (s *tasks) TakeTasks(_ context.Context, _ store.Call, hostID string, ids []string) ([]api.Task, error) {
+	unlock, err := s.lock()
+	defer unlock()
+	if err != nil {
+		return nil, err
+	}
+	var taken []api.Task
+	for _, id := range ids {
+		row := s.rows[id]
+		if row.Host != hostID || row.State != api.TaskQueued && row.State != api.TaskTaken {
+			continue
+		}
+		row.State = api.TaskTaken
+		s.rows[id] = row
+		taken = append(taken, row)
+	}
+	if s.afterTake != nil {
+		s.afterTake()
+	}
+	return taken, nil
+}
+
+func (s *tasks) AnswerTask(_ context.Context, _ store.Call, hostID, taskID string, in api.TaskAnswer) error {
+	unlock, err := s.lock()
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	row, ok := s.rows[taskID]
+	switch {
+	case !ok:
+		return api.Errorf(api.CodeNotFound, "there is no task %s", taskID)
+	case row.Host != hostID:
+		return api.Errorf(api.CodeNotYourHost, "of another host")
+	case s.answer[taskID] == nil:
+		row.State = api.TaskDone
+		s.rows[taskID], s.answer[taskID] = row, &in
+	}
+	return nil
+}
+
+func (s *tasks) WithdrawTask(_ context.Context, _ store.Call, id string) (bool, error) {
+	unlock, err := s.lock()
+	defer unlock()
+	if err != nil {
+		return false, err
+	}
+	row := s.rows[id]
+	if row.State == api.TaskQueued {
+		row.State = api.TaskWithdrawn
+		s.rows[id] = row
+	}
+	return row.State == api.TaskWithdrawn, nil
+}
+
+// states are the tasks as "id state", sorted.
+func (s *tasks) states() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, id := range slices.Sorted(maps.Keys(s.rows)) {
+		all = append(all, id+" "+s.rows[id].State)
+	}
+	return strings.Join(all, ", ")
+}
+
+// failNext has the next call fail.
+func (s *tasks) failNext() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = api.Errorf(api.CodeRegistryUnavailable, "the disk is full")
+}
