@@ -4,7 +4,6 @@ package op
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 )
 
@@ -105,42 +104,6 @@ func (a *activeOp) unpark(ctx context.Context) error {
 		return nil
 	}
 	return a.append(EventResumed, "", nil)
-}
-
-// Drop ends an op of a halted runner where it is, and touches nothing: what it
-// worked on is not this host's any more. One that is over is no error. Errors:
-// ErrNotFound, ErrJournal, and ErrHistory for records that cannot be followed.
-// It panics if the runner runs.
-func (r *Runner) Drop(ctx context.Context, id string, why Failure) error {
-	r.admit.Lock()
-	defer r.admit.Unlock()
-	if r.runs() {
-		panic("op: Drop of a runner that runs")
-	}
-	o, err := r.cfg.Journal.Op(ctx, id)
-	if err != nil {
-		return fmt.Errorf("drop op %s: %w", id, err)
-	}
-	records, err := r.cfg.Journal.Records(ctx, id)
-	if err != nil {
-		return fmt.Errorf("drop op %s: %w", id, err)
-	}
-	a := newActiveOp(r, o)
-	a.replay(records)
-	if a.snapshot().State.Final() {
-		return nil
-	}
-	if err := a.isBroken(); err != nil {
-		return fmt.Errorf("drop op %s: %w", id, err)
-	}
-	mark, err := json.Marshal(dropMark{Failure: why, Dropped: true})
-	if err == nil {
-		err = a.append(EventFinished, "", mark)
-	}
-	if err != nil {
-		return fmt.Errorf("drop op %s: %w", id, err)
-	}
-	return nil
 }
 
 // Wake makes the ops that wait for this (see WaitFor) try at once.

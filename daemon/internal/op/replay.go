@@ -110,10 +110,6 @@ func (p *Progress) applyToOp(r Record) error {
 	if r.Step != "" {
 		return fmt.Errorf("%q is of the whole op, not of step %q", r.Kind, r.Step)
 	}
-	if dropped(r) {
-		p.Current, p.FinishedAt, p.State = -1, r.At, StateUndone
-		return decodeFailure(r, &p.Failure)
-	}
 	if parked := p.State == StateNeedsOperator; parked != (r.Kind == EventResumed) {
 		return fmt.Errorf("%q cannot follow when the op is %s", r.Kind, p.State)
 	}
@@ -143,18 +139,6 @@ func (p *Progress) finish(r Record) error {
 	}
 	p.State = StateUndone
 	return decodeFailure(r, &p.Failure)
-}
-
-// dropMark is in the finished record of an op that was dropped, beside the
-// failure: what was done of it stays as it is.
-type dropMark struct {
-	Failure
-	Dropped bool `json:"dropped"`
-}
-
-func dropped(r Record) bool {
-	var m dropMark
-	return r.Kind == EventFinished && json.Unmarshal(r.Data, &m) == nil && m.Dropped
 }
 
 func (p *Progress) applyToStep(plan *Plan, r Record) error {

@@ -49,7 +49,7 @@ const (
 	EventUndoFailed  EventKind = "undo_failed"
 
 	// EventFinished ends the op: every step succeeded, or every step that was
-	// begun is undone, or the record itself says that the op was dropped.
+	// begun is undone.
 	EventFinished EventKind = "finished"
 	// EventNeedsOperator parks the op until a person says go on.
 	EventNeedsOperator EventKind = "needs_operator"
@@ -83,8 +83,7 @@ func Next(s StepStatus, e EventKind) (StepStatus, error) {
 // State is where an op as a whole stands.
 type State string
 
-// The states of an op. Done and undone are final. Undone with steps that are not
-// is an op that was dropped (Runner.Drop); its failure says why.
+// The states of an op. Done and undone are final.
 const (
 	StateRunning       State = "running"
 	StateUndoing       State = "undoing"
