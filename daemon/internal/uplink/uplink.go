@@ -1,61 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uplink is the daemon's side of the registry: it tells the registry of
-// this host, its pools and its instances, and knows whether the registry can be
-// reached. It must not know what operations the daemon runs.
 package uplink
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is what the uplink needs of the registry.
+// Registry is what the uplink needs of the registry (client.Registry).
 type Registry interface {
 	Report(ctx context.Context, report api.HostReport) (api.Host, error)
+	RejoinHost(ctx context.Context, host string, in api.HostRejoin) (api.Host, error)
+	Tasks(ctx context.Context, host, session string, wait time.Duration) ([]api.Task, error)
+	AnswerTask(ctx context.Context, host, task string, in api.TaskAnswer) error
+
+	Hosts(ctx context.Context) ([]api.Host, error)
+	Pools(ctx context.Context) ([]api.Pool, error)
+	Types(ctx context.Context) ([]api.VolumeType, error)
+	Policies(ctx context.Context) ([]api.Policy, error)
+	Volumes(ctx context.Context) ([]api.Volume, error)
+	Instances(ctx context.Context) ([]api.Instance, error)
+	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 }
 
-// Config says who this host is.
+// Guards keep a domain from being started (package instance).
+type Guards interface {
+	Set(domainID, owner, reason string) error
+	Clear(domainID, owner string) error
+}
+
+// Ops are the operations of this host, as far as a fence is about them.
+type Ops interface {
+	// Halt returns when no op is at work any more; none begins before Resume. It
+	// may be called again.
+	Halt(ctx context.Context) error
+	// Resume lets the ops go on. Each looks first whether what it works on is
+	// still this host's.
+	Resume(ctx context.Context) error
+}
+
+// Config says who this host is, and whom the uplink speaks for.
 type Config struct {
 	HostID   string
 	HostName string
 	BootID   string
 	Version  string
+	// Dir is where the uplink keeps what it must not forget.
+	Dir string
+	// SharedPools are pools that other hosts see as well.
+	SharedPools []string
+
+	HV       hv.Hypervisor
+	Registry Registry
+	Guards   Guards
+	Ops      Ops
+	// Migrations are those that are open on this host.
+	Migrations func(ctx context.Context) ([]api.Migration, error)
+	// OnEpoch is called with every epoch that the registry names for this host.
+	OnEpoch func(epoch int64)
 	// OnUp is called when the registry can be reached again.
 	OnUp func()
+	Log  *slog.Logger
 }
 
-// Uplink reports to the registry. Safe for concurrent use.
+// Uplink is the daemon's side of the registry. Safe for concurrent use.
 type Uplink struct {
-	cfg      Config
-	hv       hv.Hypervisor
-	registry Registry
-	log      *slog.Logger
-	ready    chan struct{}
-	once     sync.Once
+	cfg   Config
+	files files
+	ready chan struct{}
+	once  sync.Once
+	// news is sent to, without waiting, when a report should be made soon.
+	news chan struct{}
+	// session tells the registry one process of the daemon from the next.
+	session string
 
-	mu   sync.Mutex
-	host api.Host // zero until the registry has answered once
-	err  error    // why the last report failed
+	// reporting makes reports one after the other, so that the last answer is
+	// the newest.
+	reporting sync.Mutex
+	// halted: ops were halted and have not been resumed.
+	halted atomic.Bool
+	// candidate is a view that was read and not confirmed yet. Of reporting.
+	candidate *candidate
+
+	// keeping makes the changes of memory one after the other.
+	keeping sync.Mutex
+
+	mu     sync.Mutex
+	memory memory
+	view   View
+	host   api.Host // zero until the registry has answered once
+	err    error    // why the last report failed
+	tried  bool
+	// currentAt is when the view was last known to be what the registry says;
+	// zero for one of an earlier process.
+	currentAt time.Time
+	// taken counts what was granted in this process, see candidate.
+	taken int64
+	// tasks are those that run.
+	tasks map[string]bool
 }
 
-// New makes an uplink. It does nothing before Run or the first call.
-func New(cfg Config, h hv.Hypervisor, r Registry, log *slog.Logger) *Uplink {
-	return &Uplink{cfg: cfg, hv: h, registry: r, log: log, ready: make(chan struct{})}
+// New makes an uplink that remembers what an earlier process was told. It does
+// nothing before Run or the first call.
+func New(cfg Config) (*Uplink, error) {
+	u := &Uplink{
+		cfg: cfg, files: files{
+			memory: filepath.Join(cfg.Dir, "uplink.json"), view: filepath.Join(cfg.Dir, "registry-view.json"),
+		},
+		ready: make(chan struct{}), news: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
+	}
+	if err := u.files.load(&u.memory, &u.view); err != nil {
+		return nil, err
+	}
+	u.halted.Store(u.memory.Fence != nil)
+	return u, nil
 }
+
+// BindOps gives the uplink what it was not made with: the ops need it first.
+// Call it before Run.
+func (u *Uplink) BindOps(ops Ops) { u.cfg.Ops = ops }
 
 const (
 	// reportEvery is how often the registry hears of this host.
 	reportEvery = 5 * time.Second
-	// retryEvery is the same while it does not answer.
+	// busyReportEvery is the same while a migration is open, for those who watch
+	// it at the registry.
+	busyReportEvery = time.Second
+	// retryEvery is the same while the registry does not answer, or while a fence
+	// is not dealt with.
 	retryEvery = time.Second
+	// newsPause keeps a host on which much changes from reporting all the time.
+	newsPause = 300 * time.Millisecond
 	// reportTimeout bounds one report.
 	reportTimeout = 10 * time.Second
 )
@@ -67,86 +152,92 @@ func (u *Uplink) String() string { return "registry uplink" }
 // and says so.
 func (u *Uplink) Ready() <-chan struct{} { return u.ready }
 
-// Run reports until ctx ends.
+// Run reports until ctx ends, and deals with a fence.
 func (u *Uplink) Run(ctx context.Context) error {
 	for {
-		wait := reportEvery
-		if err := u.Refresh(ctx); err != nil {
-			wait = retryEvery
-		}
+		wait := u.beat(ctx)
 		u.once.Do(func() { close(u.ready) })
+		if sleep(ctx, newsPause) != nil {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-u.news:
+		case <-time.After(wait - newsPause):
 		}
 	}
 }
 
-// Refresh reports now. The error is the registry's.
-func (u *Uplink) Refresh(ctx context.Context) error {
-	report := u.report(ctx)
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	host, err := u.registry.Report(ctx, report)
-	u.mu.Lock()
-	wasUp := u.upLocked()
-	if u.err = err; err == nil {
-		u.host = host
+// beat makes one report, or one try to come back from a fence, and returns how
+// long to wait until the next.
+func (u *Uplink) beat(ctx context.Context) time.Duration {
+	if err := u.comeBack(ctx); err != nil {
+		u.note(err)
+		u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
+		return retryEvery
 	}
-	u.mu.Unlock()
+	busy, err := u.report(ctx)
 	switch {
-	case err == nil && !wasUp:
-		u.log.Info("the registry answers", "epoch", host.Epoch)
-		u.cfg.OnUp()
-	case err != nil && wasUp:
-		u.log.Warn("the registry does not answer", "err", err)
+	case err != nil:
+		return retryEvery
+	case busy:
+		return busyReportEvery
 	}
+	return reportEvery
+}
+
+// Changed asks for a report soon: something that the registry is told of has
+// changed.
+func (u *Uplink) Changed() {
+	select {
+	case u.news <- struct{}{}:
+	default: // there is one asked for
+	}
+}
+
+// Refresh reports now. The error is the registry's, or says that this host is
+// fenced.
+func (u *Uplink) Refresh(ctx context.Context) error {
+	if err := u.Admit(); err != nil {
+		return err
+	}
+	_, err := u.report(ctx)
 	return err
 }
 
-// report describes the host. What libvirt does not tell now is left out; the
-// registry keeps what it knew.
-func (u *Uplink) report(ctx context.Context) api.HostReport {
-	// A bound of its own: a slow libvirt is not a registry that is away.
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	r := api.HostReport{
-		ID: u.cfg.HostID, Name: u.cfg.HostName, Version: u.cfg.Version, BootID: u.cfg.BootID,
-		Instances: []api.InstanceReport{},
-	}
-	if pools, err := u.hv.Pools(ctx); err == nil {
-		r.Pools = []api.Pool{}
-		for _, p := range pools {
-			r.Pools = append(r.Pools, api.Pool{
-				Name: p.Name, Host: u.cfg.HostID, Type: p.Type, Path: p.Path, Active: p.Active,
-				CapacityBytes: p.CapacityBytes, FreeBytes: p.FreeBytes, UpdatedAt: time.Now().UTC(),
-			})
-		}
-	}
-	if doms, err := u.hv.Domains(ctx); err == nil {
-		for i := range doms {
-			r.Instances = append(r.Instances, api.InstanceReport{ID: doms[i].ID, State: instance.StateOf(doms[i].State)})
-		}
-	}
-	return r
+// note keeps why the registry cannot be worked with.
+func (u *Uplink) note(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.err, u.tried = err, true
 }
 
 // Host returns this host as the registry last knew it, asking now if it never
 // did.
 func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
-	u.mu.Lock()
-	host := u.host
-	u.mu.Unlock()
-	if host.ID != "" {
+	if host, known := u.knownHost(); known {
 		return host, nil
 	}
 	if err := u.Refresh(ctx); err != nil {
 		return api.Host{}, fmt.Errorf("introduce this host to the registry: %w", err)
 	}
+	host, _ := u.knownHost()
+	return host, nil
+}
+
+func (u *Uplink) knownHost() (api.Host, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.host, nil
+	return u.host, u.host.ID != ""
+}
+
+// Token returns what every change of this host at the registry carries: its id
+// and the epoch that it believes in, 0 if it was never told one.
+func (u *Uplink) Token() (hostID string, epoch int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.cfg.HostID, u.memory.Epoch
 }
 
 // Err says why the registry cannot be reached, nil if it can.
@@ -166,3 +257,15 @@ func (u *Uplink) Up() bool {
 
 // upLocked is Up for callers that hold mu.
 func (u *Uplink) upLocked() bool { return u.err == nil && u.host.ID != "" }
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Admit returns nil if something new may be begun on this host, and else says
+// why not: it was fenced and has not come back.
+func (u *Uplink) Admit() error {
+	f := u.Fence()
+	if f == nil && u.halted.Load() {
+		f = &Fence{Epoch: u.recall().Epoch}
+	}
+	if f == nil {
+		return nil
+	}
+	why := "it is about to let go of what it lost"
+	if err := u.Err(); err != nil {
+		why = "what it lost is not known or not stopped yet: " + err.Error()
+	}
+	return api.Errorf(api.CodeStaleEpoch, "this host was fenced (epoch %d), so nothing is begun on it until it has come back; %s", f.Epoch, why).
+		With("epoch", f.Epoch)
+}
+
+// Fence returns what is known of this host being fenced, nil if it is not.
+func (u *Uplink) Fence() *Fence {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.memory.Fence == nil {
+		return nil
+	}
+	f := *u.memory.Fence
+	return &f
+}
+
+// refused looks at an error that the registry gave to a request under this
+// epoch. If it says that the host was fenced, that is kept before anything else
+// is done. Sure is a request that has no other token than the host's epoch: for
+// others the same epoch may be that of an op's beginning.
+func (u *Uplink) refused(epoch int64, sure bool, err error) error {
+	now, known := epochIn(err)
+	switch {
+	case api.CodeOf(err) != api.CodeStaleEpoch || !known:
+		return err
+	case now < epoch:
+		// Its attachments are as old as its epoch: to judge by them would stop
+		// guests that are in their right.
+		return api.Errorf(api.CodeStaleEpoch, "the registry has epoch %d for this host, which was told %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
+			With("epoch", now)
+	case now == epoch && !sure:
+		u.Changed() // a report finds out
+		return err
+	}
+	u.cfg.OnEpoch(now)
+	keepErr := u.remember(func(m *memory) {
+		if now > m.Epoch || now == epoch {
+			m.Fence = &Fence{Epoch: now}
+		}
+	})
+	if keepErr != nil {
+		return keepErr
+	}
+	u.cfg.Log.Warn("this host was fenced", "epoch", epoch, "now", now)
+	u.Changed()
+	return err
+}
+
+// epochIn reads the registry's epoch of this host from its stale_epoch.
+func epochIn(err error) (int64, bool) {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	switch n := e.Details["epoch"].(type) {
+	case float64: // from JSON
+		return int64(n), true
+	case int64:
+		return n, true
+	}
+	return 0, false
+}
+
+// comeBack brings a host back that was fenced, and lets its ops go on. Every part
+// may be repeated, and is, from the first one on, until all of them went well:
+// see DESIGN.md.
+func (u *Uplink) comeBack(ctx context.Context) error {
+	if f := u.Fence(); f != nil {
+		if err := u.rejoin(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !u.halted.Load() {
+		return nil
+	}
+	if err := u.cfg.Ops.Resume(ctx); err != nil {
+		return fmt.Errorf("resume operations: %w", err)
+	}
+	u.halted.Store(false)
+	return nil
+}
+
+// rejoin lets go of what the host lost, and then says so to the registry.
+func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
+	u.reporting.Lock() // no report of the old epoch overtakes
+	defer u.reporting.Unlock()
+	u.halted.Store(true)
+	if err := u.cfg.Ops.Halt(ctx); err != nil {
+		return fmt.Errorf("halt operations: %w", err)
+	}
+	u.candidate = nil // it was read when the host may have been fenced
+	if err := u.settleLost(ctx); err != nil {
+		return err
+	}
+	lost := u.Lost()
+	for _, d := range lost {
+		if err := u.takeAway(ctx, d); err != nil {
+			return err
+		}
+	}
+	host, err := u.cfg.Registry.RejoinHost(ctx, u.cfg.HostID, api.HostRejoin{Epoch: f.Epoch})
+	if err != nil {
+		return u.rejoinRefused(f, err)
+	}
+	if err := u.remember(func(m *memory) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
+		return err
+	}
+	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(lost))
+	u.tell(host, nil)
+	return nil
+}
+
+// rejoinRefused takes in that the host was fenced once more.
+func (u *Uplink) rejoinRefused(f *Fence, err error) error {
+	now, known := epochIn(err)
+	if api.CodeOf(err) != api.CodeStaleEpoch || !known || now <= f.Epoch {
+		return fmt.Errorf("rejoin: %w", err)
+	}
+	if err := u.remember(func(m *memory) { m.Fence = &Fence{Epoch: now} }); err != nil {
+		return err
+	}
+	return err
+}
+
+// takeAway sees to it that a domain does not have a disk that this host lost:
+// guarded first, so that nothing starts it again, and then off. That it is off
+// is read, not believed.
+func (u *Uplink) takeAway(ctx context.Context, d LostDisk) error {
+	if err := u.cfg.Guards.Set(d.InstanceID, guardOwner, d.reason()); err != nil {
+		return err
+	}
+	dom, err := u.cfg.HV.Domain(ctx, d.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at instance %s, which has lost a volume: %w", d.InstanceName, err)
+	}
+	if !dom.State.Active() {
+		return nil
+	}
+	u.cfg.Log.Warn("stopping an instance that has lost a volume", "instance", d.InstanceName, "volume", d.VolumeID, "path", d.Path)
+	offErr := u.cfg.HV.PowerOff(ctx, d.InstanceID)
+	dom, err = u.cfg.HV.Domain(ctx, d.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("see whether instance %s is off: %w", d.InstanceName, err)
+	case dom.State.Active():
+		return fmt.Errorf("instance %s has lost a volume and is still %s: %w", d.InstanceName, dom.State, errors.Join(errStillOn, offErr))
+	}
+	return nil
+}
+
+var errStillOn = errors.New("it could not be stopped")

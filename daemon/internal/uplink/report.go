@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// report makes one report and takes in the answer. Busy says that a migration
+// is open.
+func (u *Uplink) report(ctx context.Context) (busy bool, err error) {
+	r := u.describe(ctx)
+	u.reporting.Lock()
+	defer u.reporting.Unlock()
+	r.Epoch, r.Mark = u.recall().Epoch, u.recall().Mark
+	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	host, err := u.cfg.Registry.Report(bounded, r)
+	if ctx.Err() != nil {
+		return false, ctx.Err() // the caller went away, which says nothing of the registry
+	}
+	if err == nil {
+		err = u.takeIn(host)
+	} else {
+		err = u.refused(r.Epoch, true, err)
+	}
+	u.tell(host, err)
+	if err == nil {
+		u.look(ctx)
+	}
+	return len(r.Migrations) > 0, err
+}
+
+// takeIn keeps what the registry answered to a report, before it is used.
+func (u *Uplink) takeIn(host api.Host) error {
+	known := u.recall().Epoch
+	if known != 0 && host.Epoch != known {
+		return api.Errorf(api.CodeStaleEpoch, "the registry took a report of epoch %d and answered with epoch %d; nothing is done before the two agree", known, host.Epoch)
+	}
+	u.cfg.OnEpoch(host.Epoch)
+	return u.remember(func(m *memory) {
+		m.Epoch = host.Epoch
+		if host.Mark != nil {
+			m.Mark = host.Mark
+		}
+	})
+}
+
+// tell makes the outcome of a report known.
+func (u *Uplink) tell(host api.Host, err error) {
+	u.mu.Lock()
+	wasUp, first := u.upLocked(), !u.tried
+	if u.err, u.tried = err, true; err == nil {
+		u.host = host
+	}
+	u.mu.Unlock()
+	switch {
+	case err == nil && !wasUp:
+		u.cfg.Log.Info("the registry answers", "epoch", host.Epoch)
+		u.cfg.OnUp()
+	case err != nil && (wasUp || first):
+		u.cfg.Log.Warn("the registry does not answer", "err", err)
+	}
+}
+
+// describe describes the host. What libvirt or the journal does not tell now is
+// left out; the registry keeps what it knew.
+func (u *Uplink) describe(ctx context.Context) api.HostReport {
+	// A bound of its own: a slow libvirt is not a registry that is away.
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	r := api.HostReport{
+		ID: u.cfg.HostID, Name: u.cfg.HostName, Version: u.cfg.Version, BootID: u.cfg.BootID,
+		Instances: []api.InstanceReport{},
+	}
+	if pools, err := u.cfg.HV.Pools(ctx); err == nil {
+		r.Pools = []api.Pool{}
+		for _, p := range pools {
+			r.Pools = append(r.Pools, u.poolOf(p))
+		}
+	}
+	if doms, err := u.cfg.HV.Domains(ctx); err == nil {
+		for i := range doms {
+			r.Instances = append(r.Instances, api.InstanceReport{ID: doms[i].ID, State: instance.StateOf(doms[i].State)})
+		}
+	}
+	if open, err := u.cfg.Migrations(ctx); err == nil {
+		r.Migrations = open
+	}
+	return r
+}
+
+func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
+	return api.Pool{
+		Name: p.Name, Host: u.cfg.HostID, Type: p.Type, Path: p.Path, Active: p.Active,
+		Shared: SharedByType(p.Type) || slices.Contains(u.cfg.SharedPools, p.Name), Multiattach: multiattach(p.Type),
+		CapacityBytes: p.CapacityBytes, FreeBytes: p.FreeBytes, UpdatedAt: time.Now().UTC(),
+	}
+}
+
+// SharedByType says whether pools of this libvirt type are on several hosts by
+// their nature. A LUN or a cluster filesystem may be too, but nothing in the
+// type tells, and one that is taken for shared and is not would give two guests
+// different bytes under one name: those the operator lists.
+func SharedByType(poolType string) bool { return poolType == "netfs" }
+
+// multiattach says whether what is in a pool of this type can be open in
+// several QEMU processes as raw: files of a filesystem that the kernel has
+// mounted, and block devices.
+func multiattach(poolType string) bool {
+	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi"}, poolType)
+}

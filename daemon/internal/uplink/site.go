@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
+)
+
+// Site is the registry as the operations of this host use it. What they change
+// is under the epoch of now. While this host is fenced nothing is sent, and the
+// error is registry_unavailable: they wait. What the registry grants is kept
+// before its disk can be connected, so that a fence finds it.
+type Site struct {
+	*client.Registry
+	up *Uplink
+}
+
+// Site returns the registry for the operations of this host.
+func (u *Uplink) Site(r *client.Registry) *Site { return &Site{Registry: r, up: u} }
+
+// carry sends a change, and looks at its refusal.
+func carry[T any](u *Uplink, send func() (T, error)) (T, error) {
+	var none T
+	if err := u.Admit(); err != nil {
+		return none, waiting(err)
+	}
+	_, epoch := u.Token()
+	v, err := send()
+	if err == nil {
+		return v, nil
+	}
+	if err = u.refused(epoch, false, err); u.Admit() != nil {
+		return none, waiting(err)
+	}
+	return v, err
+}
+
+// waiting says to an operation that it has to wait: whether it goes on is seen
+// once the host is back.
+func waiting(err error) error {
+	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
+}
+
+// RegisterVolume is client.Registry's.
+func (s *Site) RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
+	return carry(s.up, func() (api.Volume, error) { return s.Registry.RegisterVolume(ctx, opID, in) })
+}
+
+// TransitionVolume is client.Registry's.
+func (s *Site) TransitionVolume(ctx context.Context, opID, ref string, in api.VolumeTransition) (api.Volume, error) {
+	return carry(s.up, func() (api.Volume, error) { return s.Registry.TransitionVolume(ctx, opID, ref, in) })
+}
+
+// DeleteVolume is client.Registry's.
+func (s *Site) DeleteVolume(ctx context.Context, opID, ref string) error {
+	_, err := carry(s.up, func() (struct{}, error) { return struct{}{}, s.Registry.DeleteVolume(ctx, opID, ref) })
+	return err
+}
+
+// RegisterInstance is client.Registry's.
+func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
+	inst, err := carry(s.up, func() (api.Instance, error) { return s.Registry.RegisterInstance(ctx, opID, in) })
+	if err != nil {
+		return inst, err
+	}
+	granted := make([]api.Attachment, 0, len(in.Disks))
+	for i := range in.Disks {
+		d := &in.Disks[i]
+		granted = append(granted, api.Attachment{
+			ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host, Mode: d.Mode, Device: d.Device,
+			BootIndex: d.BootIndex, State: api.AttachmentAttached, Location: d.Location,
+		})
+	}
+	return inst, s.up.grant(granted...)
+}
+
+// ForgetInstance is client.Registry's.
+func (s *Site) ForgetInstance(ctx context.Context, opID, ref string) error {
+	_, err := carry(s.up, func() (struct{}, error) { return struct{}{}, s.Registry.ForgetInstance(ctx, opID, ref) })
+	return err
+}
+
+// ReserveAttachment is client.Registry's.
+func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
+	a, err := carry(s.up, func() (api.Attachment, error) { return s.Registry.ReserveAttachment(ctx, opID, in) })
+	if err != nil {
+		return a, err
+	}
+	return a, s.up.grant(a)
+}
+
+// TransitionAttachment is client.Registry's.
+func (s *Site) TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
+	return carry(s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })
+}
+
+// ReleaseAttachment is client.Registry's; nobody needs what it was.
+func (s *Site) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) error {
+	_, err := carry(s.up, func() (api.Attachment, error) { return s.Registry.ReleaseAttachment(ctx, opID, id, in) })
+	return err
+}
+
+// RegisterMigration is client.Registry's.
+func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
+	m, err := carry(s.up, func() (api.Migration, error) { return s.Registry.RegisterMigration(ctx, opID, in) })
+	if err != nil {
+		return m, err
+	}
+	return m, s.grantDst(m)
+}
+
+// TransitionMigration is client.Registry's.
+func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api.MigrationTransition) (api.Migration, error) {
+	m, err := carry(s.up, func() (api.Migration, error) { return s.Registry.TransitionMigration(ctx, opID, ref, in) })
+	if err != nil || in.Dst == nil {
+		return m, err
+	}
+	return m, s.grantDst(m)
+}
+
+// grantDst keeps that the instance may have dst: it gets there before the
+// registry hears of it.
+func (s *Site) grantDst(m api.Migration) error {
+	if m.DstAttachmentID == "" {
+		return nil
+	}
+	return s.up.grant(api.Attachment{
+		ID: m.DstAttachmentID, VolumeID: m.VolumeID, InstanceID: m.InstanceID, Host: s.up.cfg.HostID,
+		State: api.AttachmentReserved, Location: m.Dst,
+	})
+}

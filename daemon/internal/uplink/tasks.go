@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// tasksAtOnce bounds how many tasks run; the registry keeps the rest.
+	tasksAtOnce = 32
+	// answerRetryMax bounds the pause before an answer is sent again.
+	answerRetryMax = 5 * time.Second
+)
+
+// Perform makes the call of a task and returns what the API answered.
+type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
+
+// RunTasks fetches what the registry asks of this host and answers it, until ctx
+// ends. A task that is still running when ctx ends is not answered: the registry
+// gives it out again, and the call is told from the journal by its op id.
+func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, tasksAtOnce)
+	for ctx.Err() == nil {
+		tasks, err := u.fetch(ctx)
+		if err != nil {
+			if sleep(ctx, retryEvery) != nil {
+				return nil
+			}
+			continue
+		}
+		for _, t := range tasks {
+			if !u.claim(t.ID) {
+				continue // it was given out again while it runs
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+			running.Go(func() {
+				defer func() { <-slots; u.unclaim(t.ID) }()
+				u.serve(ctx, t, perform)
+			})
+		}
+		// A registry that has nothing to say at once is no reason to ask it all
+		// the time.
+		if sleep(ctx, fetchPause) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+const (
+	// fetchWait is how long the registry may hold back that it has no task. It is
+	// well below the time after which it takes a host for gone.
+	fetchWait = 20 * time.Second
+	// fetchPause is between two looks for tasks.
+	fetchPause = 20 * time.Millisecond
+)
+
+// fetch waits at the registry for tasks. A host that is fenced gets none: it
+// could answer nothing.
+func (u *Uplink) fetch(ctx context.Context) ([]api.Task, error) {
+	if err := u.Admit(); err != nil {
+		return nil, err
+	}
+	if _, known := u.knownHost(); !known {
+		return nil, api.Errorf(api.CodeRegistryUnavailable, "the registry has not heard of this host yet")
+	}
+	_, epoch := u.Token()
+	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, fetchWait)
+	if err != nil && ctx.Err() == nil {
+		err = u.refused(epoch, true, err)
+	}
+	return tasks, err
+}
+
+func (u *Uplink) claim(id string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tasks[id] {
+		return false
+	}
+	u.tasks[id] = true
+	return true
+}
+
+func (u *Uplink) unclaim(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.tasks, id)
+}
+
+// TasksRunning counts the tasks that are not answered yet.
+func (u *Uplink) TasksRunning() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.tasks)
+}
+
+// serve makes the call of a task and brings the answer to the registry, however
+// long that takes.
+func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
+	begin := time.Now()
+	answer := fitting(perform(ctx, t))
+	u.cfg.Log.Info("task", "task", t.ID, "who", t.Who, "method", t.Method, "path", t.Path, "status", answer.Status, "took", time.Since(begin))
+	for pause := retryEvery; ctx.Err() == nil; pause = min(2*pause, answerRetryMax) {
+		_, epoch := u.Token()
+		err := u.cfg.Registry.AnswerTask(ctx, u.cfg.HostID, t.ID, answer)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		switch api.CodeOf(u.refused(epoch, true, err)) {
+		case api.CodeRegistryUnavailable, api.CodeStaleEpoch, api.CodeInternal:
+			u.cfg.Log.Debug("the answer of a task is sent again", "task", t.ID, "err", err)
+		default: // the registry knows the task and does not want the answer
+			u.cfg.Log.Warn("the registry refuses the answer of a task", "task", t.ID, "err", err)
+			return
+		}
+		if sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// maxAnswerBytes is half of what the registry takes of a request: the answer may
+// grow by what JSON escapes in it.
+const maxAnswerBytes = 512 << 10
+
+// fitting is the answer as the registry can take it.
+func fitting(a api.TaskAnswer) api.TaskAnswer {
+	if len(a.Body) <= maxAnswerBytes && json.Valid(a.Body) {
+		return a
+	}
+	why := api.Errorf(api.CodeInternal, "the answer of the host (%d bytes) cannot be passed on; ask at the host itself", len(a.Body))
+	body, err := json.Marshal(api.ErrorBody{Error: why})
+	if err != nil {
+		body = json.RawMessage(`{}`)
+	}
+	return api.TaskAnswer{Status: why.Code.HTTPStatus(), Body: body}
+}
