@@ -31,7 +31,7 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string) {
 	for i := range doms {
 		for _, disks := range [][]hv.Disk{doms[i].Live, doms[i].Config} {
 			for _, d := range disks {
-				if names(&d, path) {
+				if Names(&d, path) {
 					return doms[i].Name, d.Target
 				}
 			}
@@ -40,7 +40,9 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string) {
 	return "", ""
 }
 
-func names(d *hv.Disk, path string) bool {
+// Names says whether a disk has the image at path anywhere in its chain, or a
+// job that writes to it.
+func Names(d *hv.Disk, path string) bool {
 	for _, img := range d.Chain {
 		if img.Path != "" && SameImage(img.Path, path) {
 			return true

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Attach attaches a volume to an instance of this host, running, paused or
+// stopped, and returns the attachment when both the guest and its definition have
+// the disk. VolumeRef is the volume's id, name or the beginning of its id. A
+// repeated request gets the same answer.
+func (g *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+	_, st, err := g.perform(ctx, g.attachRequest(opID, volumeRef, in))
+	if err != nil {
+		return api.Attachment{}, err
+	}
+	var att api.Attachment
+	if err := json.Unmarshal(st.Outputs[stepNameComplete], &att); err != nil {
+		return att, fmt.Errorf("read the result of op %s: %w", opID, err)
+	}
+	return att, nil
+}
+
+// BeginAttach is Attach that returns as soon as the registry has reserved the
+// volume, or with the refusal. The op with this id goes on by itself.
+func (g *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+	what, err := g.begin(ctx, g.attachRequest(opID, volumeRef, in))
+	if err != nil {
+		return api.Attachment{}, err
+	}
+	return what.attachment(api.AttachmentReserved), nil
+}
+
+// askedAttach is an attach as it was asked for.
+type askedAttach struct {
+	Volume string           `json:"volume"`
+	In     api.VolumeAttach `json:"in"`
+}
+
+func (g *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) request {
+	return request{
+		opID: opID, kind: kindAttach, asked: askedAttach{volumeRef, in},
+		decide: func(ctx context.Context) (input, error) { return g.decideAttach(ctx, volumeRef, in) },
+	}
+}
+
+func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.VolumeAttach) (input, error) {
+	asked.Mode = cmp.Or(asked.Mode, api.ModeRW)
+	switch {
+	case asked.Instance == "":
+		return input{}, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl instance list` shows those of this host")
+	case asked.Mode != api.ModeRW && asked.Mode != api.ModeRO:
+		return input{}, api.Errorf(api.CodeInvalidArgument, "mode is %.20q; it must be rw or ro", string(asked.Mode))
+	}
+	if err := checkDevice(asked.Device); err != nil {
+		return input{}, err
+	}
+	host, err := g.host(ctx)
+	if err != nil {
+		return input{}, err
+	}
+	vol, err := g.machine.Registry.Volume(ctx, volumeRef)
+	if err != nil {
+		return input{}, err
+	}
+	inst, err := g.machine.Registry.Instance(ctx, asked.Instance)
+	if err != nil {
+		return input{}, err
+	}
+	if err := onThisHost(inst.Host, host, "instance "+inst.Name); err != nil {
+		return input{}, err
+	}
+	if err := checkVolume(vol, inst, host); err != nil {
+		return input{}, err
+	}
+	in := input{
+		AttachmentID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: inst.ID, InstanceName: inst.Name,
+		Mode: asked.Mode, Shareable: vol.Multiattach, Location: vol.Location,
+		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation,
+	}
+	return in, g.decideDisk(ctx, &in, asked.Device, inst)
+}
+
+// decideDisk looks at the instance and the location, and chooses the device.
+func (g *Manager) decideDisk(ctx context.Context, in *input, device string, inst api.Instance) error {
+	dom, err := g.machine.HV.Domain(ctx, inst.ID)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", inst.Name)
+	case err != nil:
+		return fmt.Errorf("read instance %s: %w", inst.Name, err)
+	}
+	if err := checkDomain("cannot attach volume "+in.VolumeName, dom); err != nil {
+		return err
+	}
+	if in.Device, err = chooseDevice(device, dom, inst); err != nil {
+		return err
+	}
+	if in.Location.Pool == "" {
+		if err := g.rules.CheckPath(in.Location.Path); err != nil {
+			return err
+		}
+	}
+	return g.machine.checkLocation(ctx, in)
+}
+
+func onThisHost(is string, host Host, what string) error {
+	if is == host.ID || is == host.Name {
+		return nil
+	}
+	return api.Errorf(api.CodeNotYourHost, "%s is on host %s and this is %s; run this there, or ask the registry", what, is, host.Name)
+}
+
+// checkVolume refuses at once what the registry would refuse when the volume is
+// reserved, where the reason would else be hidden behind a check of this host.
+func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
+	cannot := func(code api.Code, format string, args ...any) *api.Error {
+		return api.Errorf(code, "cannot attach volume %s: %s", vol.Name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case vol.MigrationID != "":
+		return cannot(api.CodeMigrationActive, "migration %s is moving it; complete or cancel that first", vol.MigrationID).
+			With("migration_id", vol.MigrationID)
+	case vol.Status == api.VolumeCreating || vol.Status == api.VolumeDeleting || vol.Status == api.VolumeError:
+		return cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
+	case vol.Location.Pool == "" && vol.Host != "" && vol.Host != host.ID && vol.Host != host.Name:
+		return cannot(api.CodeNotYourHost, "it is at %s on host %s, and in no pool that this host could share", vol.Location.Path, vol.Host)
+	}
+	for _, a := range vol.Attachments {
+		if a.InstanceID == inst.ID {
+			return cannot(api.CodeConflict, "it is at instance %s already, as %s (%s)", inst.Name, a.Device, a.State).With("attachment_id", a.ID)
+		}
+		if !vol.Multiattach {
+			return cannot(api.CodeVolumeInUse, "it is %s at instance %s, and its type is not multiattach", a.State, a.InstanceID).
+				With("instance_id", a.InstanceID).With("attachment_id", a.ID)
+		}
+	}
+	return nil
+}

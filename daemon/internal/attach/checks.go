@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkLocation refuses a location that is not what the registry says of it, or
+// that somebody on this host has who may not. Errors are typed for the runner.
+func (m *machine) checkLocation(ctx context.Context, in *input) error {
+	if err := m.checkPool(ctx, in); err != nil {
+		return err
+	}
+	l := in.Location
+	info, err := m.Images.Inspect(ctx, l.Path, l.Format)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", in.VolumeName, l.Path)
+	case err != nil:
+		return err
+	case info.SizeBytes != l.SizeBytes:
+		return api.Errorf(api.CodeSizeMismatch, "cannot attach volume %s: it has %d bytes in %s and %d by the registry; was it resized, or is it another one?",
+			in.VolumeName, info.SizeBytes, l.Path, l.SizeBytes)
+	}
+	in.Block = info.Block
+	return m.checkUsers(ctx, in)
+}
+
+// checkPool refuses a pool that is elsewhere on this host than where the volume
+// was made: the same path may be another image.
+func (m *machine) checkPool(ctx context.Context, in *input) error {
+	l := in.Location
+	if l.Pool == "" {
+		return nil
+	}
+	pools, err := m.HV.Pools(ctx)
+	if err != nil {
+		return hvError(err)
+	}
+	if _, err := location.Pool(pools, l.Pool); err != nil {
+		return err
+	}
+	found, err := m.HV.LookupVolume(ctx, l.Pool, l.Name)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: pool %s has no %s on this host; `virsh vol-list %s` shows what it has",
+			in.VolumeName, l.Pool, l.Name, l.Pool)
+	case err != nil:
+		return hvError(err)
+	case found.Path != l.Path:
+		return api.Errorf(api.CodeConflict, "cannot attach volume %s: it is at %s, and pool %s has %s at %s on this host; give the pool the same path on every host",
+			in.VolumeName, l.Path, l.Pool, l.Name, found.Path)
+	}
+	return nil
+}
+
+// user is a disk of a domain that has an image.
+type user struct {
+	instanceID, instance string
+	disk                 hv.Disk
+}
+
+// users lists the disks of this host's domains, running or defined, that name
+// the image at path.
+func (m *machine) users(ctx context.Context, path string) ([]user, error) {
+	doms, err := m.HV.Domains(ctx)
+	if err != nil {
+		return nil, hvError(err)
+	}
+	var all []user
+	for i := range doms {
+		for _, d := range slices.Concat(doms[i].Live, doms[i].Config) {
+			if location.Names(&d, path) {
+				all = append(all, user{doms[i].ID, doms[i].Name, d})
+			}
+		}
+	}
+	return all, nil
+}
+
+// checkUsers refuses an image that somebody on this host has, but for other
+// attachments of the same multiattach volume.
+func (m *machine) checkUsers(ctx context.Context, in *input) error {
+	inUse := func(who string) error {
+		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
+	}
+	held, err := m.Images.InUse(ctx, in.Location.Path)
+	if err != nil {
+		return fmt.Errorf("see who uses %s: %w", in.Location.Path, err)
+	}
+	if held != "" {
+		return inUse(held)
+	}
+	users, err := m.users(ctx, in.Location.Path)
+	if err != nil || len(users) == 0 {
+		return err
+	}
+	granted, err := m.Registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return registryError(err)
+	}
+	for _, u := range users {
+		may := slices.ContainsFunc(granted, func(a api.Attachment) bool {
+			return a.ID != in.AttachmentID && a.InstanceID == u.instanceID && a.Device == u.disk.Target
+		})
+		if !in.Shareable || !may || !u.disk.Shareable || u.instanceID == in.InstanceID {
+			return inUse(fmt.Sprintf("it is disk %s of instance %s", u.disk.Target, u.instance))
+		}
+	}
+	return nil
+}
+
+// checkDomain refuses an instance whose disks may not be changed now. What is
+// begun with "cannot attach volume x" goes on with why.
+func checkDomain(verdict string, dom *hv.Domain) error {
+	switch {
+	case !dom.Persistent:
+		return api.Errorf(api.CodeStateForbidden, "%s: instance %s is transient, so nothing would be left of it at its next start; define it first (virsh dumpxml, virsh define)",
+			verdict, dom.Name)
+	case dom.State == hv.StateOther:
+		return api.Errorf(api.CodeInstanceBusy, "%s: instance %s is neither running, paused nor stopped; try again when it is", verdict, dom.Name)
+	case !dom.State.Active() && dom.ManagedSave:
+		return api.Errorf(api.CodeStateForbidden, "%s: instance %s has a managed save image, which names its disks of then; start it, or run `virsh managedsave-remove %s`",
+			verdict, dom.Name, dom.Name)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Detach detaches a volume from an instance of this host and returns what the
+// attachment was, once the guest has let go of the disk and the registry knows. If
+// the registry is away, the guest loses the disk all the same, and the volume
+// stays reserved until the registry is back: the attachment that is returned is
+// detaching then. A repeated request gets the same answer.
+func (g *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return g.endOf(ctx, g.detachRequest(opID, volumeRef, in))
+}
+
+// BeginDetach is Detach that returns as soon as the registry knows that it has
+// begun, or with the refusal. The op with this id goes on by itself.
+func (g *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return g.beginEnd(ctx, g.detachRequest(opID, volumeRef, in))
+}
+
+// Delete ends one attachment. Without force it is Detach. With force its state is
+// overlooked and the guest is left alone: if it has the disk, that is
+// state_forbidden.
+func (g *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
+	return g.endOf(ctx, g.deleteRequest(opID, attachmentRef, force))
+}
+
+// BeginDelete is Delete that returns as soon as the op is granted, or with the
+// refusal.
+func (g *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
+	return g.beginEnd(ctx, g.deleteRequest(opID, attachmentRef, force))
+}
+
+// askedDetach is a detach as it was asked for.
+type askedDetach struct {
+	Volume     string           `json:"volume,omitempty"`
+	In         api.VolumeDetach `json:"in,omitzero"`
+	Attachment string           `json:"attachment,omitempty"`
+	Force      bool             `json:"force,omitempty"`
+}
+
+func (g *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) request {
+	return request{
+		opID: opID, kind: kindDetach, asked: askedDetach{Volume: volumeRef, In: in},
+		decide: func(ctx context.Context) (input, error) {
+			if in.Instance == "" {
+				return input{}, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl volume show %.64s` says where the volume is", volumeRef)
+			}
+			f, err := g.findAt(ctx, volumeRef, in.Instance)
+			if err != nil {
+				return input{}, err
+			}
+			return g.decideDetach(ctx, f, in.Force)
+		},
+	}
+}
+
+func (g *Manager) deleteRequest(opID, ref string, force bool) request {
+	req := request{
+		opID: opID, kind: kindDetach, asked: askedDetach{Attachment: ref, Force: force},
+		decide: func(ctx context.Context) (input, error) {
+			f, err := g.find(ctx, ref)
+			if err != nil {
+				return input{}, err
+			}
+			return g.decideDetach(ctx, f, false)
+		},
+	}
+	if !force {
+		return req
+	}
+	req.kind = kindDelete
+	req.decide = func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref) }
+	return req
+}
+
+// endOf runs a request that ends an attachment.
+func (g *Manager) endOf(ctx context.Context, req request) (api.Attachment, error) {
+	in, st, err := g.perform(ctx, req)
+	if err != nil {
+		return api.Attachment{}, err
+	}
+	var end released
+	if err := json.Unmarshal(st.Outputs[stepNameRelease], &end); err != nil && len(st.Outputs[stepNameRelease]) > 0 {
+		return api.Attachment{}, fmt.Errorf("read the result of op %s: %w", req.opID, err)
+	}
+	if end.Queued {
+		// A registry that was only restarted is back before the caller is bored.
+		if _, err := g.waitAWhile(ctx, lateID(req.opID)); err != nil {
+			return api.Attachment{}, err
+		}
+	}
+	return in.attachment(api.AttachmentDetaching), nil
+}
+
+func (g *Manager) beginEnd(ctx context.Context, req request) (api.Attachment, error) {
+	in, err := g.begin(ctx, req)
+	if err != nil {
+		return api.Attachment{}, err
+	}
+	return in.attachment(api.AttachmentDetaching), nil
+}
+
+// Queued returns the attachments whose guest has let go and that the registry
+// could not be told of yet.
+func (g *Manager) Queued() []api.Attachment {
+	var out []api.Attachment
+	for _, st := range g.runner.Active() {
+		var in input
+		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
+			out = append(out, in.attachment(api.AttachmentDetaching))
+		}
+	}
+	return out
+}
+
+// found is an attachment that is to end. Volume is its name, or its id where only
+// that is known.
+type found struct {
+	api.Attachment
+	volume string
+	// remembered: the registry was away, and this is what the host knows.
+	remembered bool
+}
+
+// findAt finds the attachment of a volume at an instance.
+func (g *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
+	vol, err := g.machine.Registry.Volume(ctx, volumeRef)
+	if away(err) {
+		if att, ok := g.machine.Known.KnownAt(ctx, volumeRef, instanceRef); ok {
+			return found{att, volumeRef, true}, nil
+		}
+	}
+	if err != nil {
+		return found{}, err
+	}
+	inst, err := g.machine.Registry.Instance(ctx, instanceRef)
+	if err != nil {
+		return found{}, err
+	}
+	i := slices.IndexFunc(vol.Attachments, func(a api.Attachment) bool { return a.InstanceID == inst.ID })
+	if i < 0 {
+		return found{}, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", vol.Name, inst.Name)
+	}
+	return found{vol.Attachments[i], vol.Name, false}, nil
+}
+
+// find finds an attachment by reference.
+func (g *Manager) find(ctx context.Context, ref string) (found, error) {
+	att, err := g.machine.Registry.Attachment(ctx, ref)
+	if away(err) {
+		if att, ok := g.machine.Known.Known(ctx, ref); ok {
+			return found{att, att.VolumeID, true}, nil
+		}
+	}
+	if err != nil {
+		return found{}, err
+	}
+	vol, err := g.machine.Registry.Volume(ctx, att.VolumeID)
+	if err != nil {
+		return found{}, err
+	}
+	return found{att, vol.Name, false}, nil
+}
+
+func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input, error) {
+	in, dom, err := g.describe(ctx, f)
+	if err != nil {
+		return in, err
+	}
+	in.Force = force
+	switch {
+	case f.BootIndex != nil && *f.BootIndex == 0:
+		return in, api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s: instance %s boots from it", in.VolumeName, in.InstanceName)
+	case f.State == api.AttachmentReserved || f.State == api.AttachmentAttaching:
+		if !force {
+			return in, api.Errorf(api.CodeConflict, "cannot detach volume %s: it is only %s to instance %s; wait, or if nothing is at work on it use --force",
+				in.VolumeName, f.State, in.InstanceName)
+		}
+	case f.State == api.AttachmentAttached, f.State == api.AttachmentDetaching, f.State == api.AttachmentError:
+	}
+	if err := g.machine.notMoving(ctx, &in); err != nil {
+		return in, err
+	}
+	if dom == nil || !dom.Persistent {
+		return in, nil // there is no definition that could bring it back
+	}
+	return in, checkDomain("cannot detach volume "+in.VolumeName, dom)
+}
+
+func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
+	f, err := g.find(ctx, ref)
+	if err != nil {
+		return input{}, err
+	}
+	if f.remembered {
+		return input{}, api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer, and what it holds is what is to be deleted; nothing was changed")
+	}
+	in, _, err := g.describe(ctx, f)
+	if err != nil {
+		return in, err
+	}
+	in.Force = true
+	if err := g.machine.notMoving(ctx, &in); err != nil {
+		return in, err
+	}
+	v, err := g.machine.look(ctx, &in)
+	if err != nil || v.gone() {
+		return in, err
+	}
+	return in, in.stillThere(v)
+}
+
+// describe is the input of an op that ends an attachment, and its domain, nil if
+// there is none any more.
+func (g *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, error) {
+	host, err := g.host(ctx)
+	if err != nil {
+		return input{}, nil, err
+	}
+	if err := onThisHost(f.Host, host, "attachment "+f.ID); err != nil {
+		return input{}, nil, err
+	}
+	in := input{
+		AttachmentID: f.ID, VolumeID: f.VolumeID, VolumeName: f.volume, InstanceID: f.InstanceID, InstanceName: f.InstanceID,
+		Device: f.Device, Mode: f.Mode, BootIndex: f.BootIndex, Location: f.Location,
+		Host: host.ID, HostName: host.Name, Epoch: host.Epoch,
+	}
+	dom, err := g.machine.HV.Domain(ctx, f.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return in, nil, nil
+	}
+	if err != nil {
+		return in, nil, fmt.Errorf("read instance %s: %w", f.InstanceID, err)
+	}
+	in.InstanceName = dom.Name
+	return in, dom, nil
+}

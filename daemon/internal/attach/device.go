@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// deviceRule is what a device may be called: its prefix is the bus.
+var deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
+
+// busOf is the bus of a device by its name.
+func busOf(device string) string {
+	if device[:2] == "sd" {
+		return "scsi"
+	}
+	return "virtio"
+}
+
+// checkDevice refuses a name that no disk can have.
+func checkDevice(device string) error {
+	if device == "" || deviceRule.MatchString(device) {
+		return nil
+	}
+	return api.Errorf(api.CodeInvalidArgument, "device %.20q is not allowed: say vda, vdb, ... for a virtio disk or sda, sdb, ... for a SCSI disk", device)
+}
+
+// chooseDevice returns the device that was asked for if the instance can have
+// it, or the first virtio disk that is free: by its domain, running and defined,
+// and by the slots that the registry keeps for it.
+func chooseDevice(asked string, dom *hv.Domain, inst api.Instance) (string, error) {
+	if asked == "" {
+		for n := 0; ; n++ {
+			device := "vd" + letters(n)
+			s := slot(device, inst)
+			if !taken(device, dom) && (s == nil || (s.VolumeID == nil && s.BootIndex == nil && s.Note == "")) {
+				return device, nil
+			}
+		}
+	}
+	s := slot(asked, inst)
+	switch {
+	case s != nil && s.VolumeID == nil && s.BootIndex != nil && *s.BootIndex == 0:
+		return "", api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume: device %s of instance %s is what it boots from; choose another device", asked, inst.Name)
+	case taken(asked, dom), s != nil && (s.VolumeID != nil || s.Note != ""):
+		return "", api.Errorf(api.CodeConflict, "device %s of instance %s is taken; leave --device out and the next free one is used", asked, inst.Name)
+	case busOf(asked) == "scsi" && !hasSCSI(dom):
+		return "", api.Errorf(api.CodeUnsupportedDisk, "instance %s has no SCSI disk, so it may have no SCSI controller for %s; use a virtio device (vdb)", inst.Name, asked)
+	}
+	return asked, nil
+}
+
+// letters counts a, b, ... z, aa, ab, ... as Linux does.
+func letters(n int) string {
+	const alphabet = 26
+	if n < alphabet {
+		return string(rune('a' + n))
+	}
+	return letters(n/alphabet-1) + letters(n%alphabet)
+}
+
+func taken(device string, dom *hv.Domain) bool {
+	return dom.LiveDisk(device) != nil || dom.ConfigDisk(device) != nil
+}
+
+func slot(device string, inst api.Instance) *api.BlockDeviceMapping {
+	i := slices.IndexFunc(inst.BlockDeviceMappings, func(b api.BlockDeviceMapping) bool { return b.Device == device })
+	if i < 0 {
+		return nil
+	}
+	return &inst.BlockDeviceMappings[i]
+}
+
+// hasSCSI says whether a disk shows that the domain has a SCSI controller.
+func hasSCSI(dom *hv.Domain) bool {
+	return slices.ContainsFunc(dom.Config, func(d hv.Disk) bool { return d.Bus == "scsi" }) &&
+		(!dom.State.Active() || slices.ContainsFunc(dom.Live, func(d hv.Disk) bool { return d.Bus == "scsi" }))
+}

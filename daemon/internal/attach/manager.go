@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// Config is what the operator decides about attachments on this host.
+type Config struct {
+	// AllowedPaths are the directories that a volume given by path may be in.
+	// Empty: everywhere but where the system lives.
+	AllowedPaths []string
+	// OverlayDir is Volferry's own; no volume is there.
+	OverlayDir string
+	// UnplugTimeout is how long a running guest has to let go of a disk before
+	// it keeps it. 0 is DefaultUnplugTimeout.
+	UnplugTimeout time.Duration
+}
+
+// DefaultUnplugTimeout is long enough for a guest that is busy, and short enough
+// for a person who waits.
+const DefaultUnplugTimeout = 30 * time.Second
+
+// Host is this host as the registry knows it.
+type Host struct {
+	ID    string
+	Name  string
+	Epoch int64
+}
+
+// Manager attaches and detaches volumes. It is safe for concurrent use.
+type Manager struct {
+	rules   location.Rules
+	machine *machine
+	journal Journal
+	host    func(context.Context) (Host, error)
+	log     *slog.Logger
+	runner  *op.Runner
+	// patience is how long a request waits for something that is away.
+	patience time.Duration
+
+	// admit makes the look at what was asked before and the submission of an op
+	// one.
+	admit sync.Mutex
+}
+
+// defaultPatience is long enough for a registry or a libvirtd that restarts.
+const defaultPatience = 15 * time.Second
+
+// New makes a manager. Host answers for this host once the registry knows it.
+// Bind the manager to the runner that runs its Plans before any other call.
+func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
+	if cfg.UnplugTimeout <= 0 {
+		cfg.UnplugTimeout = DefaultUnplugTimeout
+	}
+	return &Manager{
+		rules:    location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		machine:  &machine{Ports: ports, unplugTimeout: cfg.UnplugTimeout, log: log},
+		journal:  journal,
+		host:     host,
+		log:      log,
+		patience: defaultPatience,
+	}
+}
+
+// Bind gives the manager its runner.
+func (g *Manager) Bind(r *op.Runner) {
+	g.runner = r
+	g.machine.submit = r.Submit
+}
+
+// machine is what the steps share.
+type machine struct {
+	Ports
+	unplugTimeout time.Duration
+	log           *slog.Logger
+	late          late
+	// submit stores and starts an op that follows another one.
+	submit func(context.Context, op.Op) error
+}

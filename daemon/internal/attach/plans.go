@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The op kinds of attachments.
+const (
+	kindAttach = "attachment_attach"
+	kindDetach = "attachment_detach"
+	// kindDelete is the end of an attachment whose disk no guest has.
+	kindDelete = "attachment_delete"
+	// kindRelease is a release that the registry was not there for.
+	kindRelease = "attachment_release"
+	// kindRestore gives a guest back a disk that it let go of when that was no
+	// longer asked for.
+	kindRestore = "attachment_restore"
+)
+
+// The steps that somebody asks about.
+const (
+	stepNameBegin      = "begin"
+	stepNameRemember   = "remember"
+	stepNameAttachLive = "attach_live"
+	stepNameDetachLive = "detach_live"
+	stepNameComplete   = "complete"
+	stepNameRelease    = "release"
+)
+
+// Plans returns the plans of all op kinds of attachments, for the runner.
+func (g *Manager) Plans() []op.Plan {
+	m := g.machine
+	return []op.Plan{
+		{Kind: kindAttach, Commit: stepNameComplete, Steps: []op.Step{
+			m.stepReserve(),
+			m.stepClaim(),
+			m.stepConnect(),
+			m.stepAttachConfig(),
+			m.stepAttachLive(),
+			m.stepVerify(),
+			m.stepComplete(),
+		}},
+		{Kind: kindDetach, Commit: stepNameDetachLive, Steps: []op.Step{
+			m.stepBegin(),
+			m.stepRemember(),
+			m.stepDetachConfig(),
+			m.stepDetachLive(),
+			m.stepDisconnect(),
+			m.stepRelease(),
+		}},
+		{Kind: kindDelete, Steps: []op.Step{
+			m.stepAbsent(),
+			m.stepDisconnect(),
+			m.stepRelease(),
+		}},
+		{Kind: kindRelease, Steps: []op.Step{
+			m.stepReleaseLate(),
+		}},
+		{Kind: kindRestore, Steps: []op.Step{
+			m.stepAttachLive(),
+		}},
+	}
+}
+
+// input is the Input of every op of an attachment: what was decided before
+// anything was touched.
+type input struct {
+	AttachmentID string `json:"attachment_id"`
+	VolumeID     string `json:"volume_id"`
+	VolumeName   string `json:"volume_name"`
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+
+	Device    string       `json:"device"`
+	Mode      api.Mode     `json:"mode"`
+	BootIndex *int         `json:"boot_index,omitempty"`
+	Shareable bool         `json:"shareable"`
+	Location  api.Location `json:"location"`
+	Block     bool         `json:"block"`
+
+	// Host, Epoch and Generation are the tokens of this op.
+	Host       string `json:"host"`
+	HostName   string `json:"host_name"`
+	Epoch      int64  `json:"epoch"`
+	Generation int64  `json:"generation"`
+
+	// Force overlooks the state of the attachment.
+	Force bool `json:"force,omitempty"`
+	// Request is the op that the caller knows, for one that follows it.
+	Request string `json:"request,omitempty"`
+	// Asked is what the caller sent, so that a repeated request is told from
+	// another one under the same id.
+	Asked json.RawMessage `json:"asked,omitempty"`
+}
+
+// image is what the attachment is connected to.
+func (in *input) image() hv.Image {
+	img := hv.Image{Type: hv.SourceFile, Format: string(in.Location.Format), Path: in.Location.Path}
+	if in.Block {
+		img.Type = hv.SourceBlock
+	}
+	return img
+}
+
+// keys are what the op excludes others from. The ops of one instance run one
+// after the other, so that each finds the domain as it was left; those of one
+// volume as well, so that of two attachments that end at once exactly one is the
+// last.
+func (in *input) keys() []string {
+	return []string{"instance/" + in.InstanceID, "volume/" + in.VolumeID}
+}
+
+// attachment is the attachment of the op in this state.
+func (in *input) attachment(state api.AttachmentState) api.Attachment {
+	return api.Attachment{
+		ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: in.HostName, Mode: in.Mode,
+		Device: in.Device, BootIndex: in.BootIndex, State: state, Location: in.Location,
+	}
+}
+
+// doFunc and observeFunc are steps written against the input instead of the raw
+// run.
+type (
+	doFunc      func(ctx context.Context, r *op.Run, in *input) error
+	observeFunc func(ctx context.Context, r *op.Run, in *input) (op.Observation, error)
+)
+
+// step makes an op.Step of functions that take the input. Undo and observe may
+// be nil.
+func step(name string, do, undo doFunc, observe observeFunc) op.Step {
+	st := op.Step{Name: name, Do: decoded(do)}
+	if undo != nil {
+		st.Undo = decoded(undo)
+	}
+	if observe != nil {
+		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+			var seen op.Observation
+			err := decoded(func(ctx context.Context, r *op.Run, in *input) (err error) {
+				seen, err = observe(ctx, r, in)
+				return err
+			})(ctx, r)
+			return seen, err
+		}
+	}
+	return st
+}
+
+func decoded(f doFunc) func(context.Context, *op.Run) error {
+	return func(ctx context.Context, r *op.Run) error {
+		var in input
+		if err := r.Input(&in); err != nil {
+			return err
+		}
+		return f(ctx, r, &in)
+	}
+}
+
+// done turns a yes or no into an observation.
+func done(yes bool) op.Observation {
+	if yes {
+		return op.Done
+	}
+	return op.NotDone
+}

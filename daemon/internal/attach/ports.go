@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Ports are the systems that an attachment is made of.
+type Ports struct {
+	HV         hv.Hypervisor
+	Registry   Registry
+	Images     Images
+	Migrations Migrations
+	Known      Known
+}
+
+// Registry is what attachments need of the registry. Every mutation carries an
+// op id and may be repeated. Errors are *api.Error; the code
+// registry_unavailable means that the outcome is unknown.
+type Registry interface {
+	Volume(ctx context.Context, ref string) (api.Volume, error)
+	Instance(ctx context.Context, ref string) (api.Instance, error)
+	Attachment(ctx context.Context, ref string) (api.Attachment, error)
+	// Attachments returns those of a volume and at an instance; an empty
+	// reference is any.
+	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
+	ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error)
+	TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error)
+	ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) error
+}
+
+// Images are the image files and devices of this host, by path
+// (image.Storage).
+type Images interface {
+	// Inspect reads size and kind of an image of a known format.
+	// image.ErrAbsent if there is nothing at its path; an *api.Error if what is
+	// there is no such image. It refuses one that leans on other files.
+	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// InUse says who holds the image, in words, or "" if nobody that can be
+	// seen on this host does: a mount, a device mapper or loop device, swap.
+	InUse(ctx context.Context, path string) (string, error)
+	// Connect makes the image at path ready for a guest of this host: nothing
+	// that was cached of it before is read again.
+	Connect(ctx context.Context, path string) error
+	// Disconnect is called when the last guest of this host let go of the
+	// image: what this host has in memory of it is on stable storage when it
+	// returns. An image that is gone or broken is no error.
+	Disconnect(ctx context.Context, path string) error
+}
+
+// Migrations are the migrations of this host (migrate.Manager). They are asked
+// besides the registry: it may be away, and a migration of a volume that is
+// attached here is always this host's.
+type Migrations interface {
+	// List returns the migrations of this host: those that are open, or all.
+	List(ctx context.Context, all bool) ([]api.Migration, error)
+}
+
+// Known is what this host remembers of its own attachments while the registry
+// is away.
+type Known interface {
+	// Known finds an attachment of this host by its id.
+	Known(ctx context.Context, id string) (api.Attachment, bool)
+	// KnownAt finds the attachment of a volume at an instance of this host, both
+	// by id or name.
+	KnownAt(ctx context.Context, volume, instance string) (api.Attachment, bool)
+}
+
+// Journal is the journal of the runner.
+type Journal interface {
+	op.Journal
+	// Ops returns the ops of one kind, oldest first; all of them, or those that
+	// are not finished.
+	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepAttachConfig puts the disk into the persistent definition. It comes before
+// the running guest gets it, so that the definition chooses the address and every
+// later boot has the disk at the same one.
+func (m *machine) stepAttachConfig() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		if err != nil || v.config == attached {
+			return err
+		}
+		if err := in.mayAttach(v); err != nil {
+			return err
+		}
+		return in.attachError(m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, in.disk()))
+	}
+	undo := func(ctx context.Context, _ *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil || v.config == absent:
+			return err
+		case v.config == odd:
+			return op.UnknownOutcome(in.changed(v))
+		}
+		if err := m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+			return hvError(err)
+		}
+		return m.seenWithout(ctx, in)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == attached), nil
+	}
+	return step("attach_config", do, undo, observe)
+}
+
+// seenWithout says whether the definition is without the disk, by a look.
+func (m *machine) seenWithout(ctx context.Context, in *input) error {
+	v, err := m.look(ctx, in)
+	if err == nil && v.config != absent {
+		err = op.Retry(busyDelay, in.changed(v))
+	}
+	return err
+}
+
+// disk is the disk that the attachment is to be. Its serial is the volume's id as
+// it is: a guest finds the first 20 characters of it under /dev/disk/by-id.
+func (in *input) disk() hv.DiskSpec {
+	return hv.DiskSpec{
+		Target: in.Device, Bus: busOf(in.Device), Serial: in.VolumeID, Image: in.image(),
+		ReadOnly: in.Mode == api.ModeRO, Shareable: in.Shareable,
+	}
+}
+
+// mayAttach refuses a domain that cannot take the disk now.
+func (in *input) mayAttach(v *view) error {
+	switch {
+	case v.dom == nil:
+		return api.Errorf(api.CodeNotFound, "instance %s is not defined on this host any more", in.InstanceName)
+	case v.config == odd || v.live == odd:
+		return in.changed(v)
+	case v.configDisk != nil:
+		return in.deviceTaken()
+	}
+	return checkDomain("cannot attach volume "+in.VolumeName, v.dom)
+}
+
+func (in *input) deviceTaken() error {
+	return api.Errorf(api.CodeConflict, "cannot attach volume %s: device %s of instance %s, or its address, was taken meanwhile; try again", in.VolumeName, in.Device, in.InstanceName)
+}
+
+// attachError gives the error of an attach its type.
+func (in *input) attachError(err error) error {
+	switch {
+	case errors.Is(err, hv.ErrExists):
+		return in.deviceTaken()
+	case errors.Is(err, hv.ErrInUse):
+		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %v", in.VolumeName, err)
+	}
+	return hvError(err)
+}
+
+// plugNote is written before the running guest is given the disk, so that a
+// state that is saved from then on is known to have it perhaps, and with Seen
+// once it was seen to have it, so that such a state is known to have it.
+type plugNote struct {
+	Plugged bool `json:"plugged"`
+	Seen    bool `json:"seen,omitempty"`
+}
+
+// stepAttachLive gives the disk to the running guest, as the definition has it.
+// A guest that is off has it from its next start.
+func (m *machine) stepAttachLive() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return err
+		}
+		switch {
+		case v.dom == nil || v.config != attached:
+			return in.changed(v)
+		case !v.active:
+			return checkDomain("cannot attach volume "+in.VolumeName, v.dom)
+		case v.live == attached:
+			return r.Note(ctx, plugNote{Plugged: true, Seen: true})
+		case v.live == odd:
+			return in.changed(v)
+		case v.liveDisk != nil:
+			return in.deviceTaken()
+		}
+		if err := checkDomain("cannot attach volume "+in.VolumeName, v.dom); err != nil {
+			return err
+		}
+		return m.plug(ctx, r, in)
+	}
+	undo := func(ctx context.Context, _ *op.Run, in *input) error { return m.takeBack(ctx, in) }
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		var note plugNote
+		if _, err := r.Noted(stepNameAttachLive, &note); err != nil {
+			return op.Unknown, err
+		}
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return op.Unknown, err
+		}
+		has := v.live == attached || (!v.active && (!v.saved || note.Seen))
+		return done(v.config == attached && has), nil
+	}
+	return step(stepNameAttachLive, do, undo, observe)
+}
+
+func (m *machine) plug(ctx context.Context, r *op.Run, in *input) error {
+	def, err := m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
+	if err != nil {
+		return hvError(err)
+	}
+	if err := r.Note(ctx, plugNote{Plugged: true}); err != nil {
+		return err
+	}
+	err = m.HV.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
+	if errors.Is(err, hv.ErrNotActive) {
+		return op.Retry(busyDelay, err) // it went off; the next look says what that means
+	}
+	if err != nil {
+		return in.attachError(err)
+	}
+	return r.Note(ctx, plugNote{Plugged: true, Seen: true})
+}
+
+// takeBack takes the disk from the running guest, who may not keep it, however
+// long that takes: nothing is given back before.
+func (m *machine) takeBack(ctx context.Context, in *input) error {
+	err := m.unplug(ctx, in)
+	if err == nil {
+		return nil
+	}
+	if api.CodeOf(err) == api.CodeInstanceBusy {
+		return op.WaitFor(waitGuest, err)
+	}
+	return err
+}
+
+// stepVerify reads the domain back.
+func (m *machine) stepVerify() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return err
+		}
+		check := func(p place, d *hv.Disk, where string) error {
+			if p != attached {
+				return in.changed(v)
+			}
+			if wrong := in.wanted(d); wrong != "" {
+				return api.Errorf(api.CodeChainChanged, "disk %s of instance %s %s in %s", in.Device, in.InstanceName, wrong, where)
+			}
+			return nil
+		}
+		if err := check(v.config, v.configDisk, "its definition"); err != nil || !v.active {
+			return err
+		}
+		return check(v.live, v.liveDisk, "the running guest")
+	}
+	return step("verify", do, nil, nil)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepConnect makes the location ready on this host, once it was looked at again:
+// from here on, and not before, nobody else may come and use it.
+func (m *machine) stepConnect() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		if err := m.checkLocation(ctx, in); err != nil {
+			return err
+		}
+		return m.Images.Connect(ctx, in.Location.Path)
+	}
+	undo := func(ctx context.Context, _ *op.Run, in *input) error { return m.disconnect(ctx, in) }
+	return step("connect", do, undo, nil)
+}
+
+// stepDisconnect ends the use of the location on this host, if no other
+// attachment here needs it.
+func (m *machine) stepDisconnect() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error { return m.disconnect(ctx, in) }
+	return step("disconnect", do, nil, nil)
+}
+
+// disconnect disconnects the location unless a domain of this host names it, or
+// the registry has another attachment of it here. Ops of one volume run one after
+// the other, so of two that end at once the second finds that it is the last.
+func (m *machine) disconnect(ctx context.Context, in *input) error {
+	users, err := m.users(ctx, in.Location.Path)
+	if err != nil || len(users) > 0 {
+		return err
+	}
+	others, err := m.Registry.Attachments(ctx, in.VolumeID, "")
+	switch {
+	case away(err):
+		// A flush that was not needed does no harm, and the domains have spoken.
+	case err != nil && !lost(err):
+		return err
+	}
+	for i := range others {
+		o := &others[i]
+		here := o.Host == in.HostName || o.Host == in.Host
+		if here && o.ID != in.AttachmentID && o.State != api.AttachmentReserved {
+			return nil
+		}
+	}
+	return m.Images.Disconnect(ctx, in.Location.Path)
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// beginNote is what begin found out.
+type beginNote struct {
+	// From is the state that the attachment had.
+	From api.AttachmentState `json:"from,omitempty"`
+	// Skipped: the registry could not be asked, or the state was one to overlook.
+	Skipped bool `json:"skipped,omitempty"`
+}
+
+// stepBegin says at the registry that the instance is losing the volume, so that
+// no migration of it begins. A registry that is away is no reason to keep a disk
+// in a guest: migrations need it too, and one that is open is this host's own.
+func (m *machine) stepBegin() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		if err := m.notMoving(ctx, in); err != nil {
+			return err
+		}
+		att, err := m.Registry.Attachment(ctx, in.AttachmentID)
+		switch {
+		case away(err):
+			return r.Note(ctx, beginNote{Skipped: true})
+		case err != nil:
+			return err
+		}
+		note := beginNote{From: att.State}
+		var before beginNote
+		if again, err := r.Noted(stepNameBegin, &before); err != nil {
+			return err
+		} else if again && before.From != "" {
+			note.From = before.From
+		}
+		note.Skipped = !slices.Contains(beginsFrom, att.State)
+		if err := r.Note(ctx, note); err != nil || note.Skipped {
+			return err
+		}
+		err = m.transition(ctx, r, in, stepNameBegin, api.AttachmentDetaching, beginsFrom...)
+		if away(err) {
+			note.Skipped = true
+			return r.Note(ctx, note)
+		}
+		return err
+	}
+	undo := func(ctx context.Context, r *op.Run, in *input) error { return m.giveUp(ctx, r, in) }
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		var note beginNote
+		if _, err := r.Noted(stepNameBegin, &note); err != nil || note.Skipped {
+			return done(note.Skipped), err
+		}
+		att, _, err := m.row(ctx, in)
+		if away(err) {
+			return op.NotDone, nil // asked again, and then perhaps skipped
+		}
+		return done(att.State == api.AttachmentDetaching), err
+	}
+	return step(stepNameBegin, do, undo, observe)
+}
+
+// beginsFrom are the states from which an attachment is detached. In the others
+// it was left by an op that is over, and nothing is to be said before its end.
+var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
+
+// giveUp says that the instance keeps the volume. An answer to begin that was
+// lost is found out about here.
+func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
+	var note beginNote
+	if _, err := r.Noted(stepNameBegin, &note); err != nil {
+		return err
+	}
+	if note.From != "" && !slices.Contains(beginsFrom, note.From) {
+		return nil // it was left like this before
+	}
+	att, found, err := m.row(ctx, in)
+	if err != nil || !found || att.State != api.AttachmentDetaching {
+		return err
+	}
+	to := api.AttachmentAttached
+	if note.From == api.AttachmentError {
+		to = api.AttachmentError
+	}
+	err = m.transition(ctx, r, in, "give_up", to, api.AttachmentDetaching)
+	if lost(err) {
+		m.log.Warn("an attachment that was to be kept is not this host's any more", "attachment", in.AttachmentID, "err", err)
+		return nil
+	}
+	return err
+}
+
+// notMoving refuses a volume that a migration of this host moves, by the
+// journal's word.
+func (m *machine) notMoving(ctx context.Context, in *input) error {
+	open, err := m.Migrations.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		if open[i].VolumeID == in.VolumeID {
+			return api.Errorf(api.CodeMigrationActive, "cannot detach volume %s: migration %s is moving it; complete or cancel that first",
+				in.VolumeName, open[i].ID).With("migration_id", open[i].ID)
+		}
+	}
+	return nil
+}
+
+// remembered is the disk as it was, so that it can come back exactly so. A
+// definition is empty where there was no disk.
+type remembered struct {
+	Config string `json:"config,omitempty"`
+	Live   string `json:"live,omitempty"`
+}
+
+// stepRemember looks at the disk, and keeps what is about to go.
+func (m *machine) stepRemember() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil:
+			return err
+		case v.config == odd || v.live == odd:
+			return in.changed(v)
+		}
+		if v.dom != nil && !v.active {
+			if err := in.notSaved(v); err != nil {
+				return err
+			}
+		}
+		var kept remembered
+		if v.config == attached {
+			if kept.Config, err = m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+				return volatile(err)
+			}
+		}
+		if v.live == attached {
+			if kept.Live, err = m.HV.DiskDefinition(ctx, in.InstanceID, hv.Live, in.Device); err != nil {
+				return volatile(err)
+			}
+		}
+		return r.SetOutput(kept)
+	}
+	return step(stepNameRemember, do, nil, nil)
+}
+
+// volatile is hvError for what was there a moment ago: it is looked at again.
+func volatile(err error) error {
+	if errors.Is(err, hv.ErrNotFound) || errors.Is(err, hv.ErrNotActive) {
+		return op.Retry(busyDelay, err)
+	}
+	return hvError(err)
+}
+
+// stepDetachConfig takes the disk out of the persistent definition, so that a
+// guest that restarts from here on comes back without it.
+func (m *machine) stepDetachConfig() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil || v.config == absent:
+			return err
+		case v.config == odd:
+			return in.changed(v)
+		}
+		return hvError(m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
+	}
+	undo := func(ctx context.Context, r *op.Run, in *input) error { return m.putBack(ctx, r, in, hv.Config) }
+	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.config == absent), nil
+	}
+	return step("detach_config", do, undo, observe)
+}
+
+// putBack gives the disk back exactly as it was.
+func (m *machine) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
+	var kept remembered
+	if _, err := r.Output(stepNameRemember, &kept); err != nil {
+		return err
+	}
+	v, err := m.look(ctx, in)
+	if err != nil {
+		return err
+	}
+	def, is, needed := kept.Config, v.config, v.dom != nil && v.dom.Persistent
+	if where == hv.Live {
+		def, is, needed = kept.Live, v.live, v.active
+		if def == "" && needed {
+			def = kept.Config // the guest was off then, and has been started with it
+		}
+	}
+	switch {
+	case def == "" || !needed || is == attached:
+		return nil
+	case is == odd:
+		return op.UnknownOutcome(in.changed(v))
+	}
+	err = m.HV.AttachDisk(ctx, in.InstanceID, where, hv.DiskSpec{Target: in.Device, Definition: def})
+	if errors.Is(err, hv.ErrExists) {
+		return op.UnknownOutcome(in.changed(v))
+	}
+	if err != nil {
+		return volatile(err)
+	}
+	return op.Retry(0, errLookAgain)
+}
+
+var errLookAgain = errors.New("the disk was put back and is to be looked at")
+
+// goneNote is written once the guest was seen without the disk: a state that is saved
+// from then on does not have it.
+type goneNote struct {
+	Gone bool `json:"gone"`
+}
+
+// stepDetachLive waits until no process has the disk and no start will bring it
+// back. It is the commit point: what a guest has let go of is not given to it
+// again.
+func (m *machine) stepDetachLive() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		if err := m.unplug(ctx, in); err != nil {
+			return err
+		}
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil:
+			return err
+		case v.config != absent || v.live != absent:
+			return in.changed(v)
+		case v.saved:
+			return in.notSaved(v)
+		}
+		return r.Note(ctx, goneNote{Gone: true})
+	}
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		m.late.add(in)
+		return m.putBack(ctx, r, in, hv.Live)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		v, gone, err := m.lookGone(ctx, r, in)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.live == absent && v.config == absent && (!v.saved || gone)), nil
+	}
+	return step(stepNameDetachLive, do, undo, observe)
+}
+
+// lookGone looks at the domain, and says whether the guest was seen without the
+// disk before.
+func (m *machine) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
+	var note goneNote
+	if _, err := r.Noted(stepNameDetachLive, &note); err != nil {
+		return nil, false, err
+	}
+	v, err := m.look(ctx, in)
+	return v, note.Gone, err
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// released is how a release ended. It is noted, and the output of the step.
+type released struct {
+	// Queued: the registry was away. An op of its own tells it, and holds up
+	// nothing else on this host until then.
+	Queued bool `json:"queued,omitempty"`
+	// Lost: the attachment is not this host's any more.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// stepRelease gives the volume back, after one more look that the domain is
+// without it.
+func (m *machine) stepRelease() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		v, wasGone, err := m.lookGone(ctx, r, in)
+		if err != nil {
+			return err
+		}
+		if !v.gone() && !(v.saved && wasGone && v.config == absent) {
+			return op.UnknownOutcome(in.changed(v))
+		}
+		force, err := overlooks(r, in)
+		if err != nil {
+			return err
+		}
+		err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".release", in.AttachmentID, in.release(r.OpID(), force))
+		switch {
+		case err == nil || api.CodeOf(err) == api.CodeNotFound:
+			return nil
+		case lost(err):
+			m.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
+			return r.Note(ctx, released{Lost: true})
+		case away(err):
+			return m.queueRelease(ctx, r, in, force)
+		}
+		return err
+	}
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		var end released
+		if noted, err := r.Noted(stepNameRelease, &end); err != nil {
+			return op.Unknown, err
+		} else if noted {
+			return op.Done, r.SetOutput(end)
+		}
+		_, found, err := m.row(ctx, in)
+		if away(err) {
+			return op.NotDone, nil
+		}
+		return done(!found), err
+	}
+	return step(stepNameRelease, do, nil, observe)
+}
+
+// overlooks says whether the state of the attachment is to be overlooked: by the
+// caller's wish, or since the registry was not told that it ends.
+func overlooks(r *op.Run, in *input) (bool, error) {
+	var note beginNote
+	_, err := r.Noted(stepNameBegin, &note)
+	return in.Force || note.Skipped, err
+}
+
+// queueRelease hands the release to an op of its own.
+func (m *machine) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
+	rest := *in
+	rest.Force, rest.Request, rest.Asked = force, r.OpID(), nil
+	data, err := json.Marshal(rest)
+	if err != nil {
+		return fmt.Errorf("encode the release of attachment %s: %w", in.AttachmentID, err)
+	}
+	err = m.submit(ctx, op.Op{
+		ID: lateID(r.OpID()), Kind: kindRelease, Group: in.AttachmentID, Keys: []string{"attachment/" + in.AttachmentID},
+		Input: data, CreatedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		return err
+	}
+	m.log.Warn("the registry is away: the volume stays reserved until it can be told", "volume", in.VolumeName, "instance", in.InstanceName)
+	return r.Note(ctx, released{Queued: true})
+}
+
+// lateID is the id of the release that was queued by an op: the same after a
+// crash, so that it is not queued twice.
+func lateID(opID string) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("release of "+opID)).String()
+}
+
+// stepReleaseLate gives the volume back when the registry is there again. What
+// it refuses then is for a person to look at: nothing here can be undone.
+func (m *machine) stepReleaseLate() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return err
+		}
+		if v.live != absent || v.config != absent {
+			return op.UnknownOutcome(in.changed(v))
+		}
+		err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".release", in.AttachmentID, in.release(r.OpID(), in.Force))
+		switch {
+		case err == nil || api.CodeOf(err) == api.CodeNotFound:
+			return nil
+		case away(err):
+			return registryError(err)
+		case lost(err):
+			m.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
+			return r.Note(ctx, released{Lost: true})
+		}
+		return op.UnknownOutcome(err)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		var end released
+		if noted, err := r.Noted("release_late", &end); err != nil || noted {
+			return done(noted), err
+		}
+		_, found, err := m.row(ctx, in)
+		return done(!found), err
+	}
+	return step("release_late", do, nil, observe)
+}
+
+// stepAbsent refuses to end an attachment whose disk a domain has, or would have
+// when it is restored.
+func (m *machine) stepAbsent() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		if err != nil || v.gone() {
+			return err
+		}
+		return in.stillThere(v)
+	}
+	return step("absent", do, nil, nil)
+}
+
+func (in *input) stillThere(v *view) error {
+	if v.live == absent && v.config == absent {
+		return in.notSaved(v)
+	}
+	return api.Errorf(api.CodeStateForbidden, "cannot delete attachment %s: instance %s has volume %s as a disk; detach it (volferryctl volume detach)",
+		in.AttachmentID, in.InstanceName, in.VolumeName)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepReserve keeps the volume for the instance: the registry checks every rule
+// of the site, and from here on nobody else gets it. It comes before anything
+// names the image, and its undo after everything has let go of it.
+func (m *machine) stepReserve() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		_, err := m.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", api.AttachmentReserve{
+			ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Device: in.Device, Mode: in.Mode,
+			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
+		})
+		return registryError(err)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		var plugged plugNote
+		if _, err := r.Noted(stepNameAttachLive, &plugged); err != nil {
+			return err
+		}
+		v, err := m.look(ctx, in)
+		if err != nil {
+			return err
+		}
+		if v.live != absent || v.config != absent || (v.saved && plugged.Plugged) {
+			return op.UnknownOutcome(in.changed(v))
+		}
+		_, found, err := m.row(ctx, in)
+		if err != nil || !found {
+			return err
+		}
+		err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".unreserve", in.AttachmentID, in.release(r.OpID(), true))
+		if lost(err) {
+			m.log.Warn("an attachment that was not made is not this host's any more", "attachment", in.AttachmentID, "err", err)
+			return nil
+		}
+		return registryError(err)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		_, found, err := m.row(ctx, in)
+		return done(found), err
+	}
+	return step("reserve", do, undo, observe)
+}
+
+// stepClaim says at the registry that this host is about to connect the volume.
+func (m *machine) stepClaim() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		return m.transition(ctx, r, in, "claim", api.AttachmentAttaching, api.AttachmentReserved)
+	}
+	return step("claim", do, nil, m.inState(api.AttachmentAttaching, api.AttachmentAttached))
+}
+
+// stepComplete says that the instance has the volume. The output is the
+// attachment.
+func (m *machine) stepComplete() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		return m.transition(ctx, r, in, stepNameComplete, api.AttachmentAttached, api.AttachmentAttaching)
+	}
+	return step(stepNameComplete, do, nil, m.inState(api.AttachmentAttached))
+}
+
+// inState observes whether the registry has the attachment in one of these
+// states. The output is the attachment.
+func (m *machine) inState(states ...api.AttachmentState) observeFunc {
+	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		att, found, err := m.row(ctx, in)
+		if err != nil || !found {
+			return op.NotDone, err
+		}
+		for _, state := range states {
+			if att.State == state {
+				return op.Done, r.SetOutput(att)
+			}
+		}
+		return op.NotDone, nil
+	}
+}
+
+// transition asks the registry for one change of state. The op id of the call
+// names the op and what is asked, so that a repeated call gets the same answer.
+func (m *machine) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
+	_, err := m.Registry.TransitionAttachment(ctx, r.OpID()+"."+what, in.AttachmentID, api.AttachmentTransition{
+		From: from, To: to, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
+	})
+	return registryError(err)
+}
+
+// row reads the attachment from the registry. One that is not this host's is as
+// good as none. Its errors are typed for the runner.
+func (m *machine) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
+	att, err = m.Registry.Attachment(ctx, in.AttachmentID)
+	if lost(err) {
+		return att, false, nil
+	}
+	return att, err == nil, registryError(err)
+}
+
+func (in *input) release(opID string, force bool) api.AttachmentRelease {
+	return api.AttachmentRelease{Host: in.Host, Epoch: in.Epoch, OpID: opID, Force: force}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// askEvery is how often a guest is asked again: one that boots may not have
+	// heard the first time.
+	askEvery = 5 * time.Second
+	// lookEvery is how often the domain is looked at without an event.
+	lookEvery = time.Second
+)
+
+// unplug asks the running guest to let go of the disk and waits until libvirt
+// shows that it has, or that the guest is off. It gives up with instance_busy
+// when the time is over; the guest may let go later all the same. A guest that is
+// paused is not asked before it runs: it could not answer, and would do so at a
+// time when nobody asks any more.
+func (m *machine) unplug(ctx context.Context, in *input) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := m.HV.Events(ctx)
+	over := time.NewTimer(m.unplugTimeout)
+	defer over.Stop()
+	var asked time.Time
+	var refusal error
+	for {
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil:
+			return err
+		case v.live == absent:
+			return nil
+		case v.live == odd:
+			return op.UnknownOutcome(in.changed(v))
+		}
+		if answers(v) && (asked.IsZero() || time.Since(asked) >= askEvery) {
+			asked = time.Now()
+			if refusal, err = m.ask(ctx, in); err != nil {
+				return err
+			}
+			if refusal == nil {
+				continue // some let go at once
+			}
+		}
+		if more, err := wait(ctx, in, events, over.C); err != nil {
+			return err
+		} else if !more {
+			return in.keeps(v, m.unplugTimeout, refusal)
+		}
+	}
+}
+
+// answers says whether the domain can let go of the disk now. On a bus whose
+// disks the hypervisor removes by itself a paused one can.
+func answers(v *view) bool {
+	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")
+}
+
+// ask asks once. A refusal may be another answer the next time.
+func (m *machine) ask(ctx context.Context, in *input) (refusal, err error) {
+	err = m.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.Is(err, hv.ErrUnavailable):
+		return nil, hvError(err)
+	case errors.Is(err, hv.ErrUnsupported):
+		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot detach disk %s of instance %s while it runs: %v; stop the instance and detach again", in.Device, in.InstanceName, err)
+	}
+	return err, nil
+}
+
+// wait waits until it is worth looking again; false when the time is over.
+func wait(ctx context.Context, in *input, events <-chan hv.Event, over <-chan time.Time) (bool, error) {
+	tick := time.NewTimer(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case e, open := <-events:
+			if open && (e.DomainID == in.InstanceID || e.DomainID == "") {
+				return true, nil
+			}
+			if !open {
+				events = nil
+			}
+		case <-tick.C:
+			return true, nil
+		case <-over:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// keeps is the error for a guest that did not let go.
+func (in *input) keeps(v *view, after time.Duration, refusal error) error {
+	why := "; a guest that boots, or that has the disk in use, may not answer: unmount it there and detach again, or stop the instance first"
+	switch {
+	case v.dom.State == hv.StatePaused:
+		why = ": it is paused, and lets go only when it runs; resume it and detach again, or stop it first"
+	case refusal != nil:
+		why = fmt.Sprintf(" (%v)%s", refusal, why)
+	}
+	return api.Errorf(api.CodeInstanceBusy, "instance %s did not let go of disk %s within %s%s", in.InstanceName, in.Device, after, why)
+}

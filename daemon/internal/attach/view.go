@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// place is where the image of an attachment is among the disks of a domain.
+type place string
+
+// The places. Odd is what no step makes: the image at another target, under
+// another image, in two disks, or in a job. Nothing is done to it.
+const (
+	absent   place = "absent"
+	attached place = "attached"
+	odd      place = "in use in another way"
+)
+
+// view is what libvirt says of an attachment's disk at one moment.
+type view struct {
+	// dom is nil if libvirt has no such domain any more.
+	dom    *hv.Domain
+	active bool
+	// saved: the next start restores a state with the disks of then.
+	saved        bool
+	live, config place // live only if active
+	liveDisk     *hv.Disk
+	configDisk   *hv.Disk
+}
+
+// look reads the domain. Its errors are typed for the runner.
+func (m *machine) look(ctx context.Context, in *input) (*view, error) {
+	dom, err := m.HV.Domain(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return &view{live: absent, config: absent}, nil
+	}
+	if err != nil {
+		return nil, hvError(err)
+	}
+	v := &view{dom: dom, active: dom.State.Active(), live: absent}
+	v.saved = !v.active && dom.ManagedSave
+	v.config, v.configDisk = placeIn(in, dom.Config)
+	if v.active {
+		v.live, v.liveDisk = placeIn(in, dom.Live)
+	}
+	return v, nil
+}
+
+// placeIn finds the image of the attachment among disks, and the disk at its
+// target.
+func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk) {
+	var at *hv.Disk
+	named, whole := 0, false
+	for i := range disks {
+		d := &disks[i]
+		if d.Target == in.Device {
+			at = d
+		}
+		if !location.Names(d, in.Location.Path) {
+			continue
+		}
+		named++
+		whole = whole || (d.Target == in.Device && len(d.Chain) == 1 && d.Mirror == nil)
+	}
+	switch {
+	case named == 0:
+		return absent, at
+	case named == 1 && whole:
+		return attached, at
+	}
+	return odd, at
+}
+
+// gone says whether no process has the disk and none that is started will have
+// it.
+func (v *view) gone() bool { return v.live == absent && v.config == absent && !v.saved }
+
+// wanted says what is wrong with a disk that an attach has made, "" if it is as
+// it was asked for.
+func (in *input) wanted(d *hv.Disk) string {
+	switch {
+	case d == nil:
+		return "is not there"
+	case !slices.Equal(d.Chain, []hv.Image{in.image()}):
+		return fmt.Sprintf("is on %v", d.Chain)
+	case !d.Terminated:
+		return "has a chain without an end"
+	case d.Serial != in.VolumeID:
+		return fmt.Sprintf("has the serial %q", d.Serial)
+	case d.ReadOnly != (in.Mode == api.ModeRO):
+		return fmt.Sprintf("is read-only: %t", d.ReadOnly)
+	case d.Shareable != in.Shareable:
+		return fmt.Sprintf("is shareable: %t", d.Shareable)
+	case d.Transient:
+		return "is transient"
+	}
+	return ""
+}
+
+// changed is the error for a disk that somebody else has changed.
+func (in *input) changed(v *view) *api.Error {
+	where := string(v.config) + " in the persistent definition"
+	if v.active {
+		where = string(v.live) + " in the running guest, " + where
+	}
+	return api.Errorf(api.CodeChainChanged, "disk %s of instance %s was changed by somebody else: %s is %s; `virsh dumpxml %s` shows what is there",
+		in.Device, in.InstanceName, in.Location.Path, where, in.InstanceName)
+}
+
+// notSaved refuses an instance whose next start would bring back its disks as
+// they were when it was saved.
+func (in *input) notSaved(v *view) error {
+	if !v.saved {
+		return nil
+	}
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has a managed save image, which would start it with its disks of then; start it, or remove the image (virsh managedsave-remove %s)",
+		in.InstanceName, in.InstanceName)
+}

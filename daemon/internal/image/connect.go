@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Connect makes the image at path ready for a guest of this host. What the host
+// still has in memory of a block device is dropped: another host may have written
+// to it since. A file needs nothing; its filesystem answers for that.
+func (Storage) Connect(_ context.Context, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("connect %s: %w", path, noImage(err))
+	}
+	defer func() { _ = f.Close() }()
+	if err := dropPages(f); err != nil {
+		return fmt.Errorf("connect %s: drop what is cached of it: %w", path, err)
+	}
+	return nil
+}
+
+// Disconnect is called when the last guest of this host let go of the image: what
+// the host has in memory of it is on stable storage when it returns, and not in
+// memory any more. A guest's writes are past that already, so an image that is
+// gone or broken by now is no error: nothing could be done about it here.
+func (Storage) Disconnect(ctx context.Context, path string) error {
+	err := flush(path)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, unix.EIO), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ESTALE):
+		slog.WarnContext(ctx, "an image cannot be flushed any more", "path", path, "err", err)
+		return nil
+	}
+	return fmt.Errorf("disconnect %s: %w", path, err)
+}
+
+func flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return dropPages(f)
+}
+
+// dropPages writes back and forgets what is cached of a block device.
+func dropPages(f *os.File) error {
+	st, err := f.Stat()
+	if err != nil || st.Mode().Type() != os.ModeDevice {
+		return err
+	}
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return &fs.PathError{Op: "BLKFLSBUF", Path: f.Name(), Err: err}
+	}
+	return nil
+}
