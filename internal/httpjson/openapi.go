@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,13 +19,14 @@ var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 // OpenAPI returns the OpenAPI 3.1 document of the routes. It is made from the
 // table that is served, so it cannot tell another story.
 func OpenAPI(title, version string, routes []Route) map[string]any {
-	paths := map[string]map[string]any{}
+	paths, types := map[string]map[string]any{}, schemas{}
 	for _, r := range routes {
 		if paths[r.Path] == nil {
 			paths[r.Path] = map[string]any{}
 		}
-		paths[r.Path][strings.ToLower(r.Method)] = operation(r)
+		paths[r.Path][strings.ToLower(r.Method)] = types.operation(r)
 	}
+	types["Document"], types["Error"] = documentSchema(), errorSchema()
 	return map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{
@@ -34,8 +36,8 @@ func OpenAPI(title, version string, routes []Route) map[string]any {
 		},
 		"paths": paths,
 		"components": map[string]any{
-			"schemas":   map[string]any{"Document": documentSchema(), "Error": errorSchema()},
-			"responses": map[string]any{"Error": jsonContent("What went wrong.", "Error")},
+			"schemas":   types,
+			"responses": map[string]any{"Error": content("What went wrong.", jsonType, map[string]any{"$ref": "#/components/schemas/Error"})},
 		},
 	}
 }
@@ -51,7 +53,12 @@ func WriteOpenAPI(w http.ResponseWriter, title, version string, routes []Route) 
 	return nil
 }
 
-func operation(r Route) map[string]any {
+const (
+	jsonType  = "application/json"
+	linesType = "application/x-ndjson"
+)
+
+func (s schemas) operation(r Route) map[string]any {
 	parameters := []any{}
 	for _, m := range pathParameter.FindAllStringSubmatch(r.Path, -1) {
 		parameters = append(parameters, parameter(m[1], "path", true))
@@ -62,28 +69,34 @@ func operation(r Route) map[string]any {
 	if r.Access != Read {
 		parameters = append(parameters, parameter(api.IdempotencyKeyHeader, "header", false))
 	}
-	return map[string]any{
+	answer := content("The answer.", jsonType, s.document(r.Out))
+	if r.Lines != nil {
+		answer = content("One document per line.", linesType, s.of(reflect.TypeOf(r.Lines)))
+	}
+	o := map[string]any{
 		"summary":    r.Summary,
 		"parameters": parameters,
 		"responses": map[string]any{
-			"2XX":     jsonContent("The answer.", "Document"),
+			"2XX":     answer,
 			"default": map[string]any{"$ref": "#/components/responses/Error"},
 		},
 		"x-access":      r.Access.String(),
 		"x-host-access": r.Hosts.String(),
 	}
+	if r.In != nil {
+		o["requestBody"] = content("", jsonType, s.of(reflect.TypeOf(r.In)))
+	}
+	return o
 }
 
 func parameter(name, in string, required bool) map[string]any {
 	return map[string]any{"name": name, "in": in, "required": required, "schema": map[string]any{"type": "string"}}
 }
 
-func jsonContent(description, schema string) map[string]any {
+func content(description, mediaType string, schema map[string]any) map[string]any {
 	return map[string]any{
 		"description": description,
-		"content": map[string]any{
-			"application/json": map[string]any{"schema": map[string]any{"$ref": "#/components/schemas/" + schema}},
-		},
+		"content":     map[string]any{mediaType: map[string]any{"schema": schema}},
 	}
 }
 

@@ -27,6 +27,10 @@ const (
 	// Fence is asked by routes that take something away from a host which
 	// cannot be asked.
 	Fence
+	// Local is asked by routes by which a daemon speaks for its own host. No role
+	// of an operator is as high: whoever could say what a host did could take
+	// anything away from it. The local administrator may, as always.
+	Local
 )
 
 // String returns the word that messages use.
@@ -38,6 +42,8 @@ func (a Access) String() string {
 		return "operate"
 	case Fence:
 		return "fence"
+	case Local:
+		return "local"
 	}
 	return fmt.Sprintf("access %d", int(a))
 }
@@ -80,6 +86,12 @@ type Route struct {
 	Summary string
 	// Query are the names of the query parameters that the handler knows.
 	Query []string
+	// In is a value of the type of the request's body, nil for none. Out are the
+	// nouns of the answer with values of their types, Lines a value of the type of
+	// each line where the answer is NDJSON. They are for the OpenAPI document.
+	In    any
+	Out   []Noun
+	Lines any
 	// Handler answers the request. An error that it returns becomes the
 	// answer, unless it has begun to write one.
 	Handler func(http.ResponseWriter, *http.Request) error

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+type leaf struct {
+	Name  string         `json:"name"`
+	Why   *string        `json:"why"`
+	Extra map[string]any `json:"extra,omitempty"`
+}
+
+type tree struct {
+	At       time.Time       `json:"at"`
+	Size     int64           `json:"size_bytes,omitempty"`
+	Share    float64         `json:"share"`
+	On       bool            `json:"on"`
+	Leaves   []leaf          `json:"leaves"`
+	Branches []tree          `json:"branches,omitempty"`
+	Any      json.RawMessage `json:"any,omitempty"`
+}
+
+// A schema must say what encoding/json does with the type: a document of every
+// field has the properties, and one of none has what is required.
+func TestSchemaSaysWhatTheEncoderDoes(t *testing.T) {
+	document := openAPI(t, httpjson.Route{
+		Method: "POST", Path: "/v1/trees", Access: httpjson.Operate, In: tree{}, Out: []httpjson.Noun{{Name: "tree", Value: tree{}}, {Name: "leaves", Value: []leaf{}}},
+	}, httpjson.Route{Method: "GET", Path: "/v1/trees/events", Access: httpjson.Read, Lines: leaf{}})
+	schemas := at(t, document, "components", "schemas")
+	want := map[string]any{
+		"type": "object",
+		"properties": map[string]any{
+			"at":         map[string]any{"type": "string", "format": "date-time"},
+			"size_bytes": map[string]any{"type": "integer", "format": "int64"},
+			"share":      map[string]any{"type": "number"},
+			"on":         map[string]any{"type": "boolean"},
+			"leaves":     map[string]any{"type": "array", "items": map[string]any{"$ref": "#/components/schemas/leaf"}},
+			"branches":   map[string]any{"type": "array", "items": map[string]any{"$ref": "#/components/schemas/tree"}},
+			"any":        map[string]any{},
+		},
+		"required": []any{"at", "share", "on", "leaves"},
+	}
+	if diff := cmp.Diff(want, at(t, schemas, "tree")); diff != "" {
+		t.Errorf("schema of tree (-want +got):\n%s", diff)
+	}
+	nullable := map[string]any{"anyOf": []any{map[string]any{"type": "string"}, map[string]any{"type": "null"}}}
+	if diff := cmp.Diff(nullable, at(t, schemas, "leaf", "properties", "why")); diff != "" {
+		t.Errorf("a pointer (-want +got):\n%s", diff)
+	}
+	post, get := at(t, document, "paths", "/v1/trees", "post"), at(t, document, "paths", "/v1/trees/events", "get")
+	ref := func(name string) map[string]any { return map[string]any{"$ref": "#/components/schemas/" + name} }
+	for what, c := range map[string]struct{ got, want any }{
+		"body":      {at(t, post, "requestBody", "content", "application/json", "schema"), ref("tree")},
+		"answer":    {at(t, post, "responses", "2XX", "content", "application/json", "schema", "properties", "tree"), ref("tree")},
+		"list":      {at(t, post, "responses", "2XX", "content", "application/json", "schema", "properties", "leaves", "items"), ref("leaf")},
+		"line":      {at(t, get, "responses", "2XX", "content", "application/x-ndjson", "schema"), ref("leaf")},
+		"no body":   {get["requestBody"], nil},
+		"component": {schemas["Error"] != nil && schemas["Document"] != nil, true},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+// openAPI is the document of the routes as a reader has it.
+func openAPI(t *testing.T, routes ...httpjson.Route) map[string]any {
+	t.Helper()
+	b, err := json.Marshal(httpjson.OpenAPI("t", "1", routes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	if err := json.Unmarshal(b, &document); err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// at walks down to an object of a document.
+func at(t *testing.T, from map[string]any, path ...string) map[string]any {
+	t.Helper()
+	for _, name := range path {
+		next, ok := from[name].(map[string]any)
+		if !ok {
+			t.Fatalf("there is no object %s of %v", name, path)
+		}
+		from = next
+	}
+	return from
+}
