@@ -68,8 +68,9 @@ func (r *Relay) leave(e *entry) {
 	}
 }
 
-// offer lets the host of a stored task fetch it, and gives it patience to do
-// so. One that the host took before is waited for.
+// offer lets the host of a task fetch it, and gives it patience to do so. One
+// that the host took before is given out again: it may never have arrived, and a
+// host that has it knows it by its id.
 func (r *Relay) offer(e *entry, task api.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,9 +79,7 @@ func (r *Relay) offer(e *entry, task api.Task) {
 	}
 	e.task, e.offered = task, true
 	e.expiry = time.AfterFunc(r.cfg.Patience, func() { r.expire(e) })
-	if task.State != api.TaskTaken {
-		r.enqueue(e)
-	}
+	r.enqueue(e)
 }
 
 // enqueue is for callers that hold mu.

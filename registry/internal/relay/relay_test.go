@@ -215,9 +215,10 @@ func TestTaskThatIsFetchedAndNotAnsweredMayBeDone(t *testing.T) {
 		want(t, "change", (<-done).String(), "hypervisor_unavailable maybe_done=true after 20s")
 		want(t, "stored", s.tasks.states(), "k taken")
 
+		want(t, "tasks of the same session", strings.Join(s.fetch(t, hostA, "s1", 0), " "), "")
 		again := s.begin(t.Context(), change("k"))
 		pass(time.Second)
-		want(t, "tasks of the same session", strings.Join(s.fetch(t, hostA, "s1", 0), " "), "")
+		want(t, "tasks when the caller asks again", strings.Join(s.fetch(t, hostA, "s1", 0), " "), "k")
 		s.reply(t, "k", `1`)
 		want(t, "the same key", (<-again).String(), "200 1 after 1s")
 	})
