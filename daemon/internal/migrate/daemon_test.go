@@ -51,7 +51,9 @@ func newDaemon(t *testing.T, w *world) *daemon {
 // boot starts the daemon as run.go does.
 func (d *daemon) boot() {
 	d.t.Helper()
-	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
+	host := func(context.Context) (Host, error) {
+		return Host{ID: testHost, Epoch: d.world.registry.toldEpoch()}, nil
+	}
 	m := New(Config{OverlayDir: "/overlays"}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
 	runner, err := op.New(op.Config{
 		Journal: d.journal, Plans: m.Plans(), Describe: Describe, OnChange: m.Changed,
@@ -91,9 +93,11 @@ func (d *daemon) restartAfter(happen func()) {
 var toNewPool = api.MigrationTarget{ToPool: "new"}
 
 // migrate begins a `volume migrate` and returns its id.
-func (d *daemon) migrate() string {
+func (d *daemon) migrate() string { return d.migrateTo(toNewPool) }
+
+func (d *daemon) migrateTo(target api.MigrationTarget) string {
 	d.t.Helper()
-	m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+	m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
 	must(d.t, err)
 	return m.ID
 }

@@ -66,15 +66,16 @@ func started(t *testing.T, state hv.State, method string) *phase {
 	}
 	p := &phase{world: newWorld(t, before), spec: testSpec(method)}
 	ctx := context.Background()
-	_, err := p.registry.RegisterMigration(ctx, "", api.MigrationRegister{ID: testMigration, Dst: p.spec.Dst})
+	_, err := p.registry.RegisterMigration(ctx, "", api.MigrationRegister{ID: testMigration, Dst: p.spec.Dst, Epoch: 1})
 	must(t, err)
 	_, err = p.registry.TransitionMigration(ctx, "", testMigration, api.MigrationTransition{
-		From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationStarted,
+		From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationStarted, Epoch: 1,
 	})
 	must(t, err)
 	_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
 	must(t, err)
-	if method == MethodOverlay {
+	switch method {
+	case MethodOverlay:
 		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.srcImage(), testSize))
 		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.overlayChain()))
 		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.overlayImage()))
@@ -82,7 +83,7 @@ func started(t *testing.T, state hv.State, method string) *phase {
 		for range 10 {
 			p.guestWrites()
 		}
-	} else {
+	case MethodOffline:
 		must(t, p.guards.Set(testInstance, p.spec.owner(), "held"))
 		must(t, p.Copy(srcPath, dstPath))
 	}
@@ -98,9 +99,7 @@ func started(t *testing.T, state hv.State, method string) *phase {
 
 // onOverlayStill: the op is undone, and the migration is where it was.
 func onOverlayStill(p *phase) error {
-	p.mu.Lock()
-	p.quiet = true
-	p.mu.Unlock()
+	p.setQuiet()
 	r := &recorder{}
 	p.AssertNoWriteLost(r)
 	p.AssertClean(r)
@@ -118,6 +117,15 @@ func onOverlayStill(p *phase) error {
 		r.Errorf("guards are left: %v", g)
 	}
 	return errors.Join(r.problems...)
+}
+
+// onSrcStill: the op of a mirror is undone, and the guest is on src.
+func onSrcStill(p *phase) error {
+	err := p.settled(srcPath)
+	if dom, e := p.Fake.Domain(context.Background(), testInstance); e != nil || dom.Live[0].Mirror != nil {
+		err = errors.Join(err, errors.New("the mirror is left"), e)
+	}
+	return err
 }
 
 // row checks the registry's row of the migration.
@@ -244,4 +252,92 @@ func TestCancelMatrix(t *testing.T) {
 			}})
 		})
 	}
+}
+
+func TestStartMirrorMatrix(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		return &phase{
+			world: newWorld(t, hv.StateRunning), kind: kindStartMirror, spec: testSpec(MethodMirror),
+			done: func(p *phase) error {
+				if !p.Exists(dstPath) {
+					return errors.New("dst is not made")
+				}
+				return errors.Join(p.row(api.MigrationStarted), p.settled(srcPath))
+			},
+			undone: notBegun,
+		}
+	}})
+}
+
+func TestMirrorMatrix(t *testing.T) {
+	for _, state := range activeStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, state, MethodMirror)
+				p.kind = kindMirror
+				p.done = (*phase).mirrored
+				p.undone = func(p *phase) error { return errors.Join(onSrcStill(p), p.row(api.MigrationStarted)) }
+				return p
+			}})
+		})
+	}
+}
+
+// mirrored: the guest is on src, and every write of it is on dst as well.
+func (p *phase) mirrored() error {
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err != nil {
+		return err
+	}
+	live := dom.LiveDisk("vda")
+	if live.Mirror == nil || !live.Mirror.Ready || placeOf(&p.spec, live) != onSrc {
+		return fmt.Errorf("the live disk is %+v, want a ready mirror on src", live)
+	}
+	return p.copier.Compare(context.Background(), p.spec.srcImage(), p.spec.dstImage(), testSize, nil)
+}
+
+func TestCompleteMirrorMatrix(t *testing.T) {
+	for _, state := range activeStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := mirroring(t, state)
+				p.kind, p.spec.Verify = kindCompleteMirror, VerifyFull
+				p.done = func(p *phase) error {
+					return errors.Join(p.settled(dstPath), p.row(api.MigrationCompleted))
+				}
+				// The mirror stays, for the next try or for the cancel.
+				p.undone = func(p *phase) error { return errors.Join(p.mirrored(), p.row(api.MigrationStarted)) }
+				return p
+			}})
+		})
+	}
+}
+
+func TestCancelMirrorMatrix(t *testing.T) {
+	for _, state := range activeStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := mirroring(t, state)
+				p.kind = kindCancelMirror
+				p.done = func(p *phase) error {
+					err := errors.Join(onSrcStill(p), p.row(api.MigrationCancelled))
+					if p.Exists(dstPath) {
+						err = errors.Join(err, errors.New("dst is left"))
+					}
+					return err
+				}
+				p.undone = func(*phase) error { return nil }
+				return p
+			}})
+		})
+	}
+}
+
+// mirroring is a world whose mirror is ready.
+func mirroring(t *testing.T, state hv.State) *phase {
+	t.Helper()
+	p := started(t, state, MethodMirror)
+	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.dstImage(), hv.CopyOptions{Synchronous: true}))
+	p.Step(testBlocks + 1)
+	return p
 }

@@ -152,7 +152,7 @@ func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment
 	case errors.Is(err, hv.ErrNotFound):
 		return api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
 	case errors.Is(err, hv.ErrUnavailable):
-		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+		return noHypervisor()
 	case err != nil:
 		return fmt.Errorf("read instance %s: %w", att.InstanceID, err)
 	}
@@ -173,6 +173,10 @@ func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment
 		return err
 	}
 	return g.chooseMethod(s, dom, disk, asked)
+}
+
+func noHypervisor() *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 }
 
 // checkDomain refuses instances in a state in which nothing may be changed.
@@ -205,7 +209,12 @@ func (g *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 	}
 	live := dom.LiveDisk(s.Target)
 	job, err := g.machine.hv.Job(ctx, dom.ID, s.Target)
-	if err != nil {
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return noHypervisor()
+	case errors.Is(err, hv.ErrNotActive):
+		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: instance %s was stopped in this moment; try again", s.VolumeName, dom.Name)
+	case err != nil:
 		return fmt.Errorf("read the block job of %s: %w", s.Target, err)
 	}
 	if job != nil || (live != nil && live.Mirror != nil) {

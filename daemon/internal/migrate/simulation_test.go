@@ -15,10 +15,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// simulation is a whole migration in which a fault happens.
+type simulation func(t *testing.T, d *daemon, fault hvtest.Fault)
+
 // everyCall runs one whole migration again and again, and lets something happen
 // at its first call of the hypervisor, then at its second, and so on, until one
 // ran to its end before it happened.
-func everyCall(t *testing.T, state hv.State, cancel bool, happen func(d *daemon) hvtest.Fault) {
+func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	for n := 1; ; n++ {
 		reached := false
@@ -33,11 +36,7 @@ func everyCall(t *testing.T, state hv.State, cancel bool, happen func(d *daemon)
 						do()
 					}
 				}
-				if cancel {
-					simulateCancel(t, d, fault)
-				} else {
-					simulateComplete(t, d, fault)
-				}
+				simulate(t, d, fault)
 			})
 		})
 		if !reached || t.Failed() {
@@ -90,8 +89,8 @@ func calm(d *daemon) {
 func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	for _, state := range states {
-		t.Run("complete "+string(state), func(t *testing.T) { everyCall(t, state, false, happen) })
-		t.Run("cancel "+string(state), func(t *testing.T) { everyCall(t, state, true, happen) })
+		t.Run("complete "+string(state), func(t *testing.T) { everyCall(t, state, simulateComplete, happen) })
+		t.Run("cancel "+string(state), func(t *testing.T) { everyCall(t, state, simulateCancel, happen) })
 	}
 }
 

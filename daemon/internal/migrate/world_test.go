@@ -88,6 +88,13 @@ func (w *world) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return w.Fake.Domain(ctx, id)
 }
 
+// setQuiet makes the guest write no more.
+func (w *world) setQuiet() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.quiet = true
+}
+
 func (w *world) guestWrites() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,9 +129,7 @@ func testSpec(method string) Spec {
 // the instance must be on the given image alone, nothing may be left, and
 // nothing that the guest was told may be missing.
 func (w *world) settled(at string) error {
-	w.mu.Lock()
-	w.quiet = true
-	w.mu.Unlock()
+	w.setQuiet()
 	r := &recorder{}
 	w.AssertNoWriteLost(r)
 	w.AssertClean(r)
@@ -223,6 +228,11 @@ func (i *fakeImages) FreeBytes(string) (int64, error) { return 1 << 40, nil }
 type fakeCopier struct {
 	fake *hvtest.Fake
 	gate chan struct{}
+	// onCompare is told of each comparison, compareGate holds one back, and with
+	// differs it finds a difference.
+	onCompare   func()
+	compareGate chan struct{}
+	differs     bool
 
 	mu   sync.Mutex
 	done map[string]bool
@@ -247,7 +257,20 @@ func (c *fakeCopier) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	return CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: req.Verify}, nil
 }
 
-func (c *fakeCopier) Compare(_ context.Context, src, dst hv.Image, _ int64, _ func(Progress)) error {
+func (c *fakeCopier) Compare(ctx context.Context, src, dst hv.Image, _ int64, _ func(Progress)) error {
+	if c.onCompare != nil {
+		c.onCompare()
+	}
+	if c.compareGate != nil {
+		select {
+		case <-c.compareGate:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if c.differs {
+		return api.Errorf(api.CodeCopyMismatch, "the copy differs").With("offset", 0)
+	}
 	a, err := c.fake.ReadImage(src.Path)
 	if err != nil {
 		return err

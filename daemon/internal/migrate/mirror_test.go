@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: MethodMirror}
+
+func (d *daemon) get(id string) api.Migration {
+	d.t.Helper()
+	m, err := d.manager().Get(context.Background(), id)
+	must(d.t, err)
+	return m
+}
+
+// mirroring begins a mirror that does not get on by itself.
+func (d *daemon) mirroring(target api.MigrationTarget) api.Migration {
+	d.t.Helper()
+	d.world.SetStep(0)
+	id := d.migrateTo(target)
+	d.until(id, api.MigrationCopying)
+	pass(time.Second)
+	return d.get(id)
+}
+
+// gone checks that the migration ended without a trace.
+func (d *daemon) gone(m api.Migration) {
+	d.t.Helper()
+	d.stayed()
+	if d.world.Exists(m.Dst.Path) {
+		d.t.Errorf("%s is left", m.Dst.Path)
+	}
+}
+
+func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
+	for _, state := range activeStates {
+		t.Run(string(state), func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				m := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
+				d.moved(m)
+				if m.Method != MethodMirror || m.Verify != VerifyNone || m.ExposedSeconds != 0 {
+					t.Errorf("method %s, verify %s, exposed %v s; want mirror, none, 0", m.Method, m.Verify, m.ExposedSeconds)
+				}
+				for _, call := range d.world.Calls() {
+					if call == "Snapshot" {
+						t.Error("the disk got an overlay")
+					}
+				}
+				if d.world.copier.last.Key != "" {
+					t.Error("the copy engine was used")
+				}
+				if stalled := m.StallMS.Switch != nil; stalled != (state == hv.StateRunning) {
+					t.Errorf("the pause of the switch is %v of a guest that was %s", m.StallMS.Switch, state)
+				}
+			})
+		})
+	}
+}
+
+func TestAShareableDiskOfARunningGuestIsMirrored(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
+		must(t, d.world.Start(testInstance))
+		m := d.until(d.migrate(), api.MigrationCompleted)
+		d.moved(m)
+		if m.Method != MethodMirror {
+			t.Errorf("the method is %s, want mirror", m.Method)
+		}
+	})
+}
+
+func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
+	t.Run("stopped", func(t *testing.T) {
+		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+			m := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
+			d.moved(m)
+			if m.Method != MethodOffline || m.Verify != VerifyFull {
+				t.Errorf("method %s, verify %s; want offline, full", m.Method, m.Verify)
+			}
+		})
+	})
+	t.Run("not attached", func(t *testing.T) {
+		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+			must(t, d.world.Undefine(testInstance))
+			d.world.registry.vol.Attachments, d.world.registry.vol.Status = nil, api.VolumeAvailable
+			if m := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); m.Method != MethodOffline {
+				t.Errorf("the method is %s, want offline", m.Method)
+			}
+		})
+	})
+}
+
+func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		target    api.MigrationTarget
+		shareable bool
+		byHand    bool
+		code      api.Code
+		says      string
+	}{
+		{"by hand", mirrorToNewPool, false, true, api.CodeInvalidArgument, "no frozen source"},
+		{"external copy", api.MigrationTarget{ToPool: "new", Method: MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
+		{"a shareable disk by hand", toNewPool, true, true, api.CodeUnsupportedDisk, "not done step by step"},
+		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "no frozen source"},
+		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: MethodOverlay}, true, false, api.CodeUnsupportedDisk, "will not put an overlay"},
+		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "say verify full"},
+		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: MethodMirror, ToFormat: api.FormatQcow2, Verify: VerifyFull}, false, false, api.CodeInvalidArgument, "raw to raw"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+				d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = c.shareable })
+				must(t, d.world.Start(testInstance))
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: !c.byHand})
+				if api.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("got %v (%s), want %s that says %q", err, api.CodeOf(err), c.code, c.says)
+				}
+				d.stayed()
+			})
+		})
+	}
+}
+
+func TestTheStepsOfAMirrorAreNotCalledByHand(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		m := d.mirroring(mirrorToNewPool)
+		calls := func(want api.Code) {
+			t.Helper()
+			_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+			if api.CodeOf(err) != want {
+				t.Errorf("copy: %v, want %s", err, want)
+			}
+			_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+			if api.CodeOf(err) != want {
+				t.Errorf("complete: %v, want %s", err, want)
+			}
+		}
+		calls(api.CodeStateForbidden)
+		d.world.SetStep(2)
+		d.until(m.ID, api.MigrationCompleted)
+		calls(api.CodeNoMigration)
+	})
+}
+
+func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.setQuiet()
+		capped := mirrorToNewPool
+		capped.BandwidthBytesPerSecond = 1000
+		m := d.mirroring(capped)
+		bandwidth := func(want int64) {
+			t.Helper()
+			job, err := d.world.Job(context.Background(), testInstance, "vda")
+			if err != nil || job == nil || job.BandwidthBps != want {
+				t.Errorf("the job is %+v (%v), want a cap of %d", job, err, want)
+			}
+		}
+		bandwidth(1000)
+		for _, bps := range []int64{500, 0} {
+			_, err := d.manager().SetBandwidth(context.Background(), m.ID, bps)
+			must(t, err)
+			pass(time.Second)
+			bandwidth(bps)
+		}
+		for range 4 {
+			d.world.Step(1)
+			pass(time.Second)
+		}
+		m = d.get(m.ID)
+		if m.Phase != "mirror" || m.BytesDone != 4*hvtest.BlockSize || m.BytesTotal < m.BytesDone || m.RateBytesPerSecond <= 0 {
+			t.Errorf("phase %s, %d of %d bytes, %d B/s", m.Phase, m.BytesDone, m.BytesTotal, m.RateBytesPerSecond)
+		}
+		d.world.SetStep(2)
+		d.until(m.ID, api.MigrationCompleted)
+	})
+}
+
+func TestAMirrorThatFailsIsUndoneAndSaysWhy(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.SetStep(0)
+		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true}
+		m, err := d.manager().Start(context.Background(), req)
+		must(t, err)
+		d.until(m.ID, api.MigrationCopying)
+		pass(time.Second)
+		must(t, d.world.BreakJob(testInstance, "vda"))
+		m = d.until(m.ID, api.MigrationCancelled)
+		d.gone(m)
+		if m.Error == nil || !strings.Contains(m.Error.Message, "QEMU ended the copy") {
+			t.Errorf("the migration says %v", m.Error)
+		}
+		o, err := d.manager().Request(context.Background(), req.OpID)
+		must(t, err)
+		if o.State != string(op.StateUndone) || o.Error == nil {
+			t.Errorf("the request is %s (%v), want undone with the reason", o.State, o.Error)
+		}
+		if row, err := d.world.registry.Migration(context.Background(), m.ID); err != nil || row.Error == nil {
+			t.Errorf("the registry was not told why: %+v (%v)", row, err)
+		}
+		d.until(d.migrateTo(mirrorToNewPool), api.MigrationCopying) // it may be tried again
+	})
+}
+
+func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
+	for name, off := range map[string]time.Duration{"a restart": 10 * time.Second, "for good": 2 * offBound} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				m := d.mirroring(mirrorToNewPool)
+				d.world.Step(3)
+				must(t, d.world.Stop(testInstance))
+				pass(off)
+				must(t, d.world.Start(testInstance))
+				for range 5 {
+					d.world.guestWrites()
+				}
+				d.world.SetStep(2)
+				m = d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
+				if off < offBound {
+					d.moved(m)
+					return
+				}
+				d.gone(m)
+				if m.Error == nil || m.Error.Code != api.CodeStateForbidden || !strings.Contains(m.Error.Message, "migrate it again") {
+					t.Errorf("the migration says %v", m.Error)
+				}
+			})
+		})
+	}
+}
+
+// The instance's other disks, and its attachments, are not held up by a mirror
+// that takes hours.
+func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.mirroring(mirrorToNewPool)
+		for _, st := range d.runner.Active() {
+			for _, key := range st.Op.Keys {
+				if strings.HasPrefix(key, "instance/") {
+					t.Errorf("op %s holds %s", st.Op.Kind, key)
+				}
+			}
+		}
+	})
+}
+
+func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) {
+	verified := mirrorToNewPool
+	verified.Verify = VerifyFull
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		var seen hv.State
+		d.world.copier.onCompare = func() {
+			dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+			must(t, err)
+			seen = dom.State
+		}
+		d.moved(d.until(d.migrateTo(verified), api.MigrationCompleted))
+		if seen != hv.StatePaused {
+			t.Errorf("the guest was %q while both sides were compared", seen)
+		}
+	})
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.copier.differs = true
+		m := d.until(d.migrateTo(verified), api.MigrationCancelled)
+		d.gone(m)
+		if m.Error == nil || m.Error.Code != api.CodeCopyMismatch {
+			t.Errorf("the migration says %v, want copy_mismatch", m.Error)
+		}
+	})
+}
+
+func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		verified := mirrorToNewPool
+		verified.Verify = VerifyFull
+		began, never := make(chan struct{}), make(chan struct{})
+		d.world.copier.onCompare = func() { close(began) }
+		d.world.copier.compareGate = never
+		id := d.migrateTo(verified)
+		<-began
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		d.manager().ComeOut(ctx)
+		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); ctx.Err() != nil || err != nil || dom.State != hv.StateRunning {
+			t.Fatalf("the guest is %s (%v) after the daemon came out (%v)", dom.State, err, ctx.Err())
+		}
+		d.world.copier.onCompare, d.world.copier.compareGate = nil, nil
+		d.restart()
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
+
+func TestCancelOfAMirrorWinsAtEveryCallBeforeThePivot(t *testing.T) {
+	everyCall(t, hv.StateRunning, func(t *testing.T, d *daemon, fault hvtest.Fault) {
+		d.world.Inject(fault)
+		id := d.migrateTo(mirrorToNewPool)
+		m := d.until(id, api.MigrationCancelled, api.MigrationCompleted)
+		calm(d)
+		if m.State == api.MigrationCompleted {
+			d.moved(m)
+			return
+		}
+		d.gone(m)
+		if m.Error != nil {
+			t.Errorf("the migration was cancelled and says %v", m.Error)
+		}
+	}, func(d *daemon) hvtest.Fault {
+		return hvtest.Fault{Do: func() {
+			open, err := d.manager().List(context.Background(), false)
+			if err != nil || len(open) == 0 {
+				return
+			}
+			go func() {
+				_, _, err := d.manager().Cancel(context.Background(), d.call(open[0].ID))
+				if code := api.CodeOf(err); err != nil && code != api.CodePastPointOfNoReturn {
+					d.t.Errorf("cancel: %v", err)
+				}
+			}()
+			pass(time.Millisecond)
+		}}
+	})
+}
+
+// simulateMirror is a mirror with a fault. What must not be lost is the guest's
+// data; where the mirror is, the migration may be given up.
+func simulateMirror(mayGiveUp bool) simulation {
+	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
+		t.Helper()
+		d.world.Inject(fault)
+		var id string
+		for id == "" {
+			m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
+			if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeInstanceBusy {
+				pass(time.Second)
+				continue
+			}
+			must(t, err)
+			id = m.ID
+		}
+		m := d.until(id, api.MigrationCompleted, api.MigrationCancelled)
+		calm(d)
+		switch {
+		case m.State == api.MigrationCompleted:
+			d.moved(m)
+		case !mayGiveUp:
+			t.Errorf("the migration was given up: %v", m.Error)
+		default:
+			d.gone(m)
+		}
+	}
+}
+
+func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		mayGiveUp bool
+		happen    func(d *daemon) hvtest.Fault
+	}{
+		{"libvirt goes away before", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"libvirt goes away after", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"the daemon dies", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { go d.restart() }}
+		}},
+		{"the guest restarts", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				time.AfterFunc(3*time.Second, func() { _ = d.world.Start(testInstance) })
+			}}
+		}},
+		{"the guest crashes and is there again at once", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				_ = d.world.Start(testInstance)
+			}}
+		}},
+		{"the guest is destroyed", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
+		}},
+		{"libvirt and the guest die together", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				awayFor(d, time.Second)
+			}}
+		}},
+		{"the job meets an I/O error", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.BreakJob(testInstance, "vda") }}
+		}},
+	} {
+		for _, state := range activeStates {
+			t.Run(c.name+", "+string(state), func(t *testing.T) { everyCall(t, state, simulateMirror(c.mayGiveUp), c.happen) })
+		}
+	}
+}
+
+// The daemon dies at any record, the guest is resumed by hand, writes and is shut
+// down.
+func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
+	everyRecord(t, "mirror", func(t *testing.T, d *daemon, arm func(func())) {
+		arm(func() {
+			d.world.Disconnect() // from here on it does nothing
+			d.journal.SetDown(true)
+			go d.restartAfter(func() {
+				d.world.Reconnect()
+				d.journal.SetDown(false)
+				must(t, d.world.ResumeByUser(testInstance))
+				for range 5 {
+					d.world.guestWrites()
+				}
+				must(t, d.world.Stop(testInstance))
+			})
+		})
+		m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
+		if code := api.CodeOf(err); code == api.CodeJournalUnavailable {
+			return // refused with nothing done
+		}
+		must(t, err)
+		m = d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
+		if m.State == api.MigrationCompleted {
+			d.moved(m)
+		} else {
+			d.gone(m)
+		}
+	})
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import "context"
+
+// Quiet returns when no guest is paused for a switch, or when ctx ends. It keeps
+// none from being paused afterwards.
+func (g *Manager) Quiet(ctx context.Context) {
+	for g.switching() && sleep(ctx, stopPoll) == nil {
+	}
+}
