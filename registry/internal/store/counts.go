@@ -29,12 +29,17 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 			Scan(&c.Instances, &c.Volumes, &c.Locks, &c.NeedsOperator); err != nil {
 			return c, fmt.Errorf("count: %w", err)
 		}
-		states, err := queryAll(ctx, q, scanString, "SELECT state FROM attachments")
-		if err != nil {
-			return c, err
+		scan := func(row scanner) (api.AttachmentState, error) {
+			var (
+				state api.AttachmentState
+				n     int
+			)
+			err := row.Scan(&state, &n)
+			c.Attachments[state] = n
+			return state, err
 		}
-		for _, state := range states {
-			c.Attachments[api.AttachmentState(state)]++
+		if _, err := queryAll(ctx, q, scan, "SELECT state, count(*) FROM attachments GROUP BY state"); err != nil {
+			return c, err
 		}
 		hosts, err := queryAll(ctx, q, s.scanHost, hostQuery)
 		if err != nil {

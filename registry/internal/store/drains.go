@@ -3,59 +3,180 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+
+	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
 )
+
+// maxParallel bounds how many volumes a drain moves at once.
+const maxParallel = 64
+
+var kindDrain = kind{"drain", "drains", ""}
 
 // CreateDrain begins to empty a pool, with a line for every volume that is in it
 // now.
 func (s *Store) CreateDrain(ctx context.Context, call Call, pool string, in api.PoolDrain) (api.Drain, error) {
-	return api.Drain{}, errSkeleton()
+	in.Parallel = cmp.Or(in.Parallel, 1)
+	if err := checkDrain(pool, in); err != nil {
+		return api.Drain{}, err
+	}
+	return mutate(ctx, s, call, "drain.create", []any{pool, in}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+		if err := cmp.Or(tx.checkPool(ctx, pool), tx.checkPool(ctx, in.ToPool)); err != nil {
+			return api.Drain{}, err
+		}
+		id := uuid.NewString()
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, state, started_us)
+			VALUES (?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, tx.at.UnixMicro())
+		if sqlitedb.Violates(err, "drains.pool") {
+			return api.Drain{}, tx.drainThere(ctx, pool)
+		}
+		if err != nil {
+			return api.Drain{}, fmt.Errorf("store drain: %w", err)
+		}
+		if _, err := tx.takeIn(ctx, id, pool); err != nil {
+			return api.Drain{}, err
+		}
+		d, err := s.drainByID(ctx, tx, id)
+		if err != nil {
+			return d, err
+		}
+		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
+			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond, "volumes": len(d.Volumes),
+		})
+	})
+}
+
+func checkDrain(pool string, in api.PoolDrain) error {
+	if err := cmp.Or(checkRequired("pool", pool), checkRequired("pool to drain to", in.ToPool)); err != nil {
+		return err
+	}
+	switch {
+	case pool == in.ToPool:
+		return invalid("a pool cannot be drained to itself")
+	case in.Parallel < 1 || in.Parallel > maxParallel:
+		return invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
+	case in.BandwidthBytesPerSecond < 0:
+		return invalid("the bandwidth is negative")
+	}
+	return nil
+}
+
+// checkPool says whether any host has a pool of that name.
+func (tx *changeTx) checkPool(ctx context.Context, name string) error {
+	var known bool
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
+		return fmt.Errorf("look up pool: %w", err)
+	}
+	if !known {
+		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host", quote(name))
+	}
+	return nil
+}
+
+func (tx *changeTx) drainThere(ctx context.Context, pool string) error {
+	var id, state string
+	if err := tx.QueryRowContext(ctx, "SELECT id, state FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id, &state); err != nil {
+		return fmt.Errorf("read drain of pool: %w", err)
+	}
+	return api.Errorf(api.CodeConflict, "the pool %s is being drained already: drain %s is %s; let it run on, or stop it first", pool, id, state).
+		With("drain_id", id)
+}
+
+func (tx *changeTx) auditDrain(ctx context.Context, d api.Drain, what, from, to string, details map[string]any) error {
+	return tx.audit(ctx, api.Event{What: what, Object: "drain/" + d.ID, From: from, To: to, Details: withPool(details, d.Pool)})
+}
+
+func withPool(details map[string]any, pool string) map[string]any {
+	if details == nil {
+		details = map[string]any{}
+	}
+	details["pool"] = pool
+	return details
 }
 
 // Drains returns every drain with its volumes, newest first.
-func (s *Store) Drains(ctx context.Context) ([]api.Drain, error) { return nil, errSkeleton() }
+func (s *Store) Drains(ctx context.Context) ([]api.Drain, error) {
+	return s.drains(ctx, "ORDER BY started_us DESC, id")
+}
 
 // OpenDrains returns, oldest first, the drains that the loop has to look after:
-// those that run or are paused, and those that were stopped while something
-// still moves.
-func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) { return nil, errSkeleton() }
+// those that run or are paused, and those that were stopped while something still
+// moves.
+func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
+	return s.drains(ctx, `WHERE state IN ('running', 'paused')
+		OR EXISTS (SELECT 1 FROM drain_volumes v WHERE v.drain_id = drains.id AND v.state = 'moving')
+		ORDER BY started_us, id`)
+}
 
-// Drain returns the drain that ref names. Bytes done of what moves are those
+func (s *Store) drains(ctx context.Context, which string) ([]api.Drain, error) {
+	return view(ctx, s, func(q querier) ([]api.Drain, error) {
+		ids, err := queryAll(ctx, q, scanString, "SELECT id FROM drains "+which)
+		if err != nil {
+			return nil, err
+		}
+		drains := make([]api.Drain, 0, len(ids))
+		for _, id := range ids {
+			d, err := s.drainByID(ctx, q, id)
+			if err != nil {
+				return nil, err
+			}
+			drains = append(drains, d)
+		}
+		return drains, nil
+	})
+}
+
+// Drain returns the drain that ref names. The bytes done of what moves are those
 // that the hosts last reported.
 func (s *Store) Drain(ctx context.Context, ref string) (api.Drain, error) {
-	return api.Drain{}, errSkeleton()
+	return viewOne(ctx, s, kindDrain, ref, s.drainByID)
 }
 
-// SetDrainState pauses a drain, lets it run on, or stops it for good. What
-// moves is let end.
-func (s *Store) SetDrainState(ctx context.Context, call Call, ref, to string) (api.Drain, error) {
-	return api.Drain{}, errSkeleton()
+func (s *Store) drainByID(ctx context.Context, q querier, id string) (api.Drain, error) {
+	var (
+		d        = api.Drain{ID: id}
+		started  int64
+		finished *int64
+	)
+	if err := q.QueryRowContext(ctx, `SELECT pool, to_pool, parallel, bandwidth_bytes_per_second, state, started_us, finished_us
+		FROM drains WHERE id = ?`, id).
+		Scan(&d.Pool, &d.ToPool, &d.Parallel, &d.BandwidthBytesPerSecond, &d.State, &started, &finished); err != nil {
+		return d, fmt.Errorf("read drain %s: %w", id, err)
+	}
+	d.StartedAt = fromMicros(started)
+	if finished != nil {
+		at := fromMicros(*finished)
+		d.FinishedAt = &at
+	}
+	var err error
+	if d.Volumes, err = queryAll(ctx, q, scanDrainVolume, drainVolumeQuery+" WHERE drain_id = ? ORDER BY volume_name, volume_id", id); err != nil {
+		return d, err
+	}
+	for i := range d.Volumes {
+		v := &d.Volumes[i]
+		s.progressOf(v)
+		// What is not moved by this drain is no part of its work.
+		if v.State != api.DrainVolumeSkipped {
+			d.BytesTotal += v.SizeBytes
+			d.BytesDone += v.BytesDone
+		}
+	}
+	return d, nil
 }
 
-// RefreshDrainVolumes takes into a running drain the volumes that have come into
-// its pool, and settles those that wait and are not there any more.
-func (s *Store) RefreshDrainVolumes(ctx context.Context, call Call, drainID string) error {
-	return errSkeleton()
-}
-
-// NextDrainVolumes returns the volumes of a drain that move, and those that may
-// be begun as long as fewer than Parallel move; none of the latter unless the
-// drain runs.
-func (s *Store) NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
-	return nil, nil, errSkeleton()
-}
-
-// SetDrainVolume records how far a volume of a drain is: its state, migration,
-// host and error. To moving it is refused with conflict unless the drain runs and
-// fewer than Parallel move.
-func (s *Store) SetDrainVolume(ctx context.Context, call Call, drainID string, v api.DrainVolume) error {
-	return errSkeleton()
-}
-
-// FinishDrain ends a drain that has nothing left to do. It is refused with
-// conflict while a volume waits or moves, or is in the pool and has no line yet.
-func (s *Store) FinishDrain(ctx context.Context, call Call, drainID string) (api.Drain, error) {
-	return api.Drain{}, errSkeleton()
+// progressOf fills in how much of a volume was moved.
+func (s *Store) progressOf(v *api.DrainVolume) {
+	switch v.State {
+	case api.DrainVolumeMoved:
+		v.BytesDone = v.SizeBytes
+	case api.DrainVolumeMoving:
+		if live, ok := s.LiveMigration(v.MigrationID); ok {
+			v.BytesDone = min(max(live.BytesDone, 0), v.SizeBytes)
+		}
+	}
 }

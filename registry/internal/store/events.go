@@ -3,7 +3,7 @@
 package store
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -14,18 +14,23 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// resultOK is the result of an event about something that was done.
+const resultOK = "ok"
+
 // maxEvents is how many events one look at the trail returns.
 const maxEvents = 1000
 
 // audit adds an event to the trail, in the transaction of the change that it
-// tells of.
+// tells of. Callers fill in what they alone know: object, states, details, and
+// the generation in the token where a volume is concerned.
 func (tx *changeTx) audit(ctx context.Context, e api.Event) error {
 	_, err := tx.addEvent(ctx, e)
 	return err
 }
 
 // addEvent adds e to the trail and returns it with what was filled in: its
-// place, the caller, and time and op id where they were missing.
+// place, the caller and the epoch, and where they were missing the time, the op
+// id, the host, and that it was done.
 func (tx *changeTx) addEvent(ctx context.Context, e api.Event) (api.Event, error) {
 	end, err := tx.trailEnd(ctx)
 	if err != nil {
@@ -36,8 +41,17 @@ func (tx *changeTx) addEvent(ctx context.Context, e api.Event) (api.Event, error
 		e.At = tx.at
 	}
 	e.Who = tx.call.Who
-	if e.OpID == "" {
-		e.OpID = tx.call.Key
+	e.OpID = cmp.Or(e.OpID, tx.call.Key)
+	e.Result = cmp.Or(e.Result, resultOK)
+	if e.Host == "" && tx.host != nil {
+		e.Host = tx.host.name
+	}
+	if tx.epoch != 0 {
+		token := api.Token{Epoch: tx.epoch}
+		if e.Token != nil {
+			token.Generation = e.Token.Generation
+		}
+		e.Token = &token
 	}
 	content, err := json.Marshal(e)
 	if err != nil {
@@ -59,16 +73,23 @@ type trailEnd struct {
 
 // trailEnd returns where the trail ends, with the running change's own events.
 func (t *writeTx) trailEnd(ctx context.Context) (*trailEnd, error) {
-	if t.end != nil {
-		return t.end, nil
+	if t.end == nil {
+		end, err := readTrailEnd(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		t.end = end
 	}
+	return t.end, nil
+}
+
+func readTrailEnd(ctx context.Context, q querier) (*trailEnd, error) {
 	var end trailEnd
-	err := t.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.seq, &end.hash)
+	err := q.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.seq, &end.hash)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read end of audit trail: %w", err)
 	}
-	t.end = &end
-	return t.end, nil
+	return &end, nil
 }
 
 // chain is the hash of an event that follows the one with hash prev.
@@ -117,32 +138,3 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 	})
 }
 
-// VerifyAudit reads the whole trail and returns how many events it has, or an
-// error that names the first one that is not as it was written or is missing.
-// An end that was cut off cannot be seen from the trail alone.
-func (s *Store) VerifyAudit(ctx context.Context) (n int64, err error) {
-	rows, err := s.db.Read.QueryContext(ctx, "SELECT seq, content, hash FROM events ORDER BY seq")
-	if err != nil {
-		return 0, fmt.Errorf("read audit trail: %w", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	var prev []byte
-	for rows.Next() {
-		var (
-			seq           int64
-			content, hash []byte
-		)
-		if err := rows.Scan(&seq, &content, &hash); err != nil {
-			return n, fmt.Errorf("read audit trail: %w", err)
-		}
-		n++
-		if seq != n || !bytes.Equal(hash, chain(prev, content)) {
-			return n, fmt.Errorf("the audit trail was changed at or before event %d", n)
-		}
-		prev = hash
-	}
-	if err := rows.Err(); err != nil {
-		return n, fmt.Errorf("read audit trail: %w", err)
-	}
-	return n, nil
-}

@@ -4,28 +4,159 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
 )
 
+// maxEvidence bounds, in characters, what an operator says to prove something.
+const maxEvidence = 1000
+
+// checkEvidence checks what an operator says to prove something. It goes into
+// the audit trail and is for people.
+func checkEvidence(what, text string) error {
+	if utf8.RuneCountInString(text) > maxEvidence {
+		return invalid("the %s is longer than %d characters", what, maxEvidence)
+	}
+	if err := checkPrintable(what, text); err != nil {
+		return err
+	}
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) }) {
+		return invalid("the %s is missing; say how it is known, the audit trail keeps it", what)
+	}
+	return nil
+}
+
 // FenceHost takes an operator's word that a host cannot touch any volume any
 // more. Its epoch grows, so that whatever it still asks for is stale, and its
-// open migrations are orphaned: everything stays locked.
+// open migrations are orphaned: everything stays locked. A host may be fenced
+// again, with other evidence: that ends a rejoin that is on its way.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
-	return api.Host{}, errSkeleton()
+	return mutateAudited(ctx, s, call, "host.fence", "host/"+clip(ref), []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+		if tx.host != nil {
+			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.name)
+		}
+		if err := checkEvidence("evidence", in.Evidence); err != nil {
+			return api.Host{}, err
+		}
+		host, err := tx.resolveHost(ctx, ref)
+		if err != nil {
+			return api.Host{}, err
+		}
+		if err := tx.setEpoch(ctx, host.id, host.epoch+1, true); err != nil {
+			return api.Host{}, err
+		}
+		if err := tx.orphanMigrations(ctx, host.id); err != nil {
+			return api.Host{}, err
+		}
+		return s.hostChanged(ctx, tx, host, api.Event{
+			What: "host.fence", To: api.HostFenced, Token: &api.Token{Epoch: host.epoch + 1},
+			Details: map[string]any{"evidence": in.Evidence},
+		})
+	})
 }
 
 // RejoinHost lets a fenced host work again that has let go of what it lost. It
-// shows by the present epoch that it knows of the fence.
+// shows by the present epoch that it knows of the fence. Its orphaned migrations
+// are as they were before. A host that is not fenced is as it was.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
-	return api.Host{}, errSkeleton()
+	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitAny, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+		host, err := tx.resolveHost(ctx, ref)
+		if err != nil {
+			return api.Host{}, err
+		}
+		if call.Host != nil && call.Host.ID != host.id {
+			return api.Host{}, notYourHost("rejoin as", host.name)
+		}
+		if in.Epoch != host.epoch {
+			return api.Host{}, staleEpoch(host, in.Epoch)
+		}
+		if !host.fenced {
+			return s.hostByID(ctx, tx, host.id)
+		}
+		if err := tx.setEpoch(ctx, host.id, host.epoch, false); err != nil {
+			return api.Host{}, err
+		}
+		if err := tx.unorphanMigrations(ctx, host.id); err != nil {
+			return api.Host{}, err
+		}
+		return s.hostChanged(ctx, tx, host, api.Event{
+			What: "host.rejoin", From: api.HostFenced, To: api.HostUp, Token: &api.Token{Epoch: host.epoch},
+		})
+	})
 }
 
-// AuditRefusal adds to the trail that a call was refused. It is for calls whose
-// attempt is news as well: fence, force and abandon, where they are refused
-// before they get as far as the store.
+func (tx *changeTx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
+	tx.forgetHosts()
+	return tx.exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ? WHERE id = ?", epoch, fenced, hostID)
+}
+
+// hostChanged audits what was done to a host, has the next report of it looked at
+// with what is stored now, and returns what it has become.
+func (s *Store) hostChanged(ctx context.Context, tx *changeTx, was hostRow, e api.Event) (api.Host, error) {
+	e.Host, e.Object = was.name, "host/"+was.id
+	if err := tx.audit(ctx, e); err != nil {
+		return api.Host{}, err
+	}
+	now, err := tx.hostRow(ctx, was.id)
+	if err != nil {
+		return api.Host{}, err
+	}
+	tx.onCommit(func() { s.hosts.store(now, "") })
+	return s.describe(now), nil
+}
+
+// admitEpoch says whether a host may change something with the epoch that it
+// believes in, and notes it as the token of the change.
+func (tx *changeTx) admitEpoch(host hostRow, epoch int64) error {
+	if host.fenced || host.epoch != epoch {
+		return staleEpoch(host, epoch)
+	}
+	tx.epoch = epoch
+	return nil
+}
+
+// staleEpoch says to a host, or to somebody who speaks for it, that it was fenced
+// since the epoch that it believes in.
+func staleEpoch(host hostRow, epoch int64) error {
+	if host.fenced && host.epoch == epoch {
+		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.name, host.epoch).
+			With("epoch", host.epoch)
+	}
+	why := "it was fenced meanwhile"
+	if epoch > host.epoch {
+		why = "the registry never gave that out, so its database may be older than the host"
+	}
+	return api.Errorf(api.CodeStaleEpoch, "host %s is in epoch %d and the request is of epoch %d: %s", host.name, host.epoch, epoch, why).
+		With("epoch", host.epoch)
+}
+
+func notYourHost(verb, name string) error {
+	return api.Errorf(api.CodeNotYourHost, "cannot %s host %s: that is not the host that you are", verb, name)
+}
+
+// AuditRefusal adds to the trail that a call was refused: what was called, about
+// which object, and the refusal as its result. It is for calls whose attempt is
+// news as well (fence, force, abandon) and are refused before they get as far as
+// the store. A failure of the registry itself is no refusal and adds nothing.
 func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
-	return errSkeleton()
+	var e *api.Error
+	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
+		return nil
+	}
+	opID := call.Key
+	call.Key, call.Host = "", nil
+	_, err := mutate(ctx, s, call, what, nil, func(ctx context.Context, tx *changeTx) (struct{}, error) {
+		return struct{}{}, tx.audit(ctx, api.Event{
+			What: what, Object: object, OpID: opID, Result: string(e.Code), Details: map[string]any{"error": e.Message},
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("audit refusal: %w", err)
+	}
+	return nil
 }
-
-func errSkeleton() error { return api.Errorf(api.CodeInternal, "not built yet") }

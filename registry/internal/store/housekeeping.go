@@ -27,17 +27,6 @@ func (s *Store) Housekeep(ctx context.Context) error {
 	})
 }
 
-// all returns a copy of what is known of every host.
-func (m *hostMemory) all() map[string]sighting {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := make(map[string]sighting, len(m.seen))
-	for id, s := range m.seen {
-		out[id] = *s
-	}
-	return out
-}
-
 func (s sighting) flush(ctx context.Context, tx *writeTx, hostID string) error {
 	at := s.at.Truncate(time.Microsecond).UnixMicro()
 	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", at, hostID); err != nil {

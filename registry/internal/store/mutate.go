@@ -48,28 +48,57 @@ type changeTx struct {
 	*writeTx
 	call Call
 	at   time.Time
+	// host is the caller, where that is a host.
+	host *hostRow
+	// epoch is the token that the change is made under, 0 without one.
+	epoch int64
 }
+
+// admission says whether a caller may ask for a change now.
+type admission func(context.Context, *Store, *changeTx) error
 
 // mutate makes a change with its audit events and keeps its answer, all in one
 // transaction. What names the kind of request, and request is all that the
 // caller asked: a key that was used for the same is answered as then, and one
-// that was used for something else is refused with idempotency_mismatch.
+// that was used for something else is refused with idempotency_mismatch. A host
+// that comes with another epoch than its own, or is fenced, is refused with
+// stale_epoch before anything else.
 func mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	return mutateIf(ctx, s, call, what, request, admitToken, do)
+}
+
+// mutateAudited is mutate for calls whose refusal is news as well: it adds the
+// event what to the trail, about object and with the error as its result.
+func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	v, err := mutate(ctx, s, call, what, request, do)
+	if err != nil {
+		// The caller may have gone away; the attempt was made.
+		err = errors.Join(err, s.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
+	}
+	return v, err
+}
+
+func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *changeTx) (T, error)) (T, error) {
 	var answer T
 	hash, err := hashRequest(what, request)
 	if err != nil {
 		return answer, err
 	}
-	err = s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
-		known, err := recall(ctx, tx, call.Key, hash, &answer)
+	err = s.writer.submit(ctx, func(ctx context.Context, w *writeTx) error {
+		now := s.now()
+		tx := &changeTx{writeTx: w, call: call, at: now.UTC().Truncate(time.Microsecond)}
+		if err := admit(ctx, s, tx); err != nil {
+			return err
+		}
+		known, err := recall(ctx, w, call.Key, hash, &answer)
 		if known || err != nil {
 			return err
 		}
-		answer, err = do(ctx, &changeTx{writeTx: tx, call: call, at: s.now().UTC().Truncate(time.Microsecond)})
+		answer, err = do(ctx, tx)
 		if err != nil {
 			return err
 		}
-		return remember(ctx, tx, call.Key, hash, answer, s.now())
+		return remember(ctx, w, call.Key, hash, answer, now)
 	})
 	if err != nil {
 		// A change that was refused late may have begun to fill it.
@@ -78,6 +107,25 @@ func mutate[T any](ctx context.Context, s *Store, call Call, what string, reques
 	}
 	return answer, nil
 }
+
+// admitToken is the admission of every change that has no rules of its own.
+func admitToken(ctx context.Context, s *Store, tx *changeTx) error {
+	if err := admitAny(ctx, s, tx); err != nil || tx.call.Host == nil {
+		return err
+	}
+	host, err := tx.hostRow(ctx, tx.call.Host.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", quote(tx.call.Host.ID)).With("epoch", 0)
+	}
+	if err != nil {
+		return err
+	}
+	tx.host = &host
+	return tx.admitEpoch(host, tx.call.Host.Epoch)
+}
+
+// admitAny takes whoever comes, unless the store is read-only.
+func admitAny(_ context.Context, s *Store, _ *changeTx) error { return s.writable() }
 
 func hashRequest(what string, request any) ([]byte, error) {
 	b, err := json.Marshal([]any{what, request})

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/sqlitedb"
@@ -26,15 +27,22 @@ import (
 //go:embed schema/1.sql
 var schema1 string
 
-var schema = []string{schema1}
+//go:embed schema/2.sql
+var schema2 string
+
+var schema = []string{schema1, schema2}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {
 	db     *sqlitedb.DB
 	writer *writer
 	hosts  hostMemory
-	news   news
-	now    func() time.Time
+	marks  marks
+	// news is of commits, progress of what hosts say of their migrations.
+	news, progress news
+	lastAudit      atomic.Pointer[AuditCheck]
+	onReadOnly     func(reason string)
+	now            func() time.Time
 }
 
 // Options are what a Store tells of itself.
@@ -42,6 +50,10 @@ type Options struct {
 	// OnCommit, where not nil, is told of every commit: how many changes it
 	// carried, and how long it took. It must not block.
 	OnCommit func(changes int, took time.Duration)
+	// OnReadOnly, where not nil, is told for every host that proves that the
+	// database was restored from a backup what ReadOnly says then. It must not
+	// block.
+	OnReadOnly func(reason string)
 }
 
 // Open opens the registry at path, creating it if it is missing. The errors
@@ -51,11 +63,35 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
-	s := &Store{db: db, now: time.Now}
-	s.hosts.init()
+	s := &Store{db: db, onReadOnly: o.OnReadOnly, now: time.Now}
 	s.news.init()
-	s.writer = startWriter(db.Write, o.OnCommit, s.news.announce)
+	s.progress.init()
+	end, err := s.load(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
+	}
+	s.writer = startWriter(db.Write, end, o.OnCommit, s.marks.advance, s.news.announce)
+	if err := s.withdrawLeft(ctx, "volferry-registry"); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
+	}
 	return s, nil
+}
+
+// load reads what is kept in memory from the start, and returns where the audit
+// trail ends.
+func (s *Store) load(ctx context.Context) (*trailEnd, error) {
+	return view(ctx, s, func(q querier) (*trailEnd, error) {
+		hosts, err := queryAll(ctx, q, scanHostRow, hostQuery)
+		if err != nil {
+			return nil, err
+		}
+		s.hosts.load(hosts)
+		end, err := readTrailEnd(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return end, s.marks.load(ctx, q, *end)
+	})
 }
 
 // Close ends the writer, which first finishes what it has begun, and closes

@@ -223,7 +223,7 @@ func TestListsAndFilters(t *testing.T) {
 		t.Errorf("instances = %+v", i)
 	}
 	counts := must(s.Counts(t.Context()))(t)
-	want := Counts{Instances: 1, Volumes: 2, Attachments: map[api.AttachmentState]int{"attached": 1}, Hosts: map[string]int{HostUp: 2}}
+	want := Counts{Instances: 1, Volumes: 2, Attachments: map[api.AttachmentState]int{"attached": 1}, Hosts: map[string]int{api.HostUp: 2}}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
@@ -247,7 +247,7 @@ func TestTypesAreMadeChangedAndRemoved(t *testing.T) {
 func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
 	s := newSite(t)
 	s.now = func() time.Time { return time.Now().Add(time.Minute) }
-	if h := must(s.Host(t.Context(), "a"))(t); h.Status != HostSuspect || h.Epoch != 1 {
+	if h := must(s.Host(t.Context(), "a"))(t); h.Status != api.HostSuspect || h.Epoch != 1 {
 		t.Errorf("host = %+v", h)
 	}
 	if v := must(s.Volume(t.Context(), root))(t); len(v.Attachments) != 1 {

@@ -3,47 +3,262 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 )
+
+// maxTaskBody bounds the body of a task and of its answer, as the API bounds
+// those of requests.
+const maxTaskBody = 1 << 20
 
 // CreateTask queues a call of a host's API. The id is the key: the same id with
 // the same method, path and body finds the task that is there, whoever asks and
 // at whichever host it is, and its answer if it has one (else nil); with another
 // request it is idempotency_mismatch. A task that was withdrawn, which nobody
-// ever took, is queued again, at the host that in names.
+// ever took, is queued again, at the host that in names now.
 func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task) (api.Task, *api.TaskAnswer, error) {
-	return api.Task{}, nil, errSkeleton()
+	if err := checkTask(in); err != nil {
+		return api.Task{}, nil, err
+	}
+	request, err := hashRequest("task", []any{in.Method, in.Path, in.Body})
+	if err != nil {
+		return api.Task{}, nil, err
+	}
+	// The task is its own answer.
+	call.Key = ""
+	row, err := mutate(ctx, s, call, "task.create", in, func(ctx context.Context, tx *changeTx) (taskRow, error) {
+		host, err := tx.resolveHost(ctx, in.Host)
+		if err != nil {
+			return taskRow{}, err
+		}
+		there, err := taskByID(ctx, tx, in.ID)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			err = tx.exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, request, state, created_us)
+				VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)`,
+				in.ID, host.id, in.Who, in.Method, in.Path, nullText(in.Body), request, tx.at.UnixMicro())
+		case err != nil:
+			return there, err
+		case !bytes.Equal(there.request, request):
+			return there, api.Errorf(api.CodeIdempotencyMismatch, "the op id %s was used for another request; use a new one", in.ID)
+		case there.State != api.TaskWithdrawn:
+			return there, nil
+		default:
+			err = tx.exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ? WHERE id = ?", host.id, in.ID)
+		}
+		if err != nil {
+			return taskRow{}, err
+		}
+		if err := tx.auditTask(ctx, in.ID, host.name, there.State, api.TaskQueued, map[string]any{
+			"method": in.Method, "path": in.Path, "who": in.Who,
+		}); err != nil {
+			return taskRow{}, err
+		}
+		return taskByID(ctx, tx, in.ID)
+	})
+	return row.Task, row.answer, err
+}
+
+func checkTask(in api.Task) error {
+	if err := cmp.Or(checkRequired("task id", in.ID), checkText("caller", in.Who)); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, in.Method) {
+		return invalid("the method %s of a task changes nothing", quote(in.Method))
+	}
+	if !strings.HasPrefix(in.Path, "/") || len(in.Path) > maxPath {
+		return invalid("the path %s of a task is not one of the API", quote(in.Path))
+	}
+	if len(in.Body) > maxTaskBody {
+		return invalid("the body of a task is longer than %d bytes", maxTaskBody)
+	}
+	return checkPrintable("path of the task", in.Path)
+}
+
+// nullText is text as the database has it, NULL if there is none.
+func nullText(text []byte) any {
+	if text == nil {
+		return nil
+	}
+	return string(text)
+}
+
+func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, details map[string]any) error {
+	return tx.audit(ctx, api.Event{What: "task." + to, Host: host, Object: "task/" + id, From: from, To: to, OpID: id, Details: details})
 }
 
 // Task returns the task with the id, and its answer, nil if it has none.
 func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
-	return api.Task{}, nil, errSkeleton()
+	row, err := taskByID(ctx, s.db.Read, id)
+	return row.Task, row.answer, taskMissing(err, id)
 }
 
 // PendingTasks returns the tasks of a host that have no answer, oldest first:
 // those that are queued, and those that it took.
 func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, error) {
-	return nil, errSkeleton()
+	scan := func(row scanner) (api.Task, error) {
+		t, err := scanTask(row)
+		return t.Task, err
+	}
+	return queryAll(ctx, s.db.Read, scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
-// TakeTasks gives tasks to their host: those of ids that are queued become
-// taken. It returns those that the host is to do now, which are all that are
+// TakeTasks gives tasks to their host: those of ids that are queued become taken.
+// It returns those of ids that the host is to do now, which are all that are
 // taken and unanswered; what was withdrawn or answered meanwhile is not among
-// them.
+// them, nor is what is another host's.
 func (s *Store) TakeTasks(ctx context.Context, call Call, hostID string, ids []string) ([]api.Task, error) {
-	return nil, errSkeleton()
+	if len(ids) == 0 {
+		return []api.Task{}, nil
+	}
+	call.Key = ""
+	return mutate(ctx, s, call, "task.take", ids, func(ctx context.Context, tx *changeTx) ([]api.Task, error) {
+		host, err := tx.resolveHost(ctx, hostID)
+		if err != nil {
+			return nil, err
+		}
+		taken := []api.Task{}
+		for _, id := range ids {
+			t, err := taskByID(ctx, tx, id)
+			if errors.Is(err, sql.ErrNoRows) || err == nil && t.hostID != host.id {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if t.State == api.TaskQueued {
+				if err := tx.setTaskState(ctx, &t, api.TaskTaken); err != nil {
+					return nil, err
+				}
+			}
+			if t.State == api.TaskTaken {
+				taken = append(taken, t.Task)
+			}
+		}
+		return taken, nil
+	})
 }
 
-// AnswerTask keeps what the host's API answered. The first answer stands;
-// another one later changes nothing and is no error.
+// setTaskState moves a task to a state that has no answer.
+func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) error {
+	if err := tx.exec(ctx, "UPDATE tasks SET state = ? WHERE id = ?", to, t.ID); err != nil {
+		return err
+	}
+	from := t.State
+	t.State = to
+	return tx.auditTask(ctx, t.ID, t.Host, from, to, nil)
+}
+
+// AnswerTask keeps what the host's API answered. The first answer stands; another
+// one later changes nothing and is no error.
 func (s *Store) AnswerTask(ctx context.Context, call Call, hostID, taskID string, in api.TaskAnswer) error {
-	return errSkeleton()
+	if in.Status < 200 || in.Status > 599 {
+		return invalid("the status %d is none of an answer", in.Status)
+	}
+	if len(in.Body) > maxTaskBody {
+		return invalid("the answer of task %s is longer than %d bytes", quote(taskID), maxTaskBody)
+	}
+	call.Key = ""
+	_, err := mutate(ctx, s, call, "task.answer", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		t, err := taskByID(ctx, tx, taskID)
+		if err != nil {
+			return none, taskMissing(err, taskID)
+		}
+		host, err := tx.resolveHost(ctx, hostID)
+		switch {
+		case err != nil:
+			return none, err
+		case t.hostID != host.id:
+			return none, api.Errorf(api.CodeNotYourHost, "task %s is one of host %s, and %s is not that", t.ID, t.Host, host.name)
+		case t.State == api.TaskDone:
+			return none, nil
+		case t.State == api.TaskWithdrawn:
+			return none, api.Errorf(api.CodeConflict, "task %s was withdrawn before any host took it", t.ID)
+		}
+		if err := tx.exec(ctx, "UPDATE tasks SET state = 'done', status = ?, answer = ? WHERE id = ?", in.Status, nullText(in.Body), t.ID); err != nil {
+			return none, err
+		}
+		return none, tx.auditTask(ctx, t.ID, t.Host, t.State, api.TaskDone, map[string]any{"status": in.Status})
+	})
+	return err
 }
 
-// WithdrawTask takes back a task that is queued. False says that its host took
-// it meanwhile, so it may be done.
+// WithdrawTask takes back a task that is queued, or was withdrawn before. False
+// says that its host took it meanwhile, so it may be done.
 func (s *Store) WithdrawTask(ctx context.Context, call Call, id string) (bool, error) {
-	return false, errSkeleton()
+	call.Key = ""
+	return mutate(ctx, s, call, "task.withdraw", nil, func(ctx context.Context, tx *changeTx) (bool, error) {
+		t, err := taskByID(ctx, tx, id)
+		if err != nil {
+			return false, taskMissing(err, id)
+		}
+		if t.State != api.TaskQueued {
+			return t.State == api.TaskWithdrawn, nil
+		}
+		return true, tx.setTaskState(ctx, &t, api.TaskWithdrawn)
+	})
+}
+
+// withdrawLeft withdraws the tasks that a registry which died has left queued:
+// whoever asked for them was told, or will be, that they were not begun.
+func (s *Store) withdrawLeft(ctx context.Context, who string) error {
+	ids, err := queryAll(ctx, s.db.Read, scanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
+	for _, id := range ids {
+		if err == nil {
+			_, err = s.WithdrawTask(ctx, Call{Who: who}, id)
+		}
+	}
+	return err
+}
+
+// taskRow is a task as it is stored.
+type taskRow struct {
+	api.Task
+	hostID  string
+	request []byte
+	answer  *api.TaskAnswer
+}
+
+const taskQuery = `SELECT t.id, t.host_id, h.name, t.who, t.method, t.path, t.body, t.request, t.state, t.status, t.answer, t.created_us
+	FROM tasks t JOIN hosts h ON h.id = t.host_id`
+
+func taskByID(ctx context.Context, q querier, id string) (taskRow, error) {
+	t, err := scanTask(q.QueryRowContext(ctx, taskQuery+" WHERE t.id = ?", id))
+	if err != nil {
+		return taskRow{}, fmt.Errorf("read task %s: %w", clip(id), err)
+	}
+	return t, nil
+}
+
+// taskMissing says in plain words that there is no such task.
+func taskMissing(err error, id string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return api.Errorf(api.CodeNotFound, "there is no task %s", quote(id))
+	}
+	return err
+}
+
+func scanTask(row scanner) (taskRow, error) {
+	var (
+		t            taskRow
+		body, answer []byte
+		status       *int
+		created      int64
+	)
+	err := row.Scan(&t.ID, &t.hostID, &t.Host, &t.Who, &t.Method, &t.Path, &body, &t.request, &t.State, &status, &answer, &created)
+	t.Body, t.CreatedAt = json.RawMessage(body), fromMicros(created)
+	if status != nil {
+		t.answer = &api.TaskAnswer{Status: *status, Body: json.RawMessage(answer)}
+	}
+	return t, err
 }

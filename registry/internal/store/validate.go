@@ -115,7 +115,10 @@ func checkLocation(what string, l api.Location) error {
 }
 
 // quote shows a text that may be anything without repeating all of it.
-func quote(text string) string {
+func quote(text string) string { return `"` + clip(text) + `"` }
+
+// clip is quote without the quotes.
+func clip(text string) string {
 	const enough = 64
 	if len(text) > enough {
 		text = text[:enough] + "…"
@@ -125,5 +128,5 @@ func quote(text string) string {
 			return r
 		}
 		return '\uFFFD'
-	}, `"`+text+`"`), "\uFFFD")
+	}, text), "\uFFFD")
 }

@@ -28,17 +28,20 @@ type writeTx struct {
 	broken error
 	// end is where the audit trail ends with what was done so far; nil is unknown.
 	end, endBefore *trailEnd
+	// hosts are as of what was done so far.
+	hosts        *hostCache
+	hostsChanged bool
 	// after is what is to be done after the commit.
 	after       []func()
 	afterBefore int
 }
 
-func (s *statements) begin(ctx context.Context, end *trailEnd) (*writeTx, error) {
-	tx, err := s.db.BeginTx(ctx, nil)
+func (w *writer) begin(ctx context.Context) (*writeTx, error) {
+	tx, err := w.known.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return &writeTx{tx: tx, known: s, bound: map[string]*sql.Stmt{}, end: end}, nil
+	return &writeTx{tx: tx, known: w.known, bound: map[string]*sql.Stmt{}, end: w.end, hosts: w.hosts}, nil
 }
 
 // commit returns once everything is on stable storage.
@@ -65,7 +68,7 @@ func (t *writeTx) rollback() error {
 func (t *writeTx) onCommit(do func()) { t.after = append(t.after, do) }
 
 func (t *writeTx) beginChange() {
-	t.saved, t.endBefore, t.afterBefore = false, t.end, len(t.after)
+	t.saved, t.hostsChanged, t.endBefore, t.afterBefore = false, false, t.end, len(t.after)
 }
 
 // endChange keeps what the running change did, or undoes it. Its error means that
@@ -76,6 +79,9 @@ func (t *writeTx) endChange(ctx context.Context, keep bool) error {
 	}
 	if !keep {
 		t.end, t.after = t.endBefore, t.after[:t.afterBefore]
+		if t.hostsChanged {
+			t.hosts.empty()
+		}
 	}
 	if !t.saved {
 		return nil

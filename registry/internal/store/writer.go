@@ -37,8 +37,10 @@ type writer struct {
 	closing  chan struct{}
 	stopped  chan struct{}
 	// end is where the audit trail ends, as of the last commit; nil if that has to
-	// be read. Only the writer's goroutine uses it.
-	end *trailEnd
+	// be read. Like hosts it is the writer's goroutine's alone.
+	end     *trailEnd
+	hosts   *hostCache
+	publish func(trailEnd)
 }
 
 // errand is work on the database that is not for a transaction.
@@ -47,10 +49,15 @@ type errand struct {
 	done chan error
 }
 
-func startWriter(db *sql.DB, onCommit func(int, time.Duration), announce func()) *writer {
+// startWriter starts a writer. Publish is told where the audit trail ends, and
+// announce that there is news, after each commit and before it is answered.
+func startWriter(db *sql.DB, end *trailEnd, onCommit func(int, time.Duration), publish func(trailEnd), announce func()) *writer {
 	w := &writer{
 		known:    newStatements(db),
+		end:      end,
+		hosts:    newHostCache(),
 		onCommit: onCommit,
+		publish:  publish,
 		announce: announce,
 		queue:    make(chan change, maxBatch),
 		between:  make(chan errand),
@@ -164,7 +171,7 @@ func (w *writer) transact(batch []change, results []error) error {
 	// transaction with it.
 	ctx := context.Background()
 	defer w.known.learn(ctx)
-	tx, err := w.known.begin(ctx, w.end)
+	tx, err := w.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,11 +189,14 @@ func (w *writer) transact(batch []change, results []error) error {
 		err = tx.commit()
 	}
 	if err != nil {
-		// Whether the trail has grown is read, not guessed.
+		// What is stored now is read, not guessed.
 		w.end = nil
+		w.hosts.empty()
 		return errors.Join(err, tx.rollback())
 	}
-	w.end = tx.end
+	if w.end = tx.end; w.end != nil {
+		w.publish(*w.end)
+	}
 	return nil
 }
 

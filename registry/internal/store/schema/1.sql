@@ -8,6 +8,7 @@ CREATE TABLE hosts (
     version      TEXT NOT NULL,
     boot_id      TEXT NOT NULL,
     epoch        INTEGER NOT NULL CHECK (epoch > 0),
+    fenced       INTEGER NOT NULL DEFAULT 0 CHECK (fenced IN (0, 1)),
     last_seen_us INTEGER NOT NULL,
     created_us   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// drainNext are the states that an operator may ask for, by the one before.
+var drainNext = map[string][]string{
+	api.DrainRunning: {api.DrainPaused, api.DrainStopped},
+	api.DrainPaused:  {api.DrainRunning, api.DrainStopped},
+}
+
+// SetDrainState pauses a drain, lets it run on, or stops it for good. What moves
+// is let end. The state that it has already is no change.
+func (s *Store) SetDrainState(ctx context.Context, call Call, ref, to string) (api.Drain, error) {
+	if !slices.Contains([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped}, to) {
+		return api.Drain{}, invalid("a drain cannot be made %s", quote(to))
+	}
+	return mutate(ctx, s, call, "drain.state", []any{ref, to}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+		id, err := resolve(ctx, tx, kindDrain, ref)
+		if err != nil {
+			return api.Drain{}, err
+		}
+		d, err := s.drainByID(ctx, tx, id)
+		if err != nil || d.State == to {
+			return d, err
+		}
+		if !slices.Contains(drainNext[d.State], to) {
+			return d, api.Errorf(api.CodeStateForbidden, "drain %s is %s and cannot become %s; begin another one", d.ID, d.State, to).With("state", d.State)
+		}
+		return s.moveDrain(ctx, tx, d, to)
+	})
+}
+
+// FinishDrain ends a running drain that has nothing left to do. It is refused with
+// conflict while a volume waits or moves, or is in the pool and has no line yet.
+func (s *Store) FinishDrain(ctx context.Context, call Call, drainID string) (api.Drain, error) {
+	return mutate(ctx, s, call, "drain.finish", drainID, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+		id, err := resolve(ctx, tx, kindDrain, drainID)
+		if err != nil {
+			return api.Drain{}, err
+		}
+		d, err := s.drainByID(ctx, tx, id)
+		if err != nil || d.State == api.DrainDone {
+			return d, err
+		}
+		if d.State != api.DrainRunning {
+			return d, api.Errorf(api.CodeConflict, "drain %s is %s; only one that runs can be done", d.ID, d.State).With("state", d.State)
+		}
+		arrived, err := tx.takeIn(ctx, d.ID, d.Pool)
+		if err != nil {
+			return d, err
+		}
+		for _, v := range d.Volumes {
+			if v.State == api.DrainVolumePending || v.State == api.DrainVolumeMoving {
+				arrived++
+			}
+		}
+		if arrived > 0 {
+			return d, api.Errorf(api.CodeConflict, "drain %s has %d volumes left", d.ID, arrived)
+		}
+		return s.moveDrain(ctx, tx, d, api.DrainDone)
+	})
+}
+
+// moveDrain makes the change of state and returns what the drain is then.
+func (s *Store) moveDrain(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
+	var finished any
+	if to == api.DrainStopped || to == api.DrainDone {
+		finished = tx.at.UnixMicro()
+	}
+	if err := tx.exec(ctx, "UPDATE drains SET state = ?, finished_us = ? WHERE id = ?", to, finished, d.ID); err != nil {
+		return d, err
+	}
+	if err := tx.auditDrain(ctx, d, "drain.state", d.State, to, nil); err != nil {
+		return d, err
+	}
+	return s.drainByID(ctx, tx, d.ID)
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+const drainVolumeQuery = "SELECT volume_id, volume_name, size_bytes, host, state, migration_id, error FROM drain_volumes"
+
+func scanDrainVolume(row scanner) (api.DrainVolume, error) {
+	var (
+		v    api.DrainVolume
+		fail []byte
+	)
+	if err := row.Scan(&v.VolumeID, &v.VolumeName, &v.SizeBytes, &v.Host, &v.State, &v.MigrationID, &fail); err != nil {
+		return v, err
+	}
+	if fail != nil {
+		if err := json.Unmarshal(fail, &v.Error); err != nil {
+			return v, fmt.Errorf("decode error: %w", err)
+		}
+	}
+	return v, nil
+}
+
+// inPoolQuery is every volume whose place is in a pool, on whichever host.
+const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', NULL
+	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
+	WHERE l.pool = ?1 AND l.pool <> '' AND l.migration_id IS NULL`
+
+// takeIn gives a line to every volume of the pool that has none or that was moved
+// and is back, and returns how many these are.
+func (tx *changeTx) takeIn(ctx context.Context, drainID, pool string) (int, error) {
+	arrived, err := queryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
+		SELECT 1 FROM drain_volumes d WHERE d.drain_id = ?2 AND d.volume_id = v.id AND d.state <> 'moved')`, pool, drainID)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range arrived {
+		if err := tx.exec(ctx, `INSERT INTO drain_volumes (drain_id, volume_id, volume_name, size_bytes, host, state, migration_id)
+			VALUES (?, ?, ?, ?, ?, 'pending', '')
+			ON CONFLICT (drain_id, volume_id) DO UPDATE SET state = 'pending', migration_id = '', error = NULL`,
+			drainID, v.VolumeID, v.VolumeName, v.SizeBytes, v.Host); err != nil {
+			return 0, err
+		}
+	}
+	return len(arrived), nil
+}
+
+// settleGone gives their end to the lines that wait and whose volume is not in
+// the pool any more: somebody else moved it, or it was deleted. It returns how
+// many these are.
+func (tx *changeTx) settleGone(ctx context.Context, drainID, pool string) (int, error) {
+	gone, err := queryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
+		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1 AND l.migration_id IS NULL)`, pool, drainID)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range gone {
+		var there bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM volumes WHERE id = ?)", v.VolumeID).Scan(&there); err != nil {
+			return 0, fmt.Errorf("look up volume: %w", err)
+		}
+		v.State = api.DrainVolumeMoved
+		if !there {
+			v.State = api.DrainVolumeSkipped
+			v.Error = api.Errorf(api.CodeNotFound, "volume %s was deleted before its turn", v.VolumeName)
+		}
+		if err := tx.storeDrainVolume(ctx, drainID, v); err != nil {
+			return 0, err
+		}
+	}
+	return len(gone), nil
+}
+
+func (tx *changeTx) storeDrainVolume(ctx context.Context, drainID string, v api.DrainVolume) error {
+	var fail any
+	if v.Error != nil {
+		b, err := json.Marshal(v.Error)
+		if err != nil {
+			return fmt.Errorf("encode error: %w", err)
+		}
+		fail = string(b)
+	}
+	return tx.exec(ctx, "UPDATE drain_volumes SET state = ?, migration_id = ?, host = ?, error = ? WHERE drain_id = ? AND volume_id = ?",
+		v.State, v.MigrationID, v.Host, fail, drainID, v.VolumeID)
+}
+
+// RefreshDrainVolumes takes into a running drain the volumes that have come into
+// its pool, and settles those that wait and are not there any more. It is to be
+// called often, and writes only if there is something to.
+func (s *Store) RefreshDrainVolumes(ctx context.Context, call Call, drainID string) error {
+	d, err := s.Drain(ctx, drainID)
+	if err != nil || d.State != api.DrainRunning {
+		return err
+	}
+	if current, err := s.drainCurrent(ctx, d); current || err != nil {
+		return err
+	}
+	call.Key = ""
+	_, err = mutate(ctx, s, call, "drain.refresh", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		// It may have been stopped since.
+		if d, err = s.drainByID(ctx, tx, d.ID); err != nil || d.State != api.DrainRunning {
+			return none, err
+		}
+		arrived, err := tx.takeIn(ctx, d.ID, d.Pool)
+		if err != nil {
+			return none, err
+		}
+		gone, err := tx.settleGone(ctx, d.ID, d.Pool)
+		if err != nil || arrived+gone == 0 {
+			return none, err
+		}
+		return none, tx.auditDrain(ctx, d, "drain.refresh", "", "", map[string]any{"arrived": arrived, "gone": gone})
+	})
+	return err
+}
+
+// drainCurrent says whether the lines of a drain fit the pool as it is.
+func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
+	waits := map[string]bool{}
+	settled := map[string]bool{}
+	for _, v := range d.Volumes {
+		waits[v.VolumeID] = v.State == api.DrainVolumePending
+		settled[v.VolumeID] = v.State != api.DrainVolumePending && v.State != api.DrainVolumeMoved
+	}
+	inPool, err := queryAll(ctx, s.db.Read, scanDrainVolume, inPoolQuery, d.Pool)
+	if err != nil {
+		return false, err
+	}
+	for _, v := range inPool {
+		if !waits[v.VolumeID] && !settled[v.VolumeID] {
+			return false, nil
+		}
+		delete(waits, v.VolumeID)
+	}
+	for _, left := range waits {
+		if left {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// NextDrainVolumes returns the volumes of a drain that move, and those that may be
+// begun as long as fewer than Parallel move; none of the latter unless the drain
+// runs.
+func (s *Store) NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
+	d, err := s.Drain(ctx, drainID)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range d.Volumes {
+		switch {
+		case v.State == api.DrainVolumeMoving:
+			moving = append(moving, v)
+		case v.State == api.DrainVolumePending && d.State == api.DrainRunning:
+			pending = append(pending, v)
+		}
+	}
+	return moving, pending, nil
+}
+
+// drainVolumeNext are the states that a volume of a drain may go to. What moves
+// and turns out not to have begun waits again.
+var drainVolumeNext = map[string][]string{
+	api.DrainVolumePending: {api.DrainVolumeMoving, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
+	api.DrainVolumeMoving:  {api.DrainVolumePending, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
+}
+
+// SetDrainVolume records how far a volume of a drain is: its state, migration,
+// host and error. To moving it is refused with conflict unless the drain runs and
+// fewer than Parallel move. The same again changes nothing.
+func (s *Store) SetDrainVolume(ctx context.Context, call Call, drainID string, v api.DrainVolume) error {
+	if err := cmp.Or(checkID("volume id", v.VolumeID), checkText("migration id", v.MigrationID), checkText("host", v.Host)); err != nil {
+		return err
+	}
+	_, err := mutate(ctx, s, call, "drain.volume", []any{drainID, v}, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		id, err := resolve(ctx, tx, kindDrain, drainID)
+		if err != nil {
+			return none, err
+		}
+		d, err := s.drainByID(ctx, tx, id)
+		if err != nil {
+			return none, err
+		}
+		was, err := scanDrainVolume(tx.QueryRowContext(ctx, drainVolumeQuery+" WHERE drain_id = ? AND volume_id = ?", id, v.VolumeID))
+		if errors.Is(err, sql.ErrNoRows) {
+			return none, api.Errorf(api.CodeNotFound, "drain %s has no volume %s", id, v.VolumeID)
+		}
+		if err != nil {
+			return none, fmt.Errorf("read volume of drain: %w", err)
+		}
+		v.Host = cmp.Or(v.Host, was.Host)
+		if was.State == v.State && was.MigrationID == v.MigrationID && was.Host == v.Host {
+			return none, nil
+		}
+		if err := checkDrainVolume(d, was, v); err != nil {
+			return none, err
+		}
+		if err := tx.storeDrainVolume(ctx, id, v); err != nil {
+			return none, err
+		}
+		return none, tx.auditDrain(ctx, d, "drain.volume", was.State, v.State, map[string]any{
+			"volume_id": v.VolumeID, "volume_name": was.VolumeName, "migration_id": v.MigrationID, "host": v.Host, "error": v.Error,
+		})
+	})
+	return err
+}
+
+func checkDrainVolume(d api.Drain, was, v api.DrainVolume) error {
+	if was.State != v.State && !slices.Contains(drainVolumeNext[was.State], v.State) {
+		return api.Errorf(api.CodeConflict, "volume %s of drain %s is %s and cannot become %s", was.VolumeName, d.ID, was.State, quote(v.State)).
+			With("state", was.State)
+	}
+	if was.State == api.DrainVolumeMoving || v.State != api.DrainVolumeMoving {
+		return nil
+	}
+	if d.State != api.DrainRunning {
+		return api.Errorf(api.CodeConflict, "drain %s is %s; it begins nothing", d.ID, d.State).With("state", d.State)
+	}
+	moving := 0
+	for _, other := range d.Volumes {
+		if other.State == api.DrainVolumeMoving {
+			moving++
+		}
+	}
+	if moving >= d.Parallel {
+		return api.Errorf(api.CodeConflict, "drain %s moves %d volumes, and no more at once", d.ID, moving)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hostMemory holds what changes with every report and is not worth a commit:
+// when a host was last seen, by our clock, what its pools have free, how far its
+// migrations are. It also has the rows of hosts as of the last commit, so that a
+// report that says nothing new costs no look at the database.
+type hostMemory struct {
+	mu   sync.Mutex
+	seen map[string]*sighting
+	// hostOf says on which host an open migration is that was reported.
+	hostOf map[string]string
+}
+
+type sighting struct {
+	row hostRow
+	// at is zero while the host has not reported since the start.
+	at    time.Time
+	pools []api.Pool
+	// stored is the digest of the part of the report that is in the database;
+	// "" if that has to be written again.
+	stored string
+	// mark is the last one that the host was told.
+	mark api.RegistryMark
+	// migrations are those that are open on it, as it last said, by id.
+	migrations map[string]api.Migration
+}
+
+// load is for the start: what is stored of every host.
+func (m *hostMemory) load(rows []hostRow) {
+	m.seen, m.hostOf = map[string]*sighting{}, map[string]string{}
+	for _, h := range rows {
+		m.seen[h.id] = &sighting{row: h}
+	}
+}
+
+// see notes that a host was heard of, and returns its row and the last mark that
+// it was told. A host that is not stored is not known here either.
+func (m *hostMemory) see(id string, at time.Time) (row hostRow, told api.RegistryMark, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[id]
+	if s == nil {
+		return hostRow{}, api.RegistryMark{}, false
+	}
+	s.at = at
+	return s.row, s.mark, true
+}
+
+// note remembers the part of a report that is not stored and says whether the
+// database has the rest of it.
+func (m *hostMemory) note(in api.HostReport, digest string) (stored bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[in.ID]
+	if s == nil {
+		return false
+	}
+	if in.Pools != nil {
+		s.pools = in.Pools
+	}
+	return s.stored == digest
+}
+
+// store notes what the database has of a host now. The writer calls it, in the
+// order of its commits.
+func (m *hostMemory) store(row hostRow, digest string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[row.id]
+	if s == nil {
+		s = &sighting{}
+		m.seen[row.id] = s
+	}
+	s.row, s.stored = row, digest
+}
+
+// tell notes the mark that a host is told.
+func (m *hostMemory) tell(id string, mark api.RegistryMark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.seen[id]; s != nil {
+		s.mark = mark
+	}
+}
+
+func (m *hostMemory) lastSeen(id string) (time.Time, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[id]
+	if s == nil || s.at.IsZero() {
+		return time.Time{}, false
+	}
+	return s.at, true
+}
+
+// freshen puts what a host last said of its pools into pools.
+func (m *hostMemory) freshen(hostID string, p *api.Pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[hostID]
+	if s == nil {
+		return
+	}
+	for _, fresh := range s.pools {
+		if fresh.Name == p.Name {
+			p.CapacityBytes, p.FreeBytes, p.UpdatedAt = fresh.CapacityBytes, fresh.FreeBytes, s.at.UTC().Truncate(time.Microsecond)
+		}
+	}
+}
+
+// all returns a copy of what is known of every host that has reported.
+func (m *hostMemory) all() map[string]sighting {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make(map[string]sighting, len(m.seen))
+	for id, s := range m.seen {
+		if !s.at.IsZero() {
+			out[id] = *s
+		}
+	}
+	return out
+}

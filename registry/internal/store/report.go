@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
+)
+
+// Report takes what a daemon says of its host, and answers with the host and the
+// registry's mark. A host that is new gets epoch 1. One that was fenced, or comes
+// with another epoch than the registry's, is answered with stale_epoch and
+// changes nothing; that it was seen is noted. Epoch 0 is a host that has lost its
+// memory, which is the same host as long as it was never fenced.
+//
+// Pools that are nil are not known to the daemon now: what it said last stands;
+// so with migrations. Reports carry no op id: only the last one counts.
+func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
+	if err := checkReport(in); err != nil {
+		return api.Host{}, err
+	}
+	if call.Host != nil && call.Host.ID != in.ID {
+		return api.Host{}, notYourHost("report for", in.Name)
+	}
+	digest, err := reportDigest(in)
+	if err != nil {
+		return api.Host{}, err
+	}
+	now := s.now()
+	host, told, known := s.hosts.see(in.ID, now)
+	if in.Mark != nil && *in.Mark != told {
+		if err := s.ObserveMark(ctx, in.ID, in.Name, *in.Mark); err != nil {
+			return api.Host{}, err
+		}
+	}
+	if known {
+		if err := host.admitReport(in.Epoch); err != nil {
+			return api.Host{}, err
+		}
+	}
+	// A report that says nothing new is refused as well, so that the host can
+	// show why the registry does not work.
+	if err := s.writable(); err != nil {
+		return api.Host{}, err
+	}
+	if !s.hosts.note(in, digest) {
+		if host, err = s.storeReport(ctx, call, in, digest); err != nil {
+			return api.Host{}, err
+		}
+		s.hosts.see(in.ID, now)
+		s.hosts.note(in, digest)
+	}
+	if err := s.noteMigrations(ctx, in); err != nil {
+		return api.Host{}, err
+	}
+	h, mark := s.describe(host), s.marks.current()
+	h.Mark = &mark
+	s.hosts.tell(in.ID, mark)
+	return h, nil
+}
+
+// admitReport is the check of the token of reports.
+func (h hostRow) admitReport(epoch int64) error {
+	if !h.fenced && (epoch == h.epoch || epoch == 0 && h.epoch == 1) {
+		return nil
+	}
+	return staleEpoch(h, epoch)
+}
+
+func checkReport(in api.HostReport) error {
+	if err := checkID("host id", in.ID); err != nil {
+		return err
+	}
+	if err := checkName("host name", in.Name); err != nil {
+		return err
+	}
+	if err := cmp.Or(checkText("version", in.Version), checkText("boot id", in.BootID)); err != nil {
+		return err
+	}
+	if in.Epoch < 0 {
+		return invalid("the epoch %d is negative", in.Epoch)
+	}
+	for i, p := range in.Pools {
+		if err := cmp.Or(checkRequired("pool name", p.Name), checkText("pool type", p.Type), checkPrintable("pool path", p.Path)); err != nil {
+			return err
+		}
+		if p.CapacityBytes < 0 || p.FreeBytes < 0 {
+			return invalid("the pool %s has a negative size", p.Name)
+		}
+		if slices.ContainsFunc(in.Pools[:i], func(q api.Pool) bool { return q.Name == p.Name }) {
+			return invalid("the pool %s is reported twice", p.Name)
+		}
+	}
+	for _, i := range in.Instances {
+		if err := cmp.Or(checkID("instance id", i.ID), checkInstanceState(i.State)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportDigest is over the part of a report that the database keeps.
+func reportDigest(in api.HostReport) (string, error) {
+	in.Epoch, in.Mark, in.Migrations = 0, nil, nil
+	in.Pools = slices.Clone(in.Pools)
+	for i := range in.Pools {
+		in.Pools[i].CapacityBytes, in.Pools[i].FreeBytes, in.Pools[i].UpdatedAt = 0, 0, time.Time{}
+	}
+	b, err := json.Marshal(in)
+	if err != nil {
+		return "", fmt.Errorf("encode report: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return string(sum[:]), nil
+}
+
+// storeReport writes down the part of a report that the database keeps.
+func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostRow, error) {
+	call.Key = ""
+	return mutateIf(ctx, s, call, "host.report", in, admitAny, func(ctx context.Context, tx *changeTx) (hostRow, error) {
+		was, err := tx.hostRow(ctx, in.ID)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return was, err
+		}
+		if err == nil {
+			// It may have been fenced since the look in memory.
+			if err := was.admitReport(in.Epoch); err != nil {
+				return was, err
+			}
+		}
+		now, err := tx.storeHost(ctx, in)
+		if err != nil {
+			return now, err
+		}
+		if err := tx.replacePools(ctx, in); err != nil {
+			return now, err
+		}
+		for _, i := range in.Instances {
+			if err := tx.exec(ctx, "UPDATE instances SET state = ?, updated_us = ? WHERE id = ? AND host_id = ? AND state <> ?1",
+				i.State, tx.at.UnixMicro(), i.ID, in.ID); err != nil {
+				return now, err
+			}
+		}
+		tx.onCommit(func() { s.hosts.store(now, digest) })
+		return now, tx.auditReport(ctx, was, now)
+	})
+}
+
+// storeHost makes or changes the row of a host and returns it.
+func (tx *changeTx) storeHost(ctx context.Context, in api.HostReport) (hostRow, error) {
+	tx.forgetHosts()
+	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
+		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
+		ON CONFLICT (id) DO UPDATE SET name = ?2, version = ?3, boot_id = ?4, last_seen_us = ?5`,
+		in.ID, in.Name, in.Version, in.BootID, tx.at.UnixMicro())
+	if sqlitedb.Violates(err, "hosts.name") {
+		return hostRow{}, api.Errorf(api.CodeConflict, "the name %s belongs to another host; give one of them another name", in.Name)
+	}
+	if err != nil {
+		return hostRow{}, fmt.Errorf("store host: %w", err)
+	}
+	return tx.hostRow(ctx, in.ID)
+}
+
+// auditReport tells of what is news in a report: that a host is new, has another
+// name, or was booted.
+func (tx *changeTx) auditReport(ctx context.Context, was, now hostRow) error {
+	what := ""
+	switch {
+	case was.id == "":
+		what = "host.register"
+	case was.name != now.name:
+		what = "host.rename"
+	case was.bootID != now.bootID:
+		what = "host.boot"
+	default:
+		return nil
+	}
+	return tx.audit(ctx, api.Event{
+		What: what, Host: now.name, Object: "host/" + now.id, From: was.name, To: now.name, Token: &api.Token{Epoch: now.epoch},
+		Details: map[string]any{"boot_id": now.bootID, "version": now.version},
+	})
+}
