@@ -32,7 +32,7 @@ type Registry interface {
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 	ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error)
 	TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error)
-	ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) error
+	ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error)
 }
 
 // Images are the image files and devices of this host, by path

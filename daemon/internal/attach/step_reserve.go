@@ -36,7 +36,7 @@ func (m *machine) stepReserve() op.Step {
 		if err != nil || !found {
 			return err
 		}
-		err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".unreserve", in.AttachmentID, in.release(r.OpID(), true))
+		_, err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".unreserve", in.AttachmentID, in.release(r.OpID(), true))
 		if lost(err) {
 			m.log.Warn("an attachment that was not made is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return nil

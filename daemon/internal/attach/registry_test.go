@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// fakeRegistry is a registry in memory, with its rules as far as attachments
+// meet them.
+type fakeRegistry struct {
+	world *world
+
+	mu    sync.Mutex
+	down  bool
+	epoch int64
+	vol   api.Volume
+	rows  map[string]api.Attachment
+	calls map[string]registryCall
+	// told are the states that attachments came to, in order; "" is their end.
+	told []api.AttachmentState
+}
+
+// registryCall is a request that was made, by its op id, and its answer.
+type registryCall struct {
+	asked  any
+	answer api.Attachment
+}
+
+var errRegistryAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+
+func newFakeRegistry(w *world) *fakeRegistry {
+	return &fakeRegistry{
+		world: w, epoch: 1, rows: map[string]api.Attachment{}, calls: map[string]registryCall{},
+		vol: api.Volume{
+			ID: testVolume, Name: "vol", Status: api.VolumeAvailable, Generation: 1, Host: hostName, SizeBytes: testSize,
+			Location: api.Location{Pool: "shared", Name: "vol.raw", Path: volPath, Format: api.FormatRaw, SizeBytes: testSize},
+		},
+	}
+}
+
+func (r *fakeRegistry) setDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+func (r *fakeRegistry) fence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+}
+
+func (r *fakeRegistry) all() []api.Attachment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.rows))
+}
+
+func (r *fakeRegistry) state(id string) api.AttachmentState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rows[id].State
+}
+
+// ask is one request that changes nothing.
+func ask[T any](r *fakeRegistry, answer func() (T, error)) (out T, err error) {
+	err = r.world.around(errRegistryAway, func() (err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.down {
+			return errRegistryAway
+		}
+		out, err = answer()
+		return err
+	})
+	return out, err
+}
+
+// tell makes a change once per op id, if the host's epoch is the registry's.
+func (r *fakeRegistry) tell(opID string, epoch int64, asked any, change func() (api.Attachment, error)) (api.Attachment, error) {
+	return ask(r, func() (api.Attachment, error) {
+		if old, known := r.calls[opID]; known {
+			if !reflect.DeepEqual(old.asked, asked) {
+				return api.Attachment{}, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
+			}
+			return old.answer, nil
+		}
+		if epoch != r.epoch {
+			return api.Attachment{}, api.Errorf(api.CodeStaleEpoch, "epoch %d is over", epoch)
+		}
+		att, err := change()
+		if err == nil {
+			r.calls[opID] = registryCall{asked, att}
+		}
+		return att, err
+	})
+}
+
+func (r *fakeRegistry) Volume(context.Context, string) (api.Volume, error) {
+	return ask(r, func() (api.Volume, error) {
+		vol := r.vol
+		vol.Attachments = slices.Collect(maps.Values(r.rows))
+		return vol, nil
+	})
+}
+
+func (r *fakeRegistry) Instance(_ context.Context, ref string) (api.Instance, error) {
+	return ask(r, func() (api.Instance, error) {
+		zero := 0
+		root := []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero, Note: "not a volume"}}
+		switch ref {
+		case web, "web":
+			return api.Instance{ID: web, Name: "web", Host: hostName, BlockDeviceMappings: root}, nil
+		case db, "db":
+			return api.Instance{ID: db, Name: "db", Host: hostName, BlockDeviceMappings: root}, nil
+		case "far":
+			return api.Instance{ID: testOp, Name: "far", Host: "beta"}, nil
+		}
+		return api.Instance{}, api.Errorf(api.CodeNotFound, "there is no instance %s", ref)
+	})
+}
+
+func (r *fakeRegistry) find(id string) (api.Attachment, error) {
+	att, ok := r.rows[id]
+	if !ok {
+		return att, api.Errorf(api.CodeNotFound, "there is no attachment %s", id)
+	}
+	return att, nil
+}
+
+func (r *fakeRegistry) Attachment(_ context.Context, id string) (api.Attachment, error) {
+	return ask(r, func() (api.Attachment, error) { return r.find(id) })
+}
+
+func (r *fakeRegistry) Attachments(context.Context, string, string) ([]api.Attachment, error) {
+	return ask(r, func() ([]api.Attachment, error) { return slices.Collect(maps.Values(r.rows)), nil })
+}
+
+func (r *fakeRegistry) ReserveAttachment(_ context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
+	return r.tell(opID, in.Epoch, in, func() (api.Attachment, error) {
+		switch {
+		case r.vol.MigrationID != "":
+			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
+		case in.Generation != r.vol.Generation:
+			return api.Attachment{}, api.Errorf(api.CodeStaleGeneration, "volume vol has moved")
+		case len(r.rows) > 0 && !r.vol.Multiattach:
+			return api.Attachment{}, api.Errorf(api.CodeVolumeInUse, "volume vol is attached")
+		}
+		return r.store(api.Attachment{
+			ID: in.ID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: hostName, Mode: in.Mode, Device: in.Device,
+			State: api.AttachmentReserved, Location: r.vol.Location,
+		}), nil
+	})
+}
+
+func (r *fakeRegistry) store(att api.Attachment) api.Attachment {
+	r.rows[att.ID] = att
+	r.told = append(r.told, att.State)
+	return att
+}
+
+func (r *fakeRegistry) TransitionAttachment(_ context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
+	return r.tell(opID, in.Epoch, in, func() (api.Attachment, error) {
+		att, err := r.find(id)
+		switch {
+		case err != nil:
+			return att, err
+		case !slices.Contains(in.From, att.State):
+			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
+		case r.vol.MigrationID != "":
+			return att, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
+		}
+		att.State = in.To
+		return r.store(att), nil
+	})
+}
+
+func (r *fakeRegistry) ReleaseAttachment(_ context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
+	return r.tell(opID, in.Epoch, in, func() (api.Attachment, error) {
+		att, err := r.find(id)
+		switch {
+		case err != nil:
+			return att, err
+		case r.vol.MigrationID != "":
+			return att, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
+		case !in.Force && (att.State == api.AttachmentAttached || att.State == api.AttachmentAttaching):
+			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
+		}
+		delete(r.rows, id)
+		r.told = append(r.told, "")
+		return att, nil
+	})
+}

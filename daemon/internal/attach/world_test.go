@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	testHost   = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0001"
+	hostName   = "alpha"
+	testVolume = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0002"
+	testAtt    = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0003"
+	otherAtt   = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0004"
+	web        = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0005"
+	db         = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0006"
+	testOp     = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa"
+	volPath    = "/shared/vol.raw"
+	testSize   = 32 * hvtest.BlockSize
+)
+
+// world is a host in memory with two instances, one volume and its registry. It
+// is also the hypervisor that the manager sees, so that something can happen at
+// each call of it and of the registry, and what must always hold is looked at
+// after each.
+type world struct {
+	*hvtest.Fake
+	registry   *fakeRegistry
+	images     *fakeImages
+	migrations fakeMigrations
+	known      fakeKnown
+	journal    *optest.Journal
+
+	mu       sync.Mutex
+	calls    int
+	happens  happening
+	happened bool
+	away     bool
+	wrongs   []string
+}
+
+// happening is what happens at the nth call of the hypervisor or the registry.
+type happening struct {
+	nth   int
+	after bool // the call takes effect first
+	do    func()
+	lose  bool // the answer is lost: the caller cannot tell
+}
+
+func newWorld(t *testing.T, states ...hv.State) *world {
+	t.Helper()
+	w := &world{Fake: hvtest.New(), journal: optest.NewJournal()}
+	w.registry = newFakeRegistry(w)
+	w.images = &fakeImages{world: w}
+	w.known = fakeKnown{}
+	w.AddPool(hv.PoolInfo{Name: "shared", Type: "dir", Path: "/shared", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	must(t, w.CreateImage(volPath, hvtest.Raw, testSize))
+	for i, id := range []string{web, db} {
+		name := []string{"web", "db"}[i]
+		root := "/roots/" + name + ".raw"
+		must(t, w.CreateImage(root, hvtest.Raw, testSize))
+		must(t, w.Define(hv.Domain{ID: id, Name: name, Config: []hv.Disk{{
+			Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
+			Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: root}},
+		}}}))
+		if i < len(states) && states[i].Active() {
+			must(t, w.Start(id))
+		}
+		if i < len(states) && states[i] == hv.StatePaused {
+			must(t, w.SuspendByUser(id))
+		}
+	}
+	return w
+}
+
+// attached makes the volume a disk of an instance, as if it had always been one.
+func (w *world) attached(t *testing.T, attachmentID, instanceID string) {
+	t.Helper()
+	in := w.input(attachmentID, instanceID)
+	must(t, w.Fake.AttachDisk(t.Context(), instanceID, hv.Config, in.disk()))
+	dom, err := w.Fake.Domain(t.Context(), instanceID)
+	must(t, err)
+	if dom.State.Active() {
+		must(t, w.Fake.AttachDisk(t.Context(), instanceID, hv.Live, in.disk()))
+	}
+	w.registry.rows[attachmentID] = in.attachment(api.AttachmentAttached)
+}
+
+// input is what is decided about the volume as disk vdb of an instance.
+func (w *world) input(attachmentID, instanceID string) input {
+	return input{
+		AttachmentID: attachmentID, VolumeID: testVolume, VolumeName: "vol", InstanceID: instanceID, InstanceName: instanceID,
+		Device: "vdb", Mode: api.ModeRW, Shareable: w.registry.vol.Multiattach, Location: w.registry.vol.Location,
+		Host: testHost, HostName: hostName, Epoch: 1, Generation: 1,
+	}
+}
+
+func (w *world) newManager() *Manager {
+	host := func(context.Context) (Host, error) { return Host{ID: testHost, Name: hostName, Epoch: 1}, nil }
+	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known}
+	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
+}
+
+// around is one call of the hypervisor or the registry.
+func (w *world) around(lost error, effect func() error) error {
+	w.mu.Lock()
+	w.calls++
+	now := w.calls == w.happens.nth
+	if now {
+		w.happened = true
+	}
+	h, away := w.happens, w.away
+	w.mu.Unlock()
+	if now && !h.after && h.do != nil {
+		h.do()
+	}
+	if (now && !h.after && h.lose) || away && errors.Is(lost, hv.ErrUnavailable) {
+		return lost
+	}
+	err := effect()
+	w.look()
+	if now && h.after && h.do != nil {
+		h.do()
+	}
+	if now && h.after && h.lose {
+		return lost
+	}
+	return err
+}
+
+func (w *world) onHV(effect func() error) error { return w.around(hv.ErrUnavailable, effect) }
+
+// look notes what must never be: an image in a domain without an attachment.
+func (w *world) look() {
+	doms, err := w.Fake.Domains(context.Background())
+	if err != nil {
+		return
+	}
+	rows := w.registry.all()
+	for i := range doms {
+		for where, disks := range map[string][]hv.Disk{"running": doms[i].Live, "defined": doms[i].Config} {
+			for _, d := range disks {
+				has := slices.ContainsFunc(rows, func(a api.Attachment) bool { return a.InstanceID == doms[i].ID && a.Device == d.Target })
+				if d.Top().Path == volPath && !has {
+					w.mu.Lock()
+					w.wrongs = append(w.wrongs, fmt.Sprintf("%s of %s (%s) has the volume, and the registry has no attachment", d.Target, doms[i].Name, where))
+					w.mu.Unlock()
+				}
+			}
+		}
+	}
+}
+
+// settled says what is wrong with a world in which no op is at work.
+func (w *world) settled() error {
+	w.look()
+	doms, err := w.Fake.Domains(context.Background())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, wrong := range w.wrongs {
+		errs = append(errs, errors.New(wrong))
+	}
+	for _, a := range w.registry.all() {
+		i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.ID == a.InstanceID })
+		if a.State != api.AttachmentAttached {
+			errs = append(errs, fmt.Errorf("attachment %s is left %s", a.ID, a.State))
+		}
+		if i >= 0 && doms[i].ConfigDisk(a.Device) == nil {
+			errs = append(errs, fmt.Errorf("attachment %s is not in the definition", a.ID))
+		}
+	}
+	for i := range doms {
+		if d := &doms[i]; d.State.Active() && !slices.EqualFunc(byTarget(d.Live), byTarget(d.Config), sameDisk) {
+			errs = append(errs, fmt.Errorf("instance %s runs with %+v and is defined with %+v", d.Name, d.Live, d.Config))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func byTarget(disks []hv.Disk) []hv.Disk {
+	return slices.SortedFunc(slices.Values(disks), func(a, b hv.Disk) int { return int(a.Target[2]) - int(b.Target[2]) })
+}
+
+func sameDisk(a, b hv.Disk) bool {
+	return a.Target == b.Target && a.Address == b.Address && a.Serial == b.Serial && a.Shareable == b.Shareable &&
+		a.ReadOnly == b.ReadOnly && slices.Equal(a.Chain, b.Chain)
+}
+
+// daemon is a manager with its runner, which may die and come again.
+type daemon struct {
+	t     *testing.T
+	world *world
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	manager *Manager
+	runner  *op.Runner
+	stop    context.CancelFunc
+}
+
+func startDaemon(t *testing.T, w *world) *daemon {
+	t.Helper()
+	d := &daemon{t: t, world: w}
+	d.boot()
+	t.Cleanup(func() {
+		d.wg.Wait()
+		d.halt()
+	})
+	return d
+}
+
+func (d *daemon) boot() {
+	g := d.world.newManager()
+	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: g.Plans(), Describe: migrate.Describe, MaxTries: 5})
+	if err != nil {
+		panic(err)
+	}
+	g.Bind(runner)
+	if err := runner.Resume(context.Background()); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.wg.Go(func() { _ = g.Run(ctx) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.manager, d.runner, d.stop = g, runner, cancel
+}
+
+func (d *daemon) halt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop()
+	d.runner.Stop()
+}
+
+// restart kills the daemon and starts another on the same journal.
+func (d *daemon) restart() {
+	d.halt()
+	d.boot()
+}
+
+func (d *daemon) now() (*Manager, *op.Runner) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.manager, d.runner
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantCode fails the test unless err is an *api.Error with this code.
+func wantCode(t *testing.T, err error, want api.Code) {
+	t.Helper()
+	if got := api.CodeOf(err); got != want {
+		t.Fatalf("error %v (code %q), want code %q", err, got, want)
+	}
+}
+
+// pass lets time pass, in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+// fakeImages are the world's images as Images.
+type fakeImages struct {
+	world *world
+	users map[string]string
+
+	mu          sync.Mutex
+	connects    int
+	disconnects int
+	// early: an image was disconnected that a domain had.
+	early bool
+}
+
+func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {
+	info, err := i.world.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return image.Info{}, image.ErrAbsent
+	}
+	return image.Info{SizeBytes: info.SizeBytes}, err
+}
+
+func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
+
+func (i *fakeImages) Connect(context.Context, string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.connects++
+	return nil
+}
+
+func (i *fakeImages) Disconnect(_ context.Context, path string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.disconnects++
+	i.early = i.early || i.world.Writers(path) > 0
+	return nil
+}
+
+// fakeMigrations are the open migrations of the host.
+type fakeMigrations struct{ open []api.Migration }
+
+func (m *fakeMigrations) List(context.Context, bool) ([]api.Migration, error) { return m.open, nil }
+
+// fakeKnown is what the host remembers, by attachment.
+type fakeKnown map[string]api.Attachment
+
+func (k fakeKnown) Known(_ context.Context, id string) (api.Attachment, bool) {
+	a, ok := k[id]
+	return a, ok
+}
+
+func (k fakeKnown) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
+	for _, a := range k {
+		if a.VolumeID == volume && a.InstanceID == instance {
+			return a, true
+		}
+	}
+	return api.Attachment{}, false
+}
