@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,32 +17,61 @@ import (
 
 const (
 	// headerTimeout and idleTimeout keep a peer that does nothing from holding
-	// a connection. There is no timeout for a whole request: some are streams.
+	// a connection. There is no timeout for a whole request: some are streams, and
+	// some wait for an event. TLS handshakes are bounded by headerTimeout too.
 	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
+	// requestTimeout bounds how long a request with its body may take to come. The
+	// server takes this bound away once it has the whole body.
+	requestTimeout = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
 	// graceful is how long requests may take to end by themselves when the
 	// daemon stops; then their contexts end, which is how streams do.
 	graceful = time.Second
 	// forceful is how long requests may take after that.
 	forceful = 5 * time.Second
+
+	// The most connections at a time. Above it they wait to be accepted. A site of
+	// 10,000 hosts has a connection of each for the long poll of its tasks, and one
+	// more for what it asks; a socket of one machine has its administrators and a
+	// daemon.
+	maxSocketConnections = 512
+	maxTLSConnections    = 32768
 )
+
+// keepAlive finds out within half a minute that the other machine is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Server is an HTTP server as a task.
 type Server struct {
 	name   string
 	listen func(context.Context) (net.Listener, error)
+	limit  *limit
+	tls    *tls.Config // nil for plain HTTP
 	http   *http.Server
 	ready  chan struct{}
+	addr   net.Addr
 }
 
 // SocketServer serves h at the Unix socket path, which is given to the group
 // gid (negative for the process's own). Requests know their peer
 // (httpjson.PeerOf).
 func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Server {
-	s := newServer("socket "+path, h, log, func(ctx context.Context) (net.Listener, error) {
+	s := newServer("socket "+path, h, log, maxSocketConnections, func(ctx context.Context) (net.Listener, error) {
 		return listenSocket(ctx, path, gid)
 	})
 	s.http.ConnContext = httpjson.ConnContext
+	return s
+}
+
+// TLSServer serves h at the TCP address over TLS as config says. Requests know
+// their peer by http.Request.TLS. Handshakes that are refused are logged, not
+// more than a reader of the log can bear.
+func TLSServer(address string, config *tls.Config, h http.Handler, log *slog.Logger) *Server {
+	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
+		return (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(ctx, "tcp", address)
+	})
+	s.tls = config
+	s.http.ErrorLog = slog.NewLogLogger(newRefusals(log.Handler()), slog.LevelWarn)
 	return s
 }
 
@@ -49,24 +79,29 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 func MetricsServer(address string, h http.Handler, log *slog.Logger) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", h)
-	return newServer("metrics "+address, mux, log, func(ctx context.Context) (net.Listener, error) {
+	return newServer("metrics "+address, mux, log, maxSocketConnections, func(ctx context.Context) (net.Listener, error) {
 		return new(net.ListenConfig).Listen(ctx, "tcp", address)
 	})
 }
 
-func newServer(name string, h http.Handler, log *slog.Logger, listen func(context.Context) (net.Listener, error)) *Server {
-	return &Server{
+func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int, listen func(context.Context) (net.Listener, error)) *Server {
+	s := &Server{
 		name:   name,
 		listen: listen,
+		limit:  newLimit(name, maxConnections, log),
 		http: &http.Server{
-			Handler:           h,
+			Handler:           unhurried(h),
 			ReadHeaderTimeout: headerTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    64 << 10,
-			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			ReadTimeout:       requestTimeout,
+
+			IdleTimeout:    idleTimeout,
+			MaxHeaderBytes: 64 << 10,
+			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		ready: make(chan struct{}),
 	}
+	s.http.ConnState = s.limit.connState
+	return s
 }
 
 // String names the server by what it listens to.
@@ -75,11 +110,19 @@ func (s *Server) String() string { return s.name }
 // Ready is closed once the server accepts connections.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
+// Addr returns where the server listens, once it is ready.
+func (s *Server) Addr() net.Addr { return s.addr }
+
 // Run serves until ctx ends, and then lets running requests end.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
 		return fmt.Errorf("start server: %w", err)
+	}
+	s.addr = listener.Addr()
+	listener = s.limit.listener(listener)
+	if s.tls != nil {
+		listener = tls.NewListener(listener, s.tls)
 	}
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// limit bounds how many connections a server has at a time. It does not wrap
+// them: who a peer is, is read from the connection itself.
+type limit struct {
+	name  string
+	slots chan struct{}
+	log   *slog.Logger
+	tell  *rate.Limiter
+}
+
+func newLimit(name string, most int, log *slog.Logger) *limit {
+	return &limit{name: name, slots: make(chan struct{}, most), log: log, tell: rate.NewLimiter(rate.Every(time.Minute), 1)}
+}
+
+// listener returns l, of which no connection is accepted while there is no
+// slot for it.
+func (l *limit) listener(inner net.Listener) net.Listener {
+	return &limitedListener{Listener: inner, limit: l, closed: make(chan struct{})}
+}
+
+// connState is an http.Server.ConnState: it gives back the slot of a connection
+// that ended.
+func (l *limit) connState(_ net.Conn, state http.ConnState) {
+	if state == http.StateClosed || state == http.StateHijacked {
+		<-l.slots
+	}
+}
+
+// full tells once a minute that the bound is reached: those who wait see nothing
+// but a server that does not answer.
+func (l *limit) full() {
+	if l.tell.Allow() {
+		l.log.Warn("no connection more is accepted until one ends", "server", l.name, "connections", cap(l.slots))
+	}
+}
+
+type limitedListener struct {
+	net.Listener
+	limit  *limit
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	select {
+	case l.limit.slots <- struct{}{}:
+	default:
+		l.limit.full()
+		select {
+		case l.limit.slots <- struct{}{}:
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.limit.slots
+		return nil, err //nolint:wrapcheck // http.Server looks at it
+	}
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
