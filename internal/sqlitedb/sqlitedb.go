@@ -23,6 +23,10 @@ import (
 // it: they hold who may use what and are nobody else's business.
 const fileMode = 0o600
 
+// busyTimeoutMS is how long a connection waits for another that is in its way,
+// for example a backup.
+const busyTimeoutMS = 5000
+
 // DB is an open database. Both pools are safe for concurrent use.
 type DB struct {
 	// Write is the one connection that may change something. Its transactions
@@ -129,7 +133,7 @@ func dsn(path, mode string) string {
 		"mode":       {mode},
 		"_defensive": {"1"},
 		"_dqs":       {"0"},
-		"_pragma":    {"busy_timeout(5000)", "foreign_keys(1)"},
+		"_pragma":    {fmt.Sprintf("busy_timeout(%d)", busyTimeoutMS), "foreign_keys(1)"},
 	}
 	if mode == "rw" {
 		q.Set("_txlock", "immediate")

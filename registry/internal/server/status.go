@@ -41,8 +41,8 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 }
 
 func hostsCheck(c store.Counts) api.Check {
-	check := api.Check{Name: "hosts", Status: "ok", Message: fmt.Sprintf("%d up, %d suspect", c.Hosts[store.HostUp], c.Hosts[store.HostSuspect])}
-	if c.Hosts[store.HostSuspect] > 0 {
+	check := api.Check{Name: "hosts", Status: "ok", Message: fmt.Sprintf("%d up, %d suspect", c.Hosts[api.HostUp], c.Hosts[api.HostSuspect])}
+	if c.Hosts[api.HostSuspect] > 0 {
 		check.Status = "warn"
 		check.Advice = "look at volferryd on the suspect hosts; what they hold stays locked"
 	}

@@ -137,4 +137,3 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 		})
 	})
 }
-

@@ -5,30 +5,75 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
-// Housekeep writes down what is kept in memory between commits, and forgets
-// the answers to requests that nobody will send again. It is for a task that
-// calls it now and then, and once at the end.
+// forgetAtOnce is how many old answers are forgotten in one transaction, which
+// everybody waits for.
+const forgetAtOnce = 2000
+
+// Housekeep writes down what is kept in memory between commits, forgets the
+// answers to requests and tasks that nobody will send again, and keeps the
+// database's log short. It is for a task that calls it now and then, and once at
+// the end. A read-only store is left as it is.
 func (s *Store) Housekeep(ctx context.Context) error {
-	sightings := s.hosts.all()
+	if s.marks.restored() {
+		return nil
+	}
+	if err := s.flushSightings(ctx); err != nil {
+		return err
+	}
 	oldest := s.now().Add(-keepAnswers).UnixMicro()
+	for _, forget := range []string{
+		"DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_us < ? ORDER BY at_us LIMIT ?)",
+		"DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
+	} {
+		if err := s.forgetOld(ctx, forget, oldest); err != nil {
+			return err
+		}
+	}
+	if err := s.forgetEnded(ctx); err != nil {
+		return err
+	}
+	return s.writer.pause(ctx, func() error { return s.db.FoldLog(ctx) })
+}
+
+// forgetOld runs a statement that deletes what is older, so many rows at once,
+// until there is none.
+func (s *Store) forgetOld(ctx context.Context, forget string, oldest int64) error {
+	for {
+		var gone int64
+		err := s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
+			result, err := tx.ExecContext(ctx, forget, oldest, forgetAtOnce)
+			if err != nil {
+				return err
+			}
+			gone, err = result.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("forget old answers: %w", err)
+		}
+		if gone < forgetAtOnce {
+			return nil
+		}
+	}
+}
+
+func (s *Store) flushSightings(ctx context.Context) error {
+	sightings := s.hosts.all()
 	return s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
+		tx.forgetHosts()
 		for id, seen := range sightings {
 			if err := seen.flush(ctx, tx, id); err != nil {
 				return err
 			}
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM idempotency WHERE at_us < ?", oldest); err != nil {
-			return fmt.Errorf("forget old answers: %w", err)
 		}
 		return nil
 	})
 }
 
 func (s sighting) flush(ctx context.Context, tx *writeTx, hostID string) error {
-	at := s.at.Truncate(time.Microsecond).UnixMicro()
+	at := s.at.UnixMicro()
 	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", at, hostID); err != nil {
 		return fmt.Errorf("flush host: %w", err)
 	}
