@@ -172,7 +172,7 @@ func (m *machine) whileOurs(ctx context.Context, s *Spec) (context.Context, cont
 var (
 	doneUnfenced   = map[string]bool{"register": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true}
 	undoneUnfenced = map[string]bool{
-		"pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true,
+		"register": true, "pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true,
 		"guard": true, "hold": true, "mirror": true, "commit": true,
 	}
 )

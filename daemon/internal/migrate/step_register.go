@@ -29,11 +29,13 @@ func (m *machine) stepRegister() op.Step {
 		return m.registryError(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		err := m.transition(ctx, r, s, api.MigrationError)
-		if api.CodeOf(err) == api.CodeNotFound {
+		switch _, err := m.registry.Migration(ctx, s.MigrationID); {
+		case api.CodeOf(err) == api.CodeNotFound:
 			return nil
+		case err != nil:
+			return m.registryError(err)
 		}
-		return err
+		return m.transition(ctx, r, s, api.MigrationError)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		row, err := m.registry.Migration(ctx, s.MigrationID)

@@ -78,7 +78,7 @@ func (g *Manager) fillProgress(h *history, m *api.Migration) {
 		m.BytesDone = s.sizeBytes()
 	}
 	if p, ok := g.machine.board.get(s.MigrationID); ok && movesBytes(h.running()) {
-		if p.Phase != "" {
+		if p.Phase != "" && h.running().Waiting == "" {
 			m.Phase = p.Phase
 		}
 		if p.BytesTotal > 0 {

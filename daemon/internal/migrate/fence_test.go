@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// fenced is an operator who fences the host, which hears of it with its next
+// report.
+func (d *daemon) fenced() {
+	d.world.registry.fence()
+	d.manager().Epoch(d.world.registry.epoch)
+}
+
+func (d *daemon) rejoined() {
+	d.world.registry.rejoin()
+	d.manager().Wake(false, true)
+}
+
+// changes are the calls of libvirt that change something, since the nth.
+func (d *daemon) changes(since int) []string {
+	return slices.DeleteFunc(d.world.Calls()[since:], func(call string) bool {
+		return slices.Contains([]string{"Domain", "Domains", "Job", "Pools", "OpenFiles", "DiskStats", "LookupVolume"}, call)
+	})
+}
+
+func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		t.Run("copying "+target.Method, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.world.copier.gate = make(chan struct{})
+				m := d.mirroring(target)
+				d.fenced()
+				pass(time.Second)
+				close(d.world.copier.gate)
+				before := len(d.world.Calls())
+				pass(time.Hour)
+				if calls := d.changes(before); len(calls) > 0 {
+					t.Errorf("a fenced host made the calls %v", calls)
+				}
+				got := d.get(m.ID)
+				if got.Phase != "waiting for registry" || got.State != api.MigrationCopying {
+					t.Errorf("the migration is %s (%s)", got.State, got.Phase)
+				}
+				d.world.SetStep(2)
+				d.rejoined()
+				d.moved(d.until(m.ID, api.MigrationCompleted))
+			})
+		})
+	}
+}
+
+// The host is fenced at any call of the registry, hears of it there and nowhere
+// else, and rejoins later.
+func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		for n := 1; ; n++ {
+			reached := false
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				calls := 0
+				d.world.registry.atCall(func(after bool) {
+					if after {
+						return
+					}
+					if calls++; calls == n {
+						reached = true
+						d.world.registry.fence()
+						time.AfterFunc(time.Minute, d.rejoined)
+					}
+				})
+				req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
+				m, err := d.manager().Start(context.Background(), req)
+				for api.CodeOf(err) == api.CodeStaleEpoch { // refused, with nothing done
+					if list, err := d.manager().List(context.Background(), false); err != nil || len(list) != 0 {
+						t.Fatalf("call %d: a refused start left %v (%v)", n, list, err)
+					}
+					pass(2 * time.Minute)
+					req.OpID = uuid.NewString()
+					m, err = d.manager().Start(context.Background(), req)
+				}
+				must(t, err)
+				d.moved(d.until(m.ID, api.MigrationCompleted))
+			})
+			if !reached || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+func TestAnAbandonedMigrationIsLetGoIfTheGuestIsOff(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.copier.gate = make(chan struct{})
+		id := d.migrate()
+		m := d.until(id, api.MigrationCopying)
+		d.fenced()
+		must(t, d.world.Stop(testInstance))
+		d.world.registry.abandon(id)
+		before := len(d.world.Calls())
+		d.rejoined()
+		m = d.until(id, api.MigrationError)
+		if m.Error == nil || m.Error.Code != api.CodeNoMigration || !strings.Contains(m.Error.Message, overlayOf(m)) {
+			t.Errorf("the migration says %v", m.Error)
+		}
+		if calls := d.changes(before); len(calls) > 0 {
+			t.Errorf("what was abandoned was touched: %v", calls)
+		}
+		if !d.world.Exists(overlayOf(m)) || !d.world.Exists(m.Dst.Path) {
+			t.Error("something of an abandoned migration was deleted")
+		}
+		if open, err := d.manager().List(context.Background(), false); err != nil || len(open) != 0 {
+			t.Errorf("still open: %v (%v)", open, err)
+		}
+	})
+}
+
+func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		t.Run(target.Method, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.world.copier.gate = make(chan struct{})
+				m := d.mirroring(target)
+				d.fenced()
+				d.world.registry.abandon(m.ID)
+				d.rejoined()
+				m = d.until(m.ID, api.MigrationNeedsOperator)
+				if m.Error == nil || !strings.Contains(m.Error.Message, "fenced") {
+					t.Errorf("the migration says %v", m.Error)
+				}
+				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+				must(t, err)
+				if dom.State != hv.StateRunning || dom.LiveDisk("vda").Mirror != nil {
+					t.Errorf("the guest is %s, its disk %+v", dom.State, dom.LiveDisk("vda"))
+				}
+				// Once the guest is off, a cancel is the word to look again.
+				must(t, d.world.Stop(testInstance))
+				before := len(d.world.Calls())
+				_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
+				if code := api.CodeOf(err); err != nil && code != api.CodeNoMigration {
+					t.Errorf("cancel: %v", err)
+				}
+				d.until(m.ID, api.MigrationError)
+				if calls := d.changes(before); len(calls) > 0 {
+					t.Errorf("what was abandoned was touched: %v", calls)
+				}
+			})
+		})
+	}
+}
+
+// A host is fenced in the pause of a switch: the guest comes first.
+func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
+	for _, call := range []string{"Suspend", "Pivot"} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.Inject(hvtest.Fault{Call: call, Do: d.fenced})
+			id := d.migrate()
+			pass(time.Hour)
+			dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+			must(t, err)
+			if dom.State != hv.StateRunning {
+				t.Errorf("the guest is %s", dom.State)
+			}
+			if m := d.get(id); m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
+				t.Errorf("the migration is %s (%s)", m.State, m.Phase)
+			}
+			d.rejoined()
+			d.moved(d.until(id, api.MigrationCompleted))
+		})
+	}
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// away takes the registry away for a while.
+func (d *daemon) away(how time.Duration) {
+	d.world.registry.setDown(true)
+	time.AfterFunc(how, func() {
+		d.world.registry.setDown(false)
+		d.manager().Wake(false, true)
+	})
+}
+
+// everyRegistryCall runs a migration again and again, and takes the registry
+// away at its first call, then at its second, and so on: before the call has its
+// effect, or after it.
+func everyRegistryCall(t *testing.T, state hv.State, run func(t *testing.T, d *daemon)) {
+	t.Helper()
+	for _, after := range []bool{false, true} {
+		for n := 1; ; n++ {
+			reached := false
+			t.Run(fmt.Sprintf("after %v, call %d", after, n), func(t *testing.T) {
+				inBubble(t, state, func(t *testing.T, d *daemon) {
+					calls := 0
+					d.world.registry.atCall(func(after2 bool) {
+						if after2 != after {
+							return
+						}
+						if calls++; calls == n {
+							reached = true
+							d.away(time.Minute)
+						}
+					})
+					run(t, d)
+				})
+			})
+			if !reached || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+// asked makes a call again and again until the registry answers, as a client
+// does, and checks that a refusal has changed nothing.
+func (d *daemon) asked(call func() error) {
+	d.t.Helper()
+	for {
+		err := call()
+		if api.CodeOf(err) != api.CodeRegistryUnavailable {
+			must(d.t, err)
+			return
+		}
+		if list, err := d.manager().List(context.Background(), true); err != nil || len(list) != 0 {
+			d.t.Errorf("a call was refused and left %v (%v)", list, err)
+		}
+		pass(time.Second)
+	}
+}
+
+func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
+	for _, method := range []string{methodAuto, MethodMirror} {
+		for _, state := range allStates {
+			t.Run(method+", "+string(state), func(t *testing.T) {
+				everyRegistryCall(t, state, func(_ *testing.T, d *daemon) {
+					req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Composite: true, Target: api.MigrationTarget{ToPool: "new", Method: method}}
+					var id string
+					d.asked(func() error {
+						m, err := d.manager().Start(context.Background(), req)
+						id = m.ID
+						return err
+					})
+					d.moved(d.until(id, api.MigrationCompleted))
+				})
+			})
+		}
+	}
+	for _, state := range allStates {
+		t.Run("cancel, "+string(state), func(t *testing.T) {
+			everyRegistryCall(t, state, func(_ *testing.T, d *daemon) {
+				req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
+				var m api.Migration
+				d.asked(func() (err error) {
+					m, err = d.manager().Start(context.Background(), req)
+					return err
+				})
+				d.until(m.ID, api.MigrationStarted)
+				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				must(d.t, err)
+				d.until(m.ID, api.MigrationCancelled)
+				d.gone(m)
+			})
+		})
+	}
+}
+
+func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.registry.setDown(true)
+			before := len(d.world.Calls())
+			req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
+			if _, err := d.manager().Start(context.Background(), req); api.CodeOf(err) != api.CodeRegistryUnavailable {
+				t.Errorf("start: %v, want registry_unavailable", err)
+			}
+			if n := len(d.world.Calls()); n != before {
+				t.Errorf("libvirt was called %d times", n-before)
+			}
+			d.world.registry.setDown(false)
+			m, err := d.manager().Start(context.Background(), req) // the same op id may be used again
+			must(t, err)
+			d.moved(d.until(m.ID, api.MigrationCompleted))
+		})
+	}
+}
+
+// The registry goes between the look and the lock: nothing is touched before it
+// has granted it.
+func TestWithoutTheLockNothingIsTouched(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { d.world.registry.setDown(true) }})
+		m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+		must(t, err)
+		if m.State != api.MigrationStarting || m.Phase != "waiting for registry" {
+			t.Errorf("the migration is %s (%s)", m.State, m.Phase)
+		}
+		if d.world.Exists(m.Dst.Path) || d.world.Exists(overlayOf(m)) {
+			t.Error("something was made without the lock")
+		}
+		d.world.registry.setDown(false)
+		d.manager().Wake(false, true)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
+func TestTheCopyGoesOnWithoutTheRegistry(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.copier.gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		d.world.registry.setDown(true)
+		close(d.world.copier.gate)
+		m := d.until(id, api.MigrationCompleting) // the copy is made
+		pass(time.Minute)
+		m = d.get(id)
+		if m.Phase != "waiting for registry" {
+			t.Errorf("the complete is at %q", m.Phase)
+		}
+		d.onOverlay(m)
+		d.world.registry.setDown(false)
+		d.manager().Wake(false, true)
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
+
+// onOverlay checks that the guest runs on its overlay, unpaused and without a job.
+func (d *daemon) onOverlay(m api.Migration) {
+	d.t.Helper()
+	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(d.t, err)
+	if live := dom.LiveDisk("vda"); live.Top().Path != overlayOf(m) || live.Mirror != nil || dom.State != hv.StateRunning {
+		d.t.Errorf("the guest is %s on %+v", dom.State, live)
+	}
+}
+
+func TestACompleteByHandIsRefusedWithoutTheRegistry(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.copied()
+		d.world.registry.setDown(true)
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		if api.CodeOf(err) != api.CodeRegistryUnavailable {
+			t.Errorf("complete: %v, want registry_unavailable", err)
+		}
+		d.onOverlay(m)
+		if got := d.get(m.ID); got.State != api.MigrationCopied {
+			t.Errorf("the migration is %s", got.State)
+		}
+	})
+}
+
+func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.mirroring(mirrorToNewPool)
+		d.world.registry.setDown(true)
+		d.world.SetStep(2)
+		d.until(m.ID, api.MigrationCompleting)
+		pass(time.Hour)
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		live := dom.LiveDisk("vda")
+		if live.Top().Path != srcPath || live.Mirror == nil || !live.Mirror.Ready || dom.State != hv.StateRunning {
+			t.Errorf("the guest is %s on %+v, want it on src with the mirror ready", dom.State, live)
+		}
+		if got := d.get(m.ID); got.Phase != "waiting for registry" {
+			t.Errorf("it is at %q", got.Phase)
+		}
+		d.world.registry.setDown(false)
+		d.manager().Wake(false, true)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
+func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.copier.gate = make(chan struct{})
+			m := d.mirroring(target)
+			d.world.SetStep(2)
+			d.world.registry.setDown(true)
+			_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+			must(t, err)
+			pass(time.Hour)
+			if err := d.world.settled(srcPath); err != nil {
+				t.Error(err)
+			}
+			if got := d.get(m.ID); got.State != api.MigrationCancelling || got.Phase != "waiting for registry" {
+				t.Errorf("the migration is %s (%s)", got.State, got.Phase)
+			}
+			if d.world.registry.volume().MigrationID == "" {
+				t.Error("the registry gave the lock back unasked")
+			}
+			d.world.registry.setDown(false)
+			d.manager().Wake(false, true)
+			d.until(m.ID, api.MigrationCancelled)
+			d.gone(m)
+		})
+	}
+}
+
+func TestTheRefusalOfAStartIsTheAnswerHoweverOftenItIsAskedFor(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { // behind the look at the volume
+			d.world.registry.mu.Lock()
+			defer d.world.registry.mu.Unlock()
+			d.world.registry.vol.MigrationID = testMigration
+		}})
+		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true}
+		for range 3 {
+			if m, err := d.manager().Start(context.Background(), req); api.CodeOf(err) != api.CodeMigrationActive {
+				t.Errorf("start: %s %s (%v), want migration_active", m.ID, m.State, err)
+			}
+		}
+	})
+}
+
+func TestAStartThatGotItsLockIsAMigrationWhateverBecomesOfIt(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "CreateVolume", Err: hv.ErrUnsupported})
+		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true}
+		m, err := d.manager().Start(context.Background(), req)
+		must(t, err)
+		pass(time.Minute)
+		again, err := d.manager().Start(context.Background(), req)
+		must(t, err)
+		if again.ID != m.ID || again.State != api.MigrationError || again.Error == nil {
+			t.Errorf("the migration is %s %s (%v), want %s in error", again.ID, again.State, again.Error, m.ID)
+		}
+		d.gone(m)
+	})
+}
+
+func TestARetypeIsToldTheRegistry(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.moved(d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", ToType: "shared"}), api.MigrationCompleted))
+		if got := d.world.registry.last.ToType; got != "shared" {
+			t.Errorf("the registry was asked for type %q, want shared", got)
+		}
+	})
+}
