@@ -88,7 +88,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 func (p *program) adopt(t *testing.T) {
 	t.Helper()
 	host := must(p.Report(t.Context(), api.HostReport{ID: hostID, Name: "a", Pools: []api.Pool{{Name: "fast", Type: "dir", Path: "/fast"}}}))(t)
-	if host.Epoch != 1 || host.Status != store.HostUp {
+	if host.Epoch != 1 || host.Status != api.HostUp {
 		t.Errorf("host = %+v", host)
 	}
 	zero := 0
