@@ -17,6 +17,7 @@ import (
 type entry struct {
 	id      string
 	name    string // of the host, for messages
+	host    string // its id, once the task is offered
 	task    api.Task
 	offered bool // the host may fetch it, or has
 	waiting int
@@ -71,20 +72,20 @@ func (r *Relay) leave(e *entry) {
 // offer lets the host of a task fetch it, and gives it patience to do so. One
 // that the host took before is given out again: it may never have arrived, and a
 // host that has it knows it by its id.
-func (r *Relay) offer(e *entry, task api.Task) {
+func (r *Relay) offer(e *entry, hostID string, task api.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.offered || e.isOver() {
 		return
 	}
-	e.task, e.offered = task, true
+	e.host, e.task, e.offered = hostID, task, true
 	e.expiry = time.AfterFunc(r.cfg.Patience, func() { r.expire(e) })
 	r.enqueue(e)
 }
 
 // enqueue is for callers that hold mu.
 func (r *Relay) enqueue(e *entry) {
-	h := r.host(e.task.Host)
+	h := r.host(e.host)
 	if !slices.Contains(h.queue, e) {
 		h.queue = append(h.queue, e)
 	}
@@ -112,7 +113,7 @@ func (r *Relay) forget(e *entry) {
 	if r.entries[e.id] == e {
 		delete(r.entries, e.id)
 	}
-	if h := r.hosts[e.task.Host]; h != nil {
+	if h := r.hosts[e.host]; h != nil {
 		h.queue = slices.DeleteFunc(h.queue, func(other *entry) bool { return other == e })
 	}
 }

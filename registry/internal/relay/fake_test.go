@@ -13,6 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
+// names are those of the hosts: tasks say them, calls of hosts their ids.
+var names = map[string]string{hostA: "a", hostB: "b"}
+
 // tasks is a store of tasks in memory, with the promises of the real one.
 type tasks struct {
 	mu     sync.Mutex
@@ -74,7 +77,7 @@ func (s *tasks) PendingTasks(_ context.Context, hostID string) ([]api.Task, erro
 	}
 	pending := []api.Task{}
 	for _, id := range s.order {
-		if row := s.rows[id]; row.Host == hostID && (row.State == api.TaskQueued || row.State == api.TaskTaken) {
+		if row := s.rows[id]; row.Host == names[hostID] && (row.State == api.TaskQueued || row.State == api.TaskTaken) {
 			pending = append(pending, row)
 		}
 	}
@@ -90,7 +93,7 @@ func (s *tasks) TakeTasks(_ context.Context, _ store.Call, hostID string, ids []
 	var taken []api.Task
 	for _, id := range ids {
 		row := s.rows[id]
-		if row.Host != hostID || row.State != api.TaskQueued && row.State != api.TaskTaken {
+		if row.Host != names[hostID] || row.State != api.TaskQueued && row.State != api.TaskTaken {
 			continue
 		}
 		row.State = api.TaskTaken
@@ -113,7 +116,7 @@ func (s *tasks) AnswerTask(_ context.Context, _ store.Call, hostID, taskID strin
 	switch {
 	case !ok:
 		return api.Errorf(api.CodeNotFound, "there is no task %s", taskID)
-	case row.Host != hostID:
+	case row.Host != names[hostID]:
 		return api.Errorf(api.CodeNotYourHost, "of another host")
 	case s.answer[taskID] == nil:
 		row.State = api.TaskDone
@@ -134,6 +137,15 @@ func (s *tasks) WithdrawTask(_ context.Context, _ store.Call, id string) (bool, 
 		s.rows[id] = row
 	}
 	return row.State == api.TaskWithdrawn, nil
+}
+
+func (s *tasks) Host(_ context.Context, ref string, _ store.Viewer) (api.Host, error) {
+	for id, name := range names {
+		if ref == name {
+			return api.Host{ID: id, Name: name}, nil
+		}
+	}
+	return api.Host{}, api.Errorf(api.CodeNotFound, "there is no host %s", ref)
 }
 
 // states are the tasks as "id state", sorted.

@@ -129,13 +129,13 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 			continue
 		}
 		e := r.join(task.ID, hostID)
-		r.offer(e, task)
+		r.offer(e, hostID, task)
 		r.leave(e)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.offered && e.task.Host == hostID {
+		if e.offered && e.host == hostID {
 			r.enqueue(e)
 		}
 	}
@@ -245,7 +245,7 @@ func (r *Relay) answerRead(hostID, taskID string, a api.TaskAnswer) error {
 	if e == nil {
 		return nil
 	}
-	if e.task.Host != hostID {
+	if e.host != hostID {
 		return api.Errorf(api.CodeNotYourHost, "cannot answer task %s: it is of another host", taskID)
 	}
 	r.finish(e, a, nil)

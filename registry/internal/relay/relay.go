@@ -3,8 +3,8 @@
 // Package relay passes calls on from those who ask the registry to the hosts
 // that have to answer. The registry never connects to a host: a daemon fetches
 // its tasks by long poll and posts their answers. The package owns who is there,
-// which task waits for whom, and what a caller is told when no answer comes. It
-// knows nothing of what a task means.
+// which host has to answer for what, which task waits for whom, and what a caller
+// is told when no answer comes. It knows nothing of what a task means.
 package relay
 
 import (
@@ -43,6 +43,7 @@ type Store interface {
 	TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
 	AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
+	Host(ctx context.Context, ref string, as store.Viewer) (api.Host, error)
 }
 
 // Config is what a Relay needs.
@@ -87,8 +88,7 @@ func (r *Relay) Close() {
 
 // Request is one call of a host's API.
 type Request struct {
-	HostID string
-	// HostName is for messages.
+	HostID   string
 	HostName string
 	// Who is the caller in the words of the audit trail.
 	Who    string
@@ -124,8 +124,10 @@ func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, e
 // ask makes sure that the request is on its way, and returns what to wait for.
 func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
 	task := api.Task{
-		ID: req.Key, Host: req.HostID, Who: req.Who, Method: req.Method, Path: req.Path, Body: json.RawMessage(req.Body),
-		State: api.TaskQueued, CreatedAt: time.Now().UTC(),
+		ID: req.Key, Host: req.HostName, Who: req.Who, Method: req.Method, Path: req.Path, State: api.TaskQueued, CreatedAt: time.Now().UTC(),
+	}
+	if len(req.Body) > 0 {
+		task.Body = json.RawMessage(req.Body)
 	}
 	if req.Change {
 		return r.askChange(ctx, req, task)
@@ -135,7 +137,7 @@ func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
 	}
 	task.ID = readPrefix + uuid.NewString()
 	e := r.join(task.ID, req.HostName)
-	r.offer(e, task)
+	r.offer(e, req.HostID, task)
 	return e, nil
 }
 
@@ -160,8 +162,23 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*ent
 		r.settle(e, *answer)
 		return e, nil
 	}
-	r.offer(e, stored)
+	hostID, err := r.hostOf(ctx, req, stored)
+	if err != nil {
+		r.leave(e)
+		return nil, err
+	}
+	r.offer(e, hostID, stored)
 	return e, nil
+}
+
+// hostOf returns the id of the host that a stored task is for, which may be
+// another one than req would go to now.
+func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (string, error) {
+	if stored.Host == req.HostName {
+		return req.HostID, nil
+	}
+	h, err := r.cfg.Store.Host(ctx, stored.Host, everything)
+	return h.ID, err
 }
 
 // Present says whether a host has a long poll open, or had one not long ago.

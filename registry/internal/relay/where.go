@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// Places is what the store knows of where things are.
+type Places interface {
+	Host(ctx context.Context, ref string, as store.Viewer) (api.Host, error)
+	Hosts(ctx context.Context, as store.Viewer) ([]api.Host, error)
+	Pools(ctx context.Context, as store.Viewer) ([]api.Pool, error)
+	Type(ctx context.Context, ref string) (api.VolumeType, error)
+	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
+	Instance(ctx context.Context, ref string, as store.Viewer) (api.Instance, error)
+	Attachment(ctx context.Context, ref string, as store.Viewer) (api.Attachment, error)
+	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
+	Migrations(ctx context.Context, volumeRef string, all bool, as store.Viewer) ([]api.Migration, error)
+}
+
+// Where finds the host that has to answer for a thing. It asks as the registry
+// itself, which sees everything: who may ask is settled before.
+type Where struct {
+	Places Places
+	// Present says whether a host is there.
+	Present func(hostID string) bool
+}
+
+// everything is the view of the registry itself.
+var everything = store.Viewer{}
+
+// Host returns the host that ref names, unless it is fenced: nothing is asked of
+// a host that must not touch anything.
+func (w Where) Host(ctx context.Context, ref string) (api.Host, error) {
+	h, err := w.Places.Host(ctx, ref, everything)
+	if err != nil {
+		return h, err
+	}
+	if h.Status == api.HostFenced {
+		return h, api.Errorf(api.CodeHypervisorUnavailable, "host %s is fenced: nothing is asked of it until it comes back; nothing was done", h.Name)
+	}
+	return h, nil
+}
+
+// Volume returns the host for a volume: that of its migration, else of its
+// attachments, else one that reaches its bytes.
+func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
+	if v.MigrationID != "" {
+		m, err := w.Places.Migration(ctx, v.MigrationID, everything)
+		if err != nil {
+			return api.Host{}, err
+		}
+		return w.Host(ctx, m.Host)
+	}
+	names := []string{}
+	for _, a := range v.Attachments {
+		names = append(names, a.Host)
+	}
+	if len(names) == 0 {
+		var err error
+		if names, err = w.reaching(ctx, v); err != nil {
+			return api.Host{}, err
+		}
+	}
+	return w.first(ctx, names)
+}
+
+// reaching are the hosts that reach the bytes of a volume, that of its row
+// first.
+func (w Where) reaching(ctx context.Context, v api.Volume) ([]string, error) {
+	names := []string{v.Host}
+	if v.Location.Pool == "" {
+		return names, nil
+	}
+	pools, err := w.Places.Pools(ctx, everything)
+	if err != nil {
+		return nil, err
+	}
+	same := func(p api.Pool) bool { return p.Name == v.Location.Pool && p.Shared && p.Active }
+	if !slices.ContainsFunc(pools, func(p api.Pool) bool { return same(p) && p.Host == v.Host }) {
+		return names, nil
+	}
+	for _, p := range pools {
+		if same(p) && p.Host != v.Host {
+			names = append(names, p.Host)
+		}
+	}
+	return names, nil
+}
+
+// first returns the first of the hosts that is there, or the first of all: its
+// absence is what there is to say then.
+func (w Where) first(ctx context.Context, names []string) (api.Host, error) {
+	for _, name := range names {
+		if h, err := w.Host(ctx, name); err == nil && w.Present(h.ID) {
+			return h, nil
+		}
+	}
+	return w.Host(ctx, names[0])
+}
+
+// Attachment returns the host of the attachment that ref names. One that a
+// migration has ended is found by that migration, so that a repeated call finds
+// its answer.
+func (w Where) Attachment(ctx context.Context, ref string) (api.Host, error) {
+	a, err := w.Places.Attachment(ctx, ref, everything)
+	if err == nil {
+		return w.Host(ctx, a.Host)
+	}
+	if api.CodeOf(err) != api.CodeNotFound {
+		return api.Host{}, err
+	}
+	all, listErr := w.Places.Migrations(ctx, "", true, everything)
+	if listErr != nil {
+		return api.Host{}, listErr
+	}
+	for i := range all {
+		if all[i].SrcAttachmentID == ref || all[i].DstAttachmentID == ref {
+			return w.Host(ctx, all[i].Host)
+		}
+	}
+	return api.Host{}, err
+}
+
+// Instance returns the host of the instance that ref names.
+func (w Where) Instance(ctx context.Context, ref string) (api.Host, error) {
+	i, err := w.Places.Instance(ctx, ref, everything)
+	if err != nil {
+		return api.Host{}, err
+	}
+	return w.Host(ctx, i.Host)
+}
+
+// Migration returns the host of the migration that ref names.
+func (w Where) Migration(ctx context.Context, ref string) (api.Host, error) {
+	m, err := w.Places.Migration(ctx, ref, everything)
+	if err != nil {
+		return api.Host{}, err
+	}
+	return w.Host(ctx, m.Host)
+}
+
+// Create returns the host that shall make a volume: the one that ref names, else
+// the one with the most room in the pool that is asked for, or in one that the
+// type allows. Whether it may be there is for that host to say.
+func (w Where) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
+	if ref != "" {
+		return w.Host(ctx, ref)
+	}
+	pools, err := w.Places.Pools(ctx, everything)
+	if err != nil {
+		return api.Host{}, err
+	}
+	if in.Pool != "" {
+		return w.roomiest(ctx, pools, func(p api.Pool) bool { return p.Name == in.Pool },
+			api.Errorf(api.CodeNotFound, "no host has a pool %q; nothing was done", in.Pool))
+	}
+	volumeType, err := w.Places.Type(ctx, cmp.Or(in.Type, defaultType))
+	if err != nil {
+		return api.Host{}, err
+	}
+	fits := func(p api.Pool) bool {
+		return p.Active && (p.Multiattach || !volumeType.Multiattach) && (len(volumeType.Pools) == 0 || slices.Contains(volumeType.Pools, p.Name))
+	}
+	return w.roomiest(ctx, pools, fits,
+		api.Errorf(api.CodeNoCapablePool, "no host has an active pool for a volume of type %s; nothing was done", volumeType.Name))
+}
+
+// defaultType is the type of a volume that is given none.
+const defaultType = "default"
+
+// roomiest returns the host with the most room in a pool that fits, and one that
+// is there before one that is not.
+func (w Where) roomiest(ctx context.Context, pools []api.Pool, fits func(api.Pool) bool, none error) (api.Host, error) {
+	pools = slices.DeleteFunc(slices.Clone(pools), func(p api.Pool) bool { return !fits(p) })
+	if len(pools) == 0 {
+		return api.Host{}, none
+	}
+	slices.SortStableFunc(pools, func(a, b api.Pool) int { return cmp.Compare(b.FreeBytes, a.FreeBytes) })
+	return w.first(ctx, hostsOf(pools))
+}
+
+// Adopt returns the host that shall register an image: the one that ref names,
+// else the only one, or the only one that has the pool.
+func (w Where) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
+	if ref != "" {
+		return w.Host(ctx, ref)
+	}
+	if pool == "" {
+		return w.Only(ctx, "")
+	}
+	pools, err := w.Places.Pools(ctx, everything)
+	if err != nil {
+		return api.Host{}, err
+	}
+	pools = slices.DeleteFunc(pools, func(p api.Pool) bool { return p.Name != pool })
+	if len(pools) == 0 {
+		return api.Host{}, api.Errorf(api.CodeNotFound, "no host has a pool %q", pool)
+	}
+	// Of a shared pool each host sees the same image.
+	if len(pools) == 1 || !slices.ContainsFunc(pools, func(p api.Pool) bool { return !p.Shared }) {
+		return w.first(ctx, hostsOf(pools))
+	}
+	return api.Host{}, severalHosts(hostsOf(pools))
+}
+
+// Only returns the host that ref names, or the only one that there is.
+func (w Where) Only(ctx context.Context, ref string) (api.Host, error) {
+	if ref != "" {
+		return w.Host(ctx, ref)
+	}
+	hosts, err := w.Places.Hosts(ctx, everything)
+	if err != nil {
+		return api.Host{}, err
+	}
+	switch len(hosts) {
+	case 0:
+		return api.Host{}, api.Errorf(api.CodeHypervisorUnavailable, "there is no host: start volferryd on one; nothing was done")
+	case 1:
+		return w.Host(ctx, hosts[0].ID)
+	}
+	names := []string{}
+	for _, h := range hosts {
+		names = append(names, h.Name)
+	}
+	return api.Host{}, severalHosts(names)
+}
+
+func hostsOf(pools []api.Pool) []string {
+	names := []string{}
+	for _, p := range pools {
+		names = append(names, p.Host)
+	}
+	return names
+}
+
+func severalHosts(names []string) error {
+	return api.Errorf(api.CodeInvalidArgument, "cannot tell which host is meant: it may be %s; say which by the parameter host", strings.Join(names, ", ")).
+		With("hosts", names)
+}
