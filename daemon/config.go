@@ -10,12 +10,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 )
@@ -23,9 +26,13 @@ import (
 // config is the configuration of the daemon: the file's keys are the flags'
 // names with underscores.
 type config struct {
-	Socket        string `toml:"socket"`
-	SocketGroup   string `toml:"socket_group"`
-	Registry      string `toml:"registry"`
+	Socket      string `toml:"socket"`
+	SocketGroup string `toml:"socket_group"`
+	Registry    string `toml:"registry"`
+	// TLSCA, TLSCert and TLSKey are what a registry at https:// needs.
+	TLSCA         string `toml:"tls_ca"`
+	TLSCert       string `toml:"tls_cert"`
+	TLSKey        string `toml:"tls_key"`
 	LibvirtSocket string `toml:"libvirt_socket"`
 	LibvirtHook   string `toml:"libvirt_hook"`
 	MetricsListen string `toml:"metrics_listen"`
@@ -38,6 +45,9 @@ type config struct {
 	// AllowedPaths are the directories for volumes given by path; see
 	// migrate.Config.
 	AllowedPaths []string `toml:"allowed_paths"`
+	// SharedPools are pools in which other hosts see the same bytes. Pools of
+	// type netfs are shared by themselves.
+	SharedPools []string `toml:"shared_pools"`
 }
 
 const (
@@ -53,6 +63,7 @@ func defaultConfig() *config {
 	}
 	return &config{
 		Socket: "/run/volferry/volferryd.sock", Registry: "unix:///run/volferry/registry.sock",
+		TLSCA: "/etc/volferry/tls/ca.crt", TLSCert: "/etc/volferry/tls/host.crt", TLSKey: "/etc/volferry/tls/host.key",
 		LibvirtHook: instance.DefaultHook, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
 	}
@@ -77,7 +88,10 @@ func loadConfig(args []string, stderr io.Writer) (*config, error) {
 func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.Socket, "socket", c.Socket, "Unix socket for volferryctl")
 	set.StringVar(&c.SocketGroup, "socket-group", c.SocketGroup, "`group` that may use the socket; it is equal to root")
-	set.StringVar(&c.Registry, "registry", c.Registry, "the registry, as unix:///`path`")
+	set.StringVar(&c.Registry, "registry", c.Registry, "the registry, as unix:///path or https://host:7643 (`URL`)")
+	set.StringVar(&c.TLSCA, "tls-ca", c.TLSCA, "`file` of the authority that the registry at https:// must be of")
+	set.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "`file` of this host's certificate, which says its id and name")
+	set.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "`file` of the key of the certificate")
 	set.StringVar(&c.LibvirtSocket, "libvirt-socket", c.LibvirtSocket, "libvirt's socket (default libvirt-sock, else virtqemud-sock, in /run/libvirt)")
 	set.StringVar(&c.LibvirtHook, "libvirt-hook", c.LibvirtHook, "where the guard hook is installed")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
@@ -90,14 +104,21 @@ func (c *config) flags(set *flag.FlagSet) {
 		c.AllowedPaths = filepath.SplitList(v)
 		return nil
 	})
+	set.Func("shared-pools", "`names` of pools in which other hosts see the same bytes, separated by commas", func(v string) error {
+		c.SharedPools = strings.Split(v, ",")
+		return nil
+	})
 }
+
+// overTLS says whether the registry is on another machine, and knows this host by
+// its certificate.
+func (c *config) overTLS() bool { return strings.HasPrefix(c.Registry, "https://") }
 
 // check refuses a configuration that could not work, or not safely.
 func (c *config) check() error {
-	if !strings.HasPrefix(c.Registry, "unix:///") {
-		return fmt.Errorf("registry is %q; it must be unix:///path", c.Registry)
-	}
 	if err := cmp.Or(
+		c.checkRegistry(),
+		c.checkSharedPools(),
 		settings.CheckPath("socket", c.Socket),
 		settings.CheckPath("state_dir", c.StateDir),
 		settings.CheckPath("overlay_dir", c.OverlayDir),
@@ -121,6 +142,52 @@ func (c *config) check() error {
 		return fmt.Errorf("overlay_min_free_bytes is %d; it must not be negative", c.OverlayMinFreeBytes)
 	}
 	return c.checkOverlayDir()
+}
+
+// checkRegistry refuses a registry that cannot be asked, and TLS files that are
+// not those of a host.
+func (c *config) checkRegistry() error {
+	if !c.overTLS() {
+		if !strings.HasPrefix(c.Registry, "unix:///") {
+			return fmt.Errorf("registry is %q; it must be unix:///path or https://host:7643", c.Registry)
+		}
+		return nil
+	}
+	if err := cmp.Or(
+		settings.CheckPath("tls_ca", c.TLSCA), settings.CheckPath("tls_cert", c.TLSCert), settings.CheckPath("tls_key", c.TLSKey),
+	); err != nil {
+		return err
+	}
+	_, err := client.NewRegistry(c.Registry, client.TLS(c.TLSCA, c.TLSCert, c.TLSKey))
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	_, err = c.identity()
+	return err
+}
+
+// identity is who this host is by its certificate.
+func (c *config) identity() (mtls.Identity, error) {
+	id, err := mtls.IdentityOfFile(c.TLSCert)
+	if err != nil {
+		return id, fmt.Errorf("tls_cert: %w", err)
+	}
+	if id.Kind != mtls.KindHost {
+		return id, fmt.Errorf("tls_cert: %s is of %s, and a daemon needs one of a host; make it with volferry-registry issue-cert host NAME", c.TLSCert, id)
+	}
+	return id, nil
+}
+
+func (c *config) checkSharedPools() error {
+	for i, name := range c.SharedPools {
+		if strings.TrimSpace(name) != name || name == "" {
+			return fmt.Errorf("shared_pools has %q, which is no name of a pool", name)
+		}
+		if slices.Contains(c.SharedPools[:i], name) {
+			return fmt.Errorf("shared_pools has %q twice", name)
+		}
+	}
+	return nil
 }
 
 // checkOverlayDir: while a volume moves, the guest's newest writes are in its

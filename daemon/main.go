@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/version"
@@ -22,7 +23,7 @@ const usage = `volferryd - the Volferry daemon of one hypervisor
 Usage:
   volferryd [flags]               run
   volferryd check-config [flags]  say whether the configuration is right; start nothing
-  volferryd version
+  volferryd version, --version
 
 A flag wins over the configuration file. Flags:
 `
@@ -37,6 +38,10 @@ func main() {
 // run is the program without its process: results go to stdout, talk to
 // stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if slices.Contains(args, "--version") || (len(args) > 0 && args[0] == "version") {
+		_, err := fmt.Fprintln(stdout, "volferryd "+version.String()) // whatever the configuration is
+		return err
+	}
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
@@ -60,9 +65,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		_, err := fmt.Fprintln(stdout, "the configuration is right")
-		return err
-	case "version":
-		_, err := fmt.Fprintln(stdout, "volferryd "+version.String())
 		return err
 	}
 	return fmt.Errorf("there is no command %q; see volferryd --help", command)

@@ -4,19 +4,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/volferry/volferry/daemon/internal/adminapi"
+	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -27,7 +26,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/daemon/internal/volume"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/fault"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -45,7 +43,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err := makeDirs(cfg); err != nil {
 		return err
 	}
-	hostID, err := hostID(cfg.StateDir)
+	who, err := thisHost(cfg)
 	if err != nil {
 		return err
 	}
@@ -58,7 +56,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = records.Close() }()
-	registry, err := client.NewRegistry(cfg.Registry)
+	var up *uplink.Uplink
+	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey),
+		client.As(func() (string, int64) { return up.Token() }))
 	if err != nil {
 		return err
 	}
@@ -66,10 +66,17 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, Log: log})
 	guards := instance.NewGuards(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
 	var migrations *migrate.Manager
-	up := uplink.New(uplink.Config{
-		HostID: hostID, HostName: cfg.HostName, BootID: bootID(), Version: version.String(),
-		OnUp: func() { migrations.Wake(false, true) },
-	}, virt, registry, log)
+	up, err = uplink.New(uplink.Config{
+		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), Dir: cfg.StateDir, SharedPools: cfg.SharedPools,
+		HV: virt, Registry: registry, Guards: guards, Log: log,
+		Migrations: func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		OnEpoch:    func(epoch int64) { migrations.Epoch(epoch) },
+		OnUp:       func() { migrations.Wake(false, true) },
+	})
+	if err != nil {
+		return err
+	}
+	site := up.Site(registry)
 	host := func(ctx context.Context) (migrate.Host, error) {
 		h, err := up.Host(ctx)
 		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
@@ -79,17 +86,24 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths,
 	}, migrate.Ports{
-		HV: virt, Images: storage, Copier: copier, Registry: registry, Guards: guards,
+		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards,
 	}, records, host, log)
-	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
-		volume.Ports{HV: virt, Registry: registry, Images: storage}, records,
+	attachments := attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir}, attach.Ports{
+		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up,
+	}, records, func(ctx context.Context) (attach.Host, error) {
+		h, err := up.Host(ctx)
+		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
+	}, log)
+	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, SharedPools: cfg.SharedPools},
+		volume.Ports{HV: virt, Registry: site, Images: storage}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
-	plans := append(migrations.Plans(), volumes.Plans()...)
+	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans())
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
 		Journal: records, Plans: plans, Describe: migrate.Describe,
-		Log: log, FaultPoint: fault.Point, WaitPoll: time.Second, OnChange: migrations.Changed, OnFinished: countEnds(numbers),
+		Log: log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
+		OnChange: func(opID string) { migrations.Changed(opID); up.Changed() },
 	})
 	if err != nil {
 		return err
@@ -97,24 +111,32 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	defer runner.Stop()
 	migrations.Bind(runner)
 	volumes.Bind(runner)
+	attachments.Bind(runner)
+	up.BindOps(&fencedOps{runner, migrations})
 	numbers.Watch(metricsOf(cfg, virt, up, runner, migrations, storage, copier), log)
 	began := time.Now()
-	// What a daemon that died has left goes on before anybody can ask for more.
-	if err := runner.Resume(ctx); err != nil {
+	// What a daemon that died has left goes on before anybody can ask for more,
+	// unless this host is known to be fenced: then it stands until that is settled.
+	if up.Fence() != nil {
+		runner.Halt()
+	} else if err := runner.Resume(ctx); err != nil {
 		return err
 	}
 
+	transport, base := registry.Transport()
 	admin := adminapi.New(adminapi.Deps{
-		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Registry: registry, Uplink: up,
-		Adopter:       &instance.Adopter{HV: virt, Registry: registry, Inspect: inspectWith(storage), HostID: hostID},
-		RegistryProxy: adminapi.NewRegistryProxy(strings.TrimPrefix(cfg.Registry, "unix://")),
+		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Registry: site, Uplink: up,
+		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools},
+		RegistryProxy: adminapi.NewRegistryProxy(transport, base),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
-		Log:           log, HostID: hostID, HostName: cfg.HostName, Version: version.String(), Since: time.Now().UTC(),
+		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
 	tasks := []service.Task{
 		connection{virt, migrations},
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
+		newTask("tasks", func(ctx context.Context) error { return up.RunTasks(ctx, admin.Perform) }),
+		newTask("attachments", attachments.Run),
 		newTask("migrations", func(ctx context.Context) error {
 			return migrations.Run(ctx, func() { numbers.Reconciled(time.Since(began)) })
 		}),
@@ -124,7 +146,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if settings.Listens(cfg.MetricsListen) {
 		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log))
 	}
-	log.Info("volferryd", "version", version.String(), "host", hostID, "socket", cfg.Socket)
+	log.Info("volferryd", "version", version.String(), "host", who.id, "name", who.name, "socket", cfg.Socket)
 	return service.Run(ctx, log, tasks...)
 }
 
@@ -195,24 +217,6 @@ func makeDirs(cfg *config) error {
 		}
 	}
 	return nil
-}
-
-// hostID returns the id of this host, made once and kept with the journal.
-func hostID(stateDir string) (string, error) {
-	path := filepath.Join(stateDir, "host-id")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		id := uuid.NewString()
-		return id, atomicfile.Write(path, []byte(id+"\n"), 0o644)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read the id of this host: %w", err)
-	}
-	id, err := uuid.Parse(strings.TrimSpace(string(text)))
-	if err != nil {
-		return "", fmt.Errorf("the id of this host in %s is no UUID; restore it from a backup: %w", path, err)
-	}
-	return id.String(), nil
 }
 
 // bootID tells one boot of the host from another; empty if the kernel does not

@@ -226,6 +226,11 @@ func (c *Client) answeredError(resp *http.Response) error {
 	return api.Errorf(api.CodeInternal, "the answer was %s, which is not Volferry's way to say it; is %s the right place?", resp.Status, c.target)
 }
 
+// remarks are the members of an answer that say something about it and are not
+// what was asked for: that it is from memory and how old, and which instances
+// were adopted before.
+var remarks = []string{"schema_version", "stale", "age_seconds", "already_adopted"}
+
 func decodeAnswer(method, path string, body []byte, out any) error {
 	var document map[string]json.RawMessage
 	if err := json.Unmarshal(body, &document); err != nil {
@@ -235,7 +240,9 @@ func decodeAnswer(method, path string, body []byte, out any) error {
 	if err := json.Unmarshal(document["schema_version"], &version); err != nil || version != api.SchemaVersion {
 		return api.Errorf(api.CodeInternal, "cannot read the answer to %s %s: its schema version is %q and this program knows %d", method, path, document["schema_version"], api.SchemaVersion)
 	}
-	delete(document, "schema_version")
+	for _, remark := range remarks {
+		delete(document, remark)
+	}
 	value := json.RawMessage(body)
 	if len(document) == 1 {
 		for _, only := range document {

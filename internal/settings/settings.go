@@ -37,14 +37,18 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 	file := p.File
 	parse := func(c *C) (*flag.FlagSet, error) {
 		set := flag.NewFlagSet(p.Name, flag.ContinueOnError)
-		set.SetOutput(p.Stderr)
-		set.Usage = func() {
+		// An error is the caller's to print, once, and is not buried under the
+		// list of all flags.
+		set.SetOutput(io.Discard)
+		set.StringVar(&file, "config", file, "configuration `file` (TOML); the default may be absent")
+		flags(c, set)
+		err := set.Parse(args)
+		if errors.Is(err, flag.ErrHelp) {
+			set.SetOutput(p.Stderr)
 			fmt.Fprint(p.Stderr, p.Usage)
 			set.PrintDefaults()
 		}
-		set.StringVar(&file, "config", file, "configuration `file` (TOML); the default may be absent")
-		flags(c, set)
-		return set, set.Parse(args)
+		return set, err
 	}
 	given, err := parse(defaults())
 	if err != nil {

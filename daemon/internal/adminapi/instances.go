@@ -25,17 +25,29 @@ func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.All {
-		all, err := s.Adopter.AdoptAll(r.Context(), id)
+		instances, already, err := s.Adopter.AdoptAll(r.Context(), id)
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusCreated, "instances", all)
+		return adopted(w, httpjson.Noun{Name: "instances", Value: instances}, already)
 	}
-	one, err := s.Adopter.Adopt(r.Context(), id, in.Domain)
+	inst, before, err := s.Adopter.Adopt(r.Context(), id, in.Domain)
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusCreated, "instance", one)
+	var already []string
+	if before {
+		already = []string{inst.Name}
+	}
+	return adopted(w, httpjson.Noun{Name: "instance", Value: inst}, already)
+}
+
+// adopted answers with what is adopted now, and the names of what was before.
+func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error {
+	if len(already) == 0 {
+		return httpjson.WriteAll(w, http.StatusCreated, what)
+	}
+	return httpjson.WriteAll(w, http.StatusOK, what, httpjson.Noun{Name: "already_adopted", Value: already})
 }
 
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {

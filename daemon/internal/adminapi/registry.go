@@ -4,46 +4,93 @@ package adminapi
 
 import (
 	"context"
-	"net"
+	"errors"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// proxied passes the request on to the registry, which answers it.
+// proxied passes the request on to the registry, which answers it: as the
+// registry sees this host, so that what the host may not do is refused there.
 func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
 	s.RegistryProxy.ServeHTTP(w, r)
 	return nil
 }
 
+// recalled is proxied for a read that can be answered from what the registry last
+// said. It is, marked as stale, while the registry is away.
+func (s *Server) recalled(recall recall) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if why := s.Uplink.Err(); why != nil && away(why) {
+			if done, err := s.stale(w, r, recall); done || err != nil {
+				return err
+			}
+		}
+		// It may be away, or hang, without that being known yet.
+		ctx, cancel := context.WithTimeout(r.Context(), readPatience)
+		defer cancel()
+		answer := &held{ResponseWriter: w}
+		s.RegistryProxy.ServeHTTP(answer, r.WithContext(ctx))
+		if !answer.away {
+			return nil
+		}
+		done, err := s.stale(w, r, recall)
+		if done || err != nil {
+			return err
+		}
+		return answer.err
+	}
+}
+
+// readPatience is how long a read waits for the registry before it is answered
+// from what is remembered.
+const readPatience = 5 * time.Second
+
+func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
+
 // fresh tells the registry of this host first, so that what it answers is true
-// now. A registry that is away says so in its own answer.
+// now. A registry that is away, or has fenced this host, says so in its own
+// answer.
 func (s *Server) fresh(next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := s.Uplink.Refresh(r.Context()); err != nil {
-			return err
+		if s.Uplink.Err() == nil {
+			_ = s.Uplink.Refresh(r.Context())
 		}
 		return next(w, r)
 	}
 }
 
-// NewRegistryProxy passes requests on to the registry at a Unix socket. The
+// held is an answer whose sender may say instead that the registry is away.
+type held struct {
+	http.ResponseWriter
+	away bool
+	err  error
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// NewRegistryProxy passes requests on to the registry at base by transport. The
 // daemon has checked the caller; the registry sees the daemon.
-func NewRegistryProxy(socket string) http.Handler {
+func NewRegistryProxy(transport http.RoundTripper, base *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = "http", "registry"
-		},
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "unix", socket)
-			},
-		},
+		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(base) },
+		Transport:     transport,
 		FlushInterval: -1, // streams of events
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			httpjson.WriteError(w, api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer at %s (%v); is volferry-registry running?", socket, err))
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(r.Context().Err(), context.Canceled) {
+				return // nobody is there to be told
+			}
+			e := api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer (%v); is volferry-registry running?", err)
+			if h, ok := w.(*held); ok {
+				h.away, h.err = true, e
+				return
+			}
+			httpjson.WriteError(w, e)
 		},
 	}
 }

@@ -42,11 +42,15 @@ func (s *Server) adoptVolume(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
+	force, err := forced(r)
+	if err != nil {
+		return err
+	}
 	id, err := opID(r)
 	if err != nil {
 		return err
 	}
-	vol, err := s.Volumes.Delete(r.Context(), id, r.PathValue("volume"))
+	vol, err := s.Volumes.Delete(r.Context(), id, r.PathValue("volume"), force)
 	if err != nil {
 		return err
 	}

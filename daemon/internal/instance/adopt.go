@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -35,41 +36,50 @@ type Adopter struct {
 	Registry Registry
 	Inspect  Inspect
 	HostID   string
+	// HostName is how the registry names this host.
+	HostName string
+	// SharedPools are pools in which other hosts see the same bytes, besides those
+	// that are so by their type.
+	SharedPools []string
 }
 
-// Adopt registers one domain, named by name or UUID. One that is registered
-// already is returned as it is.
-func (a *Adopter) Adopt(ctx context.Context, opID, domain string) (api.Instance, error) {
+// Adopt registers one domain, named by name or UUID. One that this host has
+// registered already is returned as it is, and already is true.
+func (a *Adopter) Adopt(ctx context.Context, opID, domain string) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
-		return api.Instance{}, err
+		return api.Instance{}, false, err
 	}
 	i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == domain || d.ID == strings.ToLower(domain) })
 	if i < 0 {
-		return api.Instance{}, api.Errorf(api.CodeNotFound, "libvirt has no domain %s; `virsh list --all` shows them", domain)
+		return api.Instance{}, false, api.Errorf(api.CodeNotFound, "libvirt has no domain %s; `virsh list --all` shows them", domain)
 	}
 	return a.adopt(ctx, opID, &doms[i])
 }
 
 // AdoptAll registers every domain of the host that is not registered yet, and
-// returns all of them. It stops at the first that cannot be.
-func (a *Adopter) AdoptAll(ctx context.Context, opID string) ([]api.Instance, error) {
+// returns all of them, with the names of those that were. It stops at the first
+// that cannot be.
+func (a *Adopter) AdoptAll(ctx context.Context, opID string) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := []api.Instance{}
+	out = []api.Instance{}
 	for i := range doms {
 		if !doms[i].Persistent {
 			continue
 		}
-		inst, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i])
+		inst, before, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out = append(out, inst)
+		if before {
+			already = append(already, inst.Name)
+		}
 	}
-	return out, nil
+	return out, already, nil
 }
 
 func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
@@ -84,24 +94,28 @@ func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	return doms, nil
 }
 
-func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (api.Instance, error) {
+func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst api.Instance, already bool, err error) {
 	known, err := a.Registry.Instances(ctx)
 	if err != nil {
-		return api.Instance{}, err
+		return api.Instance{}, false, err
 	}
 	if i := slices.IndexFunc(known, func(in api.Instance) bool { return in.ID == dom.ID }); i >= 0 {
-		return known[i], nil
+		if h := known[i].Host; h != a.HostID && h != a.HostName {
+			return api.Instance{}, false, api.Errorf(api.CodeConflict, "cannot adopt domain %s: the registry has it as instance %s of host %s; forget it there first, if it is not there any more",
+				dom.Name, known[i].Name, h)
+		}
+		return known[i], true, nil
 	}
 	if !dom.Persistent {
-		return api.Instance{}, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: it is transient; define it first (virsh dumpxml, virsh define)", dom.Name)
+		return api.Instance{}, false, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: it is transient; define it first (virsh dumpxml, virsh define)", dom.Name)
 	}
 	volumes, err := a.Registry.Volumes(ctx)
 	if err != nil {
-		return api.Instance{}, err
+		return api.Instance{}, false, err
 	}
 	pools, err := a.HV.Pools(ctx)
 	if err != nil {
-		return api.Instance{}, fmt.Errorf("list pools: %w", err)
+		return api.Instance{}, false, fmt.Errorf("list pools: %w", err)
 	}
 	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: StateOf(dom.State)}
 	boot := bootIndexes(dom.Config)
@@ -114,10 +128,11 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (api.I
 		}
 		disk.BootIndex = boot[d.Target]
 		inPool(&disk.Location, pools)
-		identify(&disk, dom, d, volumes)
+		identify(&disk, dom, d, a.reachable(volumes, pools))
 		reg.Disks = append(reg.Disks, disk)
 	}
-	return a.Registry.RegisterInstance(ctx, opID, reg)
+	inst, err = a.Registry.RegisterInstance(ctx, opID, reg)
+	return inst, false, err
 }
 
 // disk describes a disk as a volume to be, or says why it is none.
@@ -148,6 +163,17 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 		AttachmentID: uuid.NewString(), Device: d.Target, Mode: mode,
 		Location: api.Location{Path: top.Path, Format: api.Format(top.Format), SizeBytes: size},
 	}, ""
+}
+
+// reachable are the volumes whose paths mean something on this host: its own, and
+// those in pools that it shares. Another host's file has another host's bytes,
+// whatever its path.
+func (a *Adopter) reachable(volumes []api.Volume, pools []hv.PoolInfo) []api.Volume {
+	return slices.DeleteFunc(slices.Clone(volumes), func(v api.Volume) bool {
+		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == v.Location.Pool && p.Name != "" })
+		shared := i >= 0 && (location.Shared(pools[i].Type) || slices.Contains(a.SharedPools, pools[i].Name))
+		return !shared && v.Host != a.HostID && v.Host != a.HostName
+	})
 }
 
 // identify gives the disk its volume: one that the registry has at this place

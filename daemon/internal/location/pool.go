@@ -32,3 +32,17 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
+
+// Shared says whether pools of this type are on several hosts by their nature: a
+// pool of the same name is the same bytes elsewhere. A LUN or a cluster filesystem
+// may be too, but nothing in the type tells, and one that is taken for shared and
+// is not would give two guests different bytes under one name: those the operator
+// lists.
+func Shared(poolType string) bool { return poolType == "netfs" }
+
+// OpenByMany says whether what is in a pool of this type can be open in several
+// QEMU processes as raw: files of a filesystem that the kernel has mounted, and
+// block devices.
+func OpenByMany(poolType string) bool {
+	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi"}, poolType)
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -99,20 +100,7 @@ func (u *Uplink) describe(ctx context.Context) api.HostReport {
 func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 	return api.Pool{
 		Name: p.Name, Host: u.cfg.HostID, Type: p.Type, Path: p.Path, Active: p.Active,
-		Shared: SharedByType(p.Type) || slices.Contains(u.cfg.SharedPools, p.Name), Multiattach: multiattach(p.Type),
+		Shared: location.Shared(p.Type) || slices.Contains(u.cfg.SharedPools, p.Name), Multiattach: location.OpenByMany(p.Type),
 		CapacityBytes: p.CapacityBytes, FreeBytes: p.FreeBytes, UpdatedAt: time.Now().UTC(),
 	}
-}
-
-// SharedByType says whether pools of this libvirt type are on several hosts by
-// their nature. A LUN or a cluster filesystem may be too, but nothing in the
-// type tells, and one that is taken for shared and is not would give two guests
-// different bytes under one name: those the operator lists.
-func SharedByType(poolType string) bool { return poolType == "netfs" }
-
-// multiattach says whether what is in a pool of this type can be open in
-// several QEMU processes as raw: files of a filesystem that the kernel has
-// mounted, and block devices.
-func multiattach(poolType string) bool {
-	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi"}, poolType)
 }

@@ -97,10 +97,9 @@ func (s *Site) TransitionAttachment(ctx context.Context, opID, id string, in api
 	return carry(s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })
 }
 
-// ReleaseAttachment is client.Registry's; nobody needs what it was.
-func (s *Site) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) error {
-	_, err := carry(s.up, func() (api.Attachment, error) { return s.Registry.ReleaseAttachment(ctx, opID, id, in) })
-	return err
+// ReleaseAttachment is client.Registry's.
+func (s *Site) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
+	return carry(s.up, func() (api.Attachment, error) { return s.Registry.ReleaseAttachment(ctx, opID, id, in) })
 }
 
 // RegisterMigration is client.Registry's.

@@ -44,6 +44,9 @@ func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (input,
 	if err != nil {
 		return input{}, err
 	}
+	if typ.Multiattach && in.Format != api.FormatRaw {
+		return input{}, api.Errorf(api.CodeUnsupportedDisk, "cannot create volume %s: type %s is multiattach, and only a raw volume can be open in several guests; leave --format out", in.Name, typ.Name)
+	}
 	pools, err := g.machine.HV.Pools(ctx)
 	if err != nil {
 		return input{}, fmt.Errorf("look at the pools: %w", err)

@@ -3,22 +3,35 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // Delete deletes a volume that nobody uses, and its bytes, and returns what it
 // was. Of a volume that is a block device in no pool only the registry's row
-// goes. Ref is its id, name or the beginning of its id. A repeated request gets
-// the same answer.
-func (g *Manager) Delete(ctx context.Context, opID, ref string) (api.VolumeRegister, error) {
+// goes. Ref is its id, name or the beginning of its id. With force it also
+// deletes one whose bytes may be half there (creating, deleting, error), never
+// one that is attached or moves. A repeated request gets the same answer.
+func (g *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
+	asked := any(ref)
+	if force {
+		asked = forcedDelete{Volume: ref, Force: true}
+		if err := g.goOn(ctx, opID, ref); err != nil {
+			return api.VolumeRegister{}, refused(err)
+		}
+	}
 	st, err := g.perform(ctx, request{
-		opID: opID, kind: kindDelete, asked: ref, doing: fmt.Sprintf("volume %.64s is being deleted", ref),
-		decide: func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref) },
+		opID: opID, kind: kindDelete, asked: asked, doing: fmt.Sprintf("volume %.64s is being deleted", ref),
+		decide: func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref, force) },
 	})
 	if err != nil {
 		return api.VolumeRegister{}, err
@@ -30,26 +43,67 @@ func (g *Manager) Delete(ctx context.Context, opID, ref string) (api.VolumeRegis
 	return in.Volume, nil
 }
 
-func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
+// forcedDelete is a deletion by force as it was asked for.
+type forcedDelete struct {
+	Volume string `json:"volume"`
+	Force  bool   `json:"force"`
+}
+
+// goOn is the operator's word for an op on the volume that waits for it: nothing
+// else gets past it. What it cannot make sense of it will say again.
+func (g *Manager) goOn(ctx context.Context, opID, ref string) error {
+	known, err := g.isKnown(ctx, opID)
+	if known || err != nil {
+		return err // a repeated request
+	}
+	vol, err := g.machine.Registry.Volume(ctx, ref)
+	if err != nil {
+		return err
+	}
+	for _, st := range g.runner.Active() {
+		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, volumeKey(vol.ID)) {
+			continue
+		}
+		if err := g.runner.Continue(ctx, st.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
+			return api.Errorf(api.CodeJournalUnavailable, "cannot go on with op %s: %v", st.Op.ID, err)
+		}
+		if now, err := g.waitAWhile(ctx, st.Op.ID); err != nil || !now.State.Final() {
+			return api.Errorf(api.CodeNeedsOperator, "cannot delete volume %s: op %s (%s) on it cannot end: %s",
+				vol.Name, st.Op.ID, st.Op.Kind, whyParked(now, err)).With("op_id", st.Op.ID)
+		}
+	}
+	return nil
+}
+
+func whyParked(st op.Status, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case st.Failure != nil:
+		return st.Failure.Message
+	}
+	return string(st.State)
+}
+
+// volumeKey is what the ops of a volume exclude each other by.
+func volumeKey(id string) string { return "volume/" + id }
+
+func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (input, error) {
 	vol, err := g.machine.Registry.Volume(ctx, ref)
 	if err != nil {
 		return input{}, err
 	}
-	if err := checkIdle(vol); err != nil {
+	if err := checkIdle(vol, force); err != nil {
 		return input{}, err
 	}
 	id, err := g.host(ctx)
 	if err != nil {
 		return input{}, err
 	}
-	owner, err := g.machine.Registry.Host(ctx, vol.Host)
-	if err != nil {
+	if err := g.checkReach(ctx, vol, id); err != nil {
 		return input{}, err
 	}
-	if owner.ID != id {
-		return input{}, api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there", vol.Name, owner.Name)
-	}
-	in := input{Volume: api.VolumeRegister{ID: vol.ID, Name: vol.Name, Host: id, Location: vol.Location}}
+	in := input{From: vol.Status, Volume: api.VolumeRegister{ID: vol.ID, Name: vol.Name, Host: id, Location: vol.Location}}
 	if err := g.machine.checkUnused(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}
@@ -70,18 +124,49 @@ func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	return in, nil
 }
 
+// checkReach refuses a volume that this host does not have: it is another host's,
+// and in no pool that both see.
+func (g *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
+	owner, err := g.machine.Registry.Host(ctx, vol.Host)
+	if err == nil && owner.ID == id {
+		return nil
+	}
+	if err != nil && api.CodeOf(err) != api.CodeNotYourHost {
+		return err
+	}
+	elsewhere := api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there, or ask the registry", vol.Name, cmp.Or(owner.Name, vol.Host))
+	if vol.Location.Pool == "" {
+		return elsewhere
+	}
+	pools, err := g.machine.HV.Pools(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the pools: %w", err)
+	}
+	pool, err := location.Pool(pools, vol.Location.Pool)
+	if err != nil || (!location.Shared(pool.Type) && !slices.Contains(g.shared, pool.Name)) {
+		return elsewhere
+	}
+	return nil
+}
+
 // checkIdle refuses a volume that somebody works with, by the registry's word.
 // The registry checks the same again when it is claimed.
-func checkIdle(vol api.Volume) error {
+func checkIdle(vol api.Volume, force bool) error {
+	cannot := func(code api.Code, format string, args ...any) *api.Error {
+		return api.Errorf(code, "cannot delete volume %s: %s", vol.Name, fmt.Sprintf(format, args...))
+	}
 	switch {
 	case vol.MigrationID != "":
-		return api.Errorf(api.CodeMigrationActive, "cannot delete volume %s: migration %s is moving it; complete or cancel that first",
-			vol.Name, vol.MigrationID).With("migration_id", vol.MigrationID)
+		return cannot(api.CodeMigrationActive, "migration %s is moving it; complete or cancel that first", vol.MigrationID).With("migration_id", vol.MigrationID)
 	case len(vol.Attachments) > 0:
-		return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s",
-			vol.Name, vol.Attachments[0].InstanceID, vol.Attachments[0].Device).With("instance_id", vol.Attachments[0].InstanceID)
-	case vol.Status != api.VolumeAvailable:
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot delete volume %s: it is %s", vol.Name, vol.Status).With("status", vol.Status)
+		return cannot(api.CodeVolumeInUse, "it is attached to instance %s as %s", vol.Attachments[0].InstanceID, vol.Attachments[0].Device).
+			With("instance_id", vol.Attachments[0].InstanceID)
+	case vol.Status == api.VolumeAvailable:
+		return nil
+	case !slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError}, vol.Status):
+		return cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
+	case !force:
+		return cannot(api.CodeVolumeNotAvailable, "it is %s; if nothing works on it any more, --force deletes what there is of it", vol.Status).With("status", vol.Status)
 	}
 	return nil
 }

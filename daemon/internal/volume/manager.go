@@ -20,11 +20,15 @@ type Config struct {
 	AllowedPaths []string
 	// OverlayDir is Volferry's own; no volume is there.
 	OverlayDir string
+	// SharedPools are pools in which other hosts see the same bytes, besides those
+	// that are so by their type.
+	SharedPools []string
 }
 
 // Manager creates, adopts and deletes volumes. It is safe for concurrent use.
 type Manager struct {
 	rules   location.Rules
+	shared  []string
 	machine *machine
 	journal op.Journal
 	host    func(context.Context) (string, error)
@@ -50,6 +54,7 @@ const defaultPatience = 15 * time.Second
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	return &Manager{
 		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		shared:  cfg.SharedPools,
 		machine: &machine{ports}, journal: journal, host: host, log: log, patience: defaultPatience,
 	}
 }

@@ -191,7 +191,7 @@ func TestDeleteIsUndoneIfTheImageCannotBeRemoved(t *testing.T) {
 			must(t, w.CreateImage(dir+"/db", hvtest.Raw, testSize))
 			w.images.stuck = errors.New("read-only file system")
 			vol := w.addVolume("db", api.Location{Path: dir + "/db", Format: format})
-			wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, vol.ID)), api.CodeInternal)
+			wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, vol.ID, false)), api.CodeInternal)
 			if got := w.registry.volumes[vol.ID].Status; got != api.VolumeAvailable {
 				t.Errorf("the volume is %q, want available again", got)
 			}
@@ -227,7 +227,7 @@ func TestDeleteIsUndoneWhenAGuestTakesTheImageMeanwhile(t *testing.T) {
 	vol := w.addVolume("db", inPoolOfFiles())
 	// The first look is the check of the request, the second one the step's.
 	w.Inject(hvtest.Fault{Call: "Domains", Nth: 2, Do: func() { w.define(t, "web", "/files/db.raw") }})
-	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID)), api.CodeVolumeInUse)
+	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID, false)), api.CodeVolumeInUse)
 	if got := w.registry.volumes[vol.ID].Status; !w.Exists("/files/db.raw") || got != api.VolumeAvailable {
 		t.Errorf("the volume is %q and its image there: %t; want both as before", got, w.Exists("/files/db.raw"))
 	}
@@ -238,7 +238,7 @@ func TestDeleteRefusesAnImageThatThePoolHasElsewhere(t *testing.T) {
 	must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
 	l := inPoolOfFiles()
 	l.Path = "/former/db.raw"
-	wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, w.addVolume("db", l).ID)), api.CodeConflict)
+	wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, w.addVolume("db", l).ID, false)), api.CodeConflict)
 	if !w.Exists("/files/db.raw") {
 		t.Error("another volume's image is gone")
 	}
@@ -290,7 +290,7 @@ func TestOpIDOfAnotherRequestIsRefused(t *testing.T) {
 	wantCode(t, err, api.CodeIdempotencyMismatch)
 	_, err = g.Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "db", Pool: "files", VolumeName: "db.raw", Format: api.FormatRaw})
 	wantCode(t, err, api.CodeIdempotencyMismatch)
-	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID)), api.CodeIdempotencyMismatch)
+	wantCode(t, deleted(g.Delete(t.Context(), testOp, vol.ID, false)), api.CodeIdempotencyMismatch)
 }
 
 func TestSimultaneousSameRequestsMakeOneVolume(t *testing.T) {
@@ -389,7 +389,7 @@ func TestParkedOpIsAnsweredWithTheCallForTheOperator(t *testing.T) {
 		for n := range 50 { // the first two looks come before the deletion
 			w.Inject(hvtest.Fault{Call: "LookupVolume", Nth: 3 + n, Err: errors.New("I/O error")})
 		}
-		_, err := g.Delete(t.Context(), testOp, vol.ID)
+		_, err := g.Delete(t.Context(), testOp, vol.ID, false)
 		wantCode(t, err, api.CodeNeedsOperator)
 		if st, err := w.runner.Status(t.Context(), testOp); err != nil || st.State != op.StateNeedsOperator {
 			t.Errorf("the op is %s (%v), want needs_operator", st.State, err)
@@ -402,7 +402,7 @@ func deleted(_ api.VolumeRegister, err error) error { return err }
 
 func mustDelete(t *testing.T, g *Manager, opID string, vol api.Volume) {
 	t.Helper()
-	got, err := g.Delete(t.Context(), opID, vol.ID)
+	got, err := g.Delete(t.Context(), opID, vol.ID, false)
 	must(t, err)
 	if got.ID != vol.ID {
 		t.Errorf("the answer is volume %q, want %q", got.ID, vol.ID)

@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -52,10 +53,16 @@ type input struct {
 	// Unlink is the file to remove when a volume is deleted that is in no pool:
 	// its path with links followed, or the bytes would outlive it.
 	Unlink string `json:"unlink,omitempty"`
+	// From is the status in which a volume is claimed that is to be deleted; empty
+	// is available.
+	From api.VolumeStatus `json:"from,omitempty"`
 	// Asked is what the caller sent, so that a repeated request is told from
 	// another one under the same id.
 	Asked json.RawMessage `json:"asked"`
 }
+
+// from is From with its default.
+func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }
 
 // doFunc and observeFunc are steps written against the input instead of the raw
 // run.

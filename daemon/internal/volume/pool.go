@@ -18,7 +18,7 @@ func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (h
 		return namedPool(pools, typ, in)
 	}
 	capable := slices.DeleteFunc(slices.Clone(pools), func(p hv.PoolInfo) bool {
-		return !p.Active || p.Path == "" || !canHold(p, in.Format) || !allows(typ, p)
+		return !p.Active || p.Path == "" || !canHold(p, in.Format) || !allows(typ, p) || (typ.Multiattach && !location.OpenByMany(p.Type))
 	})
 	if len(capable) == 0 {
 		return hv.PoolInfo{}, api.Errorf(api.CodeNoCapablePool, "no active pool of this host can hold a %s volume of type %s; `volferryctl pool list` and `volferryctl type show %s` say why",
@@ -39,6 +39,8 @@ func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv
 		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, in which libvirt cannot create volumes", pool.Name, pool.Type)
 	case !canHold(pool, in.Format):
 		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, which can only be raw; say --format raw", pool.Name)
+	case typ.Multiattach && !location.OpenByMany(pool.Type):
+		return pool, api.Errorf(api.CodeNoCapablePool, "pool %s is of type %s, whose volumes cannot be open in several guests, and type %s is multiattach", pool.Name, pool.Type, typ.Name)
 	case !allows(typ, pool):
 		return pool, api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be in pool %s: its type allows the pools %q only", typ.Name, pool.Name, typ.Pools)
 	}

@@ -200,7 +200,7 @@ func TestDeleteIsRefused(t *testing.T) {
 			}
 		}
 		c.check(t, api.Volume{}, func(g *Manager, _ api.Volume) error {
-			return deleted(g.Delete(t.Context(), testOp, vol.ID))
+			return deleted(g.Delete(t.Context(), testOp, vol.ID, false))
 		})
 	}
 }

@@ -68,7 +68,7 @@ func (g *Manager) submit(ctx context.Context, req request) error {
 		return fmt.Errorf("encode input of op %s: %w", req.opID, err)
 	}
 	err = g.runner.Submit(ctx, op.Op{
-		ID: req.opID, Kind: req.kind, Keys: []string{"volume/" + in.Volume.ID}, Input: data, CreatedAt: time.Now().UTC(),
+		ID: req.opID, Kind: req.kind, Keys: []string{volumeKey(in.Volume.ID)}, Input: data, CreatedAt: time.Now().UTC(),
 	})
 	if err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot begin: %v; nothing was changed", err)
@@ -102,6 +102,18 @@ func (g *Manager) repeated(ctx context.Context, req request, asked []byte) (bool
 	}
 	if o.Kind != req.kind || string(in.Asked) != string(asked) {
 		return true, api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", req.opID)
+	}
+	return true, nil
+}
+
+// isKnown says whether there is an op with this id.
+func (g *Manager) isKnown(ctx context.Context, opID string) (bool, error) {
+	_, err := g.journal.Op(ctx, opID)
+	if errors.Is(err, op.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 	}
 	return true, nil
 }

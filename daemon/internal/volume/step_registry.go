@@ -59,13 +59,18 @@ func (m *machine) stepPublish() op.Step {
 // nobody attaches or migrates it.
 func (m *machine) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		t := api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}
+		if in.from() == api.VolumeDeleting {
+			return nil // by a deletion that did not end
+		}
+		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
 		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
 		return registryError(err)
 	}
+	// A volume that was not whole is not available by giving it back: it goes on
+	// being one that is deleted, by force.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		vol, found, err := m.registered(ctx, in)
-		if err != nil || !found || vol.Status != api.VolumeDeleting {
+		if err != nil || !found || vol.Status != api.VolumeDeleting || in.from() != api.VolumeAvailable {
 			return err
 		}
 		t := api.VolumeTransition{From: api.VolumeDeleting, To: api.VolumeAvailable}

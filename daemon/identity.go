@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// host is who this host is to the registry.
+type host struct{ id, name string }
+
+// thisHost says who this host is: by its certificate where the registry knows it
+// by that, else by the id that it has made for itself and the configured name.
+func thisHost(cfg *config) (host, error) {
+	if !cfg.overTLS() {
+		id, err := hostID(cfg.StateDir)
+		return host{id, cfg.HostName}, err
+	}
+	cert, err := cfg.identity()
+	if err != nil {
+		return host{}, err
+	}
+	return host{cert.ID, cert.Name}, holdID(cfg, cert.ID)
+}
+
+// holdID makes the state directory that of the certificate's host. One that is
+// another's is refused: its journal and its overlays are of that host.
+func holdID(cfg *config, id string) error {
+	path := idFile(cfg.StateDir)
+	kept, err := readID(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return atomicfile.Write(path, []byte(id+"\n"), 0o644)
+	case err != nil:
+		return err
+	case kept != id:
+		return fmt.Errorf("%s says host %s and the certificate %s is of host %s: the journal in %s is the other host's; use the certificate of %s, or give this host a state_dir of its own",
+			path, kept, cfg.TLSCert, id, cfg.StateDir, kept)
+	}
+	return nil
+}
+
+// hostID returns the id of this host, made once and kept with the journal.
+func hostID(stateDir string) (string, error) {
+	path := idFile(stateDir)
+	id, err := readID(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id = uuid.NewString()
+		return id, atomicfile.Write(path, []byte(id+"\n"), 0o644)
+	}
+	return id, err
+}
+
+func idFile(stateDir string) string { return filepath.Join(stateDir, "host-id") }
+
+func readID(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the id of this host: %w", err)
+	}
+	id, err := uuid.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return "", fmt.Errorf("the id of this host in %s is no UUID; restore it from a backup: %w", path, err)
+	}
+	return id.String(), nil
+}

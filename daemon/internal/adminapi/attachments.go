@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+func (s *Server) attachVolume(w http.ResponseWriter, r *http.Request) error {
+	var in api.VolumeAttach
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	att, err := s.Attachments.BeginAttach(r.Context(), id, r.PathValue("volume"), in)
+	if err != nil {
+		return err
+	}
+	return s.begun(w, r, id, att)
+}
+
+func (s *Server) detachVolume(w http.ResponseWriter, r *http.Request) error {
+	var in api.VolumeDetach
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	att, err := s.Attachments.BeginDetach(r.Context(), id, r.PathValue("volume"), in)
+	if err != nil {
+		return err
+	}
+	return s.begun(w, r, id, att)
+}
+
+func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
+	force, err := forced(r)
+	if err != nil {
+		return err
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	att, err := s.Attachments.BeginDelete(r.Context(), id, r.PathValue("attachment"), force)
+	if err != nil {
+		return err
+	}
+	return s.begun(w, r, id, att)
+}
+
+// begun answers with the op that does what was asked for, and its attachment.
+func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, att api.Attachment) error {
+	o, err := s.Migrations.Request(r.Context(), opID)
+	if err != nil {
+		return err
+	}
+	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, httpjson.Noun{Name: "attachment", Value: att})
+}
+
+// forced reads the query parameter force.
+func forced(r *http.Request) (bool, error) {
+	q, err := httpjson.Query(r, "force")
+	if err != nil || !q.Has("force") {
+		return false, err
+	}
+	force, err := strconv.ParseBool(q.Get("force"))
+	if err != nil {
+		return false, api.Errorf(api.CodeInvalidArgument, "the query parameter force is 1 or 0, not %.20q", q.Get("force"))
+	}
+	return force, nil
+}

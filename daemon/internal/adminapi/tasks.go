@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// Perform makes the call of a task, as if its caller had made it here: the
+// registry has checked who that is. What the registry itself answers is no task,
+// or it would go round in circles, and neither is a stream.
+func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
+	var a recording
+	r, err := http.NewRequestWithContext(ctx, t.Method, t.Path, bytes.NewReader(t.Body))
+	if err != nil {
+		httpjson.WriteError(&a, api.Errorf(api.CodeInvalidArgument, "task %.64s is no call of this API: %v", t.ID, err))
+		return a.answer()
+	}
+	r.Header.Set(api.IdempotencyKeyHeader, t.ID)
+	s.tasks().ServeHTTP(&a, r)
+	return a.answer()
+}
+
+// tasks serves the routes that a task may call.
+func (s *Server) tasks() http.Handler {
+	s.tasksOnce.Do(func() {
+		own := map[string]bool{}
+		for _, l := range s.lines() {
+			own[l.Method+" "+l.Path] = l.by == byDaemon
+		}
+		s.tasksHandler = s.Handler(func(_ *http.Request, route httpjson.Route) error {
+			if own[route.Method+" "+route.Path] {
+				return nil
+			}
+			return api.Errorf(api.CodePermissionDenied, "%s %s cannot be asked of a host by the registry", route.Method, route.Path)
+		})
+	})
+	return s.tasksHandler
+}
+
+// recording is an answer that is kept.
+type recording struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *recording) Header() http.Header {
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	return a.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *recording) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (a *recording) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}
+
+func (a *recording) answer() api.TaskAnswer {
+	return api.TaskAnswer{Status: a.status, Body: json.RawMessage(bytes.TrimSpace(a.body.Bytes()))}
+}
