@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// follow looks what became of a volume that moves: by the row of its migration
+// or, where there is none yet, by asking the host again under the same id.
+func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error {
+	if v.MigrationID == "" {
+		if l.due(d, v) {
+			l.ask(ctx, d, v)
+		}
+		return nil
+	}
+	m, err := l.cfg.Store.Migration(ctx, v.MigrationID, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		// Its host has not come to register it, or gave it up before.
+		l.askOp(ctx, d, v)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch m.State {
+	case api.MigrationCompleted:
+		return l.settle(ctx, d, v, api.DrainVolumeMoved, nil)
+	case api.MigrationCancelled, api.MigrationError:
+		return l.settle(ctx, d, v, api.DrainVolumeFailed, ended(m))
+	case api.MigrationNeedsOperator:
+		return l.settle(ctx, d, v, api.DrainVolumeFailed, api.Errorf(api.CodeNeedsOperator,
+			"migration %s of volume %s needs an operator; `volferryctl migration show %s` says what is known", m.ID, v.VolumeName, m.ID))
+	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
+		api.MigrationCompleting, api.MigrationCancelling, api.MigrationOrphaned:
+	}
+	return nil
+}
+
+// ended is why a migration did not move its volume.
+func ended(m api.Migration) *api.Error {
+	if m.Error != nil {
+		return m.Error
+	}
+	return api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
+}
+
+// ask has the host of a volume move it, without waiting for the answer here.
+func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
+	l.background(ctx, d, v, func(ctx context.Context) error {
+		// What the round saw may have been settled by the call before.
+		if waits, err := l.waits(ctx, d, v); !waits || err != nil {
+			return err
+		}
+		req, err := l.request(ctx, d, v)
+		if err != nil {
+			return err
+		}
+		status, body, err := l.cfg.Relay.Do(ctx, req)
+		return l.heard(ctx, d, v, status, body, err)
+	})
+}
+
+// waits says whether a volume still counts as moving with no migration known.
+func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
+	moving, _, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
+	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err
+}
+
+// background runs one call about a volume, if none is on its way. Its trouble is
+// looked at again with the next round.
+func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
+	key := line{d.ID, v.VolumeID}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy[key] {
+		return
+	}
+	l.busy[key] = true
+	l.asking.Go(func() {
+		err := do(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Log.Warn("a volume of a drain is tried again", "drain", d.ID, "volume", v.VolumeName, "host", v.Host, "err", err)
+			l.putOff(d, v)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.busy, key)
+	})
+}
+
+// request is the call that moves a volume.
+func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (relay.Request, error) {
+	host, err := l.cfg.Where.Host(ctx, v.Host)
+	if err != nil {
+		return relay.Request{}, err
+	}
+	body, err := json.Marshal(api.MigrationTarget{ToPool: d.ToPool, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond})
+	if err != nil {
+		return relay.Request{}, fmt.Errorf("encode request: %w", err)
+	}
+	key, err := l.attempt(ctx, d, v)
+	return relay.Request{
+		HostID: host.ID, HostName: host.Name, Who: "drain " + d.ID,
+		Method: http.MethodPost, Path: "/v1/volumes/" + url.PathEscape(v.VolumeID) + "/migrate", Body: body, Change: true, Key: key,
+	}, err
+}
+
+// attempt returns the id of the task that moves a volume: the first of those
+// that follow from drain and volume whose answer is not that it be tried again.
+// So a restart finds the task that is on its way, and never makes a second one.
+func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (string, error) {
+	for n := 0; ; n++ {
+		id := taskID(d.ID, v.VolumeID, n)
+		_, answer, err := l.cfg.Store.Task(ctx, id)
+		if api.CodeOf(err) == api.CodeNotFound {
+			return id, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if answer == nil {
+			return id, nil
+		}
+		again, err := l.again(ctx, d, v, *answer)
+		if err != nil {
+			return "", err
+		}
+		if !again {
+			return id, nil
+		}
+	}
+}
+
+// again says whether an answer is of an attempt that another one may follow: it
+// was refused for the moment, or it moved the volume, which came back since.
+func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, a api.TaskAnswer) (bool, error) {
+	if refused := refusal(a.Status, a.Body); refused != nil {
+		return passes(refused), nil
+	}
+	begun, err := begun(a.Body)
+	if err != nil {
+		return false, nil //nolint:nilerr // what it says is told where it is heard
+	}
+	m, err := l.cfg.Store.Migration(ctx, begun, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil
+	}
+	if err != nil || m.State != api.MigrationCompleted {
+		return false, err
+	}
+	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+	return volume.Location.Pool == d.Pool, err
+}
+
+// begun returns the id of the migration that an answer tells of.
+func begun(body []byte) (string, error) {
+	var answer struct {
+		Migration api.Migration `json:"migration"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return "", fmt.Errorf("read answer: %w", err)
+	}
+	if answer.Migration.ID == "" {
+		return "", errors.New("the answer names no migration")
+	}
+	return answer.Migration.ID, nil
+}
+
+// taskNamespace is the name space of the ids of drains' tasks.
+var taskNamespace = uuid.MustParse("5f1d5c1e-3c0c-5a7e-9a51-6f8a4d1c2b70")
+
+func taskID(drainID, volumeID string, n int) string {
+	return uuid.NewSHA1(taskNamespace, []byte(drainID+"/"+volumeID+"/"+strconv.Itoa(n))).String()
+}
+
+// refusal is the error that a host answered, nil if it did what was asked.
+func refusal(status int, body []byte) *api.Error {
+	if status < http.StatusMultipleChoices {
+		return nil
+	}
+	var e api.ErrorBody
+	if err := json.Unmarshal(body, &e); err != nil || e.Error == nil {
+		return api.Errorf(api.CodeInternal, "the host answered %d, which is not Volferry's way to say it", status)
+	}
+	return e.Error
+}
+
+// passes says whether a refusal is of the moment: nothing was done, and the same
+// may go well later.
+func passes(e *api.Error) bool {
+	if e == nil {
+		return false
+	}
+	switch e.Code { //nolint:exhaustive // all others stay as they are
+	case api.CodeHypervisorUnavailable, api.CodeRegistryUnavailable, api.CodeJournalUnavailable,
+		api.CodeStaleEpoch, api.CodeStaleGeneration, api.CodeInstanceBusy:
+		return true
+	}
+	return false
+}
+
+// heard records what a host said to the call that moves a volume.
+func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status int, body []byte, err error) error {
+	if err != nil {
+		return l.notAsked(ctx, d, v, err)
+	}
+	refused := refusal(status, body)
+	switch {
+	case refused == nil:
+		var err error
+		if v.MigrationID, err = begun(body); err != nil {
+			return l.settle(ctx, d, v, api.DrainVolumeFailed, api.Errorf(api.CodeInternal,
+				"host %s took the request and did not say which migration it began (%v); `volferryctl migration list` shows it", v.Host, err))
+		}
+		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
+	case passes(refused):
+		l.putOff(d, v)
+		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
+	}
+	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
+}
+
+// notAsked is for a call that no host answered. Only where it is certain that
+// nothing was done does the volume wait for another turn.
+func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
+		return err
+	}
+	l.putOff(d, v)
+	return l.settle(ctx, d, v, api.DrainVolumePending, e)
+}
+
+// askOp looks at the op of a migration that the registry does not know: one that
+// ended there moved nothing.
+func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
+	if !l.due(d, v) {
+		return
+	}
+	l.background(ctx, d, v, func(ctx context.Context) error {
+		req, err := l.request(ctx, d, v)
+		if err != nil {
+			return err
+		}
+		req.Method, req.Path, req.Body, req.Change = http.MethodGet, "/v1/ops/"+req.Key, nil, false
+		status, body, err := l.cfg.Relay.Do(ctx, req)
+		if err != nil {
+			return err
+		}
+		if refused := refusal(status, body); refused != nil {
+			return refused
+		}
+		var answer struct {
+			Op api.Op `json:"op"`
+		}
+		if err := json.Unmarshal(body, &answer); err != nil {
+			return fmt.Errorf("read op %s: %w", req.Key, err)
+		}
+		return l.opEnded(ctx, d, v, answer.Op)
+	})
+}
+
+// The states of an op that is over.
+const (
+	opUndone        = "undone"
+	opNeedsOperator = "needs_operator"
+)
+
+// opEnded records the end of an op whose migration never got to the registry.
+// One that is done is told by the migration, which is there by then.
+func (l *Loop) opEnded(ctx context.Context, d api.Drain, v api.DrainVolume, o api.Op) error {
+	why := o.Error
+	if why == nil {
+		why = api.Errorf(api.CodeConflict, "operation %s on host %s ended as %s", o.ID, v.Host, o.State)
+	}
+	switch o.State {
+	case opUndone:
+		return l.settle(ctx, d, v, api.DrainVolumeSkipped, why)
+	case opNeedsOperator:
+		return l.settle(ctx, d, v, api.DrainVolumeFailed, why)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package drain empties pools: it has the hosts move the volumes of a drain, as
+// many at once as was asked for. All that it must remember is in the store, and
+// the ids of what it asks for follow from drain and volume: so it may be ended
+// at any moment, and what begins next goes on. It knows nothing of how a volume
+// is moved.
+package drain
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+const (
+	// DefaultEvery is how often the loop looks.
+	DefaultEvery = time.Second
+	// firstPause and longestPause are before a volume is tried again whose host
+	// was not there or was busy.
+	firstPause   = 2 * time.Second
+	longestPause = time.Minute
+)
+
+// Store is where drains and what they move are.
+type Store interface {
+	OpenDrains(ctx context.Context) ([]api.Drain, error)
+	RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error
+	NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error)
+	SetDrainVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error
+	FinishDrain(ctx context.Context, call store.Call, drainID string) (api.Drain, error)
+	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
+	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
+	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
+}
+
+// Relay asks hosts.
+type Relay interface {
+	Do(ctx context.Context, req relay.Request) (status int, body []byte, err error)
+	Present(hostID string) bool
+}
+
+// Config is what a Loop needs.
+type Config struct {
+	Store Store
+	Relay Relay
+	Where relay.Where
+	Log   *slog.Logger
+	// Every is DefaultEvery where it is 0.
+	Every time.Duration
+}
+
+// Loop moves the volumes of every drain. There is one per registry.
+type Loop struct {
+	cfg   Config
+	ready chan struct{}
+	// asking waits for the calls that are on their way.
+	asking sync.WaitGroup
+
+	mu sync.Mutex
+	// busy are the volumes about which a host is being asked now.
+	busy map[line]bool
+	// later are the volumes that wait to be tried again.
+	later map[line]pause
+}
+
+// line is a volume of a drain.
+type line struct{ drain, volume string }
+
+type pause struct {
+	until time.Time
+	next  time.Duration
+}
+
+// New returns a loop that does nothing before it runs.
+func New(c Config) *Loop {
+	if c.Every == 0 {
+		c.Every = DefaultEvery
+	}
+	return &Loop{cfg: c, ready: make(chan struct{}), busy: map[line]bool{}, later: map[line]pause{}}
+}
+
+// String names the task.
+func (l *Loop) String() string { return "drains" }
+
+// Ready implements service.Task.
+func (l *Loop) Ready() <-chan struct{} { return l.ready }
+
+// Run looks after every drain until ctx ends. What moves then goes on at its
+// host.
+func (l *Loop) Run(ctx context.Context) error {
+	close(l.ready)
+	defer l.asking.Wait()
+	tick := time.NewTicker(l.cfg.Every)
+	defer tick.Stop()
+	told := false
+	for {
+		err := l.look(ctx)
+		if err != nil && ctx.Err() == nil && !told {
+			// Once: the next looks will say the same.
+			l.cfg.Log.Warn("drains cannot be looked after; they are tried again", "err", err)
+		}
+		told = err != nil
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look brings every drain as far as it can be brought now.
+func (l *Loop) look(ctx context.Context) error {
+	drains, err := l.cfg.Store.OpenDrains(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range drains {
+		if err := l.advance(ctx, drains[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// call is who changes drains, for the audit trail.
+var call = store.Call{Who: "drain"}
+
+func (l *Loop) advance(ctx context.Context, d api.Drain) error {
+	if d.State == api.DrainRunning {
+		if err := l.cfg.Store.RefreshDrainVolumes(ctx, call, d.ID); err != nil {
+			return err
+		}
+	}
+	moving, pending, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
+	if err != nil {
+		return err
+	}
+	for _, v := range moving {
+		if err := l.follow(ctx, d, v); err != nil {
+			return err
+		}
+	}
+	if d.State != api.DrainRunning {
+		return nil
+	}
+	if len(moving)+len(pending) == 0 {
+		return l.finish(ctx, d)
+	}
+	free := d.Parallel - len(moving)
+	for _, v := range pending {
+		if free <= 0 {
+			break
+		}
+		begun, err := l.begin(ctx, d, v)
+		if err != nil {
+			return err
+		}
+		if begun {
+			free--
+		}
+	}
+	return nil
+}
+
+func (l *Loop) finish(ctx context.Context, d api.Drain) error {
+	_, err := l.cfg.Store.FinishDrain(ctx, call, d.ID)
+	switch {
+	case api.CodeOf(err) == api.CodeConflict: // a volume has come just now
+		return nil
+	case err != nil:
+		return err
+	}
+	l.cfg.Log.Info("a pool is drained", "drain", d.ID, "pool", d.Pool)
+	return nil
+}
+
+// begin takes a volume on: it counts as moving before its host is asked. One
+// whose host is not there, or whose turn to be tried again has not come, is left
+// for later.
+func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
+	if !l.due(d, v) {
+		return false, nil
+	}
+	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil // the next refresh settles it
+	}
+	if err != nil {
+		return false, err
+	}
+	host, err := l.cfg.Where.Volume(ctx, volume)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return false, nil // it is fenced
+	}
+	if err != nil || !l.cfg.Relay.Present(host.ID) {
+		return false, err
+	}
+	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host.Name, "", nil
+	err = l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v)
+	if api.CodeOf(err) == api.CodeConflict {
+		return false, nil // it was paused or stopped just now
+	}
+	if err != nil {
+		return false, err
+	}
+	l.ask(ctx, d, v)
+	return true, nil
+}
+
+// due says whether a volume may be tried now.
+func (l *Loop) due(d api.Drain, v api.DrainVolume) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, waits := l.later[line{d.ID, v.VolumeID}]
+	return !waits || !time.Now().Before(p.until)
+}
+
+// putOff makes a volume wait, longer each time.
+func (l *Loop) putOff(d api.Drain, v api.DrainVolume) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := line{d.ID, v.VolumeID}
+	next := max(l.later[key].next, firstPause)
+	l.later[key] = pause{until: time.Now().Add(next), next: min(2*next, longestPause)}
+}
+
+// settle records what became of a volume.
+func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state string, why *api.Error) error {
+	v.State, v.Error = state, why
+	if err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v); err != nil {
+		return err
+	}
+	if state != api.DrainVolumePending && state != api.DrainVolumeMoving {
+		l.mu.Lock()
+		delete(l.later, line{d.ID, v.VolumeID})
+		l.mu.Unlock()
+	}
+	l.cfg.Log.Info("volume of a drain", "drain", d.ID, "volume", v.VolumeName, "host", v.Host, "state", state, "migration", v.MigrationID, "why", why)
+	return nil
+}
