@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -78,7 +79,7 @@ func (r *Relay) offer(e *entry, hostID string, task api.Task) {
 	if e.offered || e.isOver() {
 		return
 	}
-	e.host, e.task, e.offered = hostID, task, true
+	e.host, e.name, e.task, e.offered = hostID, cmp.Or(task.Host, e.name), task, true
 	e.expiry = time.AfterFunc(r.cfg.Patience, func() { r.expire(e) })
 	r.enqueue(e)
 }

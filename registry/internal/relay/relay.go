@@ -88,6 +88,7 @@ func (r *Relay) Close() {
 
 // Request is one call of a host's API.
 type Request struct {
+	// HostID and HostName may be empty for a request that is known by its key.
 	HostID   string
 	HostName string
 	// Who is the caller in the words of the audit trail.
@@ -174,7 +175,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*ent
 // hostOf returns the id of the host that a stored task is for, which may be
 // another one than req would go to now.
 func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (string, error) {
-	if stored.Host == req.HostName {
+	if req.HostID != "" && stored.Host == req.HostName {
 		return req.HostID, nil
 	}
 	h, err := r.cfg.Store.Host(ctx, stored.Host, everything)
