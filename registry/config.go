@@ -4,21 +4,36 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
 
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
-const defaultConfigFile = "/etc/volferry/registry.toml"
+const (
+	defaultConfigFile = "/etc/volferry/registry.toml"
+	// listenAuto is defaultListen where there is a server certificate, and else
+	// off: a registry of one host needs no network.
+	listenAuto    = "auto"
+	defaultListen = ":7643"
+)
 
 // config is the configuration of the registry: the file's keys are the flags'
 // names with underscores.
 type config struct {
 	Socket        string `toml:"socket"`
 	SocketGroup   string `toml:"socket_group"`
+	Listen        string `toml:"listen"`
+	TLSDir        string `toml:"tls_dir"`
 	DB            string `toml:"db"`
 	MetricsListen string `toml:"metrics_listen"`
 	LogLevel      string `toml:"log_level"`
@@ -27,6 +42,8 @@ type config struct {
 func defaultConfig() *config {
 	return &config{
 		Socket:        "/run/volferry/registry.sock",
+		Listen:        listenAuto,
+		TLSDir:        "/var/lib/volferry-registry/tls",
 		DB:            "/var/lib/volferry-registry/registry.db",
 		MetricsListen: "127.0.0.1:9644",
 		LogLevel:      "info",
@@ -36,13 +53,15 @@ func defaultConfig() *config {
 // loadConfig reads the file and then the flags, which win, and returns what
 // is left of args.
 func loadConfig(args []string, stderr io.Writer) (*config, []string, error) {
-	program := settings.Program{Name: server.Program, Usage: usage, File: defaultConfigFile, Stderr: stderr}
+	program := settings.Program{Name: server.Program, Usage: usage(), File: defaultConfigFile, Stderr: stderr}
 	return settings.Load(program, args, defaultConfig, (*config).flags)
 }
 
 func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.Socket, "socket", c.Socket, "Unix socket of the API")
 	set.StringVar(&c.SocketGroup, "socket-group", c.SocketGroup, "`group` that may use the socket and change things; without it root and the registry's own user")
+	set.StringVar(&c.Listen, "listen", c.Listen, "`address` of the API for other hosts, over TLS; auto is "+defaultListen+" where tls-dir has a server certificate, empty or off is none")
+	set.StringVar(&c.TLSDir, "tls-dir", c.TLSDir, "`directory` of the server certificate, the authority and the deny-list; see init-ca")
 	set.StringVar(&c.DB, "db", c.DB, "database `file`, made if it is missing")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
@@ -54,9 +73,49 @@ func (c *config) check() error {
 	_, logErr := service.NewLogger(io.Discard, c.LogLevel)
 	return cmp.Or(
 		settings.CheckPath("socket", c.Socket),
+		settings.CheckPath("tls_dir", c.TLSDir),
+		c.checkListen(),
 		settings.CheckPath("db", c.DB),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
 		groupErr,
 		logErr,
 	)
+}
+
+func (c *config) checkListen() error {
+	address, err := c.address()
+	if err != nil || address == "" {
+		return err
+	}
+	if err := settings.CheckListen("listen", address); err != nil {
+		return err
+	}
+	_, err = c.gate(slog.New(slog.DiscardHandler))
+	return err
+}
+
+// address is where the registry listens for other hosts, "" for nowhere.
+func (c *config) address() (string, error) {
+	if !settings.Listens(c.Listen) {
+		return "", nil
+	}
+	if c.Listen != listenAuto {
+		return c.Listen, nil
+	}
+	switch _, err := os.Stat(filepath.Join(c.TLSDir, mtls.ServerCertFile)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("look for the server certificate: %w", err)
+	}
+	return defaultListen, nil
+}
+
+// gate reads the files of the TLS directory.
+func (c *config) gate(log *slog.Logger) (*mtls.Gate, error) {
+	gate, err := mtls.NewGate(c.TLSDir, log)
+	if err != nil {
+		return nil, fmt.Errorf("listen is %s and the files in %s are not right; %s init-ca makes them: %w", c.Listen, c.TLSDir, server.Program, err)
+	}
+	return gate, nil
 }

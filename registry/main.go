@@ -12,23 +12,36 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/volferry/volferry/internal/service"
-	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/internal/version"
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
-const usage = `volferry-registry - who may use which volume
+const usageHead = `volferry-registry - who may use which volume
 
 Usage:
   volferry-registry [flags]                run
   volferry-registry check-config [flags]   say whether the configuration is right; start nothing
-  volferry-registry backup [flags] FILE    copy the database to a new file; the registry may be running
-  volferry-registry version
-
-A flag wins over the configuration file. Flags:
+  volferry-registry version, --version
 `
+
+const usageTail = `
+"volferry-registry COMMAND --help" says more of a command. A flag wins over the
+configuration file. Flags:
+`
+
+// usage is the help of the program. It is a function of the table of commands.
+func usage() string {
+	var b strings.Builder
+	b.WriteString(usageHead)
+	for _, c := range commands {
+		fmt.Fprintf(&b, "  volferry-registry %s %s\n      %s\n", c.name, c.args, c.summary)
+	}
+	b.WriteString(usageTail)
+	return b.String()
+}
 
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -40,9 +53,21 @@ func main() {
 // run is the program without its process: results go to stdout, talk to
 // stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	command := ""
+	name := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		command, args = args[0], args[1:]
+		name, args = args[0], args[1:]
+	}
+	if name == "version" || name == "" && len(args) == 1 && (args[0] == "--version" || args[0] == "-version") {
+		fmt.Fprintln(stdout, server.Program, version.String())
+		return nil
+	}
+	for _, c := range commands {
+		if c.name == name {
+			return c.call(ctx, args, stdout, stderr)
+		}
+	}
+	if name != "" && name != "check-config" {
+		return fmt.Errorf("there is no command %q; see %s --help", name, server.Program)
 	}
 	cfg, rest, err := loadConfig(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -51,34 +76,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	want := 0
-	if command == "backup" {
-		want = 1
-	}
-	if len(rest) < want {
-		return fmt.Errorf("FILE is missing: give backup a file to make; see %s --help", server.Program)
-	}
-	if len(rest) > want {
+	if len(rest) > 0 {
 		return fmt.Errorf("%q is not what this command takes; see %s --help", rest, server.Program)
 	}
-	switch command {
-	case "":
-		log, err := service.NewLogger(stderr, cfg.LogLevel)
-		if err != nil {
-			return err
-		}
-		return serve(ctx, cfg, log)
-	case "check-config":
+	if name == "check-config" {
 		if err := cfg.check(); err != nil {
 			return err
 		}
 		fmt.Fprintln(stdout, "the configuration is right")
 		return nil
-	case "backup":
-		return sqlitedb.Backup(ctx, cfg.DB, rest[0])
-	case "version":
-		fmt.Fprintln(stdout, server.Program, version.String())
-		return nil
 	}
-	return fmt.Errorf("there is no command %q; see %s --help", command, server.Program)
+	log, err := service.NewLogger(stderr, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, log)
 }

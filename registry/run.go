@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
@@ -55,17 +57,43 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 
 	api := server.New(server.Config{
-		Store: db, Metrics: metrics, Authorize: httpjson.SocketAuthorizer(gid), Version: version.String(), Log: log,
+		Store: db, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,
 	})
 	tasks := []service.Task{
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
 		service.SocketServer(cfg.Socket, gid, api.Handler(), log),
 	}
+	forHosts, err := cfg.serveHosts(api.Handler(), log)
+	if err != nil {
+		return err
+	}
+	tasks = append(tasks, forHosts...)
 	if settings.Listens(cfg.MetricsListen) {
 		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log))
 	}
 	log.Info(server.Program, "version", version.String(), "socket", cfg.Socket, "db", cfg.DB)
 	return service.Run(ctx, log, tasks...)
+}
+
+// serveHosts returns the tasks that serve h over TLS; none if the registry is for
+// its own host alone.
+func (c *config) serveHosts(h http.Handler, log *slog.Logger) ([]service.Task, error) {
+	address, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	if address == "" {
+		if c.Listen == listenAuto {
+			log.Info("no other host can reach this registry: there is no server certificate; init-ca makes one", "tls_dir", c.TLSDir)
+		}
+		return nil, nil
+	}
+	gate, err := c.gate(log)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("other hosts reach this registry", "listen", address, "certificate_until", gate.ServerCertificate().NotAfter.UTC())
+	return []service.Task{gate, service.TLSServer(address, gate.Config(), gate.Handler(h), log)}, nil
 }
 
 // housekeeper has the store write down now and then what it keeps in memory.

@@ -250,8 +250,9 @@ func TestCommandsThatNeedNoRegistry(t *testing.T) {
 		"help":      {[]string{"--help"}, "", "-metrics-listen", ""},
 		"version":   {[]string{"version"}, "volferry-registry ", "", ""},
 		"unknown":   {[]string{"dance"}, "", "", `no command "dance"`},
-		"bad flag":  {[]string{"--dance"}, "", "dance", "dance"},
-		"no target": {[]string{"backup"}, "", "", "FILE is missing"},
+		"--version": {[]string{"--version"}, "volferry-registry ", "", ""},
+		"bad flag":  {[]string{"--dance"}, "", "", "dance"},
+		"no target": {[]string{"backup"}, "", "", "give backup FILE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, talk bytes.Buffer

@@ -9,9 +9,13 @@ import (
 	"time"
 )
 
-// sweepEvery bounds how long a request that lasts outlives the right of its
-// caller.
-const sweepEvery = time.Second
+const (
+	// sweepEvery bounds how long a request that lasts outlives the right of its
+	// caller.
+	sweepEvery = time.Second
+	// remindEvery is how often the log says that the server certificate ends.
+	remindEvery = 12 * time.Hour
+)
 
 // active are the requests that are being answered, so that long ones can be
 // ended when their caller is not let in any more.
@@ -55,18 +59,29 @@ func (a *active) all() []*request {
 	return list
 }
 
-// Run ends requests whose callers are not let in any more, until ctx ends. With
-// Ready and String it makes the gate a task of the daemon.
+// Run ends requests whose callers are not let in any more, and reminds of the end
+// of the server certificate, until ctx ends. With Ready and String it makes the
+// gate a task of the daemon.
 func (g *Gate) Run(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+	tick, remind := time.NewTicker(sweepEvery), time.NewTicker(remindEvery)
 	defer tick.Stop()
+	defer remind.Stop()
+	g.remind()
 	for {
 		select {
 		case <-tick.C:
 			g.sweep()
+		case <-remind.C:
+			g.remind()
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+func (g *Gate) remind() {
+	if err := g.ending(); err != nil {
+		g.log.Warn("renew the server certificate", "err", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,9 +35,10 @@ const (
 	// Day is the unit in which certificates are issued.
 	Day = 24 * time.Hour
 	// DefaultValidity is how long a certificate is good unless something else is
-	// asked for, MaxValidity the most that can be asked for.
+	// asked for.
 	DefaultValidity = 30 * Day
-	MaxValidity     = 90 * Day
+	// MaxValidity is the most that can be asked for.
+	MaxValidity = 90 * Day
 	// caValidity is long: a new authority means new certificates for everybody.
 	caValidity = 10 * 365 * Day
 	// skew is how far the clock of a host may be behind that of the authority for
@@ -159,8 +161,8 @@ func (ca *CA) issueClient(id Identity, valid time.Duration) (Pair, error) {
 // IssueServer makes a certificate for the registry itself, which is reached
 // under names: host names and addresses.
 func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
-	if len(names) == 0 {
-		return Pair{}, errors.New("a server certificate needs the names or addresses under which hosts reach the registry")
+	if err := CheckServerNames(names); err != nil {
+		return Pair{}, err
 	}
 	template := &x509.Certificate{
 		// Who checks a name looks at the alternative names alone.
@@ -168,16 +170,35 @@ func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, name := range names {
-		switch ip := net.ParseIP(name); {
-		case ip != nil:
+		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
-		case dnsName.MatchString(name):
+		} else {
 			template.DNSNames = append(template.DNSNames, name)
-		default:
-			return Pair{}, fmt.Errorf("%.80q is neither a host name nor an address", name)
 		}
 	}
 	return ca.issue(template, valid)
+}
+
+// CheckServerNames refuses names that a server certificate cannot have.
+func CheckServerNames(names []string) error {
+	if len(names) == 0 {
+		return errors.New("a server certificate needs the names or addresses under which hosts reach the registry")
+	}
+	for _, name := range names {
+		if net.ParseIP(name) == nil && (!dnsName.MatchString(name) || len(name) > 253) {
+			return fmt.Errorf("%.80q is neither a host name nor an address", name)
+		}
+	}
+	return nil
+}
+
+// ServerNames returns the names of a server certificate.
+func ServerNames(cert *x509.Certificate) []string {
+	names := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
 }
 
 // issue completes the template and signs it for a new key.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -79,7 +81,16 @@ func ParseSPKI(text string) (string, error) {
 // Deny adds a public key to the deny-list in dir, with a comment that says whose
 // it was. False if it was there already. A list that cannot be read is not
 // touched.
-func Deny(dir, spki, comment string) (bool, error) {
+func Deny(dir, spki, comment string) (added bool, err error) {
+	// Two at a time would lose what one of them wrote.
+	lock, err := os.Open(dir)
+	if err != nil {
+		return false, fmt.Errorf("lock deny-list: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return false, fmt.Errorf("lock deny-list: %w", err)
+	}
 	path := filepath.Join(dir, DenyListFile)
 	list, err := readDenyList(path)
 	if err != nil || list[spki] {

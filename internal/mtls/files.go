@@ -32,40 +32,40 @@ type Pair struct {
 
 // Write puts the pair into dir as name.crt and name.key, with the authority
 // beside it as ca.crt. It replaces neither of the two, and ca.crt may be there
-// only if it is the same.
+// only if it has the authority in it.
 func (p Pair) Write(dir, name string) error {
+	if err := refuseExisting(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")); err != nil {
+		return err
+	}
+	return p.Replace(dir, name)
+}
+
+// Replace is Write over a pair that may be there. A reader that comes between
+// the two files finds them not belonging together, and stays with what it had.
+func (p Pair) Replace(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make directory of the certificate: %w", err)
 	}
-	ca, cert, key := filepath.Join(dir, CACertFile), filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	if err := refuseExisting(cert, key); err != nil {
+	if err := p.writeCA(filepath.Join(dir, CACertFile)); err != nil {
 		return err
 	}
-	known, err := os.ReadFile(ca)
-	switch {
-	case err == nil && !bytes.Contains(known, p.CA):
-		return fmt.Errorf("%s is there already and is another authority's; choose another directory or move it away", ca)
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist):
-		if err := writeNew(ca, p.CA, 0o644); err != nil {
-			return err
-		}
-	default:
-		return fmt.Errorf("read authority: %w", err)
-	}
-	if err := writeNew(key, p.Key, 0o600); err != nil {
-		return err
-	}
-	return writeNew(cert, p.Cert, 0o644)
-}
-
-// Replace puts the pair over name.crt and name.key in dir. A reader that comes
-// between the two finds them not belonging together, and waits.
-func (p Pair) Replace(dir, name string) error {
 	if err := atomicfile.Write(filepath.Join(dir, name+".key"), p.Key, 0o600); err != nil {
 		return err
 	}
 	return atomicfile.Write(filepath.Join(dir, name+".crt"), p.Cert, 0o644)
+}
+
+func (p Pair) writeCA(path string) error {
+	known, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return atomicfile.Write(path, p.CA, 0o644)
+	case err != nil:
+		return fmt.Errorf("read authority: %w", err)
+	case !bytes.Contains(known, p.CA):
+		return fmt.Errorf("%s is there already and is another authority's; choose another directory or move it away", path)
+	}
+	return nil
 }
 
 func refuseExisting(paths ...string) error {

@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// renewBefore is how long before its end a server certificate is talked about.
+const renewBefore = 5 * Day
+
 // Gate decides who is let in over TLS, by the files of a TLS directory. They are
 // looked at with every handshake and every request, so that what is issued,
 // replaced or denied counts at once. A file that cannot be read is logged once,
@@ -22,6 +25,7 @@ type Gate struct {
 	// Now is the clock that certificates are measured by.
 	Now func() time.Time
 
+	log    *slog.Logger
 	server *watched[tls.Certificate]
 	roots  *watched[authorities]
 	denied *watched[denyList]
@@ -43,7 +47,7 @@ type authorities struct {
 func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	certFile, keyFile := filepath.Join(dir, ServerCertFile), filepath.Join(dir, ServerKeyFile)
 	caFile, denyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, DenyListFile)
-	g := &Gate{Now: time.Now}
+	g := &Gate{Now: time.Now, log: log}
 	var errs [3]error
 	g.server, errs[0] = newWatched("server certificate", log, func() (tls.Certificate, error) { return readPair(certFile, keyFile) }, certFile, keyFile)
 	g.roots, errs[1] = newWatched("authority", log, func() (authorities, error) { return readAuthorities(caFile) }, caFile)
@@ -54,10 +58,19 @@ func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Trouble says which files are not in use as they are, nil if all are: the last
-// good ones are.
+// Trouble says which files are not in use as they are, for the last good ones
+// are, and whether the server certificate is about to end. Nil if all is well.
 func (g *Gate) Trouble() error {
-	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble())
+	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble(), g.ending())
+}
+
+// ending says that the server certificate must be renewed soon.
+func (g *Gate) ending() error {
+	end := g.ServerCertificate().NotAfter
+	if g.Now().Add(renewBefore).Before(end) {
+		return nil
+	}
+	return fmt.Errorf("the server certificate ends at %s, and then no host gets in; renew it with volferry-registry issue-cert server --replace", end.UTC().Format(time.RFC3339))
 }
 
 // ServerCertificate returns the certificate that the gate shows.

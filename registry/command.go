@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/volferry/volferry/internal/settings"
+	"github.com/volferry/volferry/registry/internal/server"
+)
+
+// command is one thing that the program does instead of running.
+type command struct {
+	name string
+	args string // as the help writes them
+	// summary is its line in the help of the program, help the rest of its own.
+	summary, help string
+	// min and max are how many arguments it takes.
+	min, max int
+	// place is the flag that says where what it is about is.
+	place string
+	// flags are its own, beside that.
+	flags func(*flag.FlagSet, *options)
+	run   func(context.Context, *invocation) error
+}
+
+// options are the values of the flags that commands have.
+type options struct {
+	serverNames   []string
+	id, out, role string
+	days          int
+	replace       bool
+	evidence      string
+}
+
+// invocation is one call of a command.
+type invocation struct {
+	options
+	cfg    *config
+	args   []string
+	stdout io.Writer
+}
+
+func (in *invocation) printf(format string, args ...any) { fmt.Fprintf(in.stdout, format, args...) }
+
+var commands = []command{backupCommand, acceptRestoreCommand, initCACommand, issueCertCommand, revokeCommand}
+
+// call reads the arguments of a command, which may stand before and after its
+// flags, and runs it.
+func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	in := &invocation{stdout: stdout}
+	set := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	// An error is printed once, by who called.
+	set.SetOutput(io.Discard)
+	file := set.String("config", defaultConfigFile, "configuration `file` (TOML); the default may be absent")
+	set.String(c.place, "", placeHelp[c.place])
+	if c.flags != nil {
+		c.flags(set, &in.options)
+	}
+	positional, err := parse(set, args)
+	if errors.Is(err, flag.ErrHelp) {
+		set.SetOutput(stderr)
+		fmt.Fprintf(stderr, "%s %s %s - %s\n\n%s\nFlags:\n", server.Program, c.name, c.args, c.summary, c.help)
+		set.PrintDefaults()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w; see %s %s --help", err, server.Program, c.name)
+	}
+	if len(positional) < c.min {
+		return fmt.Errorf("give %s %s; see %s %s --help", c.name, c.args, server.Program, c.name)
+	}
+	if c.max >= 0 && len(positional) > c.max {
+		return fmt.Errorf("%q is more than %s takes; see %s %s --help", strings.Join(positional[c.max:], " "), c.name, server.Program, c.name)
+	}
+	in.args = positional
+	if in.cfg, err = placed(set, *file); err != nil {
+		return err
+	}
+	return c.run(ctx, in)
+}
+
+var placeHelp = map[string]string{
+	"db":      "database `file`, instead of the configuration's",
+	"tls-dir": "`directory` of the authority, instead of the configuration's",
+}
+
+// placed returns the configuration with the places that the flags name.
+func placed(set *flag.FlagSet, file string) (*config, error) {
+	var args []string
+	set.Visit(func(f *flag.Flag) {
+		if _, ok := placeHelp[f.Name]; ok {
+			args = append(args, "--"+f.Name, f.Value.String())
+		}
+		if f.Name == "config" {
+			args = append(args, "--config", file)
+		}
+	})
+	cfg, _, err := loadConfig(args, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(settings.CheckPath("tls_dir", cfg.TLSDir), settings.CheckPath("db", cfg.DB)); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// parse returns the arguments that are no flags.
+func parse(set *flag.FlagSet, args []string) (positional []string, err error) {
+	for {
+		if err := set.Parse(args); err != nil {
+			return nil, err
+		}
+		if set.NArg() == 0 {
+			return positional, nil
+		}
+		positional, args = append(positional, set.Arg(0)), set.Args()[1:]
+	}
+}
