@@ -243,7 +243,8 @@ type DiskSpec struct {
 	Serial    string
 	Image     Image
 	ReadOnly  bool
-	Shareable bool // another guest may have it open as well
+	Shareable bool // another guest may have it open as well; raw images only
+	BootOrder int  // 0 if none; 1 is what the guest boots from
 	// Definition, where not empty, is what DiskDefinition returned of a disk
 	// with this Target: it is attached exactly as it was, address and all, and
 	// the fields above are not looked at.

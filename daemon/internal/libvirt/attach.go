@@ -4,19 +4,243 @@ package libvirt
 
 import (
 	"context"
+	"errors"
+	"fmt"
+
+	"github.com/beevik/etree"
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AttachDisk implements hv.Hypervisor.
-func (c *Conn) AttachDisk(context.Context, string, hv.Where, hv.DiskSpec) error {
-	return hv.ErrUnsupported
+// alreadyAsked is what QEMU says of a device whose guest has been asked to let
+// go of it and has not answered.
+const alreadyAsked = "in the process of unplug"
+
+// AttachDisk puts a disk into the live domain or into the definition.
+func (c *Conn) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
+	if err := c.attachDisk(ctx, id, where, disk); err != nil {
+		return fmt.Errorf("attach %s %s: %w", where, nameOf(id, disk.Target), err)
+	}
+	return nil
 }
 
-// DetachDisk implements hv.Hypervisor.
-func (c *Conn) DetachDisk(context.Context, string, hv.Where, string) error { return hv.ErrUnsupported }
+func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
+	flag, err := modifyFlag(where)
+	if err != nil {
+		return err
+	}
+	doc := disk.Definition
+	if doc == "" {
+		if doc, err = diskXML(disk); err != nil {
+			return err
+		}
+	}
+	target, err := targetOf(doc)
+	if err != nil {
+		return err
+	}
+	if target != disk.Target {
+		return fmt.Errorf("the definition is of disk %q", target)
+	}
+	err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
+	})
+	if where == hv.Config && isBootClash(err) {
+		err = c.defineWithDisk(context.WithoutCancel(ctx), id, doc)
+	}
+	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
+}
 
-// DiskDefinition implements hv.Hypervisor.
-func (c *Conn) DiskDefinition(context.Context, string, hv.Where, string) (string, error) {
-	return "", hv.ErrUnsupported
+// modifyFlag is libvirt's word for one of the descriptions. Without any libvirt
+// would take the live one, or the definition of a domain that is off.
+func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
+	switch where {
+	case hv.Live:
+		return golibvirt.DomainDeviceModifyLive, nil
+	case hv.Config:
+		return golibvirt.DomainDeviceModifyConfig, nil
+	}
+	return 0, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
+}
+
+// explainAttach finds out what a refusal means for which libvirt has one code,
+// or another one for each description.
+func (c *Conn) explainAttach(ctx context.Context, id string, where hv.Where, target string, err error) error {
+	if err == nil || errors.Is(err, hv.ErrUnavailable) || errors.Is(err, hv.ErrNotFound) {
+		return err
+	}
+	dom, readErr := c.Domain(ctx, id)
+	switch {
+	case readErr != nil:
+		return fmt.Errorf("%w; and then: %w", err, readErr)
+	case where == hv.Live && !dom.State.Active():
+		return fmt.Errorf("%w: %w", hv.ErrNotActive, err)
+	case where == hv.Config && !dom.Persistent:
+		return fmt.Errorf("%w: the domain is transient: %w", hv.ErrUnsupported, err)
+	case diskIn(dom, where, target) != nil:
+		return fmt.Errorf("%w: %w", hv.ErrExists, err)
+	}
+	return err
+}
+
+func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
+	if where == hv.Live {
+		return dom.LiveDisk(target)
+	}
+	return dom.ConfigDisk(target)
+}
+
+// diskXML describes a new disk. Format and end of the chain are stated because
+// libvirt would probe for them, in content that a guest wrote.
+func diskXML(spec hv.DiskSpec) (string, error) {
+	source, err := sourceOf(spec.Image)
+	if err != nil {
+		return "", err
+	}
+	disk := libvirtxml.DomainDisk{
+		Device:       "disk",
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: spec.Image.Format, Cache: "none"},
+		Source:       source,
+		BackingStore: &libvirtxml.DomainDiskBackingStore{},
+		Target:       &libvirtxml.DomainDiskTarget{Dev: spec.Target, Bus: spec.Bus},
+		Serial:       spec.Serial,
+	}
+	if spec.ReadOnly {
+		disk.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+	} else {
+		disk.Driver.Discard = "unmap"
+	}
+	if spec.Shareable {
+		if spec.Image.Format != "raw" {
+			// libvirt would find out when it starts the domain.
+			return "", fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)
+		}
+		disk.Shareable = &libvirtxml.DomainDiskShareable{}
+	}
+	if spec.BootOrder > 0 {
+		disk.Boot = &libvirtxml.DomainDeviceBoot{Order: uint(spec.BootOrder)}
+	}
+	doc, err := disk.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("write disk XML: %w", err)
+	}
+	return doc, nil
+}
+
+func targetOf(diskXML string) (string, error) {
+	var disk libvirtxml.DomainDisk
+	if err := disk.Unmarshal(diskXML); err != nil {
+		return "", fmt.Errorf("parse disk XML: %w", err)
+	}
+	if disk.Target == nil {
+		return "", nil
+	}
+	return disk.Target.Dev, nil
+}
+
+// DetachDisk takes a disk out of the definition, or asks the guest for it.
+func (c *Conn) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
+	err := c.detachDisk(ctx, id, where, target)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, hv.ErrUnavailable) {
+		// Between the look and the call it may have gone.
+		dom, readErr := c.Domain(context.WithoutCancel(ctx), id)
+		if readErr == nil && diskIn(dom, where, target) == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("detach %s %s: %w", where, nameOf(id, target), err)
+}
+
+func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target string) error {
+	disk, err := c.diskElement(ctx, id, where, target)
+	if err != nil {
+		return err
+	}
+	if where == hv.Config {
+		doc, err := textOf(disk)
+		if err != nil {
+			return err
+		}
+		return c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainDetachDeviceFlags(dom, doc, uint32(golibvirt.DomainDeviceModifyConfig))
+		})
+	}
+	alias := ""
+	if el := disk.SelectElement("alias"); el != nil {
+		alias = el.SelectAttrValue("name", "")
+	}
+	// By alias, because that call returns when the guest has been asked. The
+	// other one holds up everything else that is asked of the domain for seconds
+	// while it waits for the answer.
+	err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
+	})
+	if saidText(err, alreadyAsked) {
+		return nil
+	}
+	return err
+}
+
+// DiskDefinition returns the <disk> as libvirt writes it.
+func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
+	disk, err := c.diskElement(ctx, id, where, target)
+	doc := ""
+	if err == nil {
+		doc, err = textOf(disk)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s %s: %w", where, nameOf(id, target), err)
+	}
+	return doc, nil
+}
+
+// diskElement reads a <disk> out of one description of a domain.
+func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
+	if _, err := modifyFlag(where); err != nil {
+		return nil, err
+	}
+	s, err := c.reads()
+	if err != nil {
+		return nil, err
+	}
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	read := c.configXML
+	if where == hv.Live {
+		read = c.liveXML
+	}
+	text, err := read(ctx, s, dom)
+	if err != nil {
+		return nil, err
+	}
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return nil, fmt.Errorf("parse domain XML: %w", err)
+	}
+	disk := findDiskElement(doc, target)
+	if disk == nil {
+		return nil, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+	}
+	return disk, nil
+}
+
+// liveXML reads the description of a domain's process. For a domain that is off
+// libvirt would hand out the definition instead.
+func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
+	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
+	if err != nil {
+		return "", err
+	}
+	p, err := parseDomain(doc)
+	if err == nil && !p.active {
+		err = hv.ErrNotActive
+	}
+	return doc, err
 }

@@ -128,8 +128,13 @@ func rechain(domainXML, target string, chain []hv.Image) (string, error) {
 	}
 	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:]))
 
+	return textOf(disk)
+}
+
+// textOf writes an element as a document of its own.
+func textOf(el *etree.Element) (string, error) {
 	out := etree.NewDocument()
-	out.SetRoot(disk.Copy())
+	out.SetRoot(el.Copy())
 	text, err := out.WriteToString()
 	if err != nil {
 		return "", fmt.Errorf("write disk XML: %w", err)

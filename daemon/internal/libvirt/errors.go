@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -30,6 +31,35 @@ var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrInvalidConn:          hv.ErrUnavailable,
 }
 
+// sayings are what libvirt has no code for: it passes on what QEMU said, or
+// gives up, with a code that says nothing.
+var sayings = []struct {
+	text string
+	kind error
+}{
+	{`Failed to get "write" lock`, hv.ErrInUse},
+	{`Failed to get shared "write" lock`, hv.ErrInUse},
+	{`Failed to get "consistent read" lock`, hv.ErrInUse},
+	{`Failed to get shared "consistent read" lock`, hv.ErrInUse},
+	// The domain has no ACPI.
+	{"does not support hotplugging", hv.ErrUnsupported},
+	// A PCI Express machine has as many free ports as its definition says.
+	{"No more available PCI slots", hv.ErrUnsupported},
+	{"Attempted double use of PCI", hv.ErrExists},
+}
+
+func kindOf(answer golibvirt.Error) error {
+	if kind := kinds[golibvirt.ErrorNumber(answer.Code)]; kind != nil {
+		return kind
+	}
+	for _, s := range sayings {
+		if strings.Contains(answer.Message, s.text) {
+			return s.kind
+		}
+	}
+	return nil
+}
+
 // classify wraps an error of a call in the hv error that it stands for, and
 // keeps libvirt's own message. What libvirt did not say itself (EINVAL and
 // ErrInterrupted of go-libvirt's socket, an answer that cannot be decoded)
@@ -42,7 +72,7 @@ func classify(err error) error {
 	var answer golibvirt.Error // code and message are all that go-libvirt passes on
 	switch {
 	case errors.As(err, &answer):
-		kind = kinds[golibvirt.ErrorNumber(answer.Code)]
+		kind = kindOf(answer)
 	case errors.Is(err, golibvirt.ErrUnsupported):
 		kind = hv.ErrUnsupported
 	}
@@ -56,6 +86,12 @@ func classify(err error) error {
 func said(err error, code golibvirt.ErrorNumber) bool {
 	var answer golibvirt.Error
 	return errors.As(err, &answer) && golibvirt.ErrorNumber(answer.Code) == code
+}
+
+// saidText tells whether libvirt answered with this text in its message.
+func saidText(err error, text string) bool {
+	var answer golibvirt.Error
+	return errors.As(err, &answer) && strings.Contains(answer.Message, text)
 }
 
 // explain finds out what an ambiguous refusal of a call on a live disk means.

@@ -17,6 +17,8 @@ var eventIDs = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle,
 	golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDBlockJob,
+	golibvirt.DomainEventIDDeviceRemoved,
+	golibvirt.DomainEventIDDeviceRemovalFailed,
 }
 
 // subscribe asks for the events of every domain and passes them to the feed for
@@ -67,6 +69,12 @@ func translate(msg any) (hv.Event, bool) {
 			Path:     m.Msg.Path,
 			Detail:   blockJobNames[golibvirt.ConnectDomainEventBlockJobStatus(m.Msg.Status)],
 		}, true
+	// Both name the device by libvirt's alias, which is another disk's as soon
+	// as that takes its place.
+	case *golibvirt.DomainEventCallbackDeviceRemovedMsg:
+		return hv.Event{Kind: hv.EventDeviceRemoved, DomainID: domainID(m.Msg.Dom)}, true
+	case *golibvirt.DomainEventCallbackDeviceRemovalFailedMsg:
+		return hv.Event{Kind: hv.EventDeviceRemoved, DomainID: domainID(m.Dom), Detail: "failed"}, true
 	}
 	return hv.Event{}, false
 }

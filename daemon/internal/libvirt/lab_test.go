@@ -28,7 +28,7 @@ import (
 
 // callTimeout is short so that a hung libvirtd is noticed soon, and long enough
 // for a busy machine.
-const callTimeout = 5 * time.Second
+const callTimeout = 10 * time.Second
 
 // realEnv is the conformance suite's view of a private libvirtd. Its guests
 // have firmware and no operating system; what they would write goes through
@@ -218,6 +218,7 @@ var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"tex
   <memory unit='MiB'>32</memory>
   <vcpu>1</vcpu>
   <os><type machine='pc'>hvm</type></os>
+  <features><acpi/></features>
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
     <memballoon model='none'/>
@@ -264,6 +265,13 @@ func (e *realEnv) Start(tb testing.TB, id string) {
 func (e *realEnv) Destroy(tb testing.TB, id string) {
 	tb.Helper()
 	e.virsh(tb, "destroy", id)
+}
+
+// LetGo resets the machine: QEMU takes what was to go out of it before the
+// firmware starts again.
+func (e *realEnv) LetGo(tb testing.TB, id, _ string) {
+	tb.Helper()
+	e.virsh(tb, "reset", id)
 }
 
 // GuestWrite writes through the virtual device of a disk, and flushes, so that

@@ -18,10 +18,7 @@ import (
 func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what, id, target string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) (T, error),
 ) (T, error) {
-	where := "domain " + id
-	if target != "" {
-		where = "disk " + target + " of " + where
-	}
+	where := nameOf(id, target)
 	var zero T
 	dom, err := c.lookup(ctx, s, id)
 	if err != nil {
@@ -34,23 +31,46 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 	return result, nil
 }
 
-// change is onLive for calls that change something. The end of ctx keeps such a
-// call from being made but does not end it: it would take effect later, behind
-// the back of whoever looks in the meantime. The end of the session does.
-func (c *Conn) change(ctx context.Context, limit time.Duration, what, id, target string,
+// modify makes one call that changes something. The end of ctx keeps such a call
+// from being made but does not end it: it would take effect later, behind the
+// back of whoever looks in the meantime. The end of the session does.
+func (c *Conn) modify(ctx context.Context, limit time.Duration, id string,
 	do func(*golibvirt.Libvirt, golibvirt.Domain) error,
 ) error {
 	s, err := c.changes()
 	if err != nil {
-		return fmt.Errorf("%s domain %s: %w", what, id, err)
+		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s domain %s: %w: %w", what, id, hv.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
 	}
-	_, err = onLive(context.WithoutCancel(ctx), c, s, limit, what, id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (none, error) {
-		return none{}, do(lv, dom)
-	})
+	ctx = context.WithoutCancel(ctx)
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, s, limit, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
 	return err
+}
+
+// change is modify for a call on a domain's process, or on a live disk of it if
+// target is not empty. what starts the error text.
+func (c *Conn) change(ctx context.Context, limit time.Duration, what, id, target string,
+	do func(*golibvirt.Libvirt, golibvirt.Domain) error,
+) error {
+	err := c.modify(ctx, limit, id, do)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", what, nameOf(id, target), c.explain(context.WithoutCancel(ctx), id, target, err))
+}
+
+// nameOf names a domain, or a disk of it, in an error text.
+func nameOf(id, target string) string {
+	if target == "" {
+		return "domain " + id
+	}
+	return "disk " + target + " of domain " + id
 }
 
 // Suspend pauses a running domain. libvirt accepts it for a paused one.

@@ -31,7 +31,7 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 				return err
 			}
 		}
-		*disks = append(*disks, disk)
+		*disks = slices.Insert(*disks, placeOf(*disks, &disk), disk)
 		if where == hv.Config {
 			f.lifecycle(dom, "defined")
 			if !f.hasImages(&disk) {
@@ -81,7 +81,7 @@ func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	disk := hv.Disk{
 		Target: spec.Target, Bus: spec.Bus, Device: "disk", Serial: spec.Serial,
 		Chain: []hv.Image{spec.Image}, Terminated: true,
-		ReadOnly: spec.ReadOnly, Shareable: spec.Shareable, Cache: "none",
+		ReadOnly: spec.ReadOnly, Shareable: spec.Shareable, BootOrder: spec.BootOrder, Cache: "none",
 	}
 	if !spec.ReadOnly {
 		disk.Discard = "unmap"
@@ -109,6 +109,16 @@ func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 		}
 	}
 	return nil
+}
+
+// placeOf is where libvirt puts a disk among the others: before the first of its
+// bus that comes after it.
+func placeOf(disks []hv.Disk, disk *hv.Disk) int {
+	at := slices.IndexFunc(disks, func(d hv.Disk) bool { return d.Bus == disk.Bus && d.Target > disk.Target })
+	if at < 0 {
+		return len(disks)
+	}
+	return at
 }
 
 // freeAddress is the lowest address of a bus that none of the disks has.

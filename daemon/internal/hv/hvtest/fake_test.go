@@ -70,7 +70,7 @@ func (e *fakeEnv) CheckImage(tb testing.TB, img hv.Image, block int64, value byt
 }
 
 func (e *fakeEnv) Define(tb testing.TB, d hv.Domain) {
-	e.do(tb, e.fake.Define(d))
+	e.do(tb, errors.Join(e.fake.Define(d), e.fake.SetUnplug(d.ID, hvtest.UnplugWaits)))
 	tb.Cleanup(func() {
 		if err := e.fake.Destroy(d.ID); err != nil && !errors.Is(err, hv.ErrNotActive) {
 			tb.Error(err)
@@ -93,6 +93,8 @@ func (e *fakeEnv) CheckGuest(tb testing.TB, id, target string, block int64, valu
 		tb.Errorf("guest reads %d from block %d of %s, want %d", got, block, target, value)
 	}
 }
+
+func (e *fakeEnv) LetGo(tb testing.TB, id, target string) { e.do(tb, e.fake.ReleaseDevice(id, target)) }
 
 const (
 	domain = "5f6d9a53-0000-4000-8000-000000000001"
