@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 func (s *Server) attachments(w http.ResponseWriter, r *http.Request) error {
@@ -16,7 +17,7 @@ func (s *Server) attachments(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"))
+	found, err := s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"), store.Viewer{})
 	if err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (s *Server) migrations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.Store.Migrations(r.Context(), query.Get("volume"), all)
+	found, err := s.Store.Migrations(r.Context(), query.Get("volume"), all, store.Viewer{})
 	if err != nil {
 		return err
 	}

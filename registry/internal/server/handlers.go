@@ -13,6 +13,16 @@ import (
 
 type handler = func(http.ResponseWriter, *http.Request) error
 
+// everything is a list as an operator sees it.
+func everything[T any](all func(context.Context, store.Viewer) ([]T, error)) func(context.Context) ([]T, error) {
+	return func(ctx context.Context) ([]T, error) { return all(ctx, store.Viewer{}) }
+}
+
+// anything is one thing as an operator sees it.
+func anything[T any](one func(context.Context, string, store.Viewer) (T, error)) func(context.Context, string) (T, error) {
+	return func(ctx context.Context, ref string) (T, error) { return one(ctx, ref, store.Viewer{}) }
+}
+
 // list answers with everything that all returns.
 func list[T any](nouns string, all func(context.Context) ([]T, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {

@@ -36,24 +36,24 @@ func (s *Server) Routes() []httpjson.Route {
 		{Method: "PATCH", Path: "/v1/types/{type}", Access: operate, Summary: "Change a volume type", Handler: change("type", db.UpdateType)},
 		{Method: "DELETE", Path: "/v1/types/{type}", Access: operate, Summary: "Remove a volume type", Handler: remove("type", db.DeleteType)},
 
-		{Method: "GET", Path: "/v1/volumes", Access: read, Summary: "Every volume", Handler: list("volumes", db.Volumes)},
+		{Method: "GET", Path: "/v1/volumes", Access: read, Summary: "Every volume", Handler: list("volumes", everything(db.Volumes))},
 		{Method: "POST", Path: "/v1/volumes:register", Access: operate, Summary: "Record a volume", Handler: create("volume", db.RegisterVolume)},
-		{Method: "GET", Path: "/v1/volumes/{volume}", Access: read, Summary: "One volume", Handler: show("volume", db.Volume)},
+		{Method: "GET", Path: "/v1/volumes/{volume}", Access: read, Summary: "One volume", Handler: show("volume", anything(db.Volume))},
 		{Method: "PATCH", Path: "/v1/volumes/{volume}", Access: operate, Summary: "Rename a volume or make it bootable", Handler: change("volume", db.UpdateVolume)},
 		{Method: "POST", Path: "/v1/volumes/{volume}/forget", Access: operate, Summary: "Forget a volume whose bytes are gone", Handler: change("volume", s.forgetVolume)},
 		{Method: "POST", Path: "/v1/volumes/{volume}/transition", Access: operate, Summary: "Move a volume to another status", Handler: change("volume", db.TransitionVolume)},
 
-		{Method: "GET", Path: "/v1/instances", Access: read, Summary: "Every instance", Handler: list("instances", db.Instances)},
+		{Method: "GET", Path: "/v1/instances", Access: read, Summary: "Every instance", Handler: list("instances", everything(db.Instances))},
 		{Method: "POST", Path: "/v1/instances:register", Access: operate, Summary: "Record an adopted instance with its disks", Handler: create("instance", db.RegisterInstance)},
-		{Method: "GET", Path: "/v1/instances/{instance}", Access: read, Summary: "One instance", Handler: show("instance", db.Instance)},
+		{Method: "GET", Path: "/v1/instances/{instance}", Access: read, Summary: "One instance", Handler: show("instance", anything(db.Instance))},
 		{Method: "DELETE", Path: "/v1/instances/{instance}", Access: operate, Summary: "Forget an instance; its volumes stay", Handler: remove("instance", db.ForgetInstance)},
 
 		{Method: "GET", Path: "/v1/attachments", Access: read, Summary: "Attachments", Query: []string{"volume", "instance"}, Handler: s.attachments},
-		{Method: "GET", Path: "/v1/attachments/{attachment}", Access: read, Summary: "One attachment", Handler: show("attachment", db.Attachment)},
+		{Method: "GET", Path: "/v1/attachments/{attachment}", Access: read, Summary: "One attachment", Handler: show("attachment", anything(db.Attachment))},
 
 		{Method: "GET", Path: "/v1/migrations", Access: read, Summary: "Open migrations, or all", Query: []string{"volume", "all"}, Handler: s.migrations},
 		{Method: "POST", Path: "/v1/migrations:register", Access: operate, Summary: "Lock a volume for a migration and reserve its destination", Handler: create("migration", db.RegisterMigration)},
-		{Method: "GET", Path: "/v1/migrations/{migration}", Access: read, Summary: "One migration", Handler: show("migration", db.Migration)},
+		{Method: "GET", Path: "/v1/migrations/{migration}", Access: read, Summary: "One migration", Handler: show("migration", anything(db.Migration))},
 		{Method: "POST", Path: "/v1/migrations/{migration}/transition", Access: operate, Summary: "Move a migration to another state", Handler: change("migration", db.TransitionMigration)},
 
 		{Method: "GET", Path: "/v1/events", Access: read, Summary: "The audit trail, at most 1000 events, or with follow=1 a stream without end", Query: []string{"since", "follow"}, Handler: s.events},
@@ -67,5 +67,5 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 
 // forgetVolume takes a volume out of the registry; its bytes are its host's.
 func (s *Server) forgetVolume(ctx context.Context, call store.Call, ref string, _ api.VolumeForget) (api.Volume, error) {
-	return s.Store.DeleteVolume(ctx, call, ref)
+	return s.Store.ForgetVolume(ctx, call, ref)
 }

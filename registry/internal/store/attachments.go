@@ -24,18 +24,26 @@ const attachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, h.name, a.mode
 const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
 
 // Attachments returns the attachments of the volume and at the instance that
-// the references name; an empty reference is any.
-func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string) ([]api.Attachment, error) {
+// the references name; an empty reference is any. A host finds its own.
+func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
 	return view(ctx, s, func(q querier) ([]api.Attachment, error) {
-		volume, err := resolveFilter(ctx, q, kindVolume, volumeRef)
-		if err != nil {
-			return nil, err
+		query, args := attachmentQuery+" WHERE "+viewer.seen(attachmentOwned), []any{viewer.HostID}
+		for _, filter := range []struct {
+			kind   kind
+			ref    string
+			column string
+		}{{kindVolume, volumeRef, "a.volume_id"}, {kindInstance, instanceRef, "a.instance_id"}} {
+			if filter.ref == "" {
+				continue
+			}
+			id, err := resolve(ctx, q, filter.kind, filter.ref)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, id)
+			query += fmt.Sprintf(" AND %s = ?%d", filter.column, len(args))
 		}
-		instance, err := resolveFilter(ctx, q, kindInstance, instanceRef)
-		if err != nil {
-			return nil, err
-		}
-		return queryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE ?1 IN ('', a.volume_id) AND ?2 IN ('', a.instance_id)"+attachmentOrder, volume, instance)
+		return queryAll(ctx, q, scanAttachment, query+attachmentOrder, args...)
 	})
 }
 
@@ -48,14 +56,16 @@ func resolveFilter(ctx context.Context, q querier, k kind, ref string) (string, 
 }
 
 // Attachment returns the attachment that ref names.
-func (s *Store) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
-	return viewOne(ctx, s, kindAttachment, ref, func(ctx context.Context, q querier, id string) (api.Attachment, error) {
-		a, err := scanAttachment(q.QueryRowContext(ctx, attachmentQuery+" WHERE a.id = ?", id))
-		if err != nil {
-			return a, fmt.Errorf("read attachment %s: %w", id, err)
-		}
-		return a, nil
-	})
+func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.Attachment, error) {
+	return viewOwn(ctx, s, kindAttachment, ref, viewer, attachmentByID)
+}
+
+func attachmentByID(ctx context.Context, q querier, id string) (api.Attachment, error) {
+	a, err := scanAttachment(q.QueryRowContext(ctx, attachmentQuery+" WHERE a.id = ?", id))
+	if err != nil {
+		return a, fmt.Errorf("read attachment %s: %w", id, err)
+	}
+	return a, nil
 }
 
 func scanAttachment(row scanner) (api.Attachment, error) {
@@ -73,6 +83,7 @@ func scanAttachment(row scanner) (api.Attachment, error) {
 type attachment struct {
 	id, volumeID, instanceID, device string
 	migrationID                      string // of a reserved dst, else ""
+	opID                             string
 	mode                             api.Mode
 	state                            api.AttachmentState
 	exclusive                        bool
@@ -80,9 +91,9 @@ type attachment struct {
 
 func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO attachments
-		(id, volume_id, instance_id, device, mode, state, exclusive, migration_id, created_us, updated_us)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?9)`,
-		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, tx.at.UnixMicro())
+		(id, volume_id, instance_id, device, mode, state, exclusive, migration_id, op_id, created_us, updated_us)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?10, ?10)`,
+		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.at.UnixMicro())
 	switch {
 	case sqlitedb.Violates(err, "attachments.id"):
 		return api.Errorf(api.CodeConflict, "there is an attachment with the id %s already", a.id)

@@ -148,7 +148,7 @@ func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, host
 			Name:     d.VolumeName,
 			Bootable: d.BootIndex != nil && *d.BootIndex == 0,
 			Location: d.Location,
-		}, hostID, api.VolumeInUse)
+		}, hostID, api.VolumeAvailable)
 	case err == nil:
 		err = tx.takeBack(ctx, known, hostID, d)
 	}
@@ -176,7 +176,7 @@ func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d
 	if v.Location.Path != d.Location.Path {
 		return api.Errorf(api.CodeConflict, "cannot adopt disk %s at %s: its volume %s is at %s", d.Device, d.Location.Path, v.Name, v.Location.Path)
 	}
-	return tx.exec(ctx, "UPDATE volumes SET status = 'in-use', host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.at.UnixMicro(), v.ID)
+	return tx.exec(ctx, "UPDATE volumes SET host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.at.UnixMicro(), v.ID)
 }
 
 // ForgetInstance ends Volferry's care of an instance and returns what it was.
@@ -205,12 +205,6 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 		if err := tx.exec(ctx, "DELETE FROM instances WHERE id = ?", id); err != nil {
 			return i, err
 		}
-		for _, v := range volumes {
-			if err := tx.exec(ctx, `UPDATE volumes SET status = 'available', updated_us = ?
-				WHERE id = ? AND status = 'in-use' AND id NOT IN (SELECT volume_id FROM attachments)`, tx.at.UnixMicro(), v.ID); err != nil {
-				return i, err
-			}
-		}
 		return i, tx.audit(ctx, api.Event{
 			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
@@ -218,48 +212,72 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 	})
 }
 
-// Instances returns every instance, by name.
-func (s *Store) Instances(ctx context.Context) ([]api.Instance, error) {
+// Instances returns every instance, by name. A host finds its own.
+func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
 	return view(ctx, s, func(q querier) ([]api.Instance, error) {
-		ids, err := queryAll(ctx, q, scanString, "SELECT id FROM instances ORDER BY name, id")
+		instances, err := queryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.seen(instanceOwned)+" ORDER BY i.name, i.id", viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
-		instances := make([]api.Instance, 0, len(ids))
-		for _, id := range ids {
-			i, err := instanceByID(ctx, q, id)
-			if err != nil {
-				return nil, err
-			}
-			instances = append(instances, i)
+		slots, err := queryAll(ctx, q, scanSlot, slotQuery+" JOIN instances i ON i.id = s.instance_id WHERE "+viewer.seen(instanceOwned)+slotOrder, viewer.HostID)
+		if err != nil {
+			return nil, err
+		}
+		of := map[string][]api.BlockDeviceMapping{}
+		for _, s := range slots {
+			of[s.instanceID] = append(of[s.instanceID], s.BlockDeviceMapping)
+		}
+		for n := range instances {
+			instances[n].BlockDeviceMappings = append(instances[n].BlockDeviceMappings, of[instances[n].ID]...)
 		}
 		return instances, nil
 	})
 }
 
 // Instance returns the instance that ref names.
-func (s *Store) Instance(ctx context.Context, ref string) (api.Instance, error) {
-	return viewOne(ctx, s, kindInstance, ref, instanceByID)
+func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
+	return viewOwn(ctx, s, kindInstance, ref, viewer, instanceByID)
 }
 
+const instanceQuery = `SELECT i.id, i.name, h.name, i.state, i.created_us, i.updated_us
+	FROM instances i JOIN hosts h ON h.id = i.host_id`
+
+// slotQuery is the block device mappings with what is in them.
+const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, a.volume_id, a.id
+	FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL`
+
+const slotOrder = " ORDER BY s.instance_id, s.device"
+
 func instanceByID(ctx context.Context, q querier, id string) (api.Instance, error) {
-	var (
-		i                = api.Instance{ID: id}
-		created, updated int64
-	)
-	if err := q.QueryRowContext(ctx, `SELECT i.name, h.name, i.state, i.created_us, i.updated_us
-		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, id).
-		Scan(&i.Name, &i.Host, &i.State, &created, &updated); err != nil {
+	i, err := scanInstance(q.QueryRowContext(ctx, instanceQuery+" WHERE i.id = ?", id))
+	if err != nil {
 		return i, fmt.Errorf("read instance %s: %w", id, err)
 	}
-	i.CreatedAt, i.UpdatedAt = fromMicros(created), fromMicros(updated)
-	scan := func(row scanner) (api.BlockDeviceMapping, error) {
-		var m api.BlockDeviceMapping
-		return m, row.Scan(&m.Device, &m.BootIndex, &m.Note, &m.VolumeID, &m.AttachmentID)
+	slots, err := queryAll(ctx, q, scanSlot, slotQuery+" WHERE s.instance_id = ?"+slotOrder, id)
+	for _, s := range slots {
+		i.BlockDeviceMappings = append(i.BlockDeviceMappings, s.BlockDeviceMapping)
 	}
-	var err error
-	i.BlockDeviceMappings, err = queryAll(ctx, q, scan, `SELECT s.device, s.boot_index, s.note, a.volume_id, a.id
-		FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL
-		WHERE s.instance_id = ? ORDER BY s.device`, id)
 	return i, err
+}
+
+func scanInstance(row scanner) (api.Instance, error) {
+	var (
+		i                api.Instance
+		created, updated int64
+	)
+	err := row.Scan(&i.ID, &i.Name, &i.Host, &i.State, &created, &updated)
+	i.BlockDeviceMappings = []api.BlockDeviceMapping{}
+	i.CreatedAt, i.UpdatedAt = fromMicros(created), fromMicros(updated)
+	return i, err
+}
+
+// slot is a block device mapping and whose it is.
+type slot struct {
+	instanceID string
+	api.BlockDeviceMapping
+}
+
+func scanSlot(row scanner) (slot, error) {
+	var s slot
+	return s, row.Scan(&s.instanceID, &s.Device, &s.BootIndex, &s.Note, &s.VolumeID, &s.AttachmentID)
 }

@@ -177,8 +177,8 @@ func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, hostID st
 		instanceID = v.Attachments[0].InstanceID
 	}
 	if err := tx.exec(ctx, `INSERT INTO migrations (id, volume_id, volume_name, instance_id, host_id, src_attachment_id, dst_attachment_id,
-			src, dst, method, state, op_id, started_us)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'starting', ?, ?)`,
+			src, dst, method, to_type_id, state, op_id, started_us)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 'starting', ?, ?)`,
 		in.ID, v.ID, v.Name, instanceID, hostID, in.SrcAttachmentID, in.DstAttachmentID,
 		string(src), string(dst), in.Method, in.OpID, tx.at.UnixMicro()); err != nil {
 		return err

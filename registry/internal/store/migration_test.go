@@ -18,7 +18,7 @@ func TestRegisteredMigrationReservesASecondAttachmentOfTheSameVolume(t *testing.
 	if m.State != api.MigrationStarting || m.InstanceID != web || m.Src != at("/fast/root") || m.Dst != at("/slow/root") || m.FinishedAt != nil {
 		t.Errorf("migration = %+v", m)
 	}
-	v := must(s.Volume(t.Context(), root))(t)
+	v := must(s.Volume(t.Context(), root, everyone))(t)
 	if len(v.Attachments) != 2 || v.MigrationID != move || v.Location != at("/fast/root") {
 		t.Fatalf("volume = %+v, want two attachments and the lock", v)
 	}
@@ -29,7 +29,7 @@ func TestRegisteredMigrationReservesASecondAttachmentOfTheSameVolume(t *testing.
 	if dst.ID != rootTo || dst.State != api.AttachmentReserved || dst.Location != at("/slow/root") || dst.Device != "vda" || *dst.BootIndex != 0 || dst.VolumeID != root {
 		t.Errorf("dst = %+v", dst)
 	}
-	if i := must(s.Instance(t.Context(), "web"))(t); *i.BlockDeviceMappings[1].AttachmentID != rootAt {
+	if i := must(s.Instance(t.Context(), "web", everyone))(t); *i.BlockDeviceMappings[1].AttachmentID != rootAt {
 		t.Errorf("the slot shows the reservation: %+v", i.BlockDeviceMappings[1])
 	}
 }
@@ -44,7 +44,7 @@ func TestCompletedMigrationFlipsToDstAndFreesSrc(t *testing.T) {
 	if m := must(s.TransitionMigration(t.Context(), nobody, move, last))(t); m.State != api.MigrationCompleted || m.FinishedAt == nil || m.Dst != made {
 		t.Errorf("migration = %+v", m)
 	}
-	v := must(s.Volume(t.Context(), "root"))(t)
+	v := must(s.Volume(t.Context(), "root", everyone))(t)
 	if len(v.Attachments) != 1 || v.Attachments[0].ID != rootTo || v.Attachments[0].State != api.AttachmentAttached || v.Attachments[0].Location != made {
 		t.Errorf("attachments = %+v, want dst alone", v.Attachments)
 	}
@@ -59,14 +59,14 @@ func TestGivenUpMigrationLeavesSrcAsItWas(t *testing.T) {
 	for _, end := range []api.MigrationState{api.MigrationCancelled, api.MigrationError} {
 		t.Run(string(end), func(t *testing.T) {
 			s := newSite(t)
-			before := must(s.Volume(t.Context(), root))(t)
+			before := must(s.Volume(t.Context(), root, everyone))(t)
 			migrating(t, s)
 			in := step(end, api.MigrationStarting)
 			in.Error = api.Errorf(api.CodeNoSpace, "full")
 			if m := must(s.TransitionMigration(t.Context(), nobody, move, in))(t); m.State != end || m.FinishedAt == nil || m.Error.Code != api.CodeNoSpace {
 				t.Errorf("migration = %+v", m)
 			}
-			if diff := cmp.Diff(before, must(s.Volume(t.Context(), root))(t)); diff != "" {
+			if diff := cmp.Diff(before, must(s.Volume(t.Context(), root, everyone))(t)); diff != "" {
 				t.Errorf("volume (-before +after):\n%s", diff)
 			}
 			wantFree(t, s, at("/slow/root"))
@@ -80,7 +80,7 @@ func TestMigrationOfAnUnattachedVolumeFlipsItsLocation(t *testing.T) {
 	m := must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
 	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
 	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
-	v := must(s.Volume(t.Context(), "data"))(t)
+	v := must(s.Volume(t.Context(), "data", everyone))(t)
 	if v.Location != at("/slow/data") || v.Generation != 2 || v.Status != api.VolumeAvailable || len(v.Attachments) != 0 {
 		t.Errorf("volume = %+v", v)
 	}

@@ -120,7 +120,7 @@ func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.Migr
 	if !open(in.To) {
 		finished = tx.at.UnixMicro()
 	}
-	if err := tx.exec(ctx, "UPDATE migrations SET state = ?, op_id = ?, error = ?, finished_us = ? WHERE id = ?",
+	if err := tx.exec(ctx, "UPDATE migrations SET state = ?, orphaned_from = NULL, op_id = ?, error = ?, finished_us = ? WHERE id = ?",
 		in.To, in.OpID, fail, finished, m.ID); err != nil {
 		return err
 	}

@@ -11,34 +11,41 @@ import (
 )
 
 // open says whether a migration in this state holds its volume's lock and its
-// dst. Error is over too at the registry: the start failed and was undone.
-func open(state api.MigrationState) bool {
-	return !state.Final() && state != api.MigrationError
-}
+// dst. An orphaned one does.
+func open(state api.MigrationState) bool { return !state.Final() }
+
+// migrationOpen is open as a condition; the index of the lock has the same words.
+const migrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
-		m.src, m.dst, m.method, m.state, m.error, m.started_us, m.finished_us
+		m.src, m.dst, m.method, m.state, COALESCE(m.orphaned_from, m.state), m.error, m.started_us, m.finished_us
 	FROM migrations m
 	JOIN hosts h ON h.id = m.host_id
 	LEFT JOIN volumes v ON v.id = m.volume_id`
 
 // Migrations returns the migrations of the volume that the reference names (of
-// every volume if it is empty), newest first: those that are open, or all.
-func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool) ([]api.Migration, error) {
+// every volume if it is empty), newest first: those that are open, or all. A
+// host finds its own.
+func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
 	return view(ctx, s, func(q querier) ([]api.Migration, error) {
 		volume, err := resolveFilter(ctx, q, kindVolume, volumeRef)
 		if err != nil {
 			return nil, err
 		}
-		return queryAll(ctx, q, scanMigration, migrationQuery+`
-			WHERE ?1 IN ('', m.volume_id) AND (?2 OR m.state NOT IN ('completed', 'cancelled', 'error'))
-			ORDER BY m.started_us DESC, m.id`, volume, all)
+		query, args := migrationQuery+" WHERE "+viewer.seen(migrationOwned), []any{viewer.HostID}
+		if volume != "" {
+			query, args = query+" AND m.volume_id = ?2", append(args, volume)
+		}
+		if !all {
+			query += " AND " + migrationOpen
+		}
+		return queryAll(ctx, q, scanMigration, query+" ORDER BY m.started_us DESC, m.id", args...)
 	})
 }
 
 // Migration returns the migration that ref names.
-func (s *Store) Migration(ctx context.Context, ref string) (api.Migration, error) {
-	return viewOne(ctx, s, kindMigration, ref, migrationByID)
+func (s *Store) Migration(ctx context.Context, ref string, viewer Viewer) (api.Migration, error) {
+	return viewOwn(ctx, s, kindMigration, ref, viewer, migrationByID)
 }
 
 func migrationByID(ctx context.Context, q querier, id string) (api.Migration, error) {
@@ -57,7 +64,7 @@ func scanMigration(row scanner) (api.Migration, error) {
 		finished       *int64
 	)
 	if err := row.Scan(&m.ID, &m.VolumeID, &m.VolumeName, &m.InstanceID, &m.Host, &m.SrcAttachmentID, &m.DstAttachmentID,
-		&src, &dst, &m.Method, &m.State, &fail, &started, &finished); err != nil {
+		&src, &dst, &m.Method, &m.State, &m.Phase, &fail, &started, &finished); err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal(src, &m.Src); err != nil {
@@ -71,7 +78,7 @@ func scanMigration(row scanner) (api.Migration, error) {
 			return m, fmt.Errorf("decode error: %w", err)
 		}
 	}
-	m.Phase, m.BytesTotal = string(m.State), m.Src.SizeBytes
+	m.BytesTotal = m.Src.SizeBytes
 	at := fromMicros(started)
 	m.StartedAt = &at
 	if finished != nil {
@@ -79,4 +86,14 @@ func scanMigration(row scanner) (api.Migration, error) {
 		m.FinishedAt = &at
 	}
 	return m, nil
+}
+
+// auditMigration adds to the trail what happened to a migration, with its volume.
+func (tx *changeTx) auditMigration(ctx context.Context, m api.Migration, e api.Event, details map[string]any) error {
+	if details == nil {
+		details = map[string]any{}
+	}
+	details["volume_id"], details["volume_name"] = m.VolumeID, m.VolumeName
+	e.Host, e.Object, e.Details = m.Host, "migration/"+m.ID, details
+	return tx.audit(ctx, e)
 }

@@ -17,16 +17,16 @@ func (tx *changeTx) replacePools(ctx context.Context, in api.HostReport) error {
 		return err
 	}
 	for _, p := range in.Pools {
-		if err := tx.exec(ctx, `INSERT INTO pools (host_id, name, type, path, shared, active, capacity_bytes, free_bytes, updated_us)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			in.ID, p.Name, p.Type, p.Path, p.Shared, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
+		if err := tx.exec(ctx, `INSERT INTO pools (host_id, name, type, path, shared, multiattach, active, capacity_bytes, free_bytes, updated_us)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			in.ID, p.Name, p.Type, p.Path, p.Shared, p.Multiattach, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p.active, p.capacity_bytes, p.free_bytes, p.updated_us
+const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p.multiattach, p.active, p.capacity_bytes, p.free_bytes, p.updated_us
 	FROM pools p JOIN hosts h ON h.id = p.host_id`
 
 // Pools returns the pools of every host, by name and host.
@@ -67,7 +67,7 @@ func (s *Store) scanPool(row scanner) (api.Pool, error) {
 		hostID  string
 		updated int64
 	)
-	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
+	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Multiattach, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
 	p.UpdatedAt = fromMicros(updated)
 	s.hosts.freshen(hostID, &p)
 	return p, err

@@ -214,7 +214,7 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 		}
 	}
 	remove := func(ref string) func(*testing.T, *Store) error {
-		return func(t *testing.T, s *Store) error { _, err := s.DeleteVolume(t.Context(), nobody, ref); return err }
+		return func(t *testing.T, s *Store) error { _, err := s.ForgetVolume(t.Context(), nobody, ref); return err }
 	}
 	transition := func(ref string, from, to api.VolumeStatus) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error {
@@ -224,8 +224,8 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 	}
 	name := "root"
 	moving := func(t *testing.T, s *Store) { must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t) }
-	reserved := func(t *testing.T, s *Store) {
-		must(s.TransitionVolume(t.Context(), nobody, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeReserved}))(t)
+	broken := func(t *testing.T, s *Store) {
+		must(s.TransitionVolume(t.Context(), nobody, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeError}))(t)
 	}
 	checkRefusals(t, map[string]refusal{
 		"name taken":     {nil, register(func(v *api.VolumeRegister) { v.Name = "root" }), api.CodeConflict, "volume root already"},
@@ -241,15 +241,15 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 		}, api.CodeConflict, "volume root already"},
 		"delete while attached":      {nil, remove(root), api.CodeVolumeInUse, "attached to instance " + web},
 		"delete while migrating":     {moving, remove("data"), api.CodeMigrationActive, "cannot delete volume data: migration " + id(migrationKind, 2)},
-		"delete while reserved":      {reserved, remove("data"), api.CodeVolumeNotAvailable, "reserved"},
 		"delete the unknown":         {nil, remove("gone"), api.CodeNotFound, "gone"},
-		"lost race":                  {reserved, transition("data", api.VolumeAvailable, api.VolumeDeleting), api.CodeConflict, "is reserved, no longer available"},
+		"lost race":                  {broken, transition("data", api.VolumeAvailable, api.VolumeDeleting), api.CodeConflict, "is error, no longer available"},
 		"transition while migrating": {moving, transition("data", api.VolumeAvailable, api.VolumeDeleting), api.CodeMigrationActive, "data"},
+		"reserved by decree":         {nil, transition("data", api.VolumeAvailable, api.VolumeReserved), api.CodeInvalidArgument, "reserved"},
 		"in-use by decree":           {nil, transition("data", api.VolumeAvailable, api.VolumeInUse), api.CodeInvalidArgument, "in-use"},
 		"out of use by decree":       {nil, transition("root", api.VolumeInUse, api.VolumeAvailable), api.CodeInvalidArgument, "in-use"},
 		"relocate without migration": {nil, func(t *testing.T, s *Store) error {
 			l := at("/fast/elsewhere")
-			_, err := s.TransitionVolume(t.Context(), nobody, "data", api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeReserved, Location: &l})
+			_, err := s.TransitionVolume(t.Context(), nobody, "data", api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeError, Location: &l})
 			return err
 		}, api.CodeStateForbidden, "only a migration"},
 	})

@@ -22,7 +22,7 @@ func attachTwice(t *testing.T, s *Store) {
 	for _, q := range []string{
 		"UPDATE volume_types SET multiattach = 1",
 		"UPDATE attachments SET exclusive = 0",
-		"INSERT INTO attachments SELECT '" + id(attachmentKind, 5) + "', volume_id, instance_id, 'sda', mode, 'reserved', 0, NULL, created_us, updated_us FROM attachments",
+		"INSERT INTO attachments SELECT '" + id(attachmentKind, 5) + "', volume_id, instance_id, 'sda', mode, 'reserved', 0, NULL, '', created_us, updated_us FROM attachments",
 	} {
 		if _, err := s.db.Write.ExecContext(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -34,9 +34,9 @@ func TestTheIndexesAreTheLocks(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)
 	for what, insert := range map[string]string{
-		"a second open migration": "INSERT INTO migrations SELECT 'x', volume_id, volume_name, instance_id, host_id, '', '', src, dst, method, 'started', '', NULL, 1, NULL FROM migrations",
-		"a second attachment":     "INSERT INTO attachments SELECT 'x', volume_id, instance_id, 'sda', mode, 'attached', 1, NULL, 1, 1 FROM attachments WHERE migration_id IS NULL",
-		"a device twice":          "INSERT INTO attachments SELECT 'x', '" + data + "', instance_id, device, mode, 'attached', 0, NULL, 1, 1 FROM attachments WHERE migration_id IS NULL",
+		"a second open migration": "INSERT INTO migrations SELECT 'x', volume_id, volume_name, instance_id, host_id, '', '', src, dst, method, '', 'started', NULL, '', NULL, 1, NULL FROM migrations",
+		"a second attachment":     "INSERT INTO attachments SELECT 'x', volume_id, instance_id, 'sda', mode, 'attached', 1, NULL, '', 1, 1 FROM attachments WHERE migration_id IS NULL",
+		"a device twice":          "INSERT INTO attachments SELECT 'x', '" + data + "', instance_id, device, mode, 'attached', 0, NULL, '', 1, 1 FROM attachments WHERE migration_id IS NULL",
 		"a volume at two places":  "INSERT INTO locations SELECT NULL, volume_id, NULL, scope, '', '', '/x', format, size_bytes FROM locations WHERE volume_id = '" + data + "'",
 		"two volumes at a place":  "INSERT INTO locations SELECT NULL, '" + root + "', '" + move + "', scope, '', '', path, format, size_bytes FROM locations WHERE volume_id = '" + data + "'",
 		"a volume of no type":     "UPDATE volumes SET type_id = 'x'",
@@ -57,7 +57,7 @@ func TestRenameAndReadWorkDuringAMigration(t *testing.T) {
 	if v := must(s.UpdateVolume(t.Context(), nobody, "root", api.VolumeUpdate{Name: &name}))(t); v.Name != name || v.ID != root {
 		t.Errorf("volume = %+v", v)
 	}
-	if m := must(s.Migration(t.Context(), move))(t); m.VolumeName != name {
+	if m := must(s.Migration(t.Context(), move, everyone))(t); m.VolumeName != name {
 		t.Errorf("the migration still calls its volume %s", m.VolumeName)
 	}
 }
@@ -65,12 +65,12 @@ func TestRenameAndReadWorkDuringAMigration(t *testing.T) {
 func TestForgottenInstanceLeavesItsVolumesAvailable(t *testing.T) {
 	s := newSite(t)
 	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
-	v := must(s.Volume(t.Context(), root))(t)
+	v := must(s.Volume(t.Context(), root, everyone))(t)
 	if v.Status != api.VolumeAvailable || len(v.Attachments) != 0 {
 		t.Errorf("volume = %+v", v)
 	}
-	must(s.DeleteVolume(t.Context(), nobody, root))(t)
-	wantCode(t, second(s.Volume(t.Context(), root)), api.CodeNotFound, root)
+	must(s.ForgetVolume(t.Context(), nobody, root))(t)
+	wantCode(t, second(s.Volume(t.Context(), root, everyone)), api.CodeNotFound, root)
 	wantFree(t, s, at("/fast/root"))
 }
 
@@ -129,7 +129,7 @@ func TestRepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 	other := rootMigration()
 	other.Dst = at("/elsewhere/root")
 	wantCode(t, unchanged(t, s, func() error { return second(s.RegisterMigration(t.Context(), call, other)) }), api.CodeIdempotencyMismatch, "key-1")
-	wantCode(t, unchanged(t, s, func() error { return second(s.DeleteVolume(t.Context(), call, data)) }), api.CodeIdempotencyMismatch, "key-1")
+	wantCode(t, unchanged(t, s, func() error { return second(s.ForgetVolume(t.Context(), call, data)) }), api.CodeIdempotencyMismatch, "key-1")
 }
 
 func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
@@ -138,7 +138,7 @@ func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
 	again := webRegister()
 	again.Disks[0].AttachmentID = id(attachmentKind, 7)
 	must(s.RegisterInstance(t.Context(), nobody, again))(t)
-	v := must(s.Volume(t.Context(), root))(t)
+	v := must(s.Volume(t.Context(), root, everyone))(t)
 	if v.Status != api.VolumeInUse || len(v.Attachments) != 1 || v.Attachments[0].ID != again.Disks[0].AttachmentID {
 		t.Errorf("volume = %+v, want it in use by its new attachment", v)
 	}
@@ -155,9 +155,9 @@ func TestDiskElsewhereIsNotTheVolumeThatItWas(t *testing.T) {
 func TestRefusedRequestMayBeTriedAgainUnderItsKey(t *testing.T) {
 	s := newSite(t)
 	call := Call{Key: "key-1"}
-	wantCode(t, second(s.DeleteVolume(t.Context(), call, root)), api.CodeVolumeInUse, "root")
+	wantCode(t, second(s.ForgetVolume(t.Context(), call, root)), api.CodeVolumeInUse, "root")
 	must(s.ForgetInstance(t.Context(), nobody, web))(t)
-	must(s.DeleteVolume(t.Context(), call, root))(t)
+	must(s.ForgetVolume(t.Context(), call, root))(t)
 }
 
 func TestSameMigrationAndSameOpAreRecognisedWithoutAKey(t *testing.T) {
@@ -179,17 +179,17 @@ func TestSameMigrationAndSameOpAreRecognisedWithoutAKey(t *testing.T) {
 func TestThingsAreFoundByIDNameAndPrefix(t *testing.T) {
 	s := newSite(t)
 	for _, ref := range []string{root, "root", root[:len(root)-1] + "1"} {
-		if v := must(s.Volume(t.Context(), ref))(t); v.ID != root {
+		if v := must(s.Volume(t.Context(), ref, everyone))(t); v.ID != root {
 			t.Errorf("%s is %s", ref, v.ID)
 		}
 	}
-	if a := must(s.Attachment(t.Context(), rootAt[:4]))(t); a.ID != rootAt {
+	if a := must(s.Attachment(t.Context(), rootAt[:4], everyone))(t); a.ID != rootAt {
 		t.Errorf("attachment = %s", a.ID)
 	}
-	_, err := s.Volume(t.Context(), "3000")
+	_, err := s.Volume(t.Context(), "3000", everyone)
 	wantCode(t, err, api.CodeInvalidArgument, "more than one volume: "+root+", "+data)
-	wantCode(t, second(s.Attachment(t.Context(), rootAt[:3])), api.CodeNotFound, rootAt[:3])
-	wantCode(t, second(s.Volume(t.Context(), "%")), api.CodeNotFound, "%")
+	wantCode(t, second(s.Attachment(t.Context(), rootAt[:3], everyone)), api.CodeNotFound, rootAt[:3])
+	wantCode(t, second(s.Volume(t.Context(), "%", everyone)), api.CodeNotFound, "%")
 	wantCode(t, second(s.Pool(t.Context(), "fast", "")), api.CodeInvalidArgument, "2 hosts have a pool fast")
 	if p := must(s.Pool(t.Context(), "fast", "b"))(t); p.Host != "b" {
 		t.Errorf("pool = %+v", p)
@@ -200,26 +200,26 @@ func TestListsAndFilters(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)
 	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
-	if n := len(must(s.Migrations(t.Context(), "", false))(t)); n != 0 {
+	if n := len(must(s.Migrations(t.Context(), "", false, everyone))(t)); n != 0 {
 		t.Errorf("open migrations = %d", n)
 	}
-	if n := len(must(s.Migrations(t.Context(), "root", true))(t)); n != 1 {
+	if n := len(must(s.Migrations(t.Context(), "root", true, everyone))(t)); n != 1 {
 		t.Errorf("all migrations of root = %d", n)
 	}
-	if n := len(must(s.Migrations(t.Context(), "data", true))(t)); n != 0 {
+	if n := len(must(s.Migrations(t.Context(), "data", true, everyone))(t)); n != 0 {
 		t.Errorf("all migrations of data = %d", n)
 	}
-	if n := len(must(s.Attachments(t.Context(), "root", "web"))(t)); n != 1 {
+	if n := len(must(s.Attachments(t.Context(), "root", "web", everyone))(t)); n != 1 {
 		t.Errorf("attachments = %d", n)
 	}
-	if n := len(must(s.Attachments(t.Context(), "data", ""))(t)); n != 0 {
+	if n := len(must(s.Attachments(t.Context(), "data", "", everyone))(t)); n != 0 {
 		t.Errorf("attachments of data = %d", n)
 	}
-	volumes := must(s.Volumes(t.Context()))(t)
-	if diff := cmp.Diff([]api.Volume{must(s.Volume(t.Context(), data))(t), must(s.Volume(t.Context(), root))(t)}, volumes); diff != "" {
+	volumes := must(s.Volumes(t.Context(), everyone))(t)
+	if diff := cmp.Diff([]api.Volume{must(s.Volume(t.Context(), data, everyone))(t), must(s.Volume(t.Context(), root, everyone))(t)}, volumes); diff != "" {
 		t.Errorf("volumes (-one by one +list):\n%s", diff)
 	}
-	if i := must(s.Instances(t.Context()))(t); len(i) != 1 || i[0].Name != "web" {
+	if i := must(s.Instances(t.Context(), everyone))(t); len(i) != 1 || i[0].Name != "web" {
 		t.Errorf("instances = %+v", i)
 	}
 	counts := must(s.Counts(t.Context()))(t)
@@ -250,7 +250,7 @@ func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
 	if h := must(s.Host(t.Context(), "a"))(t); h.Status != api.HostSuspect || h.Epoch != 1 {
 		t.Errorf("host = %+v", h)
 	}
-	if v := must(s.Volume(t.Context(), root))(t); len(v.Attachments) != 1 {
+	if v := must(s.Volume(t.Context(), root, everyone))(t); len(v.Attachments) != 1 {
 		t.Errorf("a silent host lost its attachment: %+v", v)
 	}
 }
@@ -293,11 +293,11 @@ func TestReportUpdatesTheStatesOfItsOwnInstances(t *testing.T) {
 		must(s.Report(t.Context(), nobody, api.HostReport{ID: host, Name: name, Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped}}}))(t)
 	}
 	report(hostB, "b")
-	if i := must(s.Instance(t.Context(), web))(t); i.State != api.InstanceRunning {
+	if i := must(s.Instance(t.Context(), web, everyone))(t); i.State != api.InstanceRunning {
 		t.Errorf("another host's report made it %s", i.State)
 	}
 	report(hostA, "a")
-	if i := must(s.Instance(t.Context(), web))(t); i.State != api.InstanceStopped {
+	if i := must(s.Instance(t.Context(), web, everyone))(t); i.State != api.InstanceStopped {
 		t.Errorf("state = %s", i.State)
 	}
 }

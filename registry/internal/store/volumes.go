@@ -13,11 +13,11 @@ import (
 )
 
 // volumeNext are the statuses that a host may ask for, by the one before.
-// In-use is not among them: it follows from attachments alone.
+// Reserved and in-use are not among them: they follow from attachments alone.
 var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeCreating:  {api.VolumeAvailable, api.VolumeError, api.VolumeDeleting},
-	api.VolumeAvailable: {api.VolumeReserved, api.VolumeDeleting, api.VolumeError},
-	api.VolumeReserved:  {api.VolumeAvailable, api.VolumeError},
+	api.VolumeAvailable: {api.VolumeDeleting, api.VolumeError},
+	api.VolumeReserved:  {},
 	api.VolumeInUse:     {},
 	api.VolumeDeleting:  {api.VolumeAvailable, api.VolumeError},
 	api.VolumeError:     {api.VolumeAvailable, api.VolumeDeleting},
@@ -166,9 +166,9 @@ func (tx *changeTx) relocate(ctx context.Context, v api.Volume, l api.Location) 
 	return tx.claim(ctx, v.ID, "", hostID, l, api.CodeConflict)
 }
 
-// DeleteVolume forgets a volume whose bytes are gone or are no longer
+// ForgetVolume forgets a volume whose bytes are gone or are no longer
 // Volferry's, and returns what it was.
-func (s *Store) DeleteVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
+func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return mutate(ctx, s, call, "volume.delete", ref, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
 		v, err := tx.volume(ctx, ref)
 		if err != nil {
@@ -195,72 +195,4 @@ func (s *Store) DeleteVolume(ctx context.Context, call Call, ref string) (api.Vo
 func migrationActive(v api.Volume, verb string) error {
 	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, v.Name, v.MigrationID).
 		With("migration_id", v.MigrationID)
-}
-
-// Volumes returns every volume, by name.
-func (s *Store) Volumes(ctx context.Context) ([]api.Volume, error) {
-	return view(ctx, s, func(q querier) ([]api.Volume, error) {
-		volumes, err := queryAll(ctx, q, scanVolume, volumeQuery+" ORDER BY v.name")
-		if err != nil {
-			return nil, err
-		}
-		attachments, err := queryAll(ctx, q, scanAttachment, attachmentQuery+attachmentOrder)
-		if err != nil {
-			return nil, err
-		}
-		of := map[string][]api.Attachment{}
-		for _, a := range attachments {
-			of[a.VolumeID] = append(of[a.VolumeID], a)
-		}
-		for i := range volumes {
-			volumes[i].Attachments = append(volumes[i].Attachments, of[volumes[i].ID]...)
-		}
-		return volumes, nil
-	})
-}
-
-// Volume returns the volume that ref names.
-func (s *Store) Volume(ctx context.Context, ref string) (api.Volume, error) {
-	return viewOne(ctx, s, kindVolume, ref, volumeByID)
-}
-
-// volume returns the volume that ref names, inside a change.
-func (tx *changeTx) volume(ctx context.Context, ref string) (api.Volume, error) {
-	id, err := resolve(ctx, tx, kindVolume, ref)
-	if err != nil {
-		return api.Volume{}, err
-	}
-	return volumeByID(ctx, tx, id)
-}
-
-const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
-		v.created_us, v.updated_us, ` + locationColumns + `
-	FROM volumes v
-	JOIN volume_types t ON t.id = v.type_id
-	JOIN hosts h ON h.id = v.host_id
-	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
-	LEFT JOIN migrations m ON m.volume_id = v.id AND m.state NOT IN ('completed', 'cancelled', 'error')`
-
-func volumeByID(ctx context.Context, q querier, id string) (api.Volume, error) {
-	v, err := scanVolume(q.QueryRowContext(ctx, volumeQuery+" WHERE v.id = ?", id))
-	if err != nil {
-		return v, fmt.Errorf("read volume %s: %w", id, err)
-	}
-	v.Attachments, err = queryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.volume_id = ?"+attachmentOrder, id)
-	return v, err
-}
-
-func scanVolume(row scanner) (api.Volume, error) {
-	var (
-		v                api.Volume
-		created, updated int64
-	)
-	err := row.Scan(append([]any{
-		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
-		&created, &updated,
-	}, locationFields(&v.Location)...)...)
-	v.SizeBytes = v.Location.SizeBytes
-	v.Attachments = []api.Attachment{}
-	v.CreatedAt, v.UpdatedAt = fromMicros(created), fromMicros(updated)
-	return v, err
 }

@@ -190,7 +190,7 @@ func TestWhatWasAcknowledgedIsThereAfterKill(t *testing.T) {
 	}
 
 	s := openStore(t, path, Options{})
-	volumes := len(must(s.Volumes(t.Context()))(t))
+	volumes := len(must(s.Volumes(t.Context(), everyone))(t))
 	if volumes < acknowledged || volumes > acknowledged+1 {
 		t.Errorf("volumes = %d, want the %d acknowledged ones and at most the one in flight", volumes, acknowledged)
 	}

@@ -19,6 +19,7 @@ CREATE TABLE pools (
     type           TEXT NOT NULL,
     path           TEXT NOT NULL,
     shared         INTEGER NOT NULL CHECK (shared IN (0, 1)),
+    multiattach    INTEGER NOT NULL DEFAULT 0 CHECK (multiattach IN (0, 1)),
     active         INTEGER NOT NULL CHECK (active IN (0, 1)),
     capacity_bytes INTEGER NOT NULL CHECK (capacity_bytes >= 0),
     free_bytes     INTEGER NOT NULL CHECK (free_bytes >= 0),
@@ -40,10 +41,18 @@ CREATE TABLE volume_type_pools (
     PRIMARY KEY (type_id, pool)
 ) STRICT, WITHOUT ROWID;
 
+-- The rules of the site that operators turn on and off.
+CREATE TABLE policies (
+    name    TEXT PRIMARY KEY,
+    enabled INTEGER NOT NULL CHECK (enabled IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+-- That a volume is reserved or in use is not stored here: it is what its
+-- attachments make of an available one.
 CREATE TABLE volumes (
     id         TEXT PRIMARY KEY,
     name       TEXT NOT NULL UNIQUE,
-    status     TEXT NOT NULL CHECK (status IN ('creating', 'available', 'reserved', 'in-use', 'deleting', 'error')),
+    status     TEXT NOT NULL CHECK (status IN ('creating', 'available', 'deleting', 'error')),
     type_id    TEXT NOT NULL REFERENCES volume_types (id),
     bootable   INTEGER NOT NULL CHECK (bootable IN (0, 1)),
     generation INTEGER NOT NULL CHECK (generation > 0),
@@ -52,8 +61,13 @@ CREATE TABLE volumes (
     updated_us INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX volume_type ON volumes (type_id);
+CREATE INDEX volume_host ON volumes (host_id);
+
 -- The history of migrations outlives their volumes, so only an open migration
--- leans on its volume (the registry refuses to delete that).
+-- leans on its volume (the registry refuses to delete that) and on the type that
+-- the volume is to get, '' where it keeps its own. Orphaned_from is the state that
+-- an orphaned migration had.
 CREATE TABLE migrations (
     id                TEXT PRIMARY KEY,
     volume_id         TEXT NOT NULL,
@@ -65,17 +79,23 @@ CREATE TABLE migrations (
     src               TEXT NOT NULL CHECK (json_valid(src)),
     dst               TEXT NOT NULL CHECK (json_valid(dst)),
     method            TEXT NOT NULL,
+    to_type_id        TEXT NOT NULL,
     state             TEXT NOT NULL CHECK (state IN ('starting', 'started', 'copying', 'copied', 'completing', 'completed',
-                                                     'cancelling', 'cancelled', 'error', 'needs_operator')),
+                                                     'cancelling', 'cancelled', 'error', 'needs_operator', 'orphaned')),
+    orphaned_from     TEXT CHECK (orphaned_from IN ('starting', 'started', 'copying', 'copied', 'completing', 'cancelling', 'needs_operator')),
     op_id             TEXT NOT NULL,
     error             TEXT CHECK (json_valid(error)),
     started_us        INTEGER NOT NULL,
-    finished_us       INTEGER
+    finished_us       INTEGER,
+    CHECK ((state = 'orphaned') = (orphaned_from IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- The migration lock of a volume.
 CREATE UNIQUE INDEX migration_lock ON migrations (volume_id)
     WHERE state NOT IN ('completed', 'cancelled', 'error');
+
+CREATE INDEX migration_open ON migrations (host_id) WHERE state NOT IN ('completed', 'cancelled', 'error');
+CREATE INDEX migration_volume ON migrations (volume_id);
 
 -- Every place where bytes of a volume are or will be. A row with a
 -- migration_id is the reservation of that migration's dst. Scope is the host
@@ -121,7 +141,8 @@ CREATE TABLE slots (
 ) STRICT, WITHOUT ROWID;
 
 -- An attachment with a migration_id is the reserved dst of that migration, and
--- is connected to that migration's location.
+-- is connected to that migration's location. Op_id is of the op that changed it
+-- last.
 CREATE TABLE attachments (
     id           TEXT PRIMARY KEY,
     volume_id    TEXT NOT NULL REFERENCES volumes (id),
@@ -131,6 +152,7 @@ CREATE TABLE attachments (
     state        TEXT NOT NULL CHECK (state IN ('reserved', 'attaching', 'attached', 'detaching', 'error')),
     exclusive    INTEGER NOT NULL CHECK (exclusive IN (0, 1)),
     migration_id TEXT REFERENCES migrations (id),
+    op_id        TEXT NOT NULL,
     created_us   INTEGER NOT NULL,
     updated_us   INTEGER NOT NULL,
     FOREIGN KEY (instance_id, device) REFERENCES slots (instance_id, device) ON DELETE CASCADE
@@ -171,3 +193,7 @@ END;
 
 INSERT INTO volume_types (id, name, multiattach, created_us)
 VALUES ('00000000-0000-0000-0000-000000000001', 'default', 0, 0);
+
+INSERT INTO policies (name, enabled)
+VALUES ('multiattach', 1),
+       ('multiattach_bootable', 0);

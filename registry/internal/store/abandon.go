@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// orphanMigrations leaves the open migrations of a host that was fenced without
+// it. They hold what they held, and remember the state that they had.
+func (tx *changeTx) orphanMigrations(ctx context.Context, hostID string) error {
+	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned'", func(m api.Migration) error {
+		if err := tx.exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
+			return err
+		}
+		return tx.auditMigration(ctx, m, api.Event{What: "migration.orphan", From: string(m.State), To: string(api.MigrationOrphaned)}, nil)
+	})
+}
+
+// unorphanMigrations gives the migrations of a host that is back, and are still
+// orphaned, the state that they had.
+func (tx *changeTx) unorphanMigrations(ctx context.Context, hostID string) error {
+	return tx.eachMigration(ctx, hostID, " AND m.state = 'orphaned'", func(m api.Migration) error {
+		before, err := tx.stateBefore(ctx, m.ID)
+		if err != nil {
+			return err
+		}
+		if err := tx.exec(ctx, "UPDATE migrations SET state = orphaned_from, orphaned_from = NULL WHERE id = ?", m.ID); err != nil {
+			return err
+		}
+		return tx.auditMigration(ctx, m, api.Event{What: "migration.rejoin", From: string(m.State), To: string(before)}, nil)
+	})
+}
+
+// eachMigration calls do for the open migrations of a host that the condition
+// picks.
+func (tx *changeTx) eachMigration(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
+	found, err := queryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+migrationOpen+condition+" ORDER BY m.id", hostID)
+	if err != nil {
+		return err
+	}
+	for _, m := range found {
+		if err := do(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateBefore returns the state that an orphaned migration had.
+func (tx *changeTx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT orphaned_from FROM migrations WHERE id = ?", id).Scan(&state); err != nil {
+		return "", fmt.Errorf("read state of orphaned migration: %w", err)
+	}
+	return state, nil
+}
+
+// AbandonMigration ends an orphaned migration on an operator's word: with keep
+// src as if it was cancelled, with keep dst as if it was completed. The error of
+// the answer says what that copy may lack. A dst that cannot be a whole copy is
+// not kept.
+func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
+	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+clip(ref), []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+		if err := tx.checkOperator("abandon a migration"); err != nil {
+			return api.Migration{}, err
+		}
+		if in.Keep != api.KeepSrc && in.Keep != api.KeepDst {
+			return api.Migration{}, invalid("keep is %s and must be src or dst", quote(in.Keep))
+		}
+		if err := checkEvidence("reason", in.Reason); err != nil {
+			return api.Migration{}, err
+		}
+		id, err := resolve(ctx, tx, kindMigration, ref)
+		if err != nil {
+			return api.Migration{}, err
+		}
+		m, err := migrationByID(ctx, tx, id)
+		if err != nil {
+			return m, err
+		}
+		return tx.abandon(ctx, m, in)
+	})
+}
+
+func (tx *changeTx) abandon(ctx context.Context, m api.Migration, in api.MigrationAbandon) (api.Migration, error) {
+	switch {
+	case !open(m.State):
+		return m, api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", m.ID, m.VolumeName, m.State).With("state", m.State)
+	case m.State != api.MigrationOrphaned:
+		return m, api.Errorf(api.CodeStateForbidden, "cannot abandon migration %s of volume %s: it is %s and host %s goes on with it; cancel it, or fence the host if it cannot touch the volume any more",
+			m.ID, m.VolumeName, m.State, m.Host).With("state", m.State)
+	}
+	before, err := tx.stateBefore(ctx, m.ID)
+	if err != nil {
+		return m, err
+	}
+	if in.Keep == api.KeepDst && !dstMayBeWhole(before) {
+		return m, api.Errorf(api.CodeCopyNotVerified, "cannot keep the dst of migration %s of volume %s: it was %s when its host was fenced, so dst is no whole copy; keep src",
+			m.ID, m.VolumeName, before).With("state", before)
+	}
+	step := api.MigrationTransition{To: api.MigrationCancelled, OpID: tx.call.Key, Error: lacking(m, before, in.Keep)}
+	if in.Keep == api.KeepDst {
+		step.To = api.MigrationCompleted
+	}
+	if err := tx.storeState(ctx, m, step); err != nil {
+		return m, err
+	}
+	if err := tx.auditMigration(ctx, m, api.Event{What: "migration.abandon", From: string(m.State), To: string(step.To)},
+		map[string]any{"keep": in.Keep, "reason": in.Reason, "was": before}); err != nil {
+		return m, err
+	}
+	return migrationByID(ctx, tx, m.ID)
+}
+
+// dstMayBeWhole says whether dst can hold all of the volume, for a migration that
+// was last heard of in this state. Hosts tell of a state before they act on it.
+func dstMayBeWhole(state api.MigrationState) bool {
+	switch state {
+	case api.MigrationCopied, api.MigrationCompleting, api.MigrationNeedsOperator:
+		return true
+	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCancelling,
+		api.MigrationCompleted, api.MigrationCancelled, api.MigrationError, api.MigrationOrphaned:
+	}
+	return false
+}
+
+// lacking says what the copy that is kept may lack: nobody can look any more.
+func lacking(m api.Migration, before api.MigrationState, keep string) *api.Error {
+	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
+	switch {
+	case m.InstanceID == "":
+		return api.Errorf(api.CodeHypervisorUnavailable, "%sThe volume was attached to nothing, so %s lacks nothing that was written", why, keep)
+	case keep == api.KeepDst:
+		return api.Errorf(api.CodePastPointOfNoReturn, "%sDst is kept: if the guest was not switched to it, it lacks what the guest wrote since the start", why)
+	case before == api.MigrationCompleting || before == api.MigrationNeedsOperator:
+		return api.Errorf(api.CodePastPointOfNoReturn, "%sSrc is kept: it lacks what the guest wrote since the start, and the guest may have been switched to dst, which has all of it then", why)
+	}
+	return api.Errorf(api.CodeHypervisorUnavailable, "%sSrc is kept: it lacks what the guest wrote since the start, which only an overlay on that host has", why)
+}

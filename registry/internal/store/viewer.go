@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What is a host's own, as conditions on the rows of a query; the host is ?1. A
+// volume is that it has made or found, that its instances have, or whose place is
+// in a shared pool that it has too.
+const (
+	volumeOwned = `(v.host_id = ?1
+		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)
+		OR EXISTS (SELECT 1 FROM locations ol JOIN pools op ON op.host_id = ?1 AND op.name = ol.pool AND op.shared = 1
+			WHERE ol.volume_id = v.id AND ol.migration_id IS NULL AND ol.scope = 'shared'))`
+	instanceOwned   = "i.host_id = ?1"
+	attachmentOwned = "a.instance_id IN (SELECT id FROM instances WHERE host_id = ?1)"
+	migrationOwned  = "m.host_id = ?1"
+)
+
+// The same for one thing, whose id is ?2.
+var ownedQueries = map[kind]string{
+	kindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + volumeOwned + ")",
+	kindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + instanceOwned + ")",
+	kindAttachment: "SELECT EXISTS (SELECT 1 FROM attachments a WHERE a.id = ?2 AND " + attachmentOwned + ")",
+	kindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + migrationOwned + ")",
+}
+
+// owned says whether the thing with the id is the host's own.
+func owned(ctx context.Context, q querier, k kind, hostID, id string) (yes bool, err error) {
+	if err := q.QueryRowContext(ctx, ownedQueries[k], hostID, id).Scan(&yes); err != nil {
+		return false, fmt.Errorf("look up whose %s %s is: %w", k.noun, id, err)
+	}
+	return yes, nil
+}
+
+// viewOwn reads the thing that ref names, if the viewer may see it.
+func viewOwn[T any](ctx context.Context, s *Store, k kind, ref string, viewer Viewer, byID func(context.Context, querier, string) (T, error)) (T, error) {
+	return viewOne(ctx, s, k, ref, func(ctx context.Context, q querier, id string) (none T, err error) {
+		if viewer.HostID == "" {
+			return byID(ctx, q, id)
+		}
+		yes, err := owned(ctx, q, k, viewer.HostID, id)
+		if err != nil {
+			return none, err
+		}
+		if !yes {
+			return none, api.Errorf(api.CodeNotYourHost, "the %s %s is another host's", k.noun, quote(ref))
+		}
+		return byID(ctx, q, id)
+	})
+}
+
+// seen is the condition of a list: that what the rows are of is the viewer's
+// own. Its host is ?1.
+func (v Viewer) seen(condition string) string {
+	if v.HostID == "" {
+		return "?1 = ''"
+	}
+	return condition
+}
+
+// checkOwn refuses a host that is about to change what is another's. Operators
+// may change everything.
+func (tx *changeTx) checkOwn(ctx context.Context, k kind, id, verb, name string) error {
+	if tx.host == nil {
+		return nil
+	}
+	yes, err := owned(ctx, tx, k, tx.host.id, id)
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return api.Errorf(api.CodeNotYourHost, "cannot %s %s %s: it is another host's, and you are host %s", verb, k.noun, name, tx.host.name)
+	}
+	return nil
+}
+
+// checkSelf returns the id of the host that ref names. A host may only name
+// itself.
+func (tx *changeTx) checkSelf(ctx context.Context, ref string) (string, error) {
+	h, err := tx.resolveHost(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if tx.host != nil && tx.host.id != h.id {
+		return "", api.Errorf(api.CodeNotYourHost, "the request is about host %s and you are host %s", h.name, tx.host.name)
+	}
+	return h.id, nil
+}
+
+// checkOperator refuses every host.
+func (tx *changeTx) checkOperator(verb string) error {
+	if tx.host == nil {
+		return nil
+	}
+	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.name)
+}

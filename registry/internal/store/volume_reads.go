@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Volumes returns every volume, by name. A host finds those that are its own,
+// with all their attachments.
+func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
+	return view(ctx, s, func(q querier) ([]api.Volume, error) {
+		condition := " WHERE " + viewer.seen(volumeOwned)
+		volumes, err := queryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
+		if err != nil {
+			return nil, err
+		}
+		attachments, err := queryAll(ctx, q, scanAttachment, attachmentQuery+" JOIN volumes v ON v.id = a.volume_id"+condition+attachmentOrder, viewer.HostID)
+		if err != nil {
+			return nil, err
+		}
+		of := map[string][]api.Attachment{}
+		for _, a := range attachments {
+			of[a.VolumeID] = append(of[a.VolumeID], a)
+		}
+		for i := range volumes {
+			attach(&volumes[i], of[volumes[i].ID])
+		}
+		return volumes, nil
+	})
+}
+
+// Volume returns the volume that ref names.
+func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volume, error) {
+	return viewOwn(ctx, s, kindVolume, ref, viewer, volumeByID)
+}
+
+// attach gives a volume its attachments, and the status that follows from them:
+// an available one that has any is reserved or in use.
+func attach(v *api.Volume, attachments []api.Attachment) {
+	v.Attachments = append(v.Attachments, attachments...)
+	if len(v.Attachments) > 0 && v.Status == api.VolumeAvailable {
+		v.Status = api.VolumeReserved
+		for _, a := range v.Attachments {
+			if a.State != api.AttachmentReserved {
+				v.Status = api.VolumeInUse
+			}
+		}
+	}
+}
+
+// volume returns the volume that ref names, inside a change.
+func (tx *changeTx) volume(ctx context.Context, ref string) (api.Volume, error) {
+	id, err := resolve(ctx, tx, kindVolume, ref)
+	if err != nil {
+		return api.Volume{}, err
+	}
+	return volumeByID(ctx, tx, id)
+}
+
+// ownVolume is volume for a change that is called verb, and that hosts may make
+// to what is their own.
+func (tx *changeTx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
+	v, err := tx.volume(ctx, ref)
+	if err != nil {
+		return v, err
+	}
+	return v, tx.checkOwn(ctx, kindVolume, v.ID, verb, v.Name)
+}
+
+const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
+		v.created_us, v.updated_us, ` + locationColumns + `
+	FROM volumes v
+	JOIN volume_types t ON t.id = v.type_id
+	JOIN hosts h ON h.id = v.host_id
+	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
+	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + migrationOpen
+
+func volumeByID(ctx context.Context, q querier, id string) (api.Volume, error) {
+	v, err := scanVolume(q.QueryRowContext(ctx, volumeQuery+" WHERE v.id = ?", id))
+	if err != nil {
+		return v, fmt.Errorf("read volume %s: %w", id, err)
+	}
+	attachments, err := queryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.volume_id = ?"+attachmentOrder, id)
+	attach(&v, attachments)
+	return v, err
+}
+
+func scanVolume(row scanner) (api.Volume, error) {
+	var (
+		v                api.Volume
+		created, updated int64
+	)
+	err := row.Scan(append([]any{
+		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
+		&created, &updated,
+	}, locationFields(&v.Location)...)...)
+	v.SizeBytes = v.Location.SizeBytes
+	v.Attachments = []api.Attachment{}
+	v.CreatedAt, v.UpdatedAt = fromMicros(created), fromMicros(updated)
+	return v, err
+}
