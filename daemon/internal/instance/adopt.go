@@ -128,7 +128,7 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst 
 		}
 		disk.BootIndex = boot[d.Target]
 		inPool(&disk.Location, pools)
-		identify(&disk, dom, d, a.reachable(volumes, pools))
+		identify(&disk, dom, d, a.reachable(volumes, pools), volumes)
 		reg.Disks = append(reg.Disks, disk)
 	}
 	inst, err = a.Registry.RegisterInstance(ctx, opID, reg)
@@ -178,9 +178,9 @@ func (a *Adopter) reachable(volumes []api.Volume, pools []hv.PoolInfo) []api.Vol
 
 // identify gives the disk its volume: one that the registry has at this place
 // already (the instance was forgotten and comes back), else a new one, whose id
-// is the disk's serial if that is a UUID.
-func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, volumes []api.Volume) {
-	for _, v := range volumes {
+// is the disk's serial if that is a UUID that no volume of any host has.
+func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, reachable, volumes []api.Volume) {
+	for _, v := range reachable {
 		if v.Location.Path == disk.Location.Path {
 			disk.VolumeID, disk.VolumeName, disk.Location = v.ID, v.Name, v.Location
 			return

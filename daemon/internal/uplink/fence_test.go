@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// wantBack says what is wrong with a world whose host lost web's volume and has
+// come back in this epoch.
+func (w *world) wantBack(epoch int64) {
+	w.t.Helper()
+	if got := w.state(web); got != hv.StateStopped {
+		w.t.Errorf("the instance that lost its volume is %s", got)
+	}
+	if got := w.state(db); got != hv.StateRunning {
+		w.t.Errorf("the instance that lost nothing is %s", got)
+	}
+	if diff := cmp.Diff([]string{web}, w.guards.of()); diff != "" {
+		w.t.Errorf("guards (-want +got)\n%s", diff)
+	}
+	if _, got := w.up.Token(); got != epoch || w.up.Fence() != nil || !w.up.Up() {
+		w.t.Errorf("the host is in epoch %d (fence %v, error %v), want %d", got, w.up.Fence(), w.up.Err(), epoch)
+	}
+	if err := w.up.Admit(); err != nil || !w.ops.run() {
+		w.t.Errorf("ops run: %t, new ones are refused with %v", w.ops.run(), err)
+	}
+	if w.registry.fenced {
+		w.t.Error("the registry has the host as fenced")
+	}
+}
+
+func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.registry.fence(attachment("web"))
+		pass(time.Minute)
+		w.wantBack(2)
+		if !strings.Contains(w.guards.set[web], "web-disk") || !strings.Contains(w.guards.set[web], "[fence]") {
+			t.Errorf("the guard says %q", w.guards.set[web])
+		}
+		w.kill()
+		w.start() // the epoch and what is lost are remembered
+		pass(time.Minute)
+		w.wantBack(2)
+		if lost := w.up.Lost(); len(lost) != 1 || lost[0].Target != "vda" || lost[0].Path != "/nfs/web.raw" {
+			t.Errorf("lost %+v", lost)
+		}
+		w.kill()
+	})
+}
+
+// Every call between the fence and the way back fails once: before its effect,
+// after it, and with the death of the daemon.
+func TestAFenceSurvivesEveryInterruption(t *testing.T) {
+	for _, how := range []string{"fails", "fails after its effect", "kills", "kills after its effect"} {
+		t.Run(how, func(t *testing.T) {
+			for n := 1; ; n++ {
+				name := interrupted(t, n, strings.Contains(how, "after"), strings.HasPrefix(how, "kills"))
+				if name == "" {
+					if n < 8 {
+						t.Errorf("only %d calls were interrupted", n-1)
+					}
+					return
+				}
+				if t.Failed() {
+					t.Fatalf("call %d (%s) %s", n, name, how)
+				}
+			}
+		})
+	}
+}
+
+// interrupted returns the call that was interrupted, "" if there are not so many.
+func interrupted(t *testing.T, n int, after, die bool) (name string) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.registry.fence(attachment("web"))
+		w.mu.Lock()
+		w.fail, w.after, w.armed = n, after, true
+		if die {
+			w.die = w.stop
+		}
+		w.mu.Unlock()
+		pass(time.Minute)
+		w.mu.Lock()
+		// Beyond the way back it is another test's.
+		back := slices.Index(w.names, "Resume")
+		if n <= len(w.names) && (back < 0 || n <= back+1) {
+			name = w.names[n-1]
+		}
+		w.armed = false
+		w.mu.Unlock()
+		if die && name != "" {
+			w.must(<-w.ended)
+			if len(w.guards.of()) == 0 && w.state(web) != hv.StateRunning {
+				t.Error("an instance is off and was not guarded first")
+			}
+			w.start()
+		}
+		pass(time.Minute)
+		w.wantBack(2)
+		w.kill()
+	})
+	return name
+}
+
+// Nothing is begun, and nothing is said to the registry, while the host cannot
+// see what it has to stop.
+func TestAHostThatCannotTellStaysFenced(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.fake.Disconnect()
+		w.registry.fence(attachment("web"))
+		pass(time.Hour)
+		if err := w.up.Admit(); api.CodeOf(err) != api.CodeStaleEpoch || w.ops.run() || !w.registry.fenced {
+			t.Errorf("admitted: %v, ops run: %t, fenced at the registry: %t", err, w.ops.run(), w.registry.fenced)
+		}
+		w.fake.Reconnect()
+		pass(time.Minute)
+		w.wantBack(2)
+		w.kill()
+	})
+}
+
+func TestAGuestThatCannotBeStoppedKeepsTheHostFenced(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.registry.fence(attachment("web"))
+		w.up.cfg.HV = stubborn{hypervisor{w.fake, w.calls}}
+		pass(time.Minute)
+		if !w.registry.fenced || w.up.Fence() == nil {
+			t.Error("the host is back with a guest that has what it lost")
+		}
+		w.kill()
+	})
+}
+
+// stubborn is a hypervisor that says that it stopped a guest and did not.
+type stubborn struct{ hypervisor }
+
+func (stubborn) PowerOff(context.Context, string) error { return nil }
+
+func TestAHostThatIsFencedAgainOnItsWayBackLooksAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.fake.Disconnect()
+		w.registry.fence()
+		pass(time.Minute)
+		w.registry.fence(attachment("web"))
+		w.fake.Reconnect()
+		pass(time.Minute)
+		w.wantBack(3)
+		w.kill()
+	})
+}
+
+// What was granted after the registry was last read is found too.
+func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		const mail = "20000000-0000-4000-8000-000000000003"
+		w.must(w.up.grant(granted("mail", mail, "/nfs/mail.raw")))
+		w.define("mail", mail, "/nfs/mail.raw")
+		w.must(w.fake.Start(mail))
+		w.kill() // and remembered
+		w.registry.fence()
+		w.start()
+		pass(time.Minute)
+		if w.state(mail) != hv.StateStopped || !slices.Contains(w.guards.of(), mail) {
+			t.Errorf("the instance is %s, guards %v", w.state(mail), w.guards.of())
+		}
+		w.kill()
+	})
+}
+
+// The registry is read between the fence and the report that tells of it: what
+// is missing there already must not be forgotten.
+func TestWhatIsReadFromAHostThatIsFencedDoesNotCount(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.registry.set(func() {}) // something new, so that it is read
+		w.up.cfg.Registry = fencedWhenRead{w.registry}
+		pass(time.Minute)
+		w.wantBack(2)
+		w.kill()
+	})
+}
+
+// fencedWhenRead fences the host, once, when what it has is about to be read.
+type fencedWhenRead struct{ *registry }
+
+func (r fencedWhenRead) Hosts(ctx context.Context) ([]api.Host, error) {
+	if r.epoch == 1 {
+		r.fence(attachment("web"))
+	}
+	return r.registry.Hosts(ctx)
+}
+
+func TestTwoInstancesWithOneVolumeLoseItOneByOne(t *testing.T) {
+	bubble(t, func(w *world) {
+		const mail = "20000000-0000-4000-8000-000000000003"
+		w.define("mail", mail, "/nfs/web.raw")
+		w.must(w.fake.Start(mail))
+		w.registry.attachments = append(w.registry.attachments, granted("mail", mail, "/nfs/web.raw"))
+		w.start()
+		pass(time.Minute)
+		w.registry.fence(attachment("web"))
+		pass(time.Minute)
+		w.wantBack(2)
+		if w.state(mail) != hv.StateRunning {
+			t.Errorf("the instance whose attachment is its own is %s", w.state(mail))
+		}
+		w.kill()
+	})
+}
+
+// A registry from a backup says that attachments are gone which never were.
+func TestARegistryThatIsOlderThanTheHostStopsNobody(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.epoch = 3
+		w.must(os.WriteFile(filepath.Join(w.dir, "uplink.json"), []byte(`{"epoch":3}`), 0o600))
+		w.start()
+		pass(time.Minute)
+		w.registry.set(func() { w.registry.epoch, w.registry.attachments = 2, nil })
+		pass(time.Minute)
+		if w.state(web) != hv.StateRunning || len(w.guards.of()) > 0 || w.up.Fence() != nil {
+			t.Errorf("web is %s, guards %v, fence %v", w.state(web), w.guards.of(), w.up.Fence())
+		}
+		if w.up.Up() || !strings.Contains(fmt.Sprint(w.up.Err()), "backup") {
+			t.Errorf("the registry is up (%v)", w.up.Err())
+		}
+		w.kill()
+	})
+}
+
+func TestTheGuardGoesWithTheLostDisk(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.registry.fence(attachment("web"))
+		pass(time.Minute)
+		w.wantBack(2)
+		w.must(w.fake.Undefine(web))
+		w.define("web", web, "/local/new.raw")
+		pass(time.Minute)
+		if len(w.guards.of()) > 0 || len(w.up.Lost()) > 0 {
+			t.Errorf("guards %v, lost %+v", w.guards.of(), w.up.Lost())
+		}
+		w.kill()
+	})
+}
+
+func TestAMemoryThatCannotBeReadIsNotDoneWithout(t *testing.T) {
+	for _, name := range []string{"uplink.json", "registry-view.json"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{torn"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(Config{HostID: thisHost, Dir: dir}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want an error that names %s", err, name)
+		}
+	}
+}
+
+// The attachment is still there, but another host's: the instance was taken over.
+func TestAnAttachmentThatIsAnotherHostsNowIsLost(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.registry.fence()
+		w.registry.set(func() { w.registry.attachments[0].Host = "beta" })
+		pass(time.Minute)
+		w.wantBack(2)
+		w.kill()
+	})
+}

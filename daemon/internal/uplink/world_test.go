@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	thisHost  = "10000000-0000-4000-8000-000000000001"
+	otherHost = "10000000-0000-4000-8000-000000000002"
+	web       = "20000000-0000-4000-8000-000000000001"
+	db        = "20000000-0000-4000-8000-000000000002"
+)
+
+var errBoom = errors.New("boom")
+
+// calls counts calls by name over all parts of a world, and lets one of them
+// fail, before or after it took effect, or the process die at it.
+type calls struct {
+	mu    sync.Mutex
+	names []string
+	fail  int // the number of the call, from 1; 0 is none
+	after bool
+	die   context.CancelFunc
+	armed bool
+}
+
+// at is a call: effect is what it does.
+func (c *calls) at(name string, effect func() error) error {
+	c.mu.Lock()
+	if c.armed {
+		c.names = append(c.names, name)
+	}
+	hit := c.armed && len(c.names) == c.fail
+	after, die := c.after, c.die
+	c.mu.Unlock()
+	if !hit {
+		return effect()
+	}
+	if after {
+		_ = effect()
+	}
+	if die != nil {
+		die()
+	}
+	return fmt.Errorf("%s: %w", name, errBoom)
+}
+
+// registry is a registry in memory, as far as a host meets it.
+type registry struct {
+	*calls
+	mu          sync.Mutex
+	down        bool
+	epoch       int64
+	fenced      bool
+	seq         int64
+	volumes     []api.Volume
+	instances   []api.Instance
+	attachments []api.Attachment
+	reports     []api.HostReport
+	reads       int
+	tasks       []api.Task
+	sessions    []string
+	answers     map[string][]api.TaskAnswer
+	newTask     chan struct{}
+}
+
+func newRegistry(c *calls) *registry {
+	return &registry{calls: c, epoch: 1, seq: 1, answers: map[string][]api.TaskAnswer{}, newTask: make(chan struct{}, 100)}
+}
+
+// do is one request: it fails while the registry is down.
+func (r *registry) do(name string, f func() error) error {
+	return r.at(name, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.down {
+			return api.Errorf(api.CodeRegistryUnavailable, "the registry is away")
+		}
+		return f()
+	})
+}
+
+func (r *registry) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seq++
+	f()
+}
+
+// fence is an operator who fences this host and then takes attachments from it.
+func (r *registry) fence(lost ...string) {
+	r.set(func() {
+		r.epoch++
+		r.fenced = true
+		r.attachments = slices.DeleteFunc(r.attachments, func(a api.Attachment) bool { return slices.Contains(lost, a.ID) })
+	})
+}
+
+func (r *registry) stale() error {
+	return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", r.epoch).With("epoch", float64(r.epoch))
+}
+
+func (r *registry) hostNow() api.Host {
+	return api.Host{ID: thisHost, Name: "alpha", Status: api.HostUp, Epoch: r.epoch, Mark: &api.RegistryMark{RegistryID: "r", Timeline: 1, Seq: r.seq, Hash: fmt.Sprint(r.seq)}}
+}
+
+func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, err error) {
+	err = r.do("Report", func() error {
+		r.reports = append(r.reports, in)
+		if r.fenced || (in.Epoch != 0 && in.Epoch != r.epoch) || (in.Epoch == 0 && r.epoch > 1) {
+			return r.stale()
+		}
+		host = r.hostNow()
+		return nil
+	})
+	return host, err
+}
+
+func (r *registry) RejoinHost(_ context.Context, _ string, in api.HostRejoin) (host api.Host, err error) {
+	err = r.do("RejoinHost", func() error {
+		if in.Epoch != r.epoch {
+			return r.stale()
+		}
+		r.fenced = false
+		host = r.hostNow()
+		return nil
+	})
+	return host, err
+}
+
+func read[T any](r *registry, name string, of func() []T) (out []T, err error) {
+	err = r.do(name, func() error {
+		r.reads++
+		out = slices.Clone(of())
+		return nil
+	})
+	return out, err
+}
+
+func (r *registry) Hosts(context.Context) ([]api.Host, error) {
+	return read(r, "Hosts", func() []api.Host { return []api.Host{r.hostNow()} })
+}
+
+func (r *registry) Pools(context.Context) ([]api.Pool, error) {
+	return read(r, "Pools", func() []api.Pool { return nil })
+}
+
+func (r *registry) Types(context.Context) ([]api.VolumeType, error) {
+	return read(r, "Types", func() []api.VolumeType { return nil })
+}
+
+func (r *registry) Policies(context.Context) ([]api.Policy, error) {
+	return read(r, "Policies", func() []api.Policy { return nil })
+}
+
+func (r *registry) Volumes(context.Context) ([]api.Volume, error) {
+	return read(r, "Volumes", func() []api.Volume { return r.volumes })
+}
+
+func (r *registry) Instances(context.Context) ([]api.Instance, error) {
+	return read(r, "Instances", func() []api.Instance { return r.instances })
+}
+
+func (r *registry) Attachments(context.Context, string, string) ([]api.Attachment, error) {
+	return read(r, "Attachments", func() []api.Attachment { return r.attachments })
+}
+
+// Tasks gives out what is not answered, and waits a while if there is nothing.
+func (r *registry) Tasks(ctx context.Context, _, session string, wait time.Duration) (out []api.Task, err error) {
+	give := func() error {
+		r.sessions = append(r.sessions, session)
+		for _, t := range r.tasks {
+			if len(r.answers[t.ID]) == 0 {
+				out = append(out, t)
+			}
+		}
+		return nil
+	}
+	if err := r.do("Tasks", give); err != nil || len(out) > 0 {
+		return out, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(wait):
+		return nil, nil
+	case <-r.newTask:
+	}
+	return out, r.do("Tasks", give)
+}
+
+func (r *registry) AnswerTask(_ context.Context, _, task string, in api.TaskAnswer) error {
+	return r.do("AnswerTask", func() error {
+		r.answers[task] = append(r.answers[task], in)
+		return nil
+	})
+}
+
+// guards are guards in memory.
+type guards struct {
+	*calls
+	mu  sync.Mutex
+	set map[string]string
+}
+
+func (g *guards) Set(id, owner, reason string) error {
+	return g.at("Guards.Set", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.set[id] = reason + " [" + owner + "]"
+		return nil
+	})
+}
+
+func (g *guards) Clear(id, _ string) error {
+	return g.at("Guards.Clear", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.set, id)
+		return nil
+	})
+}
+
+func (g *guards) of() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.set))
+}
+
+// ops are the operations of a daemon process.
+type ops struct {
+	*calls
+	mu     sync.Mutex
+	halted bool
+}
+
+func (o *ops) Halt(context.Context) error {
+	return o.at("Halt", func() error { o.is(true); return nil })
+}
+
+func (o *ops) Resume(context.Context) error {
+	return o.at("Resume", func() error { o.is(false); return nil })
+}
+
+func (o *ops) is(halted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.halted = halted
+}
+
+func (o *ops) run() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.halted
+}
+
+// hypervisor counts the calls of a fence.
+type hypervisor struct {
+	*hvtest.Fake
+	calls *calls
+}
+
+func (h hypervisor) Domains(ctx context.Context) (doms []hv.Domain, err error) {
+	err = h.calls.at("Domains", func() (err error) { doms, err = h.Fake.Domains(ctx); return err })
+	return doms, err
+}
+
+func (h hypervisor) Domain(ctx context.Context, id string) (dom *hv.Domain, err error) {
+	err = h.calls.at("Domain", func() (err error) { dom, err = h.Fake.Domain(ctx, id); return err })
+	return dom, err
+}
+
+func (h hypervisor) PowerOff(ctx context.Context, id string) error {
+	return h.calls.at("PowerOff", func() error { return h.Fake.PowerOff(ctx, id) })
+}
+
+// world is a host with two running instances, web and db, each with a volume.
+type world struct {
+	t *testing.T
+	*calls
+	fake     *hvtest.Fake
+	registry *registry
+	guards   *guards
+	dir      string
+	migs     []api.Migration
+
+	up    *Uplink
+	ops   *ops
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	c := &calls{}
+	w := &world{t: t, calls: c, fake: hvtest.New(), registry: newRegistry(c), guards: &guards{calls: c, set: map[string]string{}}, dir: t.TempDir()}
+	w.fake.AddPool(hv.PoolInfo{Name: "local", Type: "dir", Path: "/local", Active: true})
+	w.fake.AddPool(hv.PoolInfo{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true})
+	w.fake.AddPool(hv.PoolInfo{Name: "san", Type: "logical", Path: "/dev/san", Active: true})
+	w.fake.AddPool(hv.PoolInfo{Name: "ceph", Type: "rbd", Active: true})
+	w.run("web", web, "/nfs/web.raw")
+	w.run("db", db, "/nfs/db.raw")
+	return w
+}
+
+// attachment is the id of the attachment of an instance.
+func attachment(name string) string { return "attachment-" + name }
+
+// run defines and starts an instance with one disk, which the registry has
+// granted.
+func (w *world) run(name, id, path string) {
+	w.t.Helper()
+	w.define(name, id, path)
+	w.must(w.fake.Start(id))
+	w.registry.volumes = append(w.registry.volumes, api.Volume{ID: "volume-" + name, Name: name + "-disk", Location: api.Location{Path: path}})
+	w.registry.instances = append(w.registry.instances, api.Instance{ID: id, Name: name, Host: "alpha"})
+	w.registry.attachments = append(w.registry.attachments, granted(name, id, path))
+}
+
+func granted(name, id, path string) api.Attachment {
+	return api.Attachment{
+		ID: attachment(name), VolumeID: "volume-" + name, InstanceID: id, Host: "alpha", Device: "vda", State: api.AttachmentAttached,
+		Location: api.Location{Path: path, Format: api.FormatRaw},
+	}
+}
+
+func (w *world) define(name, id, path string) {
+	w.t.Helper()
+	if !w.fake.Exists(path) {
+		w.must(w.fake.CreateImage(path, hvtest.Raw, 8*hvtest.BlockSize))
+	}
+	w.must(w.fake.Define(hv.Domain{ID: id, Name: name, Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Shareable: true, Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}},
+	}}}))
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// open makes the uplink of a daemon that starts, and does not run it.
+func (w *world) open() *Uplink {
+	w.t.Helper()
+	up, err := New(Config{
+		HostID: thisHost, HostName: "alpha", BootID: "boot", Version: "1", Dir: w.dir, SharedPools: []string{"san"},
+		HV: hypervisor{w.fake, w.calls}, Registry: w.registry, Guards: w.guards, Log: slog.New(slog.DiscardHandler),
+		Migrations: func(context.Context) ([]api.Migration, error) { return w.migs, nil },
+		OnEpoch:    func(int64) {}, OnUp: func() {},
+	})
+	w.must(err)
+	w.ops = &ops{calls: w.calls, halted: up.Fence() != nil}
+	up.BindOps(w.ops)
+	w.up = up
+	return up
+}
+
+// start runs the uplink of a daemon that starts.
+func (w *world) start() {
+	w.t.Helper()
+	up := w.open()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.stop, w.ended = cancel, make(chan error, 1)
+	go func() { w.ended <- up.Run(ctx) }()
+}
+
+// kill ends it.
+func (w *world) kill() {
+	w.t.Helper()
+	w.stop()
+	w.must(<-w.ended)
+}
+
+func (w *world) state(id string) hv.State {
+	w.t.Helper()
+	dom, err := w.fake.Domain(w.t.Context(), id)
+	w.must(err)
+	return dom.State
+}
+
+// report is the newest report that the registry got.
+func (w *world) report() api.HostReport {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	return w.registry.reports[len(w.registry.reports)-1]
+}
+
+func bubble(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(newWorld(t)) })
+}
+
+// pass lets time go by until everything waits.
+func pass(d time.Duration) {
+	time.Sleep(d) // of the bubble's clock
+	synctest.Wait()
+}
