@@ -139,7 +139,7 @@ func (s *tasks) WithdrawTask(_ context.Context, _ store.Call, id string) (bool, 
 	return row.State == api.TaskWithdrawn, nil
 }
 
-func (s *tasks) Host(_ context.Context, ref string, _ store.Viewer) (api.Host, error) {
+func (s *tasks) Host(_ context.Context, ref string) (api.Host, error) {
 	for id, name := range names {
 		if ref == name {
 			return api.Host{ID: id, Name: name}, nil

@@ -43,7 +43,7 @@ type Store interface {
 	TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
 	AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
-	Host(ctx context.Context, ref string, as store.Viewer) (api.Host, error)
+	Host(ctx context.Context, ref string) (api.Host, error)
 }
 
 // Config is what a Relay needs.
@@ -178,7 +178,7 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 	if req.HostID != "" && stored.Host == req.HostName {
 		return req.HostID, nil
 	}
-	h, err := r.cfg.Store.Host(ctx, stored.Host, everything)
+	h, err := r.cfg.Store.Host(ctx, stored.Host)
 	return h.ID, err
 }
 

@@ -14,9 +14,9 @@ import (
 
 // Places is what the store knows of where things are.
 type Places interface {
-	Host(ctx context.Context, ref string, as store.Viewer) (api.Host, error)
-	Hosts(ctx context.Context, as store.Viewer) ([]api.Host, error)
-	Pools(ctx context.Context, as store.Viewer) ([]api.Pool, error)
+	Host(ctx context.Context, ref string) (api.Host, error)
+	Hosts(ctx context.Context) ([]api.Host, error)
+	Pools(ctx context.Context) ([]api.Pool, error)
 	Type(ctx context.Context, ref string) (api.VolumeType, error)
 	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
 	Instance(ctx context.Context, ref string, as store.Viewer) (api.Instance, error)
@@ -39,7 +39,7 @@ var everything = store.Viewer{}
 // Host returns the host that ref names, unless it is fenced: nothing is asked of
 // a host that must not touch anything.
 func (w Where) Host(ctx context.Context, ref string) (api.Host, error) {
-	h, err := w.Places.Host(ctx, ref, everything)
+	h, err := w.Places.Host(ctx, ref)
 	if err != nil {
 		return h, err
 	}
@@ -79,7 +79,7 @@ func (w Where) reaching(ctx context.Context, v api.Volume) ([]string, error) {
 	if v.Location.Pool == "" {
 		return names, nil
 	}
-	pools, err := w.Places.Pools(ctx, everything)
+	pools, err := w.Places.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (w Where) Create(ctx context.Context, ref string, in api.VolumeCreate) (api
 	if ref != "" {
 		return w.Host(ctx, ref)
 	}
-	pools, err := w.Places.Pools(ctx, everything)
+	pools, err := w.Places.Pools(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -196,7 +196,7 @@ func (w Where) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	if pool == "" {
 		return w.Only(ctx, "")
 	}
-	pools, err := w.Places.Pools(ctx, everything)
+	pools, err := w.Places.Pools(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -216,7 +216,7 @@ func (w Where) Only(ctx context.Context, ref string) (api.Host, error) {
 	if ref != "" {
 		return w.Host(ctx, ref)
 	}
-	hosts, err := w.Places.Hosts(ctx, everything)
+	hosts, err := w.Places.Hosts(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
