@@ -113,10 +113,10 @@ func (g *Manager) restoreLate(ctx context.Context) {
 		switch {
 		case err != nil:
 			continue
-		case v.dom == nil || !v.active:
+		case v.dom == nil || !v.active && !v.saved:
 			g.machine.late.drop(in.AttachmentID) // with the process its requests are gone
 			continue
-		case v.live != absent || v.config != attached || g.isBusy(&in):
+		case !v.active || v.live != absent || v.config != attached || g.isBusy(&in):
 			continue
 		}
 		att, err := g.machine.Registry.Attachment(ctx, in.AttachmentID)

@@ -127,7 +127,13 @@ func (m *machine) stepAttachLive() op.Step {
 		}
 		return m.plug(ctx, r, in)
 	}
-	undo := func(ctx context.Context, _ *op.Run, in *input) error { return m.takeBack(ctx, in) }
+	undo := func(ctx context.Context, r *op.Run, in *input) error {
+		var note plugNote
+		if _, err := r.Noted(stepNameAttachLive, &note); err != nil {
+			return err
+		}
+		return m.takeBack(ctx, in, note.Plugged)
+	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note plugNote
 		if _, err := r.Noted(stepNameAttachLive, &note); err != nil {
@@ -162,16 +168,26 @@ func (m *machine) plug(ctx context.Context, r *op.Run, in *input) error {
 }
 
 // takeBack takes the disk from the running guest, who may not keep it, however
-// long that takes: nothing is given back before.
-func (m *machine) takeBack(ctx context.Context, in *input) error {
+// long that takes: nothing is given back before. A guest that was saved when it
+// perhaps had it is waited for as well: it is restored with what it had.
+func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 	err := m.unplug(ctx, in)
-	if err == nil {
-		return nil
-	}
 	if api.CodeOf(err) == api.CodeInstanceBusy {
 		return op.WaitFor(waitGuest, err)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	v, err := m.look(ctx, in)
+	switch {
+	case err != nil:
+		return err
+	case v.saved && plugged:
+		return op.WaitFor(waitGuest, in.notSaved(v))
+	case v.live != absent: // it was started since
+		return op.Retry(busyDelay, in.changed(v))
+	}
+	return nil
 }
 
 // stepVerify reads the domain back.

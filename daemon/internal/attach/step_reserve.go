@@ -21,19 +21,11 @@ func (m *machine) stepReserve() op.Step {
 		return registryError(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
-		var plugged plugNote
-		if _, err := r.Noted(stepNameAttachLive, &plugged); err != nil {
-			return err
-		}
-		v, err := m.look(ctx, in)
-		if err != nil {
-			return err
-		}
-		if v.live != absent || v.config != absent || (v.saved && plugged.Plugged) {
-			return op.UnknownOutcome(in.changed(v))
-		}
 		_, found, err := m.row(ctx, in)
 		if err != nil || !found {
+			return err
+		}
+		if err := m.seenGone(ctx, in); err != nil {
 			return err
 		}
 		_, err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".unreserve", in.AttachmentID, in.release(r.OpID(), true))
@@ -48,6 +40,25 @@ func (m *machine) stepReserve() op.Step {
 		return done(found), err
 	}
 	return step("reserve", do, undo, observe)
+}
+
+// seenGone makes sure, by a look, that no domain has the disk before its volume
+// is given back. A guest that was started while the disk was still in its
+// definition has it now, and has to let go.
+func (m *machine) seenGone(ctx context.Context, in *input) error {
+	v, err := m.look(ctx, in)
+	switch {
+	case err != nil:
+		return err
+	case v.config == absent && v.live == attached:
+		if err := m.takeBack(ctx, in, false); err != nil {
+			return err
+		}
+		return op.Retry(0, in.changed(v))
+	case v.config != absent || v.live != absent:
+		return op.UnknownOutcome(in.changed(v))
+	}
+	return nil
 }
 
 // stepClaim says at the registry that this host is about to connect the volume.

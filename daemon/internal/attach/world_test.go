@@ -208,7 +208,8 @@ func sameDisk(a, b hv.Disk) bool {
 type daemon struct {
 	t     *testing.T
 	world *world
-	wg    sync.WaitGroup
+	wg    sync.WaitGroup // restarts
+	runs  sync.WaitGroup // of managers
 
 	mu      sync.Mutex
 	manager *Manager
@@ -223,6 +224,7 @@ func startDaemon(t *testing.T, w *world) *daemon {
 	t.Cleanup(func() {
 		d.wg.Wait()
 		d.halt()
+		d.runs.Wait()
 	})
 	return d
 }
@@ -238,7 +240,7 @@ func (d *daemon) boot() {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	d.wg.Go(func() { _ = g.Run(ctx) })
+	d.runs.Go(func() { _ = g.Run(ctx) })
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.manager, d.runner, d.stop = g, runner, cancel
