@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
+	"github.com/volferry/volferry/registry/internal/drain"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -32,15 +33,14 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	if err := cfg.check(); err != nil {
 		return err
 	}
-	gid, err := settings.GroupID(cfg.SocketGroup)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Dir(cfg.DB), 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
 	metrics := server.NewMetrics(version.String())
-	db, err := store.Open(ctx, cfg.DB, store.Options{OnCommit: metrics.Commit})
+	db, err := store.Open(ctx, cfg.DB, store.Options{
+		OnCommit:   metrics.Commit,
+		OnReadOnly: func(reason string) { log.Error("the registry is read-only", "why", reason) },
+	})
 	if err != nil {
 		return err
 	}
@@ -56,44 +56,66 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 		log.Info("audit trail verified", "events", n)
 	}
 
-	api := server.New(server.Config{
-		Store: db, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,
-	})
-	tasks := []service.Task{
-		&housekeeper{store: db, log: log, ready: make(chan struct{})},
-		service.SocketServer(cfg.Socket, gid, api.Handler(), log),
-	}
-	forHosts, err := cfg.serveHosts(api.Handler(), log)
+	hosts := relay.New(relay.Config{Store: db, Log: log})
+	defer hosts.Close()
+	tasks, err := cfg.tasks(db, hosts, metrics, log)
 	if err != nil {
 		return err
-	}
-	tasks = append(tasks, forHosts...)
-	if settings.Listens(cfg.MetricsListen) {
-		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log))
 	}
 	log.Info(server.Program, "version", version.String(), "socket", cfg.Socket, "db", cfg.DB)
 	return service.Run(ctx, log, tasks...)
 }
 
-// serveHosts returns the tasks that serve h over TLS; none if the registry is for
-// its own host alone.
-func (c *config) serveHosts(h http.Handler, log *slog.Logger) ([]service.Task, error) {
-	address, err := c.address()
+// tasks are what the registry consists of, over its open database.
+func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metrics, log *slog.Logger) ([]service.Task, error) {
+	gid, err := settings.GroupID(c.SocketGroup)
 	if err != nil {
 		return nil, err
+	}
+	gate, address, err := c.openGate(log)
+	if err != nil {
+		return nil, err
+	}
+	srv := server.Config{
+		Store: db, Relay: hosts, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,
+	}
+	if gate != nil {
+		srv.TLSTrouble = gate.Trouble
+	}
+	api := server.New(srv).Handler()
+	tasks := []service.Task{
+		&housekeeper{store: db, log: log, ready: make(chan struct{})},
+		drain.New(drain.Config{Store: db, Relay: hosts, Where: relay.Where{Places: db, Present: hosts.Present}, Log: log}),
+		service.SocketServer(c.Socket, gid, api, log),
+	}
+	if gate != nil {
+		tasks = append(tasks, gate, service.TLSServer(address, gate.Config(), gate.Handler(api), log))
+	}
+	if settings.Listens(c.MetricsListen) {
+		tasks = append(tasks, service.MetricsServer(c.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log))
+	}
+	return tasks, nil
+}
+
+// openGate returns the gate for other hosts and the address that it is at; nil if
+// the registry is for its own host alone.
+func (c *config) openGate(log *slog.Logger) (*mtls.Gate, string, error) {
+	address, err := c.address()
+	if err != nil {
+		return nil, "", err
 	}
 	if address == "" {
 		if c.Listen == listenAuto {
 			log.Info("no other host can reach this registry: there is no server certificate; init-ca makes one", "tls_dir", c.TLSDir)
 		}
-		return nil, nil
+		return nil, "", nil
 	}
 	gate, err := c.gate(log)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	log.Info("other hosts reach this registry", "listen", address, "certificate_until", gate.ServerCertificate().NotAfter.UTC())
-	return []service.Task{gate, service.TLSServer(address, gate.Config(), gate.Handler(h), log)}, nil
+	return gate, address, nil
 }
 
 // housekeeper has the store write down now and then what it keeps in memory.

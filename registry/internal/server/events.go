@@ -4,9 +4,7 @@ package server
 
 import (
 	"net/http"
-	"strconv"
 
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
@@ -17,11 +15,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var since int64
-	if query.Has("since") {
-		if since, err = strconv.ParseInt(query.Get("since"), 10, 64); err != nil || since < 0 {
-			return api.Errorf(api.CodeInvalidArgument, "the query parameter since is the sequence number of an event, not %q", query.Get("since"))
-		}
+	since, err := sequence(query)
+	if err != nil {
+		return err
 	}
 	follow, err := boolean(query, "follow")
 	if err != nil {

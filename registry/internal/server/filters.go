@@ -9,7 +9,6 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/registry/internal/store"
 )
 
 func (s *Server) attachments(w http.ResponseWriter, r *http.Request) error {
@@ -17,27 +16,11 @@ func (s *Server) attachments(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"), store.Viewer{})
+	found, err := s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"), viewerOf(r))
 	if err != nil {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "attachments", found)
-}
-
-func (s *Server) migrations(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "volume", "all")
-	if err != nil {
-		return err
-	}
-	all, err := boolean(query, "all")
-	if err != nil {
-		return err
-	}
-	found, err := s.Store.Migrations(r.Context(), query.Get("volume"), all, store.Viewer{})
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "migrations", found)
 }
 
 // boolean returns a query parameter that is 1, 0, true or false, and false if
@@ -48,7 +31,7 @@ func boolean(query url.Values, name string) (bool, error) {
 	}
 	v, err := strconv.ParseBool(query.Get(name))
 	if err != nil {
-		return false, api.Errorf(api.CodeInvalidArgument, "the query parameter %s is 1 or 0, not %q", name, query.Get(name))
+		return false, api.Errorf(api.CodeInvalidArgument, "the query parameter %s is 1 or 0, not %.40q", name, query.Get(name))
 	}
 	return v, nil
 }

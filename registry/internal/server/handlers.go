@@ -13,23 +13,13 @@ import (
 
 type handler = func(http.ResponseWriter, *http.Request) error
 
-// everything is a list as an operator sees it.
-func everything[T any](all func(context.Context, store.Viewer) ([]T, error)) func(context.Context) ([]T, error) {
-	return func(ctx context.Context) ([]T, error) { return all(ctx, store.Viewer{}) }
-}
-
-// anything is one thing as an operator sees it.
-func anything[T any](one func(context.Context, string, store.Viewer) (T, error)) func(context.Context, string) (T, error) {
-	return func(ctx context.Context, ref string) (T, error) { return one(ctx, ref, store.Viewer{}) }
-}
-
-// list answers with everything that all returns.
-func list[T any](nouns string, all func(context.Context) ([]T, error)) handler {
+// list answers with everything of all that the caller sees.
+func list[T any](nouns string, all func(context.Context, store.Viewer) ([]T, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := httpjson.Query(r); err != nil {
 			return err
 		}
-		v, err := all(r.Context())
+		v, err := all(r.Context(), viewerOf(r))
 		if err != nil {
 			return err
 		}
@@ -38,17 +28,26 @@ func list[T any](nouns string, all func(context.Context) ([]T, error)) handler {
 }
 
 // show answers with what one returns for the thing that the path names.
-func show[T any](noun string, one func(context.Context, string) (T, error)) handler {
+func show[T any](noun string, one func(context.Context, string, store.Viewer) (T, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := httpjson.Query(r); err != nil {
 			return err
 		}
-		v, err := one(r.Context(), reference(r))
+		v, err := one(r.Context(), reference(r), viewerOf(r))
 		if err != nil {
 			return err
 		}
 		return httpjson.Write(w, http.StatusOK, noun, v)
 	}
+}
+
+// listed and shown are for what every caller sees alike.
+func listed[T any](all func(context.Context) ([]T, error)) func(context.Context, store.Viewer) ([]T, error) {
+	return func(ctx context.Context, _ store.Viewer) ([]T, error) { return all(ctx) }
+}
+
+func shown[T any](one func(context.Context, string) (T, error)) func(context.Context, string, store.Viewer) (T, error) {
+	return func(ctx context.Context, ref string, _ store.Viewer) (T, error) { return one(ctx, ref) }
 }
 
 // create answers 201 with what do made of the body.
@@ -109,19 +108,4 @@ func readChange[In any](r *http.Request) (call store.Call, in In, err error) {
 		return call, in, err
 	}
 	return call, in, httpjson.Decode(r, &in)
-}
-
-func readCall(r *http.Request) (store.Call, error) {
-	if _, err := httpjson.Query(r); err != nil {
-		return store.Call{}, err
-	}
-	key, err := httpjson.IdempotencyKey(r)
-	if err != nil {
-		return store.Call{}, err
-	}
-	call := store.Call{Key: key}
-	if p, ok := httpjson.PeerOf(r.Context()); ok {
-		call.Who = p.String()
-	}
-	return call, nil
 }

@@ -4,20 +4,36 @@ package server
 
 import (
 	"net/http"
+	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
+// maxWait bounds a long poll; it is below what takes a silent connection for a
+// dead one.
+const maxWait = time.Minute
+
 // report takes a host's report. The path names the host by its id, which the
-// body must repeat: a new host has no name here yet.
+// body must repeat, as must the certificate, which has its name as well.
 func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.HostReport](r)
 	if err != nil {
 		return err
 	}
-	if in.ID != r.PathValue("host") {
-		return api.Errorf(api.CodeInvalidArgument, "the report of host %s was sent to the path of another host", in.ID)
+	id, err := ownHost(r)
+	if err != nil {
+		return err
+	}
+	if in.ID != id {
+		return api.Errorf(api.CodeInvalidArgument, "the report of host %.80q was sent to the path of another host", in.ID)
+	}
+	if cert, ok := mtls.IdentityOf(r.Context()); ok && cert.Name != in.Name {
+		return api.Errorf(api.CodeNotYourHost, "the report says that host %s is called %.80q, and its certificate says %s; issue it another one", id, in.Name, cert.Name)
 	}
 	host, err := s.Store.Report(r.Context(), call, in)
 	if err != nil {
@@ -26,14 +42,108 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	return httpjson.Write(w, http.StatusOK, "host", host)
 }
 
-func (s *Server) pool(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "host")
+// rejoin lets a fenced host work again.
+func (s *Server) rejoin(w http.ResponseWriter, r *http.Request) error {
+	call, in, err := readChange[api.HostRejoin](r)
 	if err != nil {
 		return err
 	}
-	pool, err := s.Store.Pool(r.Context(), r.PathValue("pool"), query.Get("host"))
+	id, err := ownHost(r)
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "pool", pool)
+	host, err := s.Store.RejoinHost(r.Context(), call, id, in)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "host", host)
+}
+
+// tasks gives a host what it is asked to do, waiting for something if there is
+// nothing. A host that is fenced, or does not know yet that it was, is asked
+// nothing.
+func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
+	query, err := httpjson.Query(r, "session", "wait_seconds")
+	if err != nil {
+		return err
+	}
+	session, wait, err := pollOf(query)
+	if err != nil {
+		return err
+	}
+	call, err := callOf(r)
+	if err != nil {
+		return err
+	}
+	id, err := ownHost(r)
+	if err != nil {
+		return err
+	}
+	if err := s.checkEpoch(r, call, id); err != nil {
+		return err
+	}
+	tasks, err := s.Relay.Fetch(r.Context(), call, id, session, wait)
+	if err != nil {
+		return err
+	}
+	if err := httpjson.Write(w, http.StatusOK, "tasks", tasks); err != nil {
+		return err
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil && len(tasks) > 0 {
+		s.Relay.Lost(id)
+	}
+	return nil
+}
+
+// pollOf reads the parameters of a long poll.
+func pollOf(query url.Values) (session string, wait time.Duration, err error) {
+	const longest = 128
+	session = query.Get("session")
+	if session == "" || len(session) > longest {
+		return "", 0, api.Errorf(api.CodeInvalidArgument, "the query parameter session names the process that asks, in at most %d bytes", longest)
+	}
+	if !query.Has("wait_seconds") {
+		return session, 0, nil
+	}
+	seconds, err := strconv.Atoi(query.Get("wait_seconds"))
+	if err != nil || seconds < 0 || seconds > int(maxWait/time.Second) {
+		return "", 0, api.Errorf(api.CodeInvalidArgument, "the query parameter wait_seconds is a number up to %d, not %.40q", maxWait/time.Second, query.Get("wait_seconds"))
+	}
+	return session, time.Duration(seconds) * time.Second, nil
+}
+
+// checkEpoch refuses a host that has to let go of something first.
+func (s *Server) checkEpoch(r *http.Request, call store.Call, hostID string) error {
+	host, err := s.Store.Host(r.Context(), hostID)
+	if err != nil {
+		return err
+	}
+	if host.ID != hostID {
+		return api.Errorf(api.CodeNotFound, "there is no host with the id %.80q", hostID)
+	}
+	if host.Status == api.HostFenced || call.Host != nil && call.Host.Epoch != host.Epoch {
+		return api.Errorf(api.CodeStaleEpoch, "host %s was fenced: it has to let go of what it lost and rejoin in epoch %d", host.Name, host.Epoch).
+			With("epoch", host.Epoch)
+	}
+	return nil
+}
+
+// answer takes what a host's API answered to a task.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
+	call, in, err := readChange[api.TaskAnswer](r)
+	if err != nil {
+		return err
+	}
+	id, err := ownHost(r)
+	if err != nil {
+		return err
+	}
+	if in.Status < http.StatusOK || in.Status > 599 {
+		return api.Errorf(api.CodeInvalidArgument, "the status %d is none of an answer", in.Status)
+	}
+	task := r.PathValue("task")
+	if err := s.Relay.Answer(r.Context(), call, id, task, in); err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "task", api.Task{ID: task, Host: id, State: api.TaskDone})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -94,10 +95,13 @@ func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	metrics <- prometheus.MustNewConstMetric(locksDesc, prometheus.GaugeValue, float64(counts.Locks))
-	for state, n := range counts.Attachments {
-		metrics <- prometheus.MustNewConstMetric(attachmentsDesc, prometheus.GaugeValue, float64(n), string(state))
+	// What there is none of is 0, so that an alert can tell it from silence.
+	for _, state := range []api.AttachmentState{
+		api.AttachmentReserved, api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching, api.AttachmentError,
+	} {
+		metrics <- prometheus.MustNewConstMetric(attachmentsDesc, prometheus.GaugeValue, float64(counts.Attachments[state]), string(state))
 	}
-	for status, n := range counts.Hosts {
-		metrics <- prometheus.MustNewConstMetric(hostsDesc, prometheus.GaugeValue, float64(n), status)
+	for _, status := range []string{api.HostUp, api.HostSuspect, api.HostFenced} {
+		metrics <- prometheus.MustNewConstMetric(hostsDesc, prometheus.GaugeValue, float64(counts.Hosts[status]), status)
 	}
 }

@@ -3,69 +3,87 @@
 package server
 
 import (
-	"context"
 	"net/http"
+	"slices"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// The accesses of the table: of people, and of hosts.
+const (
+	read    = httpjson.Read
+	operate = httpjson.Operate
+	fence   = httpjson.Fence
+	local   = httpjson.Local
+
+	never = httpjson.HostNever
+	own   = httpjson.HostOwn
+	anyOf = httpjson.HostAny
 )
 
 // Routes is the whole API in one table.
 func (s *Server) Routes() []httpjson.Route {
-	const (
-		read    = httpjson.Read
-		operate = httpjson.Operate
+	return slices.Concat(
+		s.aboutRoutes(), s.hostRoutes(), s.poolRoutes(), s.typeRoutes(), s.volumeRoutes(), s.attachmentRoutes(),
+		s.instanceRoutes(), s.migrationRoutes(), s.drainRoutes(), s.opRoutes(), s.eventRoutes(),
 	)
-	db := s.Store
+}
+
+// out is an answer with one noun.
+func out(noun string, value any) []httpjson.Noun { return []httpjson.Noun{{Name: noun, Value: value}} }
+
+// accepted is the answer of what lasts.
+func accepted(noun string, value any) []httpjson.Noun {
+	return []httpjson.Noun{{Name: "op", Value: api.Op{}}, {Name: noun, Value: value}}
+}
+
+func (s *Server) aboutRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		{Method: "GET", Path: "/v1/status", Access: read, Summary: "The registry on one screen", Handler: s.status},
-		{Method: "GET", Path: "/v1/version", Access: read, Summary: "The version of the registry", Handler: s.version},
-		{Method: "GET", Path: "/v1/openapi.json", Access: read, Summary: "This document", Handler: s.openAPI},
-
-		{Method: "GET", Path: "/v1/hosts", Access: read, Summary: "Every host", Handler: list("hosts", db.Hosts)},
-		{Method: "GET", Path: "/v1/hosts/{host}", Access: read, Summary: "One host", Handler: show("host", db.Host)},
-		{Method: "POST", Path: "/v1/hosts/{host}/report", Access: operate, Summary: "What a daemon says of its host", Handler: s.report},
-
-		{Method: "GET", Path: "/v1/pools", Access: read, Summary: "The pools of every host", Handler: list("pools", db.Pools)},
-		{Method: "GET", Path: "/v1/pools/{pool}", Access: read, Summary: "One pool", Query: []string{"host"}, Handler: s.pool},
-
-		{Method: "GET", Path: "/v1/types", Access: read, Summary: "Every volume type", Handler: list("types", db.Types)},
-		{Method: "POST", Path: "/v1/types", Access: operate, Summary: "Make a volume type", Handler: create("type", db.CreateType)},
-		{Method: "GET", Path: "/v1/types/{type}", Access: read, Summary: "One volume type", Handler: show("type", db.Type)},
-		{Method: "PATCH", Path: "/v1/types/{type}", Access: operate, Summary: "Change a volume type", Handler: change("type", db.UpdateType)},
-		{Method: "DELETE", Path: "/v1/types/{type}", Access: operate, Summary: "Remove a volume type", Handler: remove("type", db.DeleteType)},
-
-		{Method: "GET", Path: "/v1/volumes", Access: read, Summary: "Every volume", Handler: list("volumes", everything(db.Volumes))},
-		{Method: "POST", Path: "/v1/volumes:register", Access: operate, Summary: "Record a volume", Handler: create("volume", db.RegisterVolume)},
-		{Method: "GET", Path: "/v1/volumes/{volume}", Access: read, Summary: "One volume", Handler: show("volume", anything(db.Volume))},
-		{Method: "PATCH", Path: "/v1/volumes/{volume}", Access: operate, Summary: "Rename a volume or make it bootable", Handler: change("volume", db.UpdateVolume)},
-		{Method: "POST", Path: "/v1/volumes/{volume}/forget", Access: operate, Summary: "Forget a volume whose bytes are gone", Handler: change("volume", s.forgetVolume)},
-		{Method: "POST", Path: "/v1/volumes/{volume}/transition", Access: operate, Summary: "Move a volume to another status", Handler: change("volume", db.TransitionVolume)},
-
-		{Method: "GET", Path: "/v1/instances", Access: read, Summary: "Every instance", Handler: list("instances", everything(db.Instances))},
-		{Method: "POST", Path: "/v1/instances:register", Access: operate, Summary: "Record an adopted instance with its disks", Handler: create("instance", db.RegisterInstance)},
-		{Method: "GET", Path: "/v1/instances/{instance}", Access: read, Summary: "One instance", Handler: show("instance", anything(db.Instance))},
-		{Method: "DELETE", Path: "/v1/instances/{instance}", Access: operate, Summary: "Forget an instance; its volumes stay", Handler: remove("instance", db.ForgetInstance)},
-
-		{Method: "GET", Path: "/v1/attachments", Access: read, Summary: "Attachments", Query: []string{"volume", "instance"}, Handler: s.attachments},
-		{Method: "GET", Path: "/v1/attachments/{attachment}", Access: read, Summary: "One attachment", Handler: show("attachment", anything(db.Attachment))},
-
-		{Method: "GET", Path: "/v1/migrations", Access: read, Summary: "Open migrations, or all", Query: []string{"volume", "all"}, Handler: s.migrations},
-		{Method: "POST", Path: "/v1/migrations:register", Access: operate, Summary: "Lock a volume for a migration and reserve its destination", Handler: create("migration", db.RegisterMigration)},
-		{Method: "GET", Path: "/v1/migrations/{migration}", Access: read, Summary: "One migration", Handler: show("migration", anything(db.Migration))},
-		{Method: "POST", Path: "/v1/migrations/{migration}/transition", Access: operate, Summary: "Move a migration to another state", Handler: change("migration", db.TransitionMigration)},
-
-		{Method: "GET", Path: "/v1/events", Access: read, Summary: "The audit trail, at most 1000 events, or with follow=1 a stream without end", Query: []string{"since", "follow"}, Handler: s.events},
-		{Method: "POST", Path: "/v1/events", Access: operate, Summary: "Add an event to the audit trail", Handler: create("event", db.PostEvent)},
+		{Method: http.MethodGet, Path: "/v1/status", Access: read, Hosts: anyOf, Summary: "The registry on one screen", Out: out("status", api.Status{}), Handler: s.status},
+		{Method: http.MethodGet, Path: "/v1/version", Access: read, Hosts: anyOf, Summary: "The version of the registry", Out: out("version", ""), Handler: s.version},
+		{Method: http.MethodGet, Path: "/v1/openapi.json", Access: read, Hosts: anyOf, Summary: "This document", Handler: s.openAPI},
 	}
 }
 
-func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
-	return httpjson.Write(w, http.StatusOK, "version", s.Version)
+func (s *Server) hostRoutes() []httpjson.Route {
+	host := out("host", api.Host{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/hosts", Access: read, Hosts: own, Summary: "Every host", Out: out("hosts", []api.Host{}), Handler: list("hosts", s.hosts)},
+		{Method: http.MethodGet, Path: "/v1/hosts/{host}", Access: read, Hosts: own, Summary: "One host", Out: host, Handler: show("host", s.host)},
+		{Method: http.MethodPost, Path: "/v1/hosts/{host}/report", Access: local, Hosts: own, Summary: "What a daemon says of its host", In: api.HostReport{}, Out: host, Handler: s.report},
+		{Method: http.MethodPost, Path: "/v1/hosts/{host}/fence", Access: fence, Hosts: never, Summary: "Take an operator's word that a host cannot touch any volume any more", In: api.HostFence{}, Out: host, Handler: drastic(s, "host", s.Store.FenceHost)},
+		{Method: http.MethodPost, Path: "/v1/hosts/{host}/rejoin", Access: local, Hosts: own, Summary: "A fenced host has let go of what it lost", In: api.HostRejoin{}, Out: host, Handler: s.rejoin},
+		{Method: http.MethodGet, Path: "/v1/hosts/{host}/tasks", Access: local, Hosts: own, Summary: "What a host is asked to do, by long poll; a session that is new gets all that has no answer", Query: []string{"session", "wait_seconds"}, Out: out("tasks", []api.Task{}), Handler: s.tasks},
+		{Method: http.MethodPost, Path: "/v1/hosts/{host}/tasks/{task}/answer", Access: local, Hosts: own, Summary: "What the host's API answered to a task; the first answer stands", In: api.TaskAnswer{}, Out: out("task", api.Task{}), Handler: s.answer},
+	}
 }
 
-// forgetVolume takes a volume out of the registry; its bytes are its host's.
-func (s *Server) forgetVolume(ctx context.Context, call store.Call, ref string, _ api.VolumeForget) (api.Volume, error) {
-	return s.Store.ForgetVolume(ctx, call, ref)
+func (s *Server) poolRoutes() []httpjson.Route {
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/pools", Access: read, Hosts: own, Summary: "The pools of every host", Out: out("pools", []api.Pool{}), Handler: list("pools", s.pools)},
+		{Method: http.MethodGet, Path: "/v1/pools/{pool}", Access: read, Hosts: own, Summary: "One pool", Query: []string{hostParameter}, Out: out("pool", api.Pool{}), Handler: s.pool},
+		{Method: http.MethodPost, Path: "/v1/pools/{pool}/drain", Access: operate, Hosts: never, Summary: "Move every volume of a pool, on every host, to another pool", In: api.PoolDrain{}, Out: out("drain", api.Drain{}), Handler: s.startDrain},
+	}
+}
+
+func (s *Server) typeRoutes() []httpjson.Route {
+	db, one := s.Store, out("type", api.VolumeType{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/types", Access: read, Hosts: anyOf, Summary: "Every volume type", Out: out("types", []api.VolumeType{}), Handler: list("types", listed(db.Types))},
+		{Method: http.MethodPost, Path: "/v1/types", Access: operate, Hosts: never, Summary: "Make a volume type", In: api.VolumeTypeCreate{}, Out: one, Handler: create("type", db.CreateType)},
+		{Method: http.MethodGet, Path: "/v1/types/{type}", Access: read, Hosts: anyOf, Summary: "One volume type", Out: one, Handler: show("type", shown(db.Type))},
+		{Method: http.MethodPatch, Path: "/v1/types/{type}", Access: operate, Hosts: never, Summary: "Change a volume type", In: api.VolumeTypeUpdate{}, Out: one, Handler: change("type", db.UpdateType)},
+		{Method: http.MethodDelete, Path: "/v1/types/{type}", Access: operate, Hosts: never, Summary: "Remove a volume type", Out: one, Handler: remove("type", db.DeleteType)},
+
+		{Method: http.MethodGet, Path: "/v1/policies", Access: read, Hosts: anyOf, Summary: "Every policy", Out: out("policies", []api.Policy{}), Handler: list("policies", listed(db.Policies))},
+		{Method: http.MethodPut, Path: "/v1/policies/{policy}", Access: operate, Hosts: never, Summary: "Turn a policy on or off", In: api.PolicyUpdate{}, Out: out("policy", api.Policy{}), Handler: change("policy", db.SetPolicy)},
+	}
+}
+
+func (s *Server) eventRoutes() []httpjson.Route {
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/events", Access: read, Hosts: never, Summary: "The audit trail, at most 1000 events, or with follow=1 a stream without end", Query: []string{"since", "follow"}, Out: out("events", []api.Event{}), Handler: s.events},
+		{Method: http.MethodPost, Path: "/v1/events", Access: local, Hosts: own, Summary: "A daemon adds an event to the audit trail", In: api.EventPost{}, Out: out("event", api.Event{}), Handler: create("event", s.Store.PostEvent)},
+	}
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the registry's HTTP API: one table of routes over the
-// store. It owns how requests are read and answered; what is allowed to happen
-// is the store's to say.
+// Package server is the registry's HTTP API: one table of routes over the store,
+// and over the relay where a host has to answer. It owns who asks, how requests
+// are read, and how they are answered; what is allowed to happen is the store's
+// to say.
 package server
 
 import (
@@ -11,16 +12,21 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // Config is what a Server needs.
 type Config struct {
 	Store     *store.Store
+	Relay     *relay.Relay
 	Metrics   *Metrics
 	Authorize httpjson.Authorizer
-	Version   string
-	Log       *slog.Logger
+	// TLSTrouble, where not nil, says which files of the TLS directory are not in
+	// use as they are.
+	TLSTrouble func() error
+	Version    string
+	Log        *slog.Logger
 }
 
 // Server answers the API's requests.
@@ -38,7 +44,7 @@ func New(c Config) *Server {
 func (s *Server) Handler() http.Handler {
 	return httpjson.NewHandler(httpjson.Config{
 		Routes:    s.Routes(),
-		Authorize: s.Authorize,
+		Authorize: s.authorize,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +19,8 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -39,6 +42,7 @@ type site struct {
 	handler http.Handler
 	metrics *server.Metrics
 	store   *store.Store
+	relay   *relay.Relay
 }
 
 func newSite(t *testing.T) *site {
@@ -55,15 +59,19 @@ func newSite(t *testing.T) *site {
 		}
 	})
 	m.Watch(db, log)
-	srv := server.New(server.Config{Store: db, Metrics: m, Authorize: httpjson.SocketAuthorizer(-1), Version: "1.2.3", Log: log})
-	s := &site{server: srv, handler: srv.Handler(), metrics: m, store: db}
+	hosts := relay.New(relay.Config{Store: db, Log: log})
+	t.Cleanup(hosts.Close)
+	srv := server.New(server.Config{
+		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
+	})
+	s := &site{server: srv, handler: srv.Handler(), metrics: m, store: db, relay: hosts}
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
 	return s
 }
 
-func (s *site) as(t *testing.T, uid uint32, method, path, body string) *httptest.ResponseRecorder {
+func (s *site) do(t *testing.T, method, path, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{UID: uid})
+	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{})
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
 	return w
@@ -72,7 +80,7 @@ func (s *site) as(t *testing.T, uid uint32, method, path, body string) *httptest
 // ok expects success and returns what is under the answer's noun.
 func (s *site) ok(t *testing.T, method, path, body string) json.RawMessage {
 	t.Helper()
-	w := s.as(t, 0, method, path, body)
+	w := s.do(t, method, path, body)
 	var answer map[string]json.RawMessage
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code > 299 || string(answer["schema_version"]) != "1" || len(answer) != 2 {
 		t.Fatalf("%s %s = %d %s", method, path, w.Code, w.Body)
@@ -102,23 +110,29 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 	s := newSite(t)
 	before := s.trail(t)
 	for name, tc := range map[string]struct{ method, path, body string }{
-		"unknown field":      {"POST", "/v1/volumes:register", strings.Replace(volume, `"bootable"`, `"colour":"red","bootable"`, 1)},
-		"2 MiB body":         {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 2<<20)+`"`, 1)},
-		"negative size":      {"POST", "/v1/volumes:register", strings.Replace(volume, "1048576", "-1048576", 1)},
-		"size as text":       {"POST", "/v1/volumes:register", strings.Replace(volume, "1048576", `"1GiB"`, 1)},
-		"control characters": {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"da\u0000ta\u001b"`, 1)},
-		"10,000 characters":  {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 10_000)+`"`, 1)},
-		"trailing data":      {"POST", "/v1/volumes:register", volume + volume},
-		"no body":            {"POST", "/v1/volumes:register", ""},
-		"unknown parameter":  {"POST", "/v1/volumes:register?force=1", volume},
-		"other host's path":  {"POST", "/v1/hosts/b/report", report},
-		"negative since":     {"GET", "/v1/events?since=-1", ""},
-		"follow maybe":       {"GET", "/v1/events?follow=maybe", ""},
-		"all of them":        {"GET", "/v1/migrations?all=ja", ""},
-		"unknown filter":     {"GET", "/v1/volumes?name=x", ""},
+		"unknown field":       {"POST", "/v1/volumes:register", strings.Replace(volume, `"bootable"`, `"colour":"red","bootable"`, 1)},
+		"2 MiB body":          {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 2<<20)+`"`, 1)},
+		"negative size":       {"POST", "/v1/volumes:register", strings.Replace(volume, "1048576", "-1048576", 1)},
+		"size as text":        {"POST", "/v1/volumes:register", strings.Replace(volume, "1048576", `"1GiB"`, 1)},
+		"control characters":  {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"da\u0000ta\u001b"`, 1)},
+		"10,000 characters":   {"POST", "/v1/volumes:register", strings.Replace(volume, `"data"`, `"`+strings.Repeat("x", 10_000)+`"`, 1)},
+		"trailing data":       {"POST", "/v1/volumes:register", volume + volume},
+		"no body":             {"POST", "/v1/volumes:register", ""},
+		"unknown parameter":   {"POST", "/v1/volumes:register?force=1", volume},
+		"other host's path":   {"POST", "/v1/hosts/b/report", report},
+		"negative since":      {"GET", "/v1/events?since=-1", ""},
+		"follow maybe":        {"GET", "/v1/events?follow=maybe", ""},
+		"all of them":         {"GET", "/v1/migrations?all=ja", ""},
+		"unknown filter":      {"GET", "/v1/volumes?name=x", ""},
+		"no session":          {"GET", "/v1/hosts/" + hostID + "/tasks", ""},
+		"negative wait":       {"GET", "/v1/hosts/" + hostID + "/tasks?session=s&wait_seconds=-1", ""},
+		"endless wait":        {"GET", "/v1/hosts/" + hostID + "/tasks?session=s&wait_seconds=61", ""},
+		"status of no answer": {"POST", "/v1/hosts/" + hostID + "/tasks/t/answer", `{"status":100,"body":null}`},
+		"body where none is":  {"POST", "/v1/migrations/m/copy", `{"x":1}`},
+		"relayed nonsense":    {"POST", "/v1/volumes", `{"name":7}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantError(t, s.as(t, 0, tc.method, tc.path, tc.body), api.CodeInvalidArgument)
+			wantError(t, s.do(t, tc.method, tc.path, tc.body), api.CodeInvalidArgument)
 			if diff := cmp.Diff(before, s.trail(t)); diff != "" {
 				t.Errorf("something changed (-before +after):\n%s", diff)
 			}
@@ -130,20 +144,16 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-func TestEveryMutationAsksForOperate(t *testing.T) {
-	s := newSite(t)
-	for _, route := range s.server.Routes() {
-		path := strings.NewReplacer("{", "", "}", "").Replace(route.Path)
-		w := s.as(t, 4242, route.Method, path, "{}")
-		if mutation := route.Method != "GET"; mutation != (route.Access == httpjson.Operate) || mutation != (w.Code == http.StatusForbidden) {
-			t.Errorf("%s %s: access %s, a stranger gets %d", route.Method, route.Path, route.Access, w.Code)
-		}
-	}
+// bodiless are the calls that need no more than their path.
+var bodiless = map[string]bool{
+	"/v1/attachments/{attachment}/migration:copy": true, "/v1/attachments/{attachment}/migration:cancel": true,
+	"/v1/migrations/{migration}/copy": true, "/v1/migrations/{migration}/complete": true, "/v1/migrations/{migration}/cancel": true,
+	"/v1/drains/{drain}/pause": true, "/v1/drains/{drain}/resume": true, "/v1/drains/{drain}/stop": true,
 }
 
 func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 	s := newSite(t)
-	w := s.as(t, 0, "GET", "/v1/openapi.json", "")
+	w := s.do(t, "GET", "/v1/openapi.json", "")
 	var document struct {
 		OpenAPI    string                                `json:"openapi"`
 		Paths      map[string]map[string]json.RawMessage `json:"paths"`
@@ -164,6 +174,12 @@ func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 	}
 	for _, route := range routes {
 		operation := string(document.Paths[route.Path][strings.ToLower(route.Method)])
+		if mutates := route.Method != http.MethodGet && route.Method != http.MethodDelete; mutates && !bodiless[route.Path] != (route.In != nil) {
+			t.Errorf("%s %s: does the document tell of its body? %t", route.Method, route.Path, route.In != nil)
+		}
+		if route.Out == nil && route.Lines == nil && route.Path != "/v1/openapi.json" {
+			t.Errorf("%s %s: the document does not tell of its answer", route.Method, route.Path)
+		}
 		if route.Summary == "" || !strings.Contains(operation, route.Summary) || !strings.Contains(operation, "#/components/responses/Error") {
 			t.Errorf("%s %s is %q in the document", route.Method, route.Path, operation)
 		}
@@ -171,6 +187,11 @@ func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 			if !strings.Contains(operation, fmt.Sprintf("%q", name)) {
 				t.Errorf("%s %s does not tell of its parameter %s", route.Method, route.Path, name)
 			}
+		}
+	}
+	for _, ref := range regexp.MustCompile(`"#/components/schemas/(\w+)"`).FindAllStringSubmatch(w.Body.String(), -1) {
+		if document.Components.Schemas[ref[1]] == nil {
+			t.Errorf("the document refers to the schema %s, which it does not have", ref[1])
 		}
 	}
 	for _, code := range api.Codes() {
@@ -183,33 +204,35 @@ func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 func TestEveryThingIsShownByNameAndListed(t *testing.T) {
 	s := newSite(t)
 	s.ok(t, "POST", "/v1/volumes:register", volume)
-	for _, path := range []string{"/v1/hosts/a", "/v1/types/default", "/v1/volumes/data", "/v1/volumes/" + volumeID[:8], "/v1/version", "/v1/status"} {
+	for _, path := range []string{"/v1/hosts/a", "/v1/types/default", "/v1/policies", "/v1/volumes/data", "/v1/volumes/" + volumeID[:8], "/v1/version", "/v1/status"} {
 		s.ok(t, "GET", path, "")
 	}
 	for path, want := range map[string]int{
 		"/v1/hosts": 1, "/v1/pools": 0, "/v1/types": 1, "/v1/volumes": 1, "/v1/instances": 0,
-		"/v1/attachments?volume=data": 0, "/v1/migrations?all=1": 0, "/v1/events?since=1": 1,
+		"/v1/attachments?volume=data": 0, "/v1/migrations?all=1": 0, "/v1/events?since=1": 1, "/v1/drains": 0,
 	} {
 		var list []json.RawMessage
 		if raw := s.ok(t, "GET", path, ""); json.Unmarshal(raw, &list) != nil || list == nil || len(list) != want {
 			t.Errorf("GET %s = %s, want a list of %d", path, raw, want)
 		}
 	}
-	for _, path := range []string{"/v1/hosts/x", "/v1/pools/x", "/v1/types/x", "/v1/volumes/x", "/v1/instances/x", "/v1/attachments/x", "/v1/migrations/x"} {
-		wantError(t, s.as(t, 0, "GET", path, ""), api.CodeNotFound)
+	for _, path := range []string{"/v1/hosts/x", "/v1/pools/x", "/v1/types/x", "/v1/volumes/x", "/v1/instances/x", "/v1/attachments/x", "/v1/migrations/x", "/v1/drains/x", "/v1/ops/x", "/v1/volumes/x/which"} {
+		wantError(t, s.do(t, "GET", path, ""), api.CodeNotFound)
 	}
 }
 
 func TestMetricsTellWhatHappened(t *testing.T) {
 	s := newSite(t)
 	s.ok(t, "POST", "/v1/volumes:register", volume)
-	s.as(t, 0, "GET", "/v1/volumes/x", "")
+	s.do(t, "GET", "/v1/volumes/x", "")
 	want := `
 # HELP volferry_build_info 1, for the version of this program.
 # TYPE volferry_build_info gauge
 volferry_build_info{version="1.2.3"} 1
 # HELP volferry_registry_hosts Hosts by status.
 # TYPE volferry_registry_hosts gauge
+volferry_registry_hosts{status="fenced"} 0
+volferry_registry_hosts{status="suspect"} 0
 volferry_registry_hosts{status="up"} 1
 # HELP volferry_registry_locks Volumes that a migration holds.
 # TYPE volferry_registry_locks gauge

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// audited are the routes whose refusals are news as well, with what the audit
+// trail calls them: they take something away from a host that cannot be asked.
+var audited = map[string]string{
+	"POST /v1/hosts/{host}/fence":             "host.fence",
+	"POST /v1/migrations/{migration}/abandon": "migration.abandon",
+	"DELETE /v1/attachments/{attachment}":     "attachment.delete",
+}
+
+// objects are the things that they are about.
+var objects = map[string]string{
+	"host.fence": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
+}
+
+// authorize is the authorizer, with its refusals audited where they are news.
+func (s *Server) authorize(r *http.Request, route httpjson.Route) error {
+	err := s.Authorize(r, route)
+	if err != nil {
+		s.auditRefusal(r, err)
+	}
+	return err
+}
+
+// auditRefusal notes a refusal that came before the store, which notes its own.
+func (s *Server) auditRefusal(r *http.Request, refusal error) {
+	what := audited[r.Pattern]
+	if what == "" || what == "attachment.delete" && r.URL.Query().Get("force") == "" {
+		return
+	}
+	// The caller may be gone; that it was refused is to be known all the same.
+	ctx := context.WithoutCancel(r.Context())
+	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r)}, what, objects[what]+clip(reference(r)), refusal); err != nil {
+		s.Log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
+	}
+}
+
+// clip bounds what a caller wrote, for messages.
+func clip(text string) string {
+	const most = 80
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}
+
+// drastic is change for the routes whose refusals are news.
+func drastic[In, Out any](s *Server, noun string, do func(context.Context, store.Call, string, In) (Out, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		call, in, err := readChange[In](r)
+		if err != nil {
+			s.auditRefusal(r, err)
+			return err
+		}
+		v, err := do(r.Context(), call, reference(r), in)
+		if err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusOK, noun, v)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// readCall says who asks for a change: over TLS by the certificate, whose host
+// the header may only repeat; over the Unix socket by the peer, and by the
+// headers where a local daemon speaks for its host.
+func readCall(r *http.Request, query ...string) (store.Call, error) {
+	if _, err := httpjson.Query(r, query...); err != nil {
+		return store.Call{}, err
+	}
+	return callOf(r)
+}
+
+func callOf(r *http.Request) (store.Call, error) {
+	key, err := httpjson.IdempotencyKey(r)
+	if err != nil {
+		return store.Call{}, err
+	}
+	call := store.Call{Key: key, Who: whoIs(r)}
+	hostID := viewerOf(r).HostID
+	if hostID == "" {
+		return call, nil
+	}
+	call.Host = &store.HostToken{ID: hostID}
+	text := r.Header.Get(api.EpochHeader)
+	if text == "" {
+		return call, nil
+	}
+	if call.Host.Epoch, err = strconv.ParseInt(text, 10, 64); err != nil || call.Host.Epoch < 0 {
+		return store.Call{}, api.Errorf(api.CodeInvalidArgument, "the header %s is %.40q, which is no epoch", api.EpochHeader, text)
+	}
+	return call, nil
+}
+
+// whoIs is the caller in the words of the audit trail.
+func whoIs(r *http.Request) string {
+	if id, ok := mtls.IdentityOf(r.Context()); ok {
+		return id.String()
+	}
+	if p, ok := httpjson.PeerOf(r.Context()); ok {
+		return p.String()
+	}
+	return ""
+}
+
+// viewerOf says whose view a request has: a host sees its own.
+func viewerOf(r *http.Request) store.Viewer {
+	if id, ok := mtls.IdentityOf(r.Context()); ok {
+		return store.Viewer{HostID: id.ID} // empty for operators
+	}
+	return store.Viewer{HostID: r.Header.Get(api.HostHeader)}
+}
+
+// ownHost returns the id of the host that the path names, by its id, which a
+// host may only be itself.
+func ownHost(r *http.Request) (string, error) {
+	named := r.PathValue("host")
+	if own := viewerOf(r).HostID; own != "" && own != named {
+		return "", api.Errorf(api.CodeNotYourHost, "the path names host %.80q, and you are host %.80q", named, own)
+	}
+	return named, nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+func (s *Server) drains(ctx context.Context) ([]api.Drain, error) {
+	found, err := s.Store.Drains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		s.sayWhoIsAway(ctx, found[i])
+	}
+	return found, nil
+}
+
+func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
+	d, err := s.Store.Drain(ctx, ref)
+	if err == nil {
+		s.sayWhoIsAway(ctx, d)
+	}
+	return d, err
+}
+
+// sayWhoIsAway gives the reason to the volumes that wait for their host.
+func (s *Server) sayWhoIsAway(ctx context.Context, d api.Drain) {
+	if d.State != api.DrainRunning {
+		return
+	}
+	away := map[string]*api.Error{}
+	for i := range d.Volumes {
+		v := &d.Volumes[i]
+		if v.State != api.DrainVolumePending || v.Error != nil {
+			continue
+		}
+		why, looked := away[v.Host]
+		if !looked {
+			why = s.away(ctx, v.Host)
+			away[v.Host] = why
+		}
+		v.Error = why
+	}
+}
+
+// away says why nothing can be asked of a host, nil if something can. A view does
+// not fail for what it only adds.
+func (s *Server) away(ctx context.Context, name string) *api.Error {
+	host, err := s.Store.Host(ctx, name)
+	switch {
+	case api.CodeOf(err) != "":
+		return nil
+	case host.Status == api.HostFenced:
+		return api.Errorf(api.CodeHypervisorUnavailable, "host %s is fenced; its volumes wait until it comes back", name)
+	case !s.Relay.Present(host.ID):
+		return api.Errorf(api.CodeHypervisorUnavailable, "host %s is not there; its volumes wait for it", name)
+	}
+	return nil
+}
+
+// startDrain begins to empty a pool.
+func (s *Server) startDrain(w http.ResponseWriter, r *http.Request) error {
+	return create("drain", func(ctx context.Context, call store.Call, in api.PoolDrain) (api.Drain, error) {
+		return s.Store.CreateDrain(ctx, call, reference(r), in)
+	})(w, r)
+}
+
+// setDrain brings a drain to another state.
+func (s *Server) setDrain(to string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		call, err := readCall(r)
+		if err != nil {
+			return err
+		}
+		if _, _, err := readBody[nothing](r); err != nil {
+			return err
+		}
+		d, err := s.Store.SetDrainState(r.Context(), call, reference(r), to)
+		if err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusOK, "drain", d)
+	}
+}
+
+// watchDrain streams how a drain is, now and whenever that changes, to its end.
+func (s *Server) watchDrain(w http.ResponseWriter, r *http.Request) error {
+	id := reference(r)
+	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
+		d, err := s.drain(ctx, id)
+		if err != nil {
+			return api.Event{}, false, err
+		}
+		return api.Event{What: "drain", Object: d.ID, To: d.State, Drain: &d}, d.State == api.DrainDone || d.State == api.DrainStopped, nil
+	})
+}

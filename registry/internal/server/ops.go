@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// opOver are the states of an op that is over, the results of a stream's last
+// line.
+var opOver = []string{"done", "undone", "needs_operator"}
+
+// watchOp streams what becomes of what a host was asked for. The last line has
+// its result.
+func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("op")
+	host, err := s.hostOfOp(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	var (
+		o     api.Op
+		asked time.Time
+		state string // of the migration, when the host was asked
+	)
+	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
+		e, over, err := s.opEvent(ctx, o)
+		if err != nil {
+			return e, over, err
+		}
+		// Progress comes by itself. The host is asked for what does not.
+		if time.Since(asked) < lookEvery && e.To == state {
+			return e, over, nil
+		}
+		if o, err = s.op(r, host, id); err != nil {
+			return e, false, err
+		}
+		e, over, err = s.opEvent(ctx, o)
+		asked, state = time.Now(), e.To
+		return e, over, err
+	})
+}
+
+// op asks a host how an op is.
+func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
+	status, body, err := s.Relay.Do(r.Context(), relay.Request{
+		HostID: host.ID, HostName: host.Name, Who: whoIs(r), Method: http.MethodGet, Path: "/v1/ops/" + url.PathEscape(id),
+	})
+	if err != nil {
+		return o, err
+	}
+	var answer struct {
+		Op    api.Op     `json:"op"`
+		Error *api.Error `json:"error"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return o, fmt.Errorf("read what host %s says of op %s: %w", host.Name, id, err)
+	}
+	switch {
+	case answer.Error != nil:
+		return o, answer.Error
+	case status != http.StatusOK || answer.Op.ID == "":
+		return o, api.Errorf(api.CodeInternal, "host %s answered %d to the question for operation %s", host.Name, status, id)
+	}
+	return answer.Op, nil
+}
+
+// opEvent is the line of a stream that says how an op is.
+func (s *Server) opEvent(ctx context.Context, o api.Op) (api.Event, bool, error) {
+	e := api.Event{What: o.Kind, OpID: o.ID, To: o.State}
+	over := slices.Contains(opOver, o.State)
+	if over {
+		e.Result = o.State
+	}
+	if o.MigrationID == "" {
+		return e, over, nil
+	}
+	m, err := s.migration(ctx, o.MigrationID, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		return e, over, nil // its host has not registered it, or never will
+	}
+	if err != nil {
+		return e, false, err
+	}
+	e.What, e.Object, e.To, e.Migration = "migration", m.ID, string(m.State), &m
+	return e, over, nil
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// What a host sees of hosts and pools is itself and its pools. Of everything
+// else the store knows what is whose.
+
+func (s *Server) hosts(ctx context.Context, as store.Viewer) ([]api.Host, error) {
+	all, err := s.Store.Hosts(ctx)
+	if as.HostID != "" {
+		all = slices.DeleteFunc(all, func(h api.Host) bool { return h.ID != as.HostID })
+	}
+	return all, err
+}
+
+func (s *Server) host(ctx context.Context, ref string, as store.Viewer) (api.Host, error) {
+	h, err := s.Store.Host(ctx, ref)
+	if err == nil && as.HostID != "" && h.ID != as.HostID {
+		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the host %s is not the one that you are", h.Name)
+	}
+	return h, err
+}
+
+func (s *Server) pools(ctx context.Context, as store.Viewer) ([]api.Pool, error) {
+	all, err := s.Store.Pools(ctx)
+	if err != nil || as.HostID == "" {
+		return all, err
+	}
+	h, err := s.Store.Host(ctx, as.HostID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(p api.Pool) bool { return p.Host != h.Name }), nil
+}
+
+// pool answers with a pool of the host that the query names, or of the only one
+// that has it. A host asks for its own.
+func (s *Server) pool(w http.ResponseWriter, r *http.Request) error {
+	query, err := httpjson.Query(r, hostParameter)
+	if err != nil {
+		return err
+	}
+	ref := query.Get(hostParameter)
+	if own := viewerOf(r).HostID; own != "" {
+		if ref == "" {
+			ref = own
+		}
+		if _, err := s.host(r.Context(), ref, viewerOf(r)); err != nil {
+			return err
+		}
+	}
+	pool, err := s.Store.Pool(r.Context(), r.PathValue("pool"), ref)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "pool", pool)
+}

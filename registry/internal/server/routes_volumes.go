@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+func (s *Server) volumeRoutes() []httpjson.Route {
+	db, one := s.Store, out("volume", api.Volume{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/volumes", Access: read, Hosts: own, Summary: "Every volume", Out: out("volumes", []api.Volume{}), Handler: list("volumes", db.Volumes)},
+		{Method: http.MethodPost, Path: "/v1/volumes", Access: operate, Hosts: never, Summary: "Have a host make a volume", Query: []string{hostParameter}, In: api.VolumeCreate{}, Out: one, Handler: relayed(s, s.toCreateVolume, hostParameter)},
+		{Method: http.MethodPost, Path: "/v1/volumes:adopt", Access: operate, Hosts: never, Summary: "Have a host register an image that exists as a volume", Query: []string{hostParameter}, In: api.VolumeAdopt{}, Out: one, Handler: relayed(s, s.toAdoptVolume, hostParameter)},
+		{Method: http.MethodPost, Path: "/v1/volumes:register", Access: local, Hosts: own, Summary: "A host records a volume that it makes or has found", In: api.VolumeRegister{}, Out: one, Handler: create("volume", db.RegisterVolume)},
+		{Method: http.MethodGet, Path: "/v1/volumes/{volume}", Access: read, Hosts: own, Summary: "One volume", Out: one, Handler: show("volume", db.Volume)},
+		{Method: http.MethodPatch, Path: "/v1/volumes/{volume}", Access: operate, Hosts: own, Summary: "Rename a volume or make it bootable", In: api.VolumeUpdate{}, Out: one, Handler: change("volume", db.UpdateVolume)},
+		{Method: http.MethodDelete, Path: "/v1/volumes/{volume}", Access: operate, Hosts: never, Summary: "Have a host delete a volume and its bytes", Query: []string{"force"}, Out: one, Handler: relayed(s, ofVolume[nothing](s), "force")},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/transition", Access: local, Hosts: own, Summary: "A host moves a volume to another status", In: api.VolumeTransition{}, Out: one, Handler: change("volume", db.TransitionVolume)},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/forget", Access: local, Hosts: own, Summary: "A host has no bytes of a volume any more", In: api.VolumeForget{}, Out: one, Handler: change("volume", s.forgetVolume)},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/attach", Access: operate, Hosts: never, Summary: "Have a host give a volume to an instance", In: api.VolumeAttach{}, Out: accepted("attachment", api.Attachment{}), Handler: relayed(s, s.toAttach)},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/detach", Access: operate, Hosts: never, Summary: "Have a host take a volume from an instance", In: api.VolumeDetach{}, Out: accepted("attachment", api.Attachment{}), Handler: relayed(s, s.toDetach)},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/migrate", Access: operate, Hosts: never, Summary: "Have a host move a volume: start, copy and complete in one", In: api.MigrationTarget{}, Out: accepted("migration", api.Migration{}), Handler: relayed(s, ofVolume[api.MigrationTarget](s))},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/retype", Access: operate, Hosts: never, Summary: "Give a volume another type, moving it if it must be and may be", In: api.VolumeRetype{}, Out: one, Handler: s.retype},
+		{Method: http.MethodGet, Path: "/v1/volumes/{volume}/which", Access: read, Hosts: never, Summary: "Have a host say which copy of a volume is the good one", Out: out("which", api.Which{}), Handler: relayed(s, ofVolume[nothing](s))},
+	}
+}
+
+func (s *Server) attachmentRoutes() []httpjson.Route {
+	db, one, moved := s.Store, out("attachment", api.Attachment{}), accepted("migration", api.Migration{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/attachments", Access: read, Hosts: own, Summary: "Attachments", Query: []string{"volume", "instance"}, Out: out("attachments", []api.Attachment{}), Handler: s.attachments},
+		{Method: http.MethodPost, Path: "/v1/attachments", Access: local, Hosts: own, Summary: "A host reserves a volume for an instance", In: api.AttachmentReserve{}, Out: one, Handler: create("attachment", db.ReserveAttachment)},
+		{Method: http.MethodGet, Path: "/v1/attachments/{attachment}", Access: read, Hosts: own, Summary: "One attachment", Out: one, Handler: show("attachment", db.Attachment)},
+		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/transition", Access: local, Hosts: own, Summary: "A host moves an attachment to another state", In: api.AttachmentTransition{}, Out: one, Handler: change("attachment", db.TransitionAttachment)},
+		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/release", Access: local, Hosts: own, Summary: "A host has seen that the guest does not have the disk", In: api.AttachmentRelease{}, Out: one, Handler: change("attachment", db.ReleaseAttachment)},
+		{Method: http.MethodDelete, Path: "/v1/attachments/{attachment}", Access: operate, Hosts: never, Summary: "Have a host delete an attachment; with force=1, delete one whose host is fenced", Query: []string{"force"}, Out: one, Handler: s.deleteAttachment},
+		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:start", Access: operate, Hosts: never, Summary: "Have a host freeze the volume under an overlay", In: api.MigrationTarget{}, Out: moved, Handler: relayed(s, ofAttachment[api.MigrationTarget](s))},
+		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:copy", Access: operate, Hosts: never, Summary: "Have a host copy src to dst", Out: moved, Handler: relayed(s, ofAttachment[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:complete", Access: operate, Hosts: never, Summary: "Have a host put the instance onto dst", In: api.MigrationComplete{}, Out: moved, Handler: relayed(s, ofAttachment[api.MigrationComplete](s))},
+		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:cancel", Access: operate, Hosts: never, Summary: "Have a host bring the instance back to src", Out: moved, Handler: relayed(s, ofAttachment[nothing](s))},
+	}
+}
+
+func (s *Server) instanceRoutes() []httpjson.Route {
+	db, one := s.Store, out("instance", api.Instance{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/instances", Access: read, Hosts: own, Summary: "Every instance", Out: out("instances", []api.Instance{}), Handler: list("instances", db.Instances)},
+		{Method: http.MethodPost, Path: "/v1/instances:register", Access: local, Hosts: own, Summary: "A host records an adopted instance with its disks", In: api.InstanceRegister{}, Out: one, Handler: create("instance", db.RegisterInstance)},
+		{Method: http.MethodPost, Path: "/v1/instances:adopt", Access: operate, Hosts: never, Summary: "Have a host take over the disks of domains that exist", Query: []string{hostParameter}, In: api.InstanceAdopt{}, Out: one, Handler: relayed(s, s.toAdoptInstance, hostParameter)},
+		{Method: http.MethodGet, Path: "/v1/instances/{instance}", Access: read, Hosts: own, Summary: "One instance", Out: one, Handler: show("instance", db.Instance)},
+		{Method: http.MethodDelete, Path: "/v1/instances/{instance}", Access: operate, Hosts: own, Summary: "Forget an instance; its volumes stay", Out: one, Handler: remove("instance", db.ForgetInstance)},
+	}
+}
+
+func (s *Server) migrationRoutes() []httpjson.Route {
+	db, one, moved := s.Store, out("migration", api.Migration{}), accepted("migration", api.Migration{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/migrations", Access: read, Hosts: own, Summary: "Open migrations, or all", Query: []string{"volume", "all"}, Out: out("migrations", []api.Migration{}), Handler: s.migrations},
+		{Method: http.MethodPost, Path: "/v1/migrations:register", Access: local, Hosts: own, Summary: "A host locks a volume for a migration and reserves its destination", In: api.MigrationRegister{}, Out: one, Handler: create("migration", db.RegisterMigration)},
+		{Method: http.MethodGet, Path: "/v1/migrations/{migration}", Access: read, Hosts: own, Summary: "One migration", Out: one, Handler: show("migration", s.migration)},
+		{Method: http.MethodGet, Path: "/v1/migrations/{migration}/events", Access: read, Hosts: own, Summary: "Follow a migration (NDJSON)", Query: []string{"since"}, Lines: api.Event{}, Handler: s.watchMigration},
+		{Method: http.MethodPatch, Path: "/v1/migrations/{migration}", Access: operate, Hosts: never, Summary: "Have a host change a migration while it runs", In: api.MigrationUpdate{}, Out: one, Handler: relayed(s, ofMigration[api.MigrationUpdate](s))},
+		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/transition", Access: local, Hosts: own, Summary: "A host moves a migration to another state", In: api.MigrationTransition{}, Out: one, Handler: change("migration", db.TransitionMigration)},
+		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/copy", Access: operate, Hosts: never, Summary: "Have a host copy src to dst", Out: moved, Handler: relayed(s, ofMigration[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/complete", Access: operate, Hosts: never, Summary: "Have a host end a migration at dst", Out: moved, Handler: relayed(s, ofMigration[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/cancel", Access: operate, Hosts: never, Summary: "Have a host end a migration at src", Out: moved, Handler: relayed(s, ofMigration[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/abandon", Access: fence, Hosts: never, Summary: "End a migration whose host is fenced, saying which copy is kept", In: api.MigrationAbandon{}, Out: one, Handler: drastic(s, "migration", db.AbandonMigration)},
+	}
+}
+
+func (s *Server) drainRoutes() []httpjson.Route {
+	one := out("drain", api.Drain{})
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/drains", Access: read, Hosts: never, Summary: "Every drain, newest first", Out: out("drains", []api.Drain{}), Handler: list("drains", listed(s.drains))},
+		{Method: http.MethodGet, Path: "/v1/drains/{drain}", Access: read, Hosts: never, Summary: "One drain with its volumes", Out: one, Handler: show("drain", shown(s.drain))},
+		{Method: http.MethodGet, Path: "/v1/drains/{drain}/events", Access: read, Hosts: never, Summary: "Follow a drain (NDJSON)", Query: []string{"since"}, Lines: api.Event{}, Handler: s.watchDrain},
+		{Method: http.MethodPost, Path: "/v1/drains/{drain}/pause", Access: operate, Hosts: never, Summary: "Begin no more moves; those that run go on", Out: one, Handler: s.setDrain(api.DrainPaused)},
+		{Method: http.MethodPost, Path: "/v1/drains/{drain}/resume", Access: operate, Hosts: never, Summary: "Let a paused drain go on", Out: one, Handler: s.setDrain(api.DrainRunning)},
+		{Method: http.MethodPost, Path: "/v1/drains/{drain}/stop", Access: operate, Hosts: never, Summary: "End a drain; the moves that run go on", Out: one, Handler: s.setDrain(api.DrainStopped)},
+	}
+}
+
+func (s *Server) opRoutes() []httpjson.Route {
+	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/ops/{op}", Access: read, Hosts: never, Summary: "What became of what a host was asked for", Out: out("op", api.Op{}), Handler: relayed(s, s.ofOp)},
+		{Method: http.MethodGet, Path: "/v1/ops/{op}/events", Access: read, Hosts: never, Summary: "Follow what a host was asked for (NDJSON)", Query: []string{"since"}, Lines: api.Event{}, Handler: s.watchOp},
+	}
+}
