@@ -124,7 +124,9 @@ func (c *checker) read(ctx context.Context, path string) (*Report, error) {
 		}
 		n, err := io.ReadFull(f, chunk)
 		for rest := chunk[:n]; len(rest) >= workload.BlockSize; rest = rest[workload.BlockSize:] {
-			c.block(block, rest[:workload.BlockSize])
+			if c.history.covers(block) {
+				c.block(block, rest[:workload.BlockSize])
+			}
 			block++
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -134,8 +136,8 @@ func (c *checker) read(ctx context.Context, path string) (*Report, error) {
 			return nil, err
 		}
 	}
-	if block != c.history.Stream.Blocks {
-		return nil, fmt.Errorf("it has %d blocks, want %d", block, c.history.Stream.Blocks)
+	if want := c.history.volumeBlocks(); block != want {
+		return nil, fmt.Errorf("it has %d blocks, want %d", block, want)
 	}
 	c.report.Blocks = int(block)
 	c.report.Found = c.report.Acked - len(c.report.badCause)

@@ -97,7 +97,7 @@ func (w *written) edit(change func(*os.File) error) {
 func (w *written) lastWritten(not ...uint64) uint64 {
 	w.t.Helper()
 next:
-	for b := range w.history.Stream.Blocks {
+	for b := w.history.Stream.First; w.history.covers(b); b++ {
 		for _, n := range not {
 			if b == n {
 				continue next
@@ -141,6 +141,34 @@ func TestCheckPassesWhatIsRight(t *testing.T) {
 	}
 	if r.Acked != 1000 || r.Found != 1000 || r.Blocks != 2048 || r.Written == 0 {
 		t.Errorf("report is %+v", r)
+	}
+}
+
+func TestTwoWritersOfOneVolumeAreJudgedEachByItsPart(t *testing.T) {
+	w := newWritten(t, 0)
+	whole := w.history.Stream.Blocks
+	parts := make([]*History, 2)
+	for i := range parts {
+		parts[i] = &History{
+			Stream: workload.Stream{Seed: uint64(70 + i), First: uint64(i) * whole / 2, Blocks: whole / 2, Mix: workload.DefaultMix},
+			Volume: whole, Fill: w.history.Fill,
+		}
+		parts[i].begin(1)
+		w.history = parts[i]
+		w.ack(300)
+	}
+	for _, w.history = range parts {
+		if err := w.check().Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	w.history = parts[1]
+	block := w.lastWritten()
+	w.put(block, make([]byte, workload.BlockSize))
+	w.mustFail("holds zeroes")
+	w.history = parts[0]
+	if err := w.check().Err(); err != nil {
+		t.Errorf("the other writer's part is damaged, and this one's was found to be: %v", err)
 	}
 }
 

@@ -28,6 +28,9 @@ type Disk struct {
 	IOThread  bool // gives the disk a thread of its own in QEMU
 	// Fill is what MakeVolume was told.
 	Fill Fill
+	// Part is the part of the volume that the writer keeps to, of Parts equal
+	// ones; 0 parts is the whole volume.
+	Part, Parts uint64
 	// Seed of the operations of the writer; two disks have different ones.
 	Seed uint64
 	// Mix of the operations; the zero value is workload.DefaultMix.

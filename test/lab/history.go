@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -59,12 +60,23 @@ func (s Session) next() uint64 {
 // what Check holds a volume against. The zero value with a Stream is a volume
 // that nobody has written to.
 type History struct {
-	Stream   workload.Stream
+	Stream workload.Stream
+	// Volume is the size of the volume in blocks, where the stream is on a part of
+	// it; 0 is the stream's. Only that part is judged.
+	Volume   uint64
 	Fill     Fill
 	Sessions []Session
 	Acks     []Ack // in the order of their arrival
 	// Errors are the operations that failed in the guest, in words.
 	Errors []string
+}
+
+// volumeBlocks is the size of the volume.
+func (h *History) volumeBlocks() uint64 { return cmp.Or(h.Volume, h.Stream.Blocks) }
+
+// covers says whether a block is in the part that the history is of.
+func (h *History) covers(block uint64) bool {
+	return block >= h.Stream.First && block < h.Stream.First+h.Stream.Blocks
 }
 
 // clone returns a copy that later acknowledgements do not change.

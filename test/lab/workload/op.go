@@ -63,13 +63,16 @@ var DefaultMix = Mix{Large: 25, Zero: 3, Discard: 3, Flush: 10}
 // Stream is the endless sequence of operations of one writer on one volume. The
 // same stream gives the same operations, wherever it is asked.
 type Stream struct {
-	Seed   uint64 `json:"seed"`
-	Blocks uint64 `json:"blocks"` // size of the volume, more than MaxCount
+	Seed uint64 `json:"seed"`
+	// First and Blocks are the part of the volume that is written to, for a
+	// volume that several guests share; Blocks is more than MaxCount.
+	First  uint64 `json:"first,omitempty"`
+	Blocks uint64 `json:"blocks"`
 	Mix    Mix    `json:"mix"`
 }
 
 // At returns operation seq. Half of the operations stay in the first sixteenth
-// of the volume, so that blocks are written again and again.
+// of the part, so that blocks are written again and again.
 func (s Stream) At(seq uint64) Op {
 	r := rand.New(rand.NewPCG(s.Seed, mix(seq)))
 	op := Op{Seq: seq, Kind: Write, Count: 1}
@@ -87,14 +90,14 @@ func (s Stream) At(seq uint64) Op {
 	if hot := s.Blocks / 16; r.Uint64N(2) == 0 && hot > MaxCount {
 		span = hot
 	}
-	op.Block = r.Uint64N(span - op.Count + 1)
+	op.Block = s.First + r.Uint64N(span-op.Count+1)
 	return op
 }
 
 // Check reports why no writer can follow the stream.
 func (s Stream) Check() error {
 	if s.Blocks <= MaxCount {
-		return fmt.Errorf("volume of %d blocks is too small: more than %d are needed", s.Blocks, MaxCount)
+		return fmt.Errorf("a part of %d blocks is too small: more than %d are needed", s.Blocks, MaxCount)
 	}
 	return nil
 }
