@@ -87,14 +87,14 @@ func (g *Gate) remind() {
 
 // sweep looks at every request that is being answered.
 func (g *Gate) sweep() {
-	now, denied, roots := g.Now(), *g.denied.get(), *g.roots.get()
+	now, denied, roots := g.Now(), *g.denied.get(), g.roots.get()
 	for _, r := range g.active.all() {
-		if allowed(r.id, r.cert, now, denied, roots) != nil {
+		if _, err := roots.identify(r.cert, now); err != nil || allowed(r.id, now, denied) != nil {
 			r.end()
 		}
 	}
-	roots.verified.Range(func(sum, end any) bool {
-		if t, ok := end.(time.Time); ok && now.After(t) {
+	roots.verified.Range(func(sum, known any) bool {
+		if id, ok := known.(Identity); ok && now.After(id.NotAfter) {
 			roots.verified.Delete(sum)
 		}
 		return true

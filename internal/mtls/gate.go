@@ -32,13 +32,12 @@ type Gate struct {
 	active active
 }
 
-// authorities are those whose certificates are taken, and the certificates of
-// theirs that were found good. Replaced authorities are another value, so
-// nothing is remembered of the old ones.
+// authorities are those whose certificates are taken. Replaced authorities are
+// another value, so nothing is remembered of the old ones.
 type authorities struct {
 	pool *x509.CertPool
-	// verified has the SHA-256 of each certificate, and when it ends. Only who has
-	// a certificate of ours gets into it.
+	// verified has the identity of each certificate that was found to be theirs, by
+	// its SHA-256. Only who has such a certificate gets into it.
 	verified *sync.Map
 }
 
@@ -110,20 +109,16 @@ func (g *Gate) look(state tls.ConnectionState) (Identity, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Identity{}, errors.New("there is no certificate")
 	}
-	cert := state.PeerCertificates[0]
-	id, err := IdentityOfCertificate(cert)
+	now := g.Now()
+	id, err := g.roots.get().identify(state.PeerCertificates[0], now)
 	if err != nil {
 		return Identity{}, err
 	}
-	return id, g.allowed(id, cert)
+	return id, allowed(id, now, *g.denied.get())
 }
 
-// allowed looks at a certificate by what holds now.
-func (g *Gate) allowed(id Identity, cert *x509.Certificate) error {
-	return allowed(id, cert, g.Now(), *g.denied.get(), *g.roots.get())
-}
-
-func allowed(id Identity, cert *x509.Certificate, now time.Time, denied denyList, roots authorities) error {
+// allowed looks at who is known by what holds now.
+func allowed(id Identity, now time.Time, denied denyList) error {
 	switch {
 	case denied[id.SPKI]:
 		return fmt.Errorf("the certificate of %s was revoked", id)
@@ -132,15 +127,25 @@ func allowed(id Identity, cert *x509.Certificate, now time.Time, denied denyList
 	case now.Before(id.NotBefore):
 		return fmt.Errorf("the certificate of %s is not good before %s", id, id.NotBefore.UTC().Format(time.RFC3339))
 	}
-	sum := sha256.Sum256(cert.Raw)
-	if _, known := roots.verified.Load(sum); known {
-		return nil
-	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return fmt.Errorf("the certificate of %s is not one of this site: %w", id, err)
-	}
-	roots.verified.Store(sum, id.NotAfter)
 	return nil
+}
+
+// identify says who a certificate is, if it is of these authorities.
+func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity, error) {
+	sum := sha256.Sum256(cert.Raw)
+	if known, ok := a.verified.Load(sum); ok {
+		id, _ := known.(Identity) // nothing else is stored
+		return id, nil
+	}
+	id, err := IdentityOfCertificate(cert)
+	if err != nil {
+		return Identity{}, err
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: a.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		return Identity{}, fmt.Errorf("the certificate of %s is not one that this site takes: %w", id, err)
+	}
+	a.verified.Store(sum, id)
+	return id, nil
 }
 
 func readAuthorities(path string) (authorities, error) {
