@@ -196,6 +196,34 @@ func (g *Guest) Disks(ctx context.Context) ([]workload.GuestDisk, error) {
 	return disks, nil
 }
 
+// AddDisk makes a disk that was not there when the guest was defined one that can
+// be written to, and begins its history, in place of what was known of that name
+// before. name is the guest's own name of it, as WaitDisk returns it.
+func (g *Guest) AddDisk(ctx context.Context, name string, d Disk) error {
+	if err := g.link.add(ctx, name, d); err != nil {
+		return fmt.Errorf("add disk %s to guest %s: %w", name, g.Name, err)
+	}
+	return nil
+}
+
+// WaitDisk waits until the guest has booted and has a disk with this serial, of
+// which a guest sees the first 20 characters.
+func (g *Guest) WaitDisk(ctx context.Context, serial string) (workload.GuestDisk, error) {
+	d, err := g.link.waitDisk(ctx, serial, true)
+	if err != nil {
+		err = fmt.Errorf("wait for disk %s to come to guest %s: %w%s", serial, g.Name, err, g.consoleTail())
+	}
+	return d, err
+}
+
+// WaitNoDisk waits until the guest has booted and has no disk with this serial.
+func (g *Guest) WaitNoDisk(ctx context.Context, serial string) error {
+	if _, err := g.link.waitDisk(ctx, serial, false); err != nil {
+		return fmt.Errorf("wait for disk %s to leave guest %s: %w%s", serial, g.Name, err, g.consoleTail())
+	}
+	return nil
+}
+
 // History is what is known up to now of the operations on a disk. It belongs to
 // the volume that was there when the guest was defined, wherever its bytes are
 // now.

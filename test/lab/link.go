@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,16 +47,11 @@ type hostWriter struct {
 func openLink(ctx context.Context, disks []Disk, socket, logPath string) (*link, error) {
 	writers := make(map[string]*hostWriter)
 	for i, d := range disks {
-		blocks, err := volumeBlocks(ctx, d.Volume)
+		w, err := newHostWriter(ctx, d)
 		if err != nil {
-			return nil, fmt.Errorf("read size of %s: %w", d.Path, err)
+			return nil, err
 		}
-		if d.Mix == (workload.Mix{}) {
-			d.Mix = workload.DefaultMix
-		}
-		writers[target(i)] = &hostWriter{history: &History{
-			Stream: workload.Stream{Seed: d.Seed, Blocks: blocks, Mix: d.Mix}, Fill: d.Fill,
-		}}
+		writers[target(i)] = w
 	}
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -68,6 +64,19 @@ func openLink(ctx context.Context, disks []Disk, socket, logPath string) (*link,
 	}
 	go l.run(ctx)
 	return l, nil
+}
+
+func newHostWriter(ctx context.Context, d Disk) (*hostWriter, error) {
+	blocks, err := volumeBlocks(ctx, d.Volume)
+	if err != nil {
+		return nil, fmt.Errorf("read size of %s: %w", d.Path, err)
+	}
+	if d.Mix == (workload.Mix{}) {
+		d.Mix = workload.DefaultMix
+	}
+	return &hostWriter{history: &History{
+		Stream: workload.Stream{Seed: d.Seed, Blocks: blocks, Mix: d.Mix}, Fill: d.Fill,
+	}}, nil
 }
 
 func (l *link) close() error {
@@ -133,6 +142,8 @@ func (l *link) take(r workload.Report, now time.Time) {
 	switch {
 	case r.Type == workload.ReportHello:
 		l.hello(r)
+	case r.Type == workload.ReportDisks:
+		l.plugged(r.Disks)
 	case r.Type == workload.ReportFatal:
 		l.fatal = errors.New("guest gave up: " + r.Text)
 	case w == nil || l.boot == "":
@@ -166,11 +177,27 @@ func (l *link) hello(r workload.Report) {
 	}
 }
 
+// plugged notes which disks the guest has now. Where one has gone, its writer is
+// told to end; it would fail for ever. The caller holds mu.
+func (l *link) plugged(now []workload.GuestDisk) {
+	l.seen = now
+	for name, w := range l.writers {
+		switch there := slices.ContainsFunc(now, func(d workload.GuestDisk) bool { return d.Name == name }); {
+		case there:
+			l.startWanted(name)
+		case w.running:
+			w.wanted = nil
+			l.send(workload.Command{Type: workload.CommandStop, Disk: name})
+		}
+	}
+}
+
 // startWanted has the guest start a writer if one is wanted and none runs. The
 // caller holds mu.
 func (l *link) startWanted(disk string) {
 	w := l.writers[disk]
-	if w.wanted == nil || w.running || l.boot == "" {
+	there := slices.ContainsFunc(l.seen, func(d workload.GuestDisk) bool { return d.Name == disk })
+	if w.wanted == nil || w.running || l.boot == "" || !there {
 		return
 	}
 	w.running = true

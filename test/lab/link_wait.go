@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -62,6 +63,33 @@ func (l *link) disks(ctx context.Context) (seen []workload.GuestDisk, err error)
 		return l.boot != "" && l.boot != l.stale
 	})
 	return seen, err
+}
+
+// waitDisk waits until the disk with this serial is, or is not, in the guest.
+func (l *link) waitDisk(ctx context.Context, serial string, there bool) (found workload.GuestDisk, err error) {
+	err = l.wait(ctx, "the disks of the guest stay as they are", func() bool {
+		i := slices.IndexFunc(l.seen, func(d workload.GuestDisk) bool { return d.Serial == serial })
+		if i >= 0 {
+			found = l.seen[i]
+		}
+		return l.boot != "" && l.boot != l.stale && (i >= 0) == there
+	})
+	return found, err
+}
+
+// add begins a history for a disk that comes later, or comes again.
+func (l *link) add(ctx context.Context, name string, d Disk) error {
+	w, err := newHostWriter(ctx, d)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old := l.writers[name]; old != nil && old.running {
+		return fmt.Errorf("a writer runs on %s", name)
+	}
+	l.writers[name] = w
+	return nil
 }
 
 func (l *link) write(disk string, load Load) error {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,17 +19,9 @@ import (
 )
 
 // findDisks waits for the first disk and returns them all.
-func findDisks() ([]workload.GuestDisk, error) {
-	var found []workload.GuestDisk
+func findDisks() (found []workload.GuestDisk, err error) {
 	ok, err := appears(func() (bool, error) {
-		paths, err := filepath.Glob("/sys/block/vd*")
-		for _, path := range paths {
-			d, err := inspectDisk(path)
-			if err != nil {
-				return false, err
-			}
-			found = append(found, d)
-		}
+		found, err = listDisks()
 		return len(found) > 0, err
 	})
 	if err != nil {
@@ -35,6 +29,34 @@ func findDisks() ([]workload.GuestDisk, error) {
 	}
 	if !ok {
 		return nil, errors.New("find disks: no virtio disk appeared")
+	}
+	return found, nil
+}
+
+// watchDisks reports whenever the disks are others than those that are known.
+func watchDisks(p *port, known []workload.GuestDisk) {
+	const interval = 50 * time.Millisecond
+	for range time.Tick(interval) {
+		// A disk that comes or goes in this moment is looked at again in the next.
+		if now, err := listDisks(); err == nil && !slices.Equal(now, known) {
+			known = now
+			p.send(workload.Report{Type: workload.ReportDisks, Disks: now})
+		}
+	}
+}
+
+func listDisks() ([]workload.GuestDisk, error) {
+	paths, err := filepath.Glob("/sys/block/vd*")
+	if err != nil {
+		return nil, err
+	}
+	var found []workload.GuestDisk
+	for _, path := range paths {
+		d, err := inspectDisk(path)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, d)
 	}
 	return found, nil
 }

@@ -45,6 +45,7 @@ func run() error {
 		return err
 	}
 	p.send(workload.Report{Type: workload.ReportHello, Boot: g.boot, Disks: disks})
+	go watchDisks(p, disks)
 	fmt.Fprintln(os.Stderr, "guest: ready")
 	for {
 		c, err := p.receive()

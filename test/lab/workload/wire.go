@@ -10,6 +10,7 @@ const Port = "volferry.lab"
 // The types of reports, from the guest.
 const (
 	ReportHello   = "hello"   // the guest is up; Disks is set. Sent once per boot
+	ReportDisks   = "disks"   // a disk came or went; Disks are those that there are now
 	ReportAck     = "ack"     // an operation is done; Op, LatencyUS and MonotonicUS are set
 	ReportIOError = "ioerror" // an operation failed; Op and Text are set
 	ReportStopped = "stopped" // a writer has ended and has nothing in flight
