@@ -5,6 +5,7 @@ package store
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 )
+
+// benchWorkers fill a site; changes that wait share a commit.
+const benchWorkers = 256
 
 // benchSite is a registry with a host and many volumes on it.
 func benchSite(b *testing.B, volumes int) *Store {
@@ -28,20 +32,26 @@ func benchSite(b *testing.B, volumes int) *Store {
 	if _, err := s.Report(b.Context(), nobody, api.HostReport{ID: hostA, Name: "a"}); err != nil {
 		b.Fatal(err)
 	}
-	for n := range volumes {
-		if _, err := s.RegisterVolume(b.Context(), nobody, api.VolumeRegister{
-			ID: id(volumeKind, n), Name: fmt.Sprint("v", n), Status: api.VolumeAvailable, Host: "a", Location: at(fmt.Sprint("/fast/", n)),
-		}); err != nil {
-			b.Fatal(err)
-		}
+	var wg sync.WaitGroup
+	for worker := range benchWorkers {
+		wg.Go(func() {
+			for n := worker; n < volumes; n += benchWorkers {
+				if _, err := s.RegisterVolume(b.Context(), nobody, api.VolumeRegister{
+					ID: id(volumeKind, n), Name: fmt.Sprint("v", n), Status: api.VolumeAvailable, Host: "a", Location: at(fmt.Sprint("/fast/", n)),
+				}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
 	}
+	wg.Wait()
 	return s
 }
 
 func key() string { return uuid.Must(uuid.NewV7()).String() }
 
 func swap(b *testing.B, s *Store, volume string) {
-	for _, t := range []api.VolumeTransition{{From: api.VolumeAvailable, To: api.VolumeReserved}, {From: api.VolumeReserved, To: api.VolumeAvailable}} {
+	for _, t := range []api.VolumeTransition{{From: api.VolumeAvailable, To: api.VolumeError}, {From: api.VolumeError, To: api.VolumeAvailable}} {
 		if _, err := s.TransitionVolume(b.Context(), Call{Who: "bench", Key: key()}, volume, t); err != nil {
 			b.Error(err)
 		}

@@ -77,6 +77,25 @@ func openStore(t *testing.T, path string, o Options) *Store {
 	return s
 }
 
+// reopenable returns a store, and what closes it and opens it again.
+func reopenable(t *testing.T) (s *Store, reopen func() *Store) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "registry.db")
+	open := func() *Store { return must(Open(t.Context(), path, Options{}))(t) }
+	closeStore := func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s = open()
+	t.Cleanup(func() { closeStore() })
+	return s, func() *Store {
+		closeStore()
+		s = open()
+		return s
+	}
+}
+
 // newSite returns a store with hosts a and b, instance web and the volumes
 // root and data.
 func newSite(t *testing.T) *Store {

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// as is a call of host a in an epoch.
+func as(host string, epoch int64) Call {
+	return Call{Who: "test", Host: &HostToken{ID: host, Epoch: epoch}}
+}
+
+var cut = api.HostFence{Evidence: "the power is off"}
+
+func lastEvent(t *testing.T, s *Store) api.Event {
+	t.Helper()
+	events := must(s.Events(t.Context(), s.marks.current().Seq-1))(t)
+	if len(events) != 1 {
+		t.Fatalf("events at the end of the trail = %d", len(events))
+	}
+	return events[0]
+}
+
+// wantStale expects that a change is refused with the epoch that the registry has.
+func wantStale(t *testing.T, err error, epoch int64) {
+	t.Helper()
+	wantCode(t, err, api.CodeStaleEpoch, "")
+	if err != nil && api.AsError(err).Details["epoch"] != epoch {
+		t.Errorf("details = %v, want epoch %d", api.AsError(err).Details, epoch)
+	}
+}
+
+// post is a change that anybody may make.
+func post(ctx context.Context, s *Store, call Call) error {
+	return second(s.PostEvent(ctx, call, api.EventPost{What: "guard.set", Object: "instance/" + web}))
+}
+
+func TestOnlyAHostInItsEpochChangesAnything(t *testing.T) {
+	for name, tc := range map[string]struct {
+		call  Call
+		fence bool
+		stale int64 // the epoch that the refusal tells, 0 for done
+	}{
+		"its epoch":             {as(hostA, 1), false, 0},
+		"no token at all":       {nobody, true, 0},
+		"an older epoch":        {as(hostA, 1), true, 2},
+		"its epoch, but fenced": {as(hostA, 2), true, 2},
+		"an epoch to come":      {as(hostA, 2), false, 1},
+		"another host's fence":  {as(hostB, 1), true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			if tc.fence {
+				must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+			}
+			if tc.stale == 0 {
+				if err := post(t.Context(), s, tc.call); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			wantStale(t, unchanged(t, s, func() error { return post(t.Context(), s, tc.call) }), tc.stale)
+		})
+	}
+	s := newSite(t)
+	wantCode(t, post(t.Context(), s, as(id(hostKind, 9), 1)), api.CodeStaleEpoch, "does not know")
+}
+
+func TestAChangeThatWasAnsweredIsStaleAfterTheFence(t *testing.T) {
+	s := newSite(t)
+	call := as(hostA, 1)
+	call.Key = "key-1"
+	if err := post(t.Context(), s, call); err != nil {
+		t.Fatal(err)
+	}
+	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	wantStale(t, post(t.Context(), s, call), 2)
+}
+
+func TestTheTokenIsInTheTrail(t *testing.T) {
+	s := newSite(t)
+	if err := post(t.Context(), s, as(hostA, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if e := lastEvent(t, s); e.Token == nil || e.Token.Epoch != 1 || e.Host != "a" || e.Result != "ok" {
+		t.Errorf("event = %+v, want host a, epoch 1 and ok", e)
+	}
+	must(s.RegisterMigration(t.Context(), nobody, rootMigration()))(t)
+	if e := lastEvent(t, s); e.Token == nil || e.Token.Epoch != 1 {
+		t.Errorf("event = %+v, want the epoch that the request had in its body", e)
+	}
+	must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "gold"}))(t)
+	if e := lastEvent(t, s); e.Token != nil {
+		t.Errorf("event = %+v, want no token: an operator has none", e)
+	}
+}
+
+func TestFenceAndRejoin(t *testing.T) {
+	s := newSite(t)
+	h := must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	if h.Epoch != 2 || h.Status != api.HostFenced || h.ID != hostA {
+		t.Errorf("fenced host = %+v", h)
+	}
+	if e := lastEvent(t, s); e.What != "host.fence" || e.Details["evidence"] != cut.Evidence || e.Token.Epoch != 2 || e.Host != "a" {
+		t.Errorf("event = %+v", e)
+	}
+	if c := must(s.Counts(t.Context()))(t); c.Hosts[api.HostFenced] != 1 {
+		t.Errorf("hosts = %v", c.Hosts)
+	}
+	wantStale(t, second(s.RejoinHost(t.Context(), as(hostA, 1), "a", api.HostRejoin{Epoch: 1})), 2)
+	wantCode(t, second(s.RejoinHost(t.Context(), as(hostB, 1), "a", api.HostRejoin{Epoch: 2})), api.CodeNotYourHost, "host a")
+	if h := must(s.RejoinHost(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2}))(t); h.Status != api.HostUp || h.Epoch != 2 {
+		t.Errorf("rejoined host = %+v", h)
+	}
+	if e := lastEvent(t, s); e.What != "host.rejoin" || e.From != api.HostFenced {
+		t.Errorf("event = %+v", e)
+	}
+	if err := post(t.Context(), s, as(hostA, 2)); err != nil {
+		t.Error(err)
+	}
+	if err := unchanged(t, s, func() error {
+		return second(s.RejoinHost(t.Context(), as(hostA, 2), hostA, api.HostRejoin{Epoch: 2}))
+	}); err != nil {
+		t.Errorf("a second rejoin: %v", err)
+	}
+}
+
+func TestASecondFenceEndsARejoinThatIsOnItsWay(t *testing.T) {
+	s := newSite(t)
+	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "it came back, so the port is off too"}))(t)
+	wantStale(t, second(s.RejoinHost(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2})), 3)
+}
+
+func TestAFenceThatIsRepeatedBumpsTheEpochOnce(t *testing.T) {
+	s := newSite(t)
+	call := Call{Who: "test", Key: "key-1"}
+	for range 2 {
+		if h := must(s.FenceHost(t.Context(), call, "a", cut))(t); h.Epoch != 2 {
+			t.Errorf("epoch = %d", h.Epoch)
+		}
+	}
+}
+
+func TestARefusedFenceIsAudited(t *testing.T) {
+	for name, tc := range map[string]struct {
+		call     Call
+		ref      string
+		evidence string
+		code     api.Code
+	}{
+		"no evidence":           {nobody, "a", "", api.CodeInvalidArgument},
+		"blank evidence":        {nobody, "a", " \u2003 ", api.CodeInvalidArgument},
+		"control characters":    {nobody, "a", "off\x1b[2J", api.CodeInvalidArgument},
+		"1,001 characters":      {nobody, "a", strings.Repeat("é", 1001), api.CodeInvalidArgument},
+		"unknown host":          {nobody, "nowhere", "off", api.CodeNotFound},
+		"no host":               {nobody, "", "off", api.CodeInvalidArgument},
+		"a host fences another": {as(hostB, 1), "a", "off", api.CodePermissionDenied},
+		"a stale host":          {as(hostB, 7), "a", "off", api.CodeStaleEpoch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			tc.call.Key = "key-1"
+			_, err := s.FenceHost(t.Context(), tc.call, tc.ref, api.HostFence{Evidence: tc.evidence})
+			wantCode(t, err, tc.code, "")
+			if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(tc.code) || e.Object != "host/"+tc.ref || e.Who != "test" || e.OpID != "key-1" || e.Details["error"] == "" {
+				t.Errorf("event = %+v", e)
+			}
+			if h := must(s.Host(t.Context(), "a"))(t); h.Epoch != 1 || h.Status != api.HostUp {
+				t.Errorf("host = %+v", h)
+			}
+		})
+	}
+	s := newSite(t)
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: strings.Repeat("é", 1000)}))(t)
+}
+
+func reportOf(host, name string, epoch int64) api.HostReport {
+	return api.HostReport{ID: host, Name: name, BootID: "first", Epoch: epoch}
+}
+
+func TestReportsAndEpochs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fences int
+		rejoin bool
+		epoch  int64 // that the host reports
+		stale  int64 // that it is told, 0 for accepted
+	}{
+		"its epoch":                    {0, false, 1, 0},
+		"a lost memory, never fenced":  {0, false, 0, 0},
+		"an epoch to come":             {0, false, 2, 1},
+		"before it knows of the fence": {1, false, 1, 2},
+		"fenced, and it knows":         {1, false, 2, 2},
+		"after the rejoin":             {1, true, 2, 0},
+		"an old epoch after it":        {1, true, 1, 2},
+		"a lost memory, once fenced":   {1, true, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			for range tc.fences {
+				must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+			}
+			if tc.rejoin {
+				must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
+			}
+			later := time.Now().Add(time.Hour)
+			s.now = func() time.Time { return later }
+			in := reportOf(hostA, "a", tc.epoch)
+			in.BootID = "second" // something to store
+			if tc.stale == 0 {
+				if h := must(s.Report(t.Context(), nobody, in))(t); h.Epoch != int64(1+tc.fences) || h.Status != api.HostUp {
+					t.Errorf("host = %+v", h)
+				}
+				return
+			}
+			wantStale(t, unchanged(t, s, func() error { return second(s.Report(t.Context(), nobody, in)) }), tc.stale)
+			if h := must(s.Host(t.Context(), "a"))(t); h.LastSeenAt.Before(later.Add(-time.Second)) {
+				t.Errorf("last seen at %v: the sighting was not noted", h.LastSeenAt)
+			}
+		})
+	}
+}
+
+func TestEpochsSurviveARestart(t *testing.T) {
+	s, reopen := reopenable(t)
+	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 0)))(t)
+	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	s = reopen()
+	wantStale(t, second(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1))), 2)
+	wantStale(t, post(t.Context(), s, as(hostA, 1)), 2)
+	if h := must(s.Host(t.Context(), "a"))(t); h.Status != api.HostFenced {
+		t.Errorf("host = %+v", h)
+	}
+}
+
+func TestAHostReportsForItselfAlone(t *testing.T) {
+	s := newSite(t)
+	err := unchanged(t, s, func() error { return second(s.Report(t.Context(), as(hostB, 1), reportOf(hostA, "a", 1))) })
+	wantCode(t, err, api.CodeNotYourHost, "host a")
+	must(s.Report(t.Context(), as(hostA, 0), reportOf(hostA, "a", 0)))(t)
+}
+
+func TestAHostMayOnlyNameItselfInARequest(t *testing.T) {
+	s := newSite(t)
+	err := unchanged(t, s, func() error { return second(s.RegisterMigration(t.Context(), as(hostB, 1), rootMigration())) })
+	wantCode(t, err, api.CodeNotYourHost, "you are host b")
+}
+
+func TestARefusedFenceLeavesNoTraceInTheWritersMemory(t *testing.T) {
+	s := newSite(t)
+	inside, release := make(chan struct{}), make(chan struct{})
+	first := queueChange(t, s, func(context.Context, *writeTx) error { close(inside); <-release; return nil })
+	<-inside
+	// In one transaction: a fence that is undone, and a change under the old epoch.
+	undone := queueChange(t, s, func(ctx context.Context, w *writeTx) error {
+		tx := &changeTx{writeTx: w, at: time.Now()}
+		if err := tx.setEpoch(ctx, hostA, 2, true); err != nil {
+			return err
+		}
+		if h, err := tx.hostRow(ctx, hostA); err != nil || h.epoch != 2 {
+			t.Errorf("inside the change: host = %+v (%v)", h, err)
+		}
+		if err := tx.audit(ctx, api.Event{What: "undone"}); err != nil {
+			return err
+		}
+		return context.Canceled
+	})
+	after := queueChange(t, s, func(ctx context.Context, w *writeTx) error {
+		tx := &changeTx{writeTx: w, at: time.Now()}
+		if _, err := tx.checkHost(ctx, "a", 1); err != nil {
+			return err
+		}
+		return tx.audit(ctx, api.Event{What: "after"})
+	})
+	close(release)
+	for _, c := range []change{first, after} {
+		if err := <-c.done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-undone.done; err == nil {
+		t.Error("the change that was to be undone was made")
+	}
+	if e := lastEvent(t, s); e.What != "after" {
+		t.Errorf("last event = %+v", e)
+	}
+	must(s.VerifyAudit(t.Context()))(t)
+}
