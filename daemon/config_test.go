@@ -54,7 +54,10 @@ func TestAFileThatIsNamedMustExist(t *testing.T) {
 func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
 	for name, args := range map[string][]string{
 		"a relative state directory":   {"--state-dir", "state"},
-		"a registry that is no socket": {"--registry", "https://elsewhere:7643"},
+		"a registry without TLS":       {"--registry", "http://elsewhere:7643"},
+		"TLS without its files":        {"--registry", "https://elsewhere:7643", "--tls-cert", "/nonexistent/host.crt"},
+		"a pool that is shared twice":  {"--shared-pools", "a,a"},
+		"a shared pool without a name": {"--shared-pools", "a,"},
 		"a negative reserve":           {"--overlay-min-free-bytes", "-1"},
 		"a relative allowed path":      {"--allowed-paths", "srv"},
 	} {
@@ -94,6 +97,35 @@ func TestCommandsThatStartNothing(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"start"}, &out, t.Output()); err == nil {
 		t.Error("an unknown command is taken")
+	}
+}
+
+func TestTheVersionIsSaidWhateverTheConfigurationIs(t *testing.T) {
+	for _, args := range [][]string{{"--version"}, {"version"}, {"--config", "/nonexistent/volferryd.toml", "--version"}} {
+		var out bytes.Buffer
+		if err := run(t.Context(), args, &out, t.Output()); err != nil || !strings.HasPrefix(out.String(), "volferryd ") {
+			t.Errorf("%v printed %q (%v)", args, &out, err)
+		}
+	}
+}
+
+func TestAWrongFlagIsSaidOnce(t *testing.T) {
+	var said bytes.Buffer
+	err := run(t.Context(), []string{"--colour", "red"}, t.Output(), &said)
+	if err == nil || !strings.Contains(err.Error(), "colour") || said.Len() > 0 {
+		t.Errorf("the error is %v, and before it was said: %q", err, &said)
+	}
+}
+
+func TestSharedPoolsAreNamed(t *testing.T) {
+	for name, args := range map[string][]string{
+		"in the file": {"--config", writeConfig(t, "shared_pools = [\"san\", \"gfs\"]\n")},
+		"with a flag": {"--config", writeConfig(t, ""), "--shared-pools", "san,gfs"},
+	} {
+		cfg, err := load(t, args)
+		if err != nil || strings.Join(cfg.SharedPools, " ") != "san gfs" {
+			t.Errorf("%s: %v (%v)", name, cfg, err)
+		}
 	}
 }
 

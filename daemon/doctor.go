@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -28,7 +30,11 @@ type doctor struct {
 // checks looks at everything once.
 func (d *doctor) checks(ctx context.Context) []api.Check {
 	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.overlays(), d.qemuImg()}
-	return append(out, d.pools(ctx)...)
+	if d.cfg.overTLS() {
+		out = append(out, d.certificate())
+	}
+	out = append(out, d.pools(ctx)...)
+	return append(out, d.lost()...)
 }
 
 func ok(name, message string) api.Check { return api.Check{Name: name, Status: "ok", Message: message} }
@@ -95,7 +101,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			Name: "pools", Status: "warn", Message: "this host has no storage pool", Advice: "virsh pool-define-as, pool-start; or move volumes with --to-path",
 		}}
 	}
-	out := []api.Check{}
+	out := d.sharedPools(pools)
 	for _, p := range pools {
 		if !p.Active {
 			out = append(out, api.Check{
@@ -104,6 +110,62 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			continue
 		}
 		out = append(out, ok("pool "+p.Name, fmt.Sprintf("%s, %d MiB free", p.Type, p.FreeBytes>>20)))
+	}
+	return out
+}
+
+// certificateWarning is how long before its end a certificate is told of.
+const certificateWarning = 7 * 24 * time.Hour
+
+// certificate: without it this host is nobody to the registry.
+func (d *doctor) certificate() api.Check {
+	const name = "certificate"
+	const advice = "make a new one at the registry (volferry-registry issue-cert host) and put it in place; nothing needs to be restarted"
+	id, err := d.cfg.identity()
+	left := time.Until(id.NotAfter)
+	switch {
+	case err != nil:
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: advice}
+	case left <= 0 || time.Now().Before(id.NotBefore):
+		return api.Check{
+			Name: name, Status: "fail", Advice: advice,
+			Message: fmt.Sprintf("%s is good from %s to %s only", d.cfg.TLSCert, id.NotBefore.UTC().Format(time.RFC3339), id.NotAfter.UTC().Format(time.RFC3339)),
+		}
+	case left < certificateWarning:
+		return api.Check{
+			Name: name, Status: "warn", Advice: advice,
+			Message: fmt.Sprintf("%s ends at %s", d.cfg.TLSCert, id.NotAfter.UTC().Format(time.RFC3339)),
+		}
+	}
+	return ok(name, fmt.Sprintf("of %s, good until %s", id, id.NotAfter.UTC().Format(time.DateOnly)))
+}
+
+// sharedPools looks for names of shared_pools that libvirt does not have: a
+// mistyped one would not be shared.
+func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
+	out := []api.Check{}
+	for _, name := range d.cfg.SharedPools {
+		if !slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name }) {
+			out = append(out, api.Check{
+				Name: "pool " + name, Status: "warn", Message: "shared_pools names it, and libvirt has no such pool",
+				Advice: "virsh pool-define it, or take it out of shared_pools",
+			})
+		}
+	}
+	return out
+}
+
+// lost are the disks that a fence took and that domains still name: they are
+// guarded as long as they do.
+func (d *doctor) lost() []api.Check {
+	out := []api.Check{}
+	for _, l := range d.uplink.Lost() {
+		out = append(out, api.Check{
+			Name: "instance " + l.InstanceName, Status: "warn",
+			Message: fmt.Sprintf("it is kept off: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
+			Advice: fmt.Sprintf("virsh detach-disk %s %s --config; it may be started then, and the volume attached here again once it is free",
+				l.InstanceName, l.Target),
+		})
 	}
 	return out
 }

@@ -69,11 +69,31 @@ func change(method, path, summary string, h handler) line {
 
 func post(path, summary string, h handler) line { return change(http.MethodPost, path, summary, h) }
 
-func (l line) answeredBy(who by) line        { l.by = who; return l }
-func (l line) query(names ...string) line    { l.Query = names; return l }
-func (l line) in(body any) line              { l.In = body; return l }
-func (l line) access(a httpjson.Access) line { l.Access = a; return l }
-func (l line) lines(each any) line           { l.Lines = each; return l.answeredBy(byDaemonAsStream) }
+func (l line) answeredBy(who by) line {
+	l.by = who
+	return l
+}
+
+func (l line) query(names ...string) line {
+	l.Query = names
+	return l
+}
+
+func (l line) in(body any) line {
+	l.In = body
+	return l
+}
+
+func (l line) access(a httpjson.Access) line {
+	l.Access = a
+	return l
+}
+
+func (l line) lines(each any) line {
+	l.Lines = each
+	return l.answeredBy(byDaemonAsStream)
+}
+
 func (l line) out(name string, value any) line {
 	l.Out = append(l.Out, httpjson.Noun{Name: name, Value: value})
 	return l

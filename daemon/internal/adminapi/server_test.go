@@ -3,6 +3,7 @@
 package adminapi
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -14,16 +15,52 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
 func everybody(*http.Request, httpjson.Route) error { return nil }
 
-// ask sends a request to an API whose registry is at the socket.
+// memory is what the daemon's uplink remembers from before, by file name.
+type memory map[string]string
+
+// newServer makes an API whose registry is at the socket.
+func newServer(t *testing.T, socket string, m memory) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range m {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry, err := client.NewRegistry(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(registry.Close)
+	up, err := uplink.New(uplink.Config{
+		HostID: "h", HostName: "alpha", Dir: dir, HV: hvtest.New(), Registry: registry, Log: slog.New(slog.DiscardHandler),
+		Migrations: func(context.Context) ([]api.Migration, error) { return nil, nil },
+		OnEpoch:    func(int64) {}, OnUp: func() {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Deps{Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up, Version: "1"})
+}
+
+// ask sends a request to an API that remembers nothing and whose registry is at
+// the socket.
 func ask(t *testing.T, socket, method, path, body string) (int, string) {
 	t.Helper()
-	s := New(Deps{Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(socket), Version: "1"})
+	return askOf(t, newServer(t, socket, nil), method, path, body)
+}
+
+func askOf(t *testing.T, s *Server, method, path, body string) (int, string) {
+	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	w := httptest.NewRecorder()
 	s.Handler(everybody).ServeHTTP(w, r)
@@ -54,7 +91,7 @@ func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 
 func TestEveryRouteThatChangesSomethingAsksForMoreThanReading(t *testing.T) {
 	for _, r := range New(Deps{}).Routes() {
-		if want := r.Method != http.MethodGet; want != (r.Access == httpjson.Operate) {
+		if want := r.Method != http.MethodGet; want != (r.Access != httpjson.Read) {
 			t.Errorf("%s %s asks for %s", r.Method, r.Path, r.Access)
 		}
 		if r.Summary == "" {
@@ -75,27 +112,34 @@ func TestARegistryThatIsAwayIsSaidToBe(t *testing.T) {
 }
 
 func TestWhatTheRegistryAnswersIsPassedOnAsItIs(t *testing.T) {
+	socket := serveRegistry(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get(api.IdempotencyKeyHeader)+" "+string(body))
+	})
+	status, body := ask(t, socket, http.MethodPatch, "/v1/types/fast?x=1", `{"name":"a"}`)
+	if want := `PATCH /v1/types/fast?x=1  {"name":"a"}`; status != http.StatusTeapot || body != want {
+		t.Errorf("got %d %q, want %d %q", status, body, http.StatusTeapot, want)
+	}
+}
+
+// serveRegistry serves h as a registry and returns its socket.
+func serveRegistry(t *testing.T, h http.HandlerFunc) (socket string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "vf-") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "r.sock")
+	socket = filepath.Join(dir, "r.sock")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		w.WriteHeader(http.StatusTeapot)
-		_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get(api.IdempotencyKeyHeader)+" "+string(body))
-	})}
+	registry := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: h}
 	go func() { _ = registry.Serve(l) }()
 	t.Cleanup(func() { _ = registry.Close() })
-	status, body := ask(t, socket, http.MethodPatch, "/v1/types/fast?x=1", `{"name":"a"}`)
-	if want := `PATCH /v1/types/fast?x=1  {"name":"a"}`; status != http.StatusTeapot || body != want {
-		t.Errorf("got %d %q, want %d %q", status, body, http.StatusTeapot, want)
-	}
+	return socket
 }
 
 // headerTimeout is of no consequence here; a server without one is a mistake.
@@ -108,6 +152,10 @@ func TestRequestsThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		{"POST", "/v1/volumes/v/migrate", ``, "empty"},
 		{"POST", "/v1/volumes/v/migrate", `{"to_pool":7}`, "to_pool"},
 		{"POST", "/v1/attachments/a/migration:complete", `{}`, "dst_attachment_id"},
+		{"POST", "/v1/volumes/v/attach", `{"instance":"i","colour":"red"}`, "colour"},
+		{"POST", "/v1/volumes/v/detach", ``, "empty"},
+		{"DELETE", "/v1/attachments/a?force=maybe", ``, "force"},
+		{"DELETE", "/v1/volumes/v?colour=red", ``, "colour"},
 		{"POST", "/v1/instances:adopt", `{}`, "say which"},
 		{"POST", "/v1/instances:adopt", `{"domain":"a","all":true}`, "say which"},
 		{"PATCH", "/v1/migrations/m", `{}`, "nothing to change"},

@@ -4,7 +4,10 @@ package adminapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -13,7 +16,7 @@ import (
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	st := api.Status{
 		Program: "volferryd", Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
-		Parts: []api.Check{s.libvirtPart(), s.registryPart()},
+		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart()},
 	}
 	s.count(r.Context(), &st)
 	for _, p := range st.Parts {
@@ -32,23 +35,58 @@ func (s *Server) libvirtPart() api.Check {
 	}
 }
 
+// registryPart says whether the registry answers, in its own words if it takes no
+// changes, and how old what is remembered of it is.
 func (s *Server) registryPart() api.Check {
-	if err := s.Uplink.Err(); err != nil {
-		return api.Check{
-			Name: "registry", Status: "fail", Message: err.Error(), Advice: "start volferry-registry",
-		}
+	err := s.Uplink.Err()
+	if err == nil {
+		return api.Check{Name: "registry", Status: "ok", Message: "connected"}
 	}
-	return api.Check{Name: "registry", Status: "ok", Message: "connected"}
+	part := api.Check{Name: "registry", Status: "fail", Message: err.Error()}
+	if away(err) {
+		part.Advice = "look at volferry-registry; guests run on, and what needs the registry waits"
+	}
+	if _, age, known := s.Uplink.View(); known {
+		part.Message += fmt.Sprintf("; lists are as they were %s ago", age.Round(time.Second))
+	}
+	return part
+}
+
+// epochPart says whether this host may work, and what it lost.
+func (s *Server) epochPart() api.Check {
+	const name = "epoch"
+	_, epoch := s.Uplink.Token()
+	lost := s.Uplink.Lost()
+	switch err := s.Uplink.Admit(); {
+	case err != nil:
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "it comes back by itself once libvirt and the registry answer"}
+	case len(lost) > 0:
+		return api.Check{
+			Name: name, Status: "warn", Message: fmt.Sprintf("%d; %d disks of this host were taken from it when it was fenced", epoch, len(lost)),
+			Advice: "volferryctl doctor says which",
+		}
+	case epoch == 0:
+		return api.Check{Name: name, Status: "warn", Message: "not known: the registry has not heard of this host yet"}
+	}
+	return api.Check{Name: name, Status: "ok", Message: strconv.FormatInt(epoch, 10)}
+}
+
+func (s *Server) tasksPart() api.Check {
+	return api.Check{Name: "tasks", Status: "ok", Message: fmt.Sprintf("%d at work for the registry", s.Uplink.TasksRunning())}
 }
 
 // count fills in what can be counted now; a part that is away is told of by
 // Parts.
 func (s *Server) count(ctx context.Context, st *api.Status) {
-	if vols, err := s.Registry.Volumes(ctx); err == nil {
-		st.Volumes = len(vols)
-	}
-	if insts, err := s.Registry.Instances(ctx); err == nil {
-		st.Instances = len(insts)
+	view, _, _ := s.Uplink.View()
+	st.Volumes, st.Instances = len(view.Volumes), len(view.Instances)
+	if s.Uplink.Up() { // or it would be asked in vain
+		if vols, err := s.Registry.Volumes(ctx); err == nil {
+			st.Volumes = len(vols)
+		}
+		if insts, err := s.Registry.Instances(ctx); err == nil {
+			st.Instances = len(insts)
+		}
 	}
 	open, err := s.Migrations.List(ctx, false)
 	if err != nil {

@@ -49,18 +49,19 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	switch {
 	case api.CodeOf(err) != api.CodeStaleEpoch || !known:
 		return err
-	case now < epoch:
-		// Its attachments are as old as its epoch: to judge by them would stop
-		// guests that are in their right.
-		return api.Errorf(api.CodeStaleEpoch, "the registry has epoch %d for this host, which was told %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
-			With("epoch", now)
 	case now == epoch && !sure:
 		u.Changed() // a report finds out
 		return err
+	case now <= epoch:
+		// An epoch is taken on only when the fence that it is of is over. The
+		// attachments there are as old as that: to judge by them would stop guests
+		// that are in their right.
+		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
+			With("epoch", now)
 	}
 	u.cfg.OnEpoch(now)
 	keepErr := u.remember(func(m *memory) {
-		if now > m.Epoch || now == epoch {
+		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
 		}
 	})

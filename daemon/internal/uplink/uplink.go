@@ -157,8 +157,12 @@ func (u *Uplink) Run(ctx context.Context) error {
 	for {
 		wait := u.beat(ctx)
 		u.once.Do(func() { close(u.ready) })
-		if sleep(ctx, newsPause) != nil {
+		pause := time.NewTimer(newsPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
 			return nil
+		case <-pause.C:
 		}
 		select {
 		case <-ctx.Done():

@@ -414,6 +414,6 @@ func bubble(t *testing.T, f func(w *world)) {
 
 // pass lets time go by until everything waits.
 func pass(d time.Duration) {
-	time.Sleep(d) // of the bubble's clock
+	<-time.After(d) // by the bubble's clock
 	synctest.Wait()
 }

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+const nowhere = "/nonexistent/registry.sock"
+
+// fenced is the memory of a host that knows that it was fenced.
+var fenced = memory{"uplink.json": `{"epoch":1,"fence":{"epoch":2}}`}
+
+// remembers is the memory of a host to which the registry spoke an hour ago.
+func remembers() memory {
+	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	return memory{"registry-view.json": `{"read_at":"` + at + `",
+		"hosts":[{"id":"h","name":"alpha"},{"id":"i","name":"beta"}],
+		"pools":[{"name":"fast","host":"alpha"},{"name":"fast","host":"beta"},{"name":"slow","host":"beta"}],
+		"types":[{"id":"t","name":"default"}], "policies":[{"name":"multiattach"}],
+		"volumes":[{"id":"11112222","name":"data"},{"id":"11113333","name":"logs"}],
+		"instances":[{"id":"aaaabbbb","name":"web"}],
+		"attachments":[{"id":"a1","volume_id":"11112222","instance_id":"aaaabbbb"},{"id":"a2","volume_id":"11113333","instance_id":"other"}]}`}
+}
+
+// probe is a path of the route that can be asked.
+func probe(route httpjson.Route) string {
+	return strings.NewReplacer("{", "", "}", "").Replace(route.Path)
+}
+
+func TestReadsAreAnsweredFromMemoryWhileTheRegistryIsAway(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/hosts": "beta", "/v1/hosts/alpha": "alpha", "/v1/pools": "slow", "/v1/pools/slow": "slow", "/v1/pools/fast?host=i": `"host":"beta"`,
+		"/v1/types": "default", "/v1/types/default": "default", "/v1/policies": "multiattach", "/v1/policies/multiattach": "multiattach",
+		"/v1/volumes": "logs", "/v1/volumes/data": "11112222", "/v1/volumes/11113": "logs",
+		"/v1/instances": "web", "/v1/instances/web": "aaaabbbb", "/v1/attachments": "a2", "/v1/attachments/a1": "11112222",
+		"/v1/attachments?volume=data&instance=web": "a1",
+	} {
+		status, body := askOf(t, newServer(t, nowhere, remembers()), "GET", path, "")
+		var answer struct {
+			Stale bool    `json:"stale"`
+			Age   float64 `json:"age_seconds"`
+		}
+		err := json.Unmarshal([]byte(body), &answer)
+		if err != nil || status != http.StatusOK || !answer.Stale || answer.Age < 3599 || answer.Age > 3700 || !strings.Contains(body, want) {
+			t.Errorf("GET %s = %d %s (%v), want a stale answer of an hour ago with %s", path, status, body, err, want)
+		}
+	}
+	if _, body := askOf(t, newServer(t, nowhere, remembers()), "GET", "/v1/attachments?volume=data", ""); strings.Contains(body, "a2") {
+		t.Errorf("the filter is overlooked: %s", body)
+	}
+}
+
+func TestWhatIsNotRememberedIsSaidToBe(t *testing.T) {
+	for path, code := range map[string]api.Code{
+		"/v1/volumes/other": api.CodeNotFound, "/v1/pools/other": api.CodeNotFound, "/v1/attachments?volume=other": api.CodeNotFound,
+		"/v1/volumes/1111": api.CodeInvalidArgument, "/v1/pools/fast": api.CodeInvalidArgument, "/v1/volumes?colour=red": api.CodeInvalidArgument,
+		"/v1/events": api.CodeRegistryUnavailable, "/v1/drains": api.CodeRegistryUnavailable,
+	} {
+		wantError(t, newServer(t, nowhere, remembers()), "GET", path, code)
+	}
+}
+
+func wantError(t *testing.T, s *Server, method, path string, code api.Code) {
+	t.Helper()
+	status, body := askOf(t, s, method, path, "{}")
+	var e api.ErrorBody
+	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil || e.Error.Code != code || status != code.HTTPStatus() {
+		t.Errorf("%s %s = %d %.200s, want %s", method, path, status, body, code)
+	}
+}
+
+// Whatever the memory is, a change is the registry's alone.
+func TestChangesAreNotAnsweredFromMemory(t *testing.T) {
+	s := newServer(t, nowhere, remembers())
+	n := 0
+	for _, l := range s.lines() {
+		if l.by == byRegistry && l.Access != httpjson.Read {
+			n++
+			wantError(t, s, l.Method, probe(l.Route), api.CodeRegistryUnavailable)
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d routes were tried", n)
+	}
+}
+
+func TestARegistryThatAnswersIsNotOverruledByMemory(t *testing.T) {
+	socket := serveRegistry(t, func(w http.ResponseWriter, _ *http.Request) {
+		httpjson.WriteError(w, api.Errorf(api.CodeNotYourHost, "that is another host's"))
+	})
+	wantError(t, newServer(t, socket, remembers()), "GET", "/v1/volumes/data", api.CodeNotYourHost)
+}
+
+func TestAStreamOfTheRegistryArrivesLineByLine(t *testing.T) {
+	more := make(chan struct{})
+	socket := serveRegistry(t, func(w http.ResponseWriter, r *http.Request) {
+		stream, err := httpjson.NewStream(w)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for n := range 2 {
+			if err := stream.Send(api.Event{Seq: int64(n)}); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-more:
+			case <-r.Context().Done():
+			}
+		}
+	})
+	r, w := newServer(t, socket, nil), newLines()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events?follow=1", http.NoBody)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Handler(everybody).ServeHTTP(w, req)
+	}()
+	for n := range 2 {
+		if line := <-w.lines; !strings.Contains(line, fmt.Sprintf(`"seq":%d`, n)) {
+			t.Errorf("line %d is %q", n, line)
+		}
+		more <- struct{}{}
+	}
+	<-done
+}
+
+// lines is a reader of a stream that gets each write at once.
+type lines struct {
+	http.ResponseWriter
+	header http.Header
+	lines  chan string
+}
+
+func newLines() *lines { return &lines{header: http.Header{}, lines: make(chan string)} }
+
+func (l *lines) Header() http.Header { return l.header }
+func (l *lines) WriteHeader(int)     {}
+func (l *lines) Flush()              {}
+func (l *lines) Write(b []byte) (int, error) {
+	l.lines <- string(b)
+	return len(b), nil
+}
+
+func TestAFencedHostBeginsNothing(t *testing.T) {
+	s := newServer(t, nowhere, fenced)
+	n := 0
+	for _, l := range s.lines() {
+		if l.by != byRegistry && l.Access != httpjson.Read {
+			n++
+			wantError(t, s, l.Method, probe(l.Route), api.CodeStaleEpoch)
+		}
+	}
+	if n < 15 {
+		t.Errorf("only %d routes were tried", n)
+	}
+}
+
+func TestATaskMayCallWhatTheDaemonAnswersAndNothingElse(t *testing.T) {
+	s := newServer(t, nowhere, fenced) // so that what may be called is refused for another reason
+	for _, l := range s.lines() {
+		if l.by == byDaemon && l.Access == httpjson.Read {
+			continue
+		}
+		a := s.Perform(t.Context(), api.Task{ID: "op", Who: "operator=eve", Method: l.Method, Path: probe(l.Route), Body: json.RawMessage(`{}`)})
+		want := api.CodePermissionDenied
+		if l.by == byDaemon {
+			want = api.CodeStaleEpoch
+		}
+		var e api.ErrorBody
+		if err := json.Unmarshal(a.Body, &e); err != nil || e.Error == nil || e.Error.Code != want || a.Status != want.HTTPStatus() {
+			t.Errorf("%s %s: %d %.200s, want %s", l.Method, l.Path, a.Status, a.Body, want)
+		}
+	}
+	if a := s.Perform(t.Context(), api.Task{ID: "op", Method: "GET", Path: "/v1/version"}); a.Status != http.StatusOK || !json.Valid(a.Body) {
+		t.Errorf("a read: %d %s", a.Status, a.Body)
+	}
+	if a := s.Perform(t.Context(), api.Task{ID: "op", Method: "GET", Path: "://"}); a.Status != http.StatusBadRequest {
+		t.Errorf("no path: %d %s", a.Status, a.Body)
+	}
+}
+
+// The id of a task is what a task that is given twice is known by.
+func TestATaskIsCalledUnderItsID(t *testing.T) {
+	s := newServer(t, nowhere, nil)
+	a := s.Perform(t.Context(), api.Task{ID: "no key at all", Method: "POST", Path: "/v1/volumes", Body: json.RawMessage(`{"name":"a"}`)})
+	if !strings.Contains(string(a.Body), api.IdempotencyKeyHeader) {
+		t.Errorf("answer %d %s, want one that refuses the key", a.Status, a.Body)
+	}
+}
