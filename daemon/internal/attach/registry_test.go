@@ -25,6 +25,10 @@ type fakeRegistry struct {
 	calls map[string]registryCall
 	// told are the states that attachments came to, in order; "" is their end.
 	told []api.AttachmentState
+	// onTell, where set, is called with each, and onVolume may change what is
+	// said of the volume.
+	onTell   func(to api.AttachmentState)
+	onVolume func(*api.Volume)
 }
 
 // registryCall is a request that was made, by its op id, and its answer.
@@ -107,6 +111,9 @@ func (r *fakeRegistry) Volume(context.Context, string) (api.Volume, error) {
 	return ask(r, func() (api.Volume, error) {
 		vol := r.vol
 		vol.Attachments = slices.Collect(maps.Values(r.rows))
+		if r.onVolume != nil {
+			r.onVolume(&vol)
+		}
 		return vol, nil
 	})
 }
@@ -163,6 +170,9 @@ func (r *fakeRegistry) ReserveAttachment(_ context.Context, opID string, in api.
 func (r *fakeRegistry) store(att api.Attachment) api.Attachment {
 	r.rows[att.ID] = att
 	r.told = append(r.told, att.State)
+	if r.onTell != nil {
+		r.onTell(att.State)
+	}
 	return att
 }
 

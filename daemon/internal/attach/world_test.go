@@ -204,12 +204,17 @@ func sameDisk(a, b hv.Disk) bool {
 		a.ReadOnly == b.ReadOnly && slices.Equal(a.Chain, b.Chain)
 }
 
+// kindHold is an op of somebody else that lasts until the channel in hold is
+// closed.
+const kindHold = "hold"
+
 // daemon is a manager with its runner, which may die and come again.
 type daemon struct {
 	t     *testing.T
 	world *world
 	wg    sync.WaitGroup // restarts
 	runs  sync.WaitGroup // of managers
+	hold  chan chan struct{}
 
 	mu      sync.Mutex
 	manager *Manager
@@ -219,7 +224,7 @@ type daemon struct {
 
 func startDaemon(t *testing.T, w *world) *daemon {
 	t.Helper()
-	d := &daemon{t: t, world: w}
+	d := &daemon{t: t, world: w, hold: make(chan chan struct{}, 1)}
 	d.boot()
 	t.Cleanup(func() {
 		d.wg.Wait()
@@ -231,7 +236,14 @@ func startDaemon(t *testing.T, w *world) *daemon {
 
 func (d *daemon) boot() {
 	g := d.world.newManager()
-	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: g.Plans(), Describe: migrate.Describe, MaxTries: 5})
+	plans := append(g.Plans(), op.Plan{Kind: kindHold, Steps: []op.Step{{Name: "hold", Do: func(ctx context.Context, _ *op.Run) error {
+		select {
+		case <-<-d.hold:
+		case <-ctx.Done():
+		}
+		return context.Cause(ctx)
+	}}}})
+	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: plans, Describe: migrate.Describe, MaxTries: 5})
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// inBubble runs a test with a daemon on a world whose instances are in these
+// states.
+func inBubble(t *testing.T, f func(t *testing.T, d *daemon), states ...hv.State) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, startDaemon(t, newWorld(t, states...))) })
+}
+
+func (d *daemon) attach(opID string, in api.VolumeAttach) (api.Attachment, error) {
+	g, _ := d.now()
+	return g.Attach(context.Background(), opID, "vol", in)
+}
+
+func (d *daemon) detach(opID, instanceID string) (api.Attachment, error) {
+	g, _ := d.now()
+	return g.Detach(context.Background(), opID, testVolume, api.VolumeDetach{Instance: instanceID})
+}
+
+// disk is the disk of a domain, "" where it has none.
+func (d *daemon) disks(t *testing.T, id, target string) (live, config *hv.Disk) {
+	t.Helper()
+	dom, err := d.world.Fake.Domain(context.Background(), id)
+	must(t, err)
+	return dom.LiveDisk(target), dom.ConfigDisk(target)
+}
+
+func TestAnAttachedVolumeIsTheSameDiskInGuestAndDefinition(t *testing.T) {
+	for _, state := range states {
+		for _, mode := range []api.Mode{"", api.ModeRW, api.ModeRO} {
+			t.Run(string(state)+" "+string(mode), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, d *daemon) {
+					att, err := d.attach("a", api.VolumeAttach{Instance: "web", Mode: mode})
+					must(t, err)
+					if att.Device != "vdb" || att.State != api.AttachmentAttached {
+						t.Errorf("attachment %+v", att)
+					}
+					live, config := d.disks(t, web, "vdb")
+					if config == nil || config.Serial != testVolume || config.ReadOnly != (mode == api.ModeRO) || config.Bus != "virtio" || config.Shareable {
+						t.Errorf("the definition has %+v", config)
+					}
+					if state.Active() && (live == nil || !sameDisk(*live, *config)) {
+						t.Errorf("the guest has %+v, its definition %+v", live, config)
+					}
+					must(t, d.world.settled())
+				}, state)
+			})
+		}
+	}
+}
+
+func TestADiskOfAMultiattachVolumeIsShareable(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.registry.vol.Multiattach = true
+		for _, instance := range []string{"web", "db"} {
+			_, err := d.attach("attach "+instance, api.VolumeAttach{Instance: instance})
+			must(t, err)
+		}
+		for _, id := range []string{web, db} {
+			if live, config := d.disks(t, id, "vdb"); live == nil || !live.Shareable || !config.Shareable {
+				t.Errorf("%s has %+v", id, live)
+			}
+		}
+		must(t, d.world.settled())
+	}, hv.StateRunning, hv.StateRunning)
+}
+
+// Detached at once from both, each in its own time.
+func TestTheLocationIsDisconnectedOnceAndWithTheLastOfTwoAttachments(t *testing.T) {
+	for _, states := range [][]hv.State{
+		{hv.StateRunning, hv.StateRunning}, {hv.StateStopped, hv.StateRunning}, {hv.StateStopped, hv.StateStopped},
+	} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.registry.vol.Multiattach = true
+			w.attached(t, testAtt, web)
+			w.attached(t, otherAtt, db)
+			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+			time.AfterFunc(10*time.Second, func() { _ = w.ReleaseDevice(web, "vdb") })
+			ends := make(chan error, 2)
+			for _, id := range []string{web, db} {
+				go func() { _, err := d.detach("detach "+id, id); ends <- err }()
+			}
+			must(t, errors.Join(<-ends, <-ends))
+			if w.images.disconnects != 1 || w.images.early {
+				t.Errorf("disconnected %d times, while a guest had it: %t", w.images.disconnects, w.images.early)
+			}
+			must(t, w.settled())
+		}, states...)
+	}
+}
+
+func TestOneOfTwoAttachmentsLeavesTheLocationConnected(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.registry.vol.Multiattach = true
+		d.world.attached(t, testAtt, web)
+		d.world.attached(t, otherAtt, db)
+		_, err := d.detach("d", web)
+		must(t, err)
+		if d.world.images.disconnects != 0 {
+			t.Error("the location was disconnected while db has it")
+		}
+		if live, _ := d.disks(t, db, "vdb"); live == nil {
+			t.Error("db lost the disk")
+		}
+	}, hv.StateRunning, hv.StateRunning)
+}
+
+func TestAGuestThatDoesNotLetGoKeepsItsDiskAsItWas(t *testing.T) {
+	for _, how := range []hvtest.Unplug{hvtest.UnplugWaits, hvtest.UnplugRefuses} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.attached(t, testAtt, web)
+			_, before := d.disks(t, web, "vdb")
+			must(t, w.SetUnplug(web, how))
+			began := time.Now()
+			_, err := d.detach("d", web)
+			wantCode(t, err, api.CodeInstanceBusy)
+			if took := time.Since(began); took < DefaultUnplugTimeout || took > DefaultUnplugTimeout+time.Second {
+				t.Errorf("it took %v", took)
+			}
+			live, after := d.disks(t, web, "vdb")
+			if live == nil || after == nil || !sameDisk(*before, *after) {
+				t.Errorf("the definition had %+v and has %+v; the guest has %+v", before, after, live)
+			}
+			must(t, w.settled())
+		}, hv.StateRunning)
+	}
+}
+
+func TestAGuestThatIsSlowIsAskedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		must(t, w.SetUnplug(web, hvtest.UnplugRefuses))
+		time.AfterFunc(12*time.Second, func() { _ = w.SetUnplug(web, hvtest.UnplugAtOnce) })
+		_, err := d.detach("d", web)
+		must(t, err)
+		must(t, w.settled())
+	}, hv.StateRunning)
+}
+
+func TestAPausedGuestIsNotAskedBeforeItRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		_, err := d.detach("never resumed", web)
+		wantCode(t, err, api.CodeInstanceBusy)
+		if w.Leaving(web, "vdb") {
+			t.Error("a request is left, which the guest would answer when nobody asks any more")
+		}
+		must(t, w.settled())
+		resumeAfter(w, 20*time.Second)
+		_, err = d.detach("resumed", web)
+		must(t, err)
+		must(t, w.settled())
+	}, hv.StatePaused)
+}
+
+func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.attached(t, testAtt, web)
+			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+			_, err := d.detach("d", web)
+			wantCode(t, err, api.CodeInstanceBusy)
+			if restart {
+				d.restart()
+			}
+			must(t, w.ReleaseDevice(web, "vdb"))
+			synctest.Wait()
+			if live, _ := d.disks(t, web, "vdb"); live == nil {
+				t.Error("the guest was told to keep the disk and has it no more")
+			}
+			must(t, w.settled())
+		}, hv.StateRunning)
+	}
+}
+
+func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		w.known[testAtt] = w.registry.rows[testAtt]
+		w.registry.setDown(true)
+		att, err := d.detach("d", web)
+		must(t, err)
+		g, runner := d.now()
+		if live, config := d.disks(t, web, "vdb"); live != nil || config != nil || att.State != api.AttachmentDetaching {
+			t.Errorf("the guest has %+v, its definition %+v, answered %+v", live, config, att)
+		}
+		if q := g.Queued(); len(q) != 1 || q[0].ID != testAtt {
+			t.Errorf("queued: %+v", q)
+		}
+		d.restart()
+		w.registry.setDown(false)
+		_, runner = d.now()
+		runner.Wake(waitRegistry)
+		synctest.Wait()
+		g, _ = d.now()
+		if len(w.registry.all()) != 0 || len(g.Queued()) != 0 {
+			t.Errorf("the registry still has %+v", w.registry.all())
+		}
+	}, hv.StateRunning)
+}
+
+func TestWhatTheHostDoesNotKnowIsNotDetachedWithoutTheRegistry(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.attached(t, testAtt, web)
+		d.world.registry.setDown(true)
+		_, err := d.detach("d", web)
+		wantCode(t, err, api.CodeRegistryUnavailable)
+	}, hv.StateRunning)
+}
+
+func TestAnAttachNeedsTheRegistryBeforeAnyEffect(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.registry.setDown(true)
+		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		wantCode(t, err, api.CodeRegistryUnavailable)
+		if _, config := d.disks(t, web, "vdb"); config != nil {
+			t.Error("the disk is there")
+		}
+		if _, err := d.world.journal.Op(t.Context(), "a"); !errors.Is(err, op.ErrNotFound) {
+			t.Errorf("an op was begun: %v", err)
+		}
+	}, hv.StateRunning)
+}
+
+func TestAFencedHostTouchesNothingOfWhatItLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.registry.fence()
+		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		wantCode(t, err, api.CodeStaleEpoch)
+		must(t, d.world.settled())
+	}, hv.StateRunning)
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.attached(t, testAtt, web)
+		d.world.registry.fence()
+		_, err := d.detach("d", web)
+		wantCode(t, err, api.CodeStaleEpoch)
+		must(t, d.world.settled())
+	}, hv.StateRunning)
+}
+
+func TestAFenceInTheMiddleOfADetachEndsItAndLeavesTheAttachment(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+		time.AfterFunc(5*time.Second, func() {
+			w.registry.fence()
+			_ = w.ReleaseDevice(web, "vdb")
+		})
+		_, err := d.detach("d", web)
+		must(t, err)
+		if got := w.registry.state(testAtt); got != api.AttachmentDetaching {
+			t.Errorf("an old op made the attachment %q", got)
+		}
+	}, hv.StateRunning)
+}
+
+func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.registry.onTell = func(to api.AttachmentState) {
+			if to == api.AttachmentAttaching {
+				w.registry.epoch++
+			}
+		}
+		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		wantCode(t, err, api.CodeStaleEpoch)
+		if live, config := d.disks(t, web, "vdb"); live != nil || config != nil {
+			t.Errorf("the guest has %+v, its definition %+v", live, config)
+		}
+	}, hv.StateRunning)
+}
+
+func TestDeleteByForceLeavesAGuestsDiskAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		g, _ := d.now()
+		_, err := g.Delete(t.Context(), "in use", testAtt, true)
+		wantCode(t, err, api.CodeStateForbidden)
+		must(t, w.settled())
+		must(t, w.Fake.DetachDisk(t.Context(), web, hv.Live, "vdb"))
+		_, err = g.Delete(t.Context(), "defined", testAtt, true)
+		wantCode(t, err, api.CodeStateForbidden)
+		must(t, w.Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+		_, err = g.Delete(t.Context(), "gone", testAtt, true)
+		must(t, err)
+		if len(w.registry.all()) != 0 {
+			t.Errorf("left: %+v", w.registry.all())
+		}
+	}, hv.StateRunning)
+}
+
+func TestWhatADeadOpLeftGoesByForceAndOnlyByForce(t *testing.T) {
+	for _, state := range []api.AttachmentState{api.AttachmentReserved, api.AttachmentAttaching, api.AttachmentDetaching, api.AttachmentError} {
+		for name, end := range map[string]func(*Manager) error{
+			"delete": func(g *Manager) error {
+				_, err := g.Delete(context.Background(), "d", testAtt, true)
+				return err
+			},
+			"detach": func(g *Manager) error {
+				_, err := g.Detach(context.Background(), "d", "vol", api.VolumeDetach{Instance: "web", Force: true})
+				return err
+			},
+		} {
+			t.Run(string(state)+" "+name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, d *daemon) {
+					in := d.world.input(testAtt, web)
+					d.world.registry.rows[testAtt] = in.attachment(state)
+					g, _ := d.now()
+					if state == api.AttachmentReserved || state == api.AttachmentAttaching {
+						_, err := g.Delete(t.Context(), "without", testAtt, false)
+						wantCode(t, err, api.CodeConflict)
+					}
+					must(t, end(g))
+					if len(d.world.registry.all()) != 0 {
+						t.Errorf("left: %+v", d.world.registry.all())
+					}
+				}, hv.StateRunning)
+			})
+		}
+	}
+}
+
+func TestTheSameOpIDGivesTheSameAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		first, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		must(t, err)
+		again, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		must(t, err)
+		if first.ID != again.ID {
+			t.Errorf("attachments %s and %s", first.ID, again.ID)
+		}
+		_, err = d.attach("a", api.VolumeAttach{Instance: "db"})
+		wantCode(t, err, api.CodeIdempotencyMismatch)
+	}, hv.StateRunning)
+}
+
+func TestBeginAnswersWithTheRefusalOrAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		g, runner := d.now()
+		w.attached(t, testAtt, web)
+		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+		began := time.Now()
+		att, err := g.BeginDetach(t.Context(), "d", "vol", api.VolumeDetach{Instance: "web"})
+		must(t, err)
+		if took := time.Since(began); took > time.Second || att.ID != testAtt {
+			t.Errorf("after %v: %+v", took, att)
+		}
+		must(t, w.ReleaseDevice(web, "vdb"))
+		st, err := runner.Wait(t.Context(), "d")
+		must(t, err)
+		if st.State != op.StateDone {
+			t.Errorf("the op ended %s", st.State)
+		}
+		w.registry.vol.Generation++
+		w.registry.onVolume = func(v *api.Volume) { v.Generation = 1 } // what was seen is old
+		_, err = g.BeginAttach(t.Context(), "a", "vol", api.VolumeAttach{Instance: "web"})
+		wantCode(t, err, api.CodeStaleGeneration)
+	}, hv.StateRunning)
+}
+
+func TestAnOpThatGetsNoTurnBehindAMigrationIsTakenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		_, runner := d.now()
+		release := make(chan struct{})
+		d.hold <- release
+		must(t, runner.Submit(t.Context(), op.Op{ID: "copy", Kind: kindHold, Keys: []string{"instance/" + web}, Input: []byte("{}")}))
+		_, err := d.detach("d", web)
+		wantCode(t, err, api.CodeInstanceBusy)
+		close(release)
+		synctest.Wait()
+		must(t, w.settled())
+		if live, _ := d.disks(t, web, "vdb"); live == nil || slices.Contains(w.registry.told, api.AttachmentDetaching) {
+			t.Error("an op that was refused has acted")
+		}
+	}, hv.StateRunning)
+}
+
+func TestDevicesAreNamedAsLinuxNamesThem(t *testing.T) {
+	var got []string
+	for _, n := range []int{0, 25, 26, 51, 52, 701, 702} {
+		got = append(got, letters(n))
+	}
+	if want := "a z aa az ba zz aaa"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
