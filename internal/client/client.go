@@ -93,10 +93,11 @@ func (c *Client) Target() string { return c.target }
 func (c *Client) Credentials() *mtls.Credentials { return c.credentials }
 
 // Transport returns the way to the daemon, for who sends requests of his own
-// (a proxy): requests for the URL get there as those of the client do.
+// (a proxy): requests for the URL get there as those of the client do, and errors
+// are those of Do.
 func (c *Client) Transport() (http.RoundTripper, *url.URL) {
 	base := *c.base
-	return c.transport, &base
+	return explaining{c}, &base
 }
 
 // Close closes the connections that are idle.

@@ -57,7 +57,7 @@ func answering(status int, body string) http.Handler {
 }
 
 func TestTargetsThatAreRefused(t *testing.T) {
-	for _, target := range []string{"", "relative.sock", "unix://relative.sock", "https://host:7643", "http://host"} {
+	for _, target := range []string{"", "relative.sock", "unix://relative.sock", "https://host:7643", "http://host", "https://", "https://host:0", "https://host:x", "https://u@host", "https://host/v1", "https://host?x"} {
 		if _, err := client.New(target); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("New(%q) error = %v, want invalid_argument", target, err)
 		}

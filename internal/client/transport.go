@@ -200,3 +200,15 @@ func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return s.transport.RoundTrip(r)
 }
+
+// explaining says what went wrong in the words of the client.
+type explaining struct{ c *Client }
+
+// RoundTrip implements http.RoundTripper.
+func (e explaining) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.c.transport.RoundTrip(r)
+	if err != nil {
+		return nil, e.c.transportError(r.Context(), err)
+	}
+	return resp, nil
+}
