@@ -25,8 +25,9 @@ func (g *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api
 	asked := any(ref)
 	if force {
 		asked = forcedDelete{Volume: ref, Force: true}
-		if err := g.goOn(ctx, opID, ref); err != nil {
-			return api.VolumeRegister{}, refused(err)
+		vol, gone, err := g.goOn(ctx, opID, ref)
+		if gone || err != nil {
+			return vol, refused(err)
 		}
 	}
 	st, err := g.perform(ctx, request{
@@ -36,11 +37,7 @@ func (g *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api
 	if err != nil {
 		return api.VolumeRegister{}, err
 	}
-	var in input
-	if err := json.Unmarshal(st.Op.Input, &in); err != nil {
-		return in.Volume, fmt.Errorf("read the input of op %s: %w", opID, err)
-	}
-	return in.Volume, nil
+	return deletedBy(st.Op)
 }
 
 // forcedDelete is a deletion by force as it was asked for.
@@ -50,39 +47,56 @@ type forcedDelete struct {
 }
 
 // goOn is the operator's word for an op on the volume that waits for it: nothing
-// else gets past it. What it cannot make sense of it will say again.
-func (g *Manager) goOn(ctx context.Context, opID, ref string) error {
+// else gets past it. What it cannot make sense of it will say again. Gone is true
+// if that op was the deletion itself.
+func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := g.isKnown(ctx, opID)
 	if known || err != nil {
-		return err // a repeated request
+		return was, false, err // a repeated request
 	}
 	vol, err := g.machine.Registry.Volume(ctx, ref)
 	if err != nil {
-		return err
+		return was, false, err
 	}
 	for _, st := range g.runner.Active() {
 		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, volumeKey(vol.ID)) {
 			continue
 		}
-		if err := g.runner.Continue(ctx, st.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
-			return api.Errorf(api.CodeJournalUnavailable, "cannot go on with op %s: %v", st.Op.ID, err)
+		now, err := g.endParked(ctx, st.Op)
+		if err != nil {
+			return was, false, api.Errorf(api.CodeNeedsOperator, "cannot delete volume %s: op %s (%s) on it cannot end: %v", vol.Name, st.Op.ID, st.Op.Kind, err).
+				With("op_id", st.Op.ID)
 		}
-		if now, err := g.waitAWhile(ctx, st.Op.ID); err != nil || !now.State.Final() {
-			return api.Errorf(api.CodeNeedsOperator, "cannot delete volume %s: op %s (%s) on it cannot end: %s",
-				vol.Name, st.Op.ID, st.Op.Kind, whyParked(now, err)).With("op_id", st.Op.ID)
+		if st.Op.Kind == kindDelete && now.State == op.StateDone {
+			was, err = deletedBy(st.Op)
+			return was, true, err
 		}
 	}
-	return nil
+	return was, false, nil
 }
 
-func whyParked(st op.Status, err error) string {
+// endParked lets an op go on that waits for the operator, and waits for its end.
+func (g *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
+	if err := g.runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
+		return op.Status{}, err
+	}
+	st, err := g.waitAWhile(ctx, o.ID)
 	switch {
 	case err != nil:
-		return err.Error()
-	case st.Failure != nil:
-		return st.Failure.Message
+		return st, err
+	case !st.State.Final():
+		return st, errors.New(st.Failure.Message)
 	}
-	return string(st.State)
+	return st, nil
+}
+
+// deletedBy is the volume that a deletion was of.
+func deletedBy(o op.Op) (api.VolumeRegister, error) {
+	var in input
+	if err := json.Unmarshal(o.Input, &in); err != nil {
+		return in.Volume, fmt.Errorf("read the input of op %s: %w", o.ID, err)
+	}
+	return in.Volume, nil
 }
 
 // volumeKey is what the ops of a volume exclude each other by.
