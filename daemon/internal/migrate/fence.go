@@ -170,7 +170,7 @@ func (m *machine) whileOurs(ctx context.Context, s *Spec) (context.Context, cont
 // first, and what is done there is right whoever owns the volume. What only
 // lets go of the instance is done in any case.
 var (
-	doneUnfenced   = map[string]bool{"register": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true}
+	doneUnfenced   = map[string]bool{"register": true, "abort_mirror": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true}
 	undoneUnfenced = map[string]bool{
 		"register": true, "pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true,
 		"guard": true, "hold": true, "mirror": true, "commit": true,

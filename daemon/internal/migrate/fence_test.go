@@ -45,7 +45,7 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 				pass(time.Second)
 				close(d.world.copier.gate)
 				before := len(d.world.Calls())
-				pass(time.Hour)
+				pass(time.Hour + time.Second)
 				if calls := d.changes(before); len(calls) > 0 {
 					t.Errorf("a fenced host made the calls %v", calls)
 				}
@@ -165,7 +165,7 @@ func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 			d.world.Inject(hvtest.Fault{Call: call, Do: d.fenced})
 			id := d.migrate()
-			pass(time.Hour)
+			pass(time.Hour + time.Second)
 			dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 			must(t, err)
 			if dom.State != hv.StateRunning {

@@ -276,7 +276,12 @@ func TestMirrorMatrix(t *testing.T) {
 				p := started(t, state, MethodMirror)
 				p.kind = kindMirror
 				p.done = (*phase).mirrored
-				p.undone = func(p *phase) error { return errors.Join(onSrcStill(p), p.row(api.MigrationStarted)) }
+				p.undone = func(p *phase) error { // the job may be left, for the cancel
+					p.setQuiet()
+					r := &recorder{}
+					p.AssertNoWriteLost(r)
+					return errors.Join(errors.Join(r.problems...), p.row(api.MigrationStarted))
+				}
 				return p
 			}})
 		})

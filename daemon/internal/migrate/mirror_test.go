@@ -333,6 +333,33 @@ func TestCancelOfAMirrorWinsAtEveryCallBeforeThePivot(t *testing.T) {
 	})
 }
 
+// A synchronous job that ends under a write of the guest may take QEMU with it.
+func TestAMirrorIsAbortedOnlyWhileTheGuestIsPaused(t *testing.T) {
+	for _, state := range activeStates {
+		inBubble(t, state, func(t *testing.T, d *daemon) {
+			m := d.mirroring(mirrorToNewPool)
+			aborted := false
+			d.world.Inject(hvtest.Fault{Call: "AbortJob", Do: func() {
+				aborted = true
+				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+				must(t, err)
+				if dom.State != hv.StatePaused {
+					t.Errorf("the job was ended with the guest %s", dom.State)
+				}
+			}})
+			_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+			must(t, err)
+			d.until(m.ID, api.MigrationCancelled)
+			d.gone(m)
+			dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+			must(t, err)
+			if !aborted || dom.State != state {
+				t.Errorf("the job was ended: %v; the guest was %s and is %s", aborted, state, dom.State)
+			}
+		})
+	}
+}
+
 // simulateMirror is a mirror with a fault. What must not be lost is the guest's
 // data; where the mirror is, the migration may be given up.
 func simulateMirror(mayGiveUp bool) simulation {

@@ -168,7 +168,7 @@ func (m *machine) mirrorPlans(completed ask) []op.Plan {
 			m.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindMirror, Steps: []op.Step{
-			m.stepMirror(),
+			leftRunning(m.stepMirror()),
 		}},
 		{Kind: kindCompleteMirror, Commit: "pivot", Steps: []op.Step{
 			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
@@ -185,7 +185,9 @@ func (m *machine) mirrorPlans(completed ask) []op.Plan {
 		}},
 		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
+			m.ifMirrored(m.stepPause()),
 			m.stepAbortMirror(),
+			m.stepResume(),
 			m.stepRemoveDestination(),
 			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 		}},

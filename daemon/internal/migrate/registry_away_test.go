@@ -197,7 +197,7 @@ func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
 		d.world.registry.setDown(true)
 		d.world.SetStep(2)
 		d.until(m.ID, api.MigrationCompleting)
-		pass(time.Hour)
+		pass(time.Hour + time.Second)
 		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 		must(t, err)
 		live := dom.LiveDisk("vda")
@@ -222,7 +222,7 @@ func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 			d.world.registry.setDown(true)
 			_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
 			must(t, err)
-			pass(time.Hour)
+			pass(time.Hour + time.Second)
 			if err := d.world.settled(srcPath); err != nil {
 				t.Error(err)
 			}

@@ -51,6 +51,41 @@ func (m *machine) stepMirror() op.Step {
 	return step("mirror", do, m.abortJob(toDst), m.observeJob(toDst))
 }
 
+// leftRunning leaves the mirror's job to the next try, which takes it up, or to the
+// cancel, which ends it with the guest paused: QEMU 7.2 corrupts its heap, and the
+// guest dies, if a synchronous job ends while a write of the guest is on its way
+// to both sides.
+func leftRunning(st op.Step) op.Step {
+	st.Undo = nil
+	return st
+}
+
+// ifMirrored makes a step one of nothing where no job of ours is left to end.
+func (m *machine) ifMirrored(st op.Step) op.Step {
+	do, observe := st.Do, st.Observe
+	idle := func(ctx context.Context, r *op.Run) (bool, error) {
+		s, err := specOf(r)
+		if err != nil {
+			return false, err
+		}
+		v, err := m.lookAt(ctx, s)
+		return err == nil && v.ours(toDst, s) == nil, err
+	}
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if none, err := idle(ctx, r); none || err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		if none, err := idle(ctx, r); none || err != nil {
+			return done(none), err
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
 // offBound is how long a mirror waits for a guest that went off: one that is
 // started again is mirrored from the beginning. No lock is held meanwhile that
 // others of the instance need.

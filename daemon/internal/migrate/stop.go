@@ -39,7 +39,7 @@ func (g *Manager) switching() bool {
 
 // duringPause are the steps at which a guest may be paused by us.
 var duringPause = map[string]bool{
-	"pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true, "resume": true,
+	"pause": true, "drain": true, "compare": true, "abort_mirror": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true, "resume": true,
 }
 
 // mayPause holds a switch back that was about to begin in a daemon that stops.
