@@ -3,55 +3,243 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ReserveAttachment keeps a volume for an instance.
-func (s *Store) ReserveAttachment(context.Context, Call, api.AttachmentReserve) (api.Attachment, error) {
-	return api.Attachment{}, api.Errorf(api.CodeInternal, "not made yet")
+// ReserveAttachment keeps a volume for an instance: every rule is checked in the
+// transaction that adds the attachment, which is reserved then. The id of an
+// attachment stands for one attachment: reserving it again gives what is there.
+func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
+	if err := checkReserve(in); err != nil {
+		return api.Attachment{}, err
+	}
+	return mutate(ctx, s, call, "attachment.reserve", in, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		v, err := tx.wantedVolume(ctx, in.VolumeID)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		if same, err := tx.sameAttachment(ctx, v, in); err != nil || same != nil {
+			return deref(same), err
+		}
+		slot, err := tx.wantedSlot(ctx, in, hostID)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		if err := tx.checkReservable(ctx, v, slot, hostID, in); err != nil {
+			return api.Attachment{}, err
+		}
+		return tx.reserve(ctx, v, slot, in)
+	})
 }
 
-// TransitionAttachment moves an attachment to another state.
-func (s *Store) TransitionAttachment(context.Context, Call, string, api.AttachmentTransition) (api.Attachment, error) {
-	return api.Attachment{}, api.Errorf(api.CodeInternal, "not made yet")
+func checkReserve(in api.AttachmentReserve) error {
+	if err := cmp.Or(checkID("attachment id", in.ID), checkID("volume id", in.VolumeID), checkID("instance id", in.InstanceID),
+		checkDevice(in.Device), checkText("op id", in.OpID)); err != nil {
+		return err
+	}
+	return checkMode(in.Mode, in.Device)
 }
 
-// ReleaseAttachment ends an attachment.
-func (s *Store) ReleaseAttachment(context.Context, Call, string, api.AttachmentRelease) (api.Attachment, error) {
-	return api.Attachment{}, api.Errorf(api.CodeInternal, "not made yet")
+func checkMode(m api.Mode, device string) error {
+	if m != api.ModeRW && m != api.ModeRO {
+		return invalid("the mode %s of disk %s is not one of rw and ro", quote(string(m)), device)
+	}
+	return nil
 }
 
-// ForceDeleteAttachment ends an attachment of a fenced host.
-func (s *Store) ForceDeleteAttachment(context.Context, Call, string) (api.Attachment, error) {
-	return api.Attachment{}, api.Errorf(api.CodeInternal, "not made yet")
+// wantedVolume is a volume as the rules of a reserve need it.
+type wantedVolume struct {
+	id, name, hostID, scope string
+	status                  api.VolumeStatus
+	multiattach, bootable   bool
+	generation              int64
+	movedBy                 string // the open migration of it, "" if there is none
+	location                api.Location
+	attachments             []neighbour
 }
 
-// Policies returns every policy.
-func (s *Store) Policies(context.Context) ([]api.Policy, error) {
-	return nil, api.Errorf(api.CodeInternal, "not made yet")
+// neighbour is an attachment that a volume has already.
+type neighbour struct{ id, instanceID, instanceName, hostID string }
+
+const wantedVolumeQuery = `SELECT v.name, v.host_id, l.scope, v.status, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+	FROM volumes v
+	JOIN volume_types t ON t.id = v.type_id
+	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
+	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + migrationOpen + `
+	WHERE v.id = ?`
+
+func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, error) {
+	v := wantedVolume{id: id}
+	err := tx.QueryRowContext(ctx, wantedVolumeQuery, id).Scan(append([]any{
+		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
+	}, locationFields(&v.location)...)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, api.Errorf(api.CodeNotFound, "there is no volume %s", quote(id))
+	}
+	if err != nil {
+		return v, fmt.Errorf("read volume %s: %w", id, err)
+	}
+	scan := func(row scanner) (n neighbour, err error) {
+		err = row.Scan(&n.id, &n.instanceID, &n.instanceName, &n.hostID)
+		return n, err
+	}
+	v.attachments, err = queryAll(ctx, tx, scan, `SELECT a.id, a.instance_id, i.name, i.host_id
+		FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND a.migration_id IS NULL ORDER BY a.id`, id)
+	return v, err
 }
 
-// SetPolicy turns a policy on or off.
-func (s *Store) SetPolicy(context.Context, Call, string, api.PolicyUpdate) (api.Policy, error) {
-	return api.Policy{}, api.Errorf(api.CodeInternal, "not made yet")
+// sameAttachment returns the attachment that has the id already, nil if there is
+// none, and a conflict if it is another one.
+func (tx *changeTx) sameAttachment(ctx context.Context, v wantedVolume, in api.AttachmentReserve) (*api.Attachment, error) {
+	for _, n := range v.attachments {
+		if n.id != in.ID {
+			continue
+		}
+		a, err := attachmentByID(ctx, tx, in.ID)
+		if err == nil && (a.InstanceID != in.InstanceID || a.Device != in.Device || a.Mode != in.Mode) {
+			err = idTaken(in.ID)
+		}
+		return &a, err
+	}
+	return nil, nil
 }
 
-// RetypePlan says how a volume gets another type.
-type RetypePlan struct {
-	// InPlace: the volume may stay where it is. Else it has to be moved to ToPool.
-	InPlace bool
-	Volume  api.Volume
-	ToPool  string
+// wantedSlot is where an instance shall get a volume.
+type wantedSlot struct {
+	instanceName string
+	there        bool // the slot exists
+	bootIndex    *int
 }
 
-// PlanRetype says what a retype takes.
-func (s *Store) PlanRetype(context.Context, string, api.VolumeRetype) (RetypePlan, error) {
-	return RetypePlan{}, api.Errorf(api.CodeInternal, "not made yet")
+// wantedSlot returns the slot if the instance is this host's, may get disks, and
+// has nothing there.
+func (tx *changeTx) wantedSlot(ctx context.Context, in api.AttachmentReserve, hostID string) (wantedSlot, error) {
+	var (
+		slot        wantedSlot
+		state       api.InstanceState
+		owner       string
+		note, taken *string
+	)
+	err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.host_id, s.note, s.boot_index, a.id FROM instances i
+		LEFT JOIN slots s ON s.instance_id = i.id AND s.device = ?2
+		LEFT JOIN attachments a ON a.instance_id = i.id AND a.device = ?2 AND a.migration_id IS NULL
+		WHERE i.id = ?1`, in.InstanceID, in.Device).Scan(&slot.instanceName, &state, &owner, &note, &slot.bootIndex, &taken)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", quote(in.InstanceID))
+	case err != nil:
+		return slot, fmt.Errorf("read instance %s: %w", in.InstanceID, err)
+	case owner != hostID:
+		return slot, api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
+	}
+	slot.there = note != nil
+	switch state {
+	case api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
+		return slot, api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)
+	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped:
+	}
+	switch {
+	case taken != nil:
+		return slot, api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by attachment %s", in.Device, slot.instanceName, *taken).With("attachment_id", *taken)
+	case note != nil && *note != "":
+		return slot, api.Errorf(api.CodeConflict, "the device %s of instance %s is taken: %s", in.Device, slot.instanceName, *note)
+	case isRoot(slot.bootIndex) && state != api.InstanceStopped:
+		return slot, api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s: it is %s; stop it first", in.Device, slot.instanceName, state)
+	}
+	return slot, nil
 }
 
-// RetypeVolume gives a volume another type.
-func (s *Store) RetypeVolume(context.Context, Call, string, api.VolumeRetype) (api.Volume, error) {
-	return api.Volume{}, api.Errorf(api.CodeInternal, "not made yet")
+func isRoot(bootIndex *int) bool { return bootIndex != nil && *bootIndex == 0 }
+
+// checkReservable says whether the volume, as it is now, may be attached there.
+func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSlot, hostID string, in api.AttachmentReserve) error {
+	switch {
+	case v.movedBy != "":
+		return movedBy("attach", v.name, v.movedBy)
+	case v.status != api.VolumeAvailable:
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot attach volume %s: it is %s", v.name, v.status).With("status", v.status)
+	case v.generation != in.Generation:
+		return staleGeneration("attach", v.name, v.generation, in.Generation)
+	case len(v.attachments) > 0 && !v.multiattach:
+		n := v.attachments[0]
+		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: it is at instance %s, and its type is not multiattach", v.name, n.instanceName).
+			With("instance_id", n.instanceID).With("attachment_id", n.id)
+	case v.multiattach && v.location.Format != api.FormatRaw:
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)
+	}
+	if err := tx.checkAgain(ctx, v, slot, in); err != nil {
+		return err
+	}
+	return tx.checkAttachReach(ctx, v, hostID)
+}
+
+// checkAgain is the rules for a further attachment of a volume.
+func (tx *changeTx) checkAgain(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
+	if len(v.attachments) == 0 {
+		return nil
+	}
+	for _, n := range v.attachments {
+		if n.instanceID == in.InstanceID {
+			return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", v.name, slot.instanceName, n.id).With("attachment_id", n.id)
+		}
+	}
+	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable)
+}
+
+// checkAttachReach says whether the host has the bytes of a volume, and where it
+// is attached on another host too, whether they are the same bytes.
+func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID string) error {
+	owner, elsewhere := v.hostID, false
+	for _, n := range v.attachments {
+		if n.hostID != hostID {
+			// That the volume was made here does not say that the other has the same pool.
+			owner, elsewhere = n.hostID, true
+		}
+	}
+	reached, err := reaches(ctx, tx, hostID, owner, v.scope, v.location.Pool)
+	switch {
+	case err != nil || reached:
+		return err
+	case elsewhere:
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, place(v.location))
+	}
+	return api.Errorf(api.CodeNotYourHost, "cannot attach volume %s on this host: %s is another host's, and in no shared pool that this one has", v.name, place(v.location))
+}
+
+// reserve adds the attachment, with its slot if that is not there.
+func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
+	if !slot.there {
+		if err := tx.exec(ctx, "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')", in.InstanceID, in.Device); err != nil {
+			return api.Attachment{}, err
+		}
+	}
+	if err := tx.insertAttachment(ctx, attachment{
+		id: in.ID, volumeID: v.id, volumeName: v.name, instanceID: in.InstanceID, instanceName: slot.instanceName,
+		device: in.Device, mode: in.Mode, state: api.AttachmentReserved, exclusive: !v.multiattach, opID: in.OpID,
+	}); err != nil {
+		return api.Attachment{}, err
+	}
+	host, err := tx.resolveHost(ctx, in.Host)
+	if err != nil {
+		return api.Attachment{}, err
+	}
+	h := heldAttachment{
+		Attachment: api.Attachment{
+			ID: in.ID, VolumeID: v.id, InstanceID: in.InstanceID, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
+			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.at, UpdatedAt: tx.at,
+		},
+		instanceName: slot.instanceName, volumeName: v.name, generation: v.generation,
+	}
+	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.reserve", To: string(h.State), OpID: in.OpID},
+		map[string]any{"device": in.Device, "mode": in.Mode})
 }

@@ -82,6 +82,7 @@ func scanAttachment(row scanner) (api.Attachment, error) {
 // attachment is what the row of an attachment holds beyond its key.
 type attachment struct {
 	id, volumeID, instanceID, device string
+	volumeName, instanceName         string // for people
 	migrationID                      string // of a reserved dst, else ""
 	opID                             string
 	mode                             api.Mode
@@ -96,13 +97,17 @@ func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
 		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.at.UnixMicro())
 	switch {
 	case sqlitedb.Violates(err, "attachments.id"):
-		return api.Errorf(api.CodeConflict, "there is an attachment with the id %s already", a.id)
+		return idTaken(a.id)
 	case sqlitedb.Violates(err, "attachments.instance_id", "attachments.device"):
-		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken", a.device, a.instanceID)
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken", a.device, a.instanceName)
 	case sqlitedb.Violates(err, "attachments.volume_id"):
-		return api.Errorf(api.CodeVolumeInUse, "volume %s is attached already and its type is not multiattach", a.volumeID)
+		return api.Errorf(api.CodeVolumeInUse, "volume %s is attached already and its type is not multiattach", a.volumeName)
 	case err != nil:
 		return fmt.Errorf("store attachment: %w", err)
 	}
 	return nil
+}
+
+func idTaken(id string) error {
+	return api.Errorf(api.CodeConflict, "there is an attachment with the id %s already", id)
 }

@@ -20,7 +20,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 		return api.Instance{}, err
 	}
 	i, err := mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
-		hostID, err := resolve(ctx, tx, kindHost, in.Host)
+		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Instance{}, err
 		}
@@ -66,8 +66,8 @@ func checkInstance(in api.InstanceRegister) error {
 			checkSlot(d.Device, d.BootIndex), checkLocation("disk "+d.Device, d.Location)); err != nil {
 			return err
 		}
-		if d.Mode != api.ModeRW && d.Mode != api.ModeRO {
-			return invalid("the mode %s of disk %s is not one of rw and ro", quote(string(d.Mode)), d.Device)
+		if err := checkMode(d.Mode, d.Device); err != nil {
+			return err
 		}
 	}
 	for _, slot := range in.Slots {
@@ -156,12 +156,8 @@ func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, host
 		return err
 	}
 	return tx.insertAttachment(ctx, attachment{
-		id:         d.AttachmentID,
-		volumeID:   d.VolumeID,
-		instanceID: in.ID,
-		device:     d.Device,
-		mode:       d.Mode,
-		state:      api.AttachmentAttached,
+		id: d.AttachmentID, volumeID: d.VolumeID, volumeName: cmp.Or(known.Name, d.VolumeName),
+		instanceID: in.ID, instanceName: in.Name, device: d.Device, mode: d.Mode, state: api.AttachmentAttached,
 		// The default type is not multiattach, ever.
 		exclusive: !known.Multiattach,
 	})
@@ -176,6 +172,9 @@ func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d
 	if v.Location.Path != d.Location.Path {
 		return api.Errorf(api.CodeConflict, "cannot adopt disk %s at %s: its volume %s is at %s", d.Device, d.Location.Path, v.Name, v.Location.Path)
 	}
+	if err := tx.checkReach(ctx, "take back", v, hostID); err != nil {
+		return err
+	}
 	return tx.exec(ctx, "UPDATE volumes SET host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.at.UnixMicro(), v.ID)
 }
 
@@ -189,6 +188,9 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 		}
 		i, err := instanceByID(ctx, tx, id)
 		if err != nil {
+			return i, err
+		}
+		if err := tx.checkOwn(ctx, kindInstance, id, "forget", i.Name); err != nil {
 			return i, err
 		}
 		volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", id)

@@ -33,6 +33,21 @@ func scopeOf(ctx context.Context, q querier, hostID string, l api.Location) (str
 	return hostID, nil
 }
 
+// reaches says whether a host has the bytes of a place that another may own: it is
+// its own, or in a shared pool that it has too.
+func reaches(ctx context.Context, q querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
+	switch {
+	case scope != scopeShared:
+		return scope == hostID, nil
+	case ownerID == hostID:
+		return true, nil
+	}
+	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ? AND name = ? AND shared = 1)", hostID, pool).Scan(&yes); err != nil {
+		return false, fmt.Errorf("look up pool: %w", err)
+	}
+	return yes, nil
+}
+
 // claim records that a volume is at l, or with a migrationID that it shall be.
 // A place that is taken is refused with the code taken.
 func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {

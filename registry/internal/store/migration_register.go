@@ -24,12 +24,12 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		return api.Migration{}, err
 	}
 	return mutate(ctx, s, call, "migration.register", in, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
-		if m, err := tx.sameMigration(ctx, in); err != nil || m != nil {
-			return deref(m), err
-		}
 		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Migration{}, err
+		}
+		if m, err := tx.sameMigration(ctx, in, hostID); err != nil || m != nil {
+			return deref(m), err
 		}
 		v, err := tx.volume(ctx, in.VolumeID)
 		if err != nil {
@@ -38,28 +38,30 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		if err := tx.checkMigratable(ctx, v, hostID, in); err != nil {
 			return api.Migration{}, err
 		}
-		if err := tx.checkDst(ctx, v, in.Dst); err != nil {
+		t, err := tx.targetType(ctx, v, in)
+		if err != nil {
 			return api.Migration{}, err
 		}
-		if err := tx.insertMigration(ctx, v, hostID, in); err != nil {
+		if err := checkDst(ctx, tx, v, t, hostID, in.Dst); err != nil {
+			return api.Migration{}, err
+		}
+		if err := tx.insertMigration(ctx, v, t, hostID, in); err != nil {
 			return api.Migration{}, err
 		}
 		m, err := migrationByID(ctx, tx, in.ID)
 		if err != nil {
 			return m, err
 		}
-		return m, tx.audit(ctx, api.Event{
-			What: "migration.register", Host: m.Host, Object: "migration/" + m.ID, To: string(m.State), OpID: in.OpID,
-			Details: map[string]any{"volume_id": v.ID, "volume_name": v.Name, "src": m.Src, "dst": m.Dst},
-		})
+		return m, tx.auditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: in.OpID, Token: &api.Token{Generation: v.Generation}},
+			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType})
 	})
 }
 
-func deref(m *api.Migration) api.Migration {
-	if m == nil {
-		return api.Migration{}
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *m
+	return v
 }
 
 func checkMigration(in api.MigrationRegister) error {
@@ -78,7 +80,7 @@ func checkMigration(in api.MigrationRegister) error {
 
 // sameMigration returns the migration that has the id already, nil if there is
 // none, and a conflict if it is another one.
-func (tx *changeTx) sameMigration(ctx context.Context, in api.MigrationRegister) (*api.Migration, error) {
+func (tx *changeTx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (*api.Migration, error) {
 	m, err := migrationByID(ctx, tx, in.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -86,7 +88,11 @@ func (tx *changeTx) sameMigration(ctx context.Context, in api.MigrationRegister)
 	if err != nil {
 		return nil, err
 	}
-	if m.VolumeID != in.VolumeID || m.SrcAttachmentID != in.SrcAttachmentID || m.DstAttachmentID != in.DstAttachmentID || !open(m.State) {
+	own, err := owned(ctx, tx, kindMigration, hostID, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !own || m.VolumeID != in.VolumeID || m.SrcAttachmentID != in.SrcAttachmentID || m.DstAttachmentID != in.DstAttachmentID || !open(m.State) {
 		return nil, api.Errorf(api.CodeConflict, "the migration id %s is taken by a migration of volume %s", in.ID, m.VolumeName)
 	}
 	return &m, nil
@@ -99,19 +105,17 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 	case v.MigrationID != "":
 		return migrationActive(v, "migrate")
 	case v.Generation != in.Generation:
-		return api.Errorf(api.CodeStaleGeneration, "cannot migrate volume %s: it is in generation %d and the request is of generation %d; it was moved meanwhile",
-			v.Name, v.Generation, in.Generation).With("generation", v.Generation)
+		return staleGeneration("migrate", v.Name, v.Generation, in.Generation)
 	case len(v.Attachments) > 1:
-		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments", v.Name, len(v.Attachments)).
-			With("attachments", len(v.Attachments))
-	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
+		return multiattached(v.Name, len(v.Attachments))
+	case v.Status != api.VolumeAvailable && len(v.Attachments) == 0:
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
 	}
 	if len(v.Attachments) == 0 {
 		if in.SrcAttachmentID != "" {
 			return api.Errorf(api.CodeConflict, "cannot migrate volume %s at attachment %s: it is not attached any more", v.Name, in.SrcAttachmentID)
 		}
-		return tx.checkReach(ctx, v, hostID)
+		return tx.checkReach(ctx, "migrate", v, hostID)
 	}
 	a := v.Attachments[0]
 	switch {
@@ -132,21 +136,32 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 
 // checkReach says whether a host has the bytes of a volume that nothing is
 // attached to.
-func (tx *changeTx) checkReach(ctx context.Context, v api.Volume, hostID string) error {
+func (tx *changeTx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
 	var scope, owner string
 	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL WHERE v.id = ?`, v.ID).Scan(&scope, &owner); err != nil {
 		return fmt.Errorf("read host of volume: %w", err)
 	}
-	if owner != hostID && scope != scopeShared {
-		return api.Errorf(api.CodeNotYourHost, "cannot migrate volume %s from this host: it is on host %s", v.Name, v.Host)
+	yes, err := reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
+	if err != nil || yes {
+		return err
 	}
-	return nil
+	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }
 
-// checkDst says whether dst is another place of the right size that the
-// volume's type allows.
-func (tx *changeTx) checkDst(ctx context.Context, v api.Volume, dst api.Location) error {
+// targetType returns the type that a migration is checked against: the one that
+// the volume is to get, under the rules of a retype, or its own.
+func (tx *changeTx) targetType(ctx context.Context, v api.Volume, in api.MigrationRegister) (api.VolumeType, error) {
+	t, err := typeByRef(ctx, tx, cmp.Or(in.ToType, v.Type))
+	if err != nil || in.ToType == "" {
+		return t, err
+	}
+	return t, checkNewType(ctx, tx, v, t, in.Dst.Format)
+}
+
+// checkDst says whether dst is another place of the right size that the type
+// allows.
+func checkDst(ctx context.Context, q querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
 	src := v.Location
 	if src.Path != "" && src.Path == dst.Path || src.Name != "" && src.Pool == dst.Pool && src.Name == dst.Name {
 		return api.Errorf(api.CodeSameLocation, "cannot migrate volume %s to %s: it is there", v.Name, place(dst))
@@ -155,15 +170,11 @@ func (tx *changeTx) checkDst(ctx context.Context, v api.Volume, dst api.Location
 		return api.Errorf(api.CodeSizeMismatch, "cannot migrate volume %s to %s: the volume has %d bytes and the destination %d",
 			v.Name, place(dst), src.SizeBytes, dst.SizeBytes).With("size_bytes", src.SizeBytes)
 	}
-	var typeID string
-	if err := tx.QueryRowContext(ctx, "SELECT type_id FROM volumes WHERE id = ?", v.ID).Scan(&typeID); err != nil {
-		return fmt.Errorf("read type of volume: %w", err)
-	}
-	return tx.checkTypeAllows(ctx, typeID, dst)
+	return checkTypeAllows(ctx, q, t, hostID, dst)
 }
 
 // insertMigration takes the lock and makes the reservations.
-func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
+func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
 	src, err := json.Marshal(v.Location)
 	if err != nil {
 		return fmt.Errorf("encode src: %w", err)
@@ -172,15 +183,19 @@ func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, hostID st
 	if err != nil {
 		return fmt.Errorf("encode dst: %w", err)
 	}
+	toType := ""
+	if in.ToType != "" {
+		toType = t.ID
+	}
 	instanceID := ""
 	if len(v.Attachments) > 0 {
 		instanceID = v.Attachments[0].InstanceID
 	}
 	if err := tx.exec(ctx, `INSERT INTO migrations (id, volume_id, volume_name, instance_id, host_id, src_attachment_id, dst_attachment_id,
 			src, dst, method, to_type_id, state, op_id, started_us)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 'starting', ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'starting', ?, ?)`,
 		in.ID, v.ID, v.Name, instanceID, hostID, in.SrcAttachmentID, in.DstAttachmentID,
-		string(src), string(dst), in.Method, in.OpID, tx.at.UnixMicro()); err != nil {
+		string(src), string(dst), in.Method, toType, in.OpID, tx.at.UnixMicro()); err != nil {
 		return err
 	}
 	if err := tx.claim(ctx, v.ID, in.ID, hostID, in.Dst, api.CodeDstInUse); err != nil {
@@ -191,13 +206,7 @@ func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, hostID st
 	}
 	a := v.Attachments[0]
 	return tx.insertAttachment(ctx, attachment{
-		id:          in.DstAttachmentID,
-		volumeID:    v.ID,
-		instanceID:  a.InstanceID,
-		device:      a.Device,
-		migrationID: in.ID,
-		mode:        a.Mode,
-		state:       api.AttachmentReserved,
-		exclusive:   !v.Multiattach,
+		id: in.DstAttachmentID, volumeID: v.ID, volumeName: v.Name, instanceID: a.InstanceID, instanceName: a.InstanceID,
+		device: a.Device, migrationID: in.ID, mode: a.Mode, state: api.AttachmentReserved, exclusive: !v.Multiattach, opID: in.OpID,
 	})
 }

@@ -41,10 +41,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 		if err := tx.storeState(ctx, m, in); err != nil {
 			return m, err
 		}
-		if err := tx.audit(ctx, api.Event{
-			What: "migration.transition", Host: m.Host, Object: "migration/" + id, From: string(m.State), To: string(in.To),
-			OpID: in.OpID, Details: map[string]any{"volume_id": m.VolumeID, "volume_name": m.VolumeName},
-		}); err != nil {
+		if err := tx.auditMigration(ctx, m, api.Event{What: "migration.transition", From: string(m.State), To: string(in.To), OpID: in.OpID}, nil); err != nil {
 			return m, err
 		}
 		return migrationByID(ctx, tx, id)
@@ -135,15 +132,16 @@ func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.Migr
 }
 
 // flip makes dst the volume's place and, where it is attached, the dst
-// attachment its attachment. Src is nobody's afterwards.
+// attachment its attachment; a retype gets its type. Src is nobody's afterwards.
 func (tx *changeTx) flip(ctx context.Context, m api.Migration) error {
 	return tx.execAll(ctx,
 		sqlStep("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
 		sqlStep("UPDATE attachments SET migration_id = NULL, state = 'attached', updated_us = ? WHERE migration_id = ?", tx.at.UnixMicro(), m.ID),
 		sqlStep("DELETE FROM locations WHERE volume_id = ? AND migration_id IS NULL", m.VolumeID),
 		sqlStep("UPDATE locations SET migration_id = NULL WHERE migration_id = ?", m.ID),
-		sqlStep(`UPDATE volumes SET generation = generation + 1, updated_us = ?,
-			host_id = (SELECT host_id FROM migrations WHERE id = ?) WHERE id = ?`, tx.at.UnixMicro(), m.ID, m.VolumeID),
+		sqlStep(`UPDATE volumes SET generation = generation + 1, updated_us = ?1, host_id = m.host_id,
+				type_id = CASE m.to_type_id WHEN '' THEN volumes.type_id ELSE m.to_type_id END
+			FROM migrations m WHERE m.id = ?2 AND volumes.id = m.volume_id`, tx.at.UnixMicro(), m.ID),
 	)
 }
 
@@ -161,12 +159,17 @@ func (tx *changeTx) moveReservation(ctx context.Context, m api.Migration, dst ap
 	if err != nil {
 		return err
 	}
-	if err := tx.checkDst(ctx, v, dst); err != nil {
+	var hostID, typeID string
+	if err := tx.QueryRowContext(ctx, `SELECT m.host_id, CASE m.to_type_id WHEN '' THEN v.type_id ELSE m.to_type_id END
+		FROM migrations m JOIN volumes v ON v.id = m.volume_id WHERE m.id = ?`, m.ID).Scan(&hostID, &typeID); err != nil {
+		return fmt.Errorf("read host and type of migration: %w", err)
+	}
+	t, err := typeByID(ctx, tx, typeID)
+	if err != nil {
 		return err
 	}
-	var hostID string
-	if err := tx.QueryRowContext(ctx, "SELECT host_id FROM migrations WHERE id = ?", m.ID).Scan(&hostID); err != nil {
-		return fmt.Errorf("read host of migration: %w", err)
+	if err := checkDst(ctx, tx, v, t, hostID, dst); err != nil {
+		return err
 	}
 	if err := tx.exec(ctx, "DELETE FROM locations WHERE migration_id = ?", m.ID); err != nil {
 		return err

@@ -239,7 +239,7 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 			_, err := s.UpdateVolume(t.Context(), nobody, data, api.VolumeUpdate{Name: &name})
 			return err
 		}, api.CodeConflict, "volume root already"},
-		"delete while attached":      {nil, remove(root), api.CodeVolumeInUse, "attached to instance " + web},
+		"delete while attached":      {nil, remove(root), api.CodeVolumeInUse, "attached to instance web"},
 		"delete while migrating":     {moving, remove("data"), api.CodeMigrationActive, "cannot delete volume data: migration " + id(migrationKind, 2)},
 		"delete the unknown":         {nil, remove("gone"), api.CodeNotFound, "gone"},
 		"lost race":                  {broken, transition("data", api.VolumeAvailable, api.VolumeDeleting), api.CodeConflict, "is error, no longer available"},

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,6 +24,9 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 		return api.VolumeType{}, err
 	}
 	return mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
+		if err := cmp.Or(tx.checkOperator("make a volume type"), tx.checkPoolsKnown(ctx, in.Pools)); err != nil {
+			return api.VolumeType{}, err
+		}
 		id := uuid.NewString()
 		_, err := tx.ExecContext(ctx, "INSERT INTO volume_types (id, name, multiattach, created_us) VALUES (?, ?, ?, ?)",
 			id, in.Name, in.Multiattach, tx.at.UnixMicro())
@@ -61,7 +65,7 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 		if in.Pools != nil {
 			changed.Pools = *in.Pools
 		}
-		if err := tx.checkTypeUpdate(ctx, old, changed); err != nil {
+		if err := cmp.Or(tx.checkOperator("change a volume type"), tx.checkTypeUpdate(ctx, old, changed)); err != nil {
 			return api.VolumeType{}, err
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE volume_types SET name = ?, multiattach = ? WHERE id = ?", changed.Name, changed.Multiattach, id)
@@ -88,18 +92,14 @@ func (tx *changeTx) checkTypeUpdate(ctx context.Context, old, changed api.Volume
 	if old.Name == DefaultType && changed.Name != DefaultType {
 		return api.Errorf(api.CodeStateForbidden, "cannot rename the volume type %s: volumes without a type have it", DefaultType)
 	}
+	added := slices.DeleteFunc(slices.Clone(changed.Pools), func(p string) bool { return slices.Contains(old.Pools, p) })
+	if err := tx.checkPoolsKnown(ctx, added); err != nil {
+		return err
+	}
 	if old.Multiattach == changed.Multiattach {
 		return nil
 	}
-	attached, err := queryAll(ctx, tx, scanString, `SELECT DISTINCT v.name FROM volumes v JOIN attachments a ON a.volume_id = v.id
-		WHERE v.type_id = ? ORDER BY v.name LIMIT 1`, old.ID)
-	if err != nil {
-		return err
-	}
-	if len(attached) > 0 {
-		return api.Errorf(api.CodeInUseRetype, "cannot change multiattach of the volume type %s: its volume %s is attached", old.Name, attached[0])
-	}
-	return nil
+	return tx.checkMultiattachUpdate(ctx, old, changed)
 }
 
 // DeleteType removes a volume type that no volume has, and returns what it was.
@@ -113,6 +113,9 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 		if err != nil {
 			return api.VolumeType{}, err
 		}
+		if err := tx.checkOperator("delete a volume type"); err != nil {
+			return api.VolumeType{}, err
+		}
 		if t.Name == DefaultType {
 			return api.VolumeType{}, api.Errorf(api.CodeStateForbidden, "cannot delete the volume type %s: volumes without a type have it", DefaultType)
 		}
@@ -122,6 +125,9 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 		}
 		if volumes > 0 {
 			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: %d volumes have it", t.Name, volumes)
+		}
+		if m, err := tx.movedToType(ctx, id); err != nil || m != nil {
+			return api.VolumeType{}, cmp.Or(err, migrationToType("delete", t.Name, m))
 		}
 		if err := tx.exec(ctx, "DELETE FROM volume_types WHERE id = ?", id); err != nil {
 			return api.VolumeType{}, err
@@ -201,16 +207,4 @@ func (tx *changeTx) setTypePools(ctx context.Context, id string, pools []string)
 		}
 	}
 	return nil
-}
-
-// checkTypeAllows refuses a place that the type is not allowed to live in.
-func (tx *changeTx) checkTypeAllows(ctx context.Context, typeID string, l api.Location) error {
-	t, err := typeByID(ctx, tx, typeID)
-	if err != nil {
-		return err
-	}
-	if len(t.Pools) == 0 || slices.Contains(t.Pools, l.Pool) {
-		return nil
-	}
-	return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, place(l), t.Pools)
 }

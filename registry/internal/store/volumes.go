@@ -33,7 +33,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		return api.Volume{}, invalid("a volume begins as creating or available, not as %s", quote(string(in.Status)))
 	}
 	return mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		hostID, err := resolve(ctx, tx, kindHost, in.Host)
+		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Volume{}, err
 		}
@@ -44,24 +44,24 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		if err != nil {
 			return v, err
 		}
-		return v, tx.audit(ctx, api.Event{
-			What: "volume.register", Host: v.Host, Object: "volume/" + v.ID, To: string(v.Status),
-			Details: map[string]any{"name": v.Name, "location": v.Location},
-		})
+		return v, tx.auditVolume(ctx, v, api.Event{What: "volume.register", To: string(v.Status)}, map[string]any{"location": v.Location, "type": v.Type})
 	})
 }
 
 // insertVolume makes the row of a volume and claims its place.
 func (tx *changeTx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
-	typeID, err := resolve(ctx, tx, kindType, cmp.Or(in.Type, DefaultType))
+	t, err := typeByRef(ctx, tx, cmp.Or(in.Type, DefaultType))
 	if err != nil {
 		return err
 	}
-	if err := tx.checkTypeAllows(ctx, typeID, in.Location); err != nil {
+	if err := checkTypeSuits(ctx, tx, t, "make volume "+in.Name, in.Location.Format, in.Bootable); err != nil {
+		return err
+	}
+	if err := checkTypeAllows(ctx, tx, t, hostID, in.Location); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO volumes (id, name, status, type_id, bootable, generation, host_id, created_us, updated_us)
-		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7)`, in.ID, in.Name, status, typeID, in.Bootable, hostID, tx.at.UnixMicro())
+		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7)`, in.ID, in.Name, status, t.ID, in.Bootable, hostID, tx.at.UnixMicro())
 	if err != nil {
 		return volumeTaken(err, in.ID, in.Name)
 	}
@@ -88,7 +88,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 		}
 	}
 	return mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		old, err := tx.volume(ctx, ref)
+		old, err := tx.ownVolume(ctx, ref, "change")
 		if err != nil {
 			return old, err
 		}
@@ -99,18 +99,36 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 		if in.Bootable != nil {
 			bootable = *in.Bootable
 		}
+		if bootable && !old.Bootable {
+			if err := tx.checkBootable(ctx, old); err != nil {
+				return old, err
+			}
+		}
 		if _, err := tx.ExecContext(ctx, "UPDATE volumes SET name = ?, bootable = ?, updated_us = ? WHERE id = ?",
 			name, bootable, tx.at.UnixMicro(), old.ID); err != nil {
 			return api.Volume{}, volumeTaken(err, old.ID, name)
 		}
-		if err := tx.audit(ctx, api.Event{
-			What: "volume.update", Host: old.Host, Object: "volume/" + old.ID, From: old.Name, To: name,
-			Details: map[string]any{"bootable": bootable},
-		}); err != nil {
+		if err := tx.auditVolume(ctx, old, api.Event{What: "volume.update", From: old.Name, To: name}, map[string]any{"bootable": bootable}); err != nil {
 			return api.Volume{}, err
 		}
 		return volumeByID(ctx, tx, old.ID)
 	})
+}
+
+// checkBootable says whether a volume may become bootable: not one that is
+// multiattach, or about to be, where the policy is off.
+func (tx *changeTx) checkBootable(ctx context.Context, v api.Volume) error {
+	multiattach := v.Multiattach
+	if v.MigrationID != "" {
+		if err := tx.QueryRowContext(ctx, "SELECT ?1 OR EXISTS (SELECT 1 FROM volume_types t JOIN migrations m ON m.to_type_id = t.id WHERE m.id = ?2 AND t.multiattach = 1)",
+			multiattach, v.MigrationID).Scan(&multiattach); err != nil {
+			return fmt.Errorf("look up type of migration: %w", err)
+		}
+	}
+	if !multiattach {
+		return nil
+	}
+	return checkPolicy(ctx, tx, "make the multiattach volume "+v.Name+" bootable", api.PolicyMultiattachBootable)
 }
 
 // TransitionVolume moves a volume to another status, if it is still in the one
@@ -122,7 +140,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		}
 	}
 	return mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		v, err := tx.volume(ctx, ref)
+		v, err := tx.ownVolume(ctx, ref, "change the status of")
 		if err != nil {
 			return v, err
 		}
@@ -143,7 +161,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		if err := tx.exec(ctx, "UPDATE volumes SET status = ?, updated_us = ? WHERE id = ?", in.To, tx.at.UnixMicro(), v.ID); err != nil {
 			return v, err
 		}
-		if err := tx.audit(ctx, api.Event{What: "volume.transition", Host: v.Host, Object: "volume/" + v.ID, From: string(in.From), To: string(in.To)}); err != nil {
+		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.transition", From: string(in.From), To: string(in.To)}, nil); err != nil {
 			return v, err
 		}
 		return volumeByID(ctx, tx, v.ID)
@@ -169,30 +187,58 @@ func (tx *changeTx) relocate(ctx context.Context, v api.Volume, l api.Location) 
 // ForgetVolume forgets a volume whose bytes are gone or are no longer
 // Volferry's, and returns what it was.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
-	return mutate(ctx, s, call, "volume.delete", ref, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		v, err := tx.volume(ctx, ref)
+	return mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+		v, err := tx.ownVolume(ctx, ref, "delete")
 		if err != nil {
 			return v, err
 		}
-		switch {
-		case v.MigrationID != "":
+		if v.MigrationID != "" {
 			return v, migrationActive(v, "delete")
-		case len(v.Attachments) > 0:
-			return v, api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s", v.Name, v.Attachments[0].InstanceID)
-		case v.Status == api.VolumeReserved:
-			return v, api.Errorf(api.CodeVolumeNotAvailable, "cannot delete volume %s: it is reserved", v.Name)
+		}
+		if len(v.Attachments) > 0 {
+			return v, tx.attachedTo(ctx, "delete", v)
 		}
 		if err := tx.exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return v, err
 		}
-		return v, tx.audit(ctx, api.Event{
-			What: "volume.delete", Host: v.Host, Object: "volume/" + v.ID, From: string(v.Status),
-			Details: map[string]any{"name": v.Name, "location": v.Location},
-		})
+		return v, tx.auditVolume(ctx, v, api.Event{What: "volume.forget", From: string(v.Status)}, map[string]any{"location": v.Location})
 	})
 }
 
-func migrationActive(v api.Volume, verb string) error {
-	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, v.Name, v.MigrationID).
-		With("migration_id", v.MigrationID)
+// attachedTo names the first instance that a volume is attached to.
+func (tx *changeTx) attachedTo(ctx context.Context, verb string, v api.Volume) error {
+	a := v.Attachments[0]
+	var instance string
+	if err := tx.QueryRowContext(ctx, "SELECT name FROM instances WHERE id = ?", a.InstanceID).Scan(&instance); err != nil {
+		return fmt.Errorf("read name of instance: %w", err)
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot %s volume %s: it is attached to instance %s as %s (%s)", verb, v.Name, instance, a.Device, a.State).
+		With("instance_id", a.InstanceID).With("attachment_id", a.ID)
+}
+
+// auditVolume adds to the trail what happened to a volume.
+func (tx *changeTx) auditVolume(ctx context.Context, v api.Volume, e api.Event, details map[string]any) error {
+	if details == nil {
+		details = map[string]any{}
+	}
+	details["name"] = v.Name
+	e.Host, e.Object, e.Details, e.Token = v.Host, "volume/"+v.ID, details, &api.Token{Generation: v.Generation}
+	return tx.audit(ctx, e)
+}
+
+func migrationActive(v api.Volume, verb string) error { return movedBy(verb, v.Name, v.MigrationID) }
+
+// movedBy refuses what a migration stands in the way of.
+func movedBy(verb, volume, migration string) error {
+	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, volume, migration).
+		With("migration_id", migration)
+}
+
+func staleGeneration(verb, volume string, is, asked int64) error {
+	return api.Errorf(api.CodeStaleGeneration, "cannot %s volume %s: it is in generation %d and the request is of generation %d; it was moved meanwhile", verb, volume, is, asked).
+		With("generation", is)
+}
+
+func multiattached(volume string, attachments int) error {
+	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments", volume, attachments).With("attachments", attachments)
 }

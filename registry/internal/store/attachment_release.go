@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ReleaseAttachment ends an attachment on the word of its host, which has seen
+// that the guest does not have the disk, and returns what it was. Others of the
+// same volume stay as they are.
+func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
+	if err := checkText("op id", in.OpID); err != nil {
+		return api.Attachment{}, err
+	}
+	return mutate(ctx, s, call, "attachment.release", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+		h, err := tx.heldBy(ctx, ref, in.Host, in.Epoch)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		if h.movedBy != "" {
+			return api.Attachment{}, movedBy("release", h.volumeName, h.movedBy)
+		}
+		if !in.Force && (h.State == api.AttachmentAttached || h.State == api.AttachmentAttaching) {
+			return api.Attachment{}, api.Errorf(api.CodeConflict, "cannot release volume %s: its attachment to instance %s is %s; detach it first", h.volumeName, h.instanceName, h.State).
+				With("state", h.State)
+		}
+		if err := tx.removeAttachment(ctx, h); err != nil {
+			return api.Attachment{}, err
+		}
+		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.release", From: string(h.State), OpID: in.OpID},
+			map[string]any{"force": in.Force})
+	})
+}
+
+// ForceDeleteAttachment ends exactly one attachment of a host that an operator
+// has fenced, and returns what it was. It is of no use while the host is not:
+// then the host is asked, which can look.
+func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
+	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+clip(ref), ref, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+		if err := tx.checkOperator("delete an attachment by force"); err != nil {
+			return api.Attachment{}, err
+		}
+		h, err := tx.heldAttachment(ctx, ref)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		host, err := tx.hostRow(ctx, h.hostID)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		if !host.fenced {
+			return api.Attachment{}, api.Errorf(api.CodeStateForbidden,
+				"cannot delete the attachment of volume %s to instance %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first",
+				h.volumeName, h.instanceName, h.Host)
+		}
+		if h.movedBy != "" {
+			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "cannot delete the attachment of volume %s to instance %s: migration %s was moving the volume; abandon that first",
+				h.volumeName, h.instanceName, h.movedBy).With("migration_id", h.movedBy)
+		}
+		if err := tx.removeAttachment(ctx, h); err != nil {
+			return api.Attachment{}, err
+		}
+		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.force_delete", From: string(h.State)}, nil)
+	})
+}
+
+// removeAttachment removes an attachment that is no migration's, and its slot with
+// it. A slot with a place in the order of booting stays, empty.
+func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment) error {
+	if h.BootIndex != nil {
+		return tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID)
+	}
+	// The attachment goes with its slot.
+	return tx.exec(ctx, "DELETE FROM slots WHERE instance_id = ? AND device = ?", h.InstanceID, h.Device)
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// attachmentNext are the states that follow each other. Error is that of an
+// attachment whose host cannot tell what the guest has; what it finds out then
+// leads out of it.
+var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
+	api.AttachmentReserved:  {api.AttachmentAttaching},
+	api.AttachmentAttaching: {api.AttachmentAttached, api.AttachmentError},
+	api.AttachmentAttached:  {api.AttachmentDetaching, api.AttachmentError},
+	api.AttachmentDetaching: {api.AttachmentAttached, api.AttachmentError},
+	api.AttachmentError:     {api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching},
+}
+
+// TransitionAttachment moves an attachment to another state, if it is in one of
+// those that its host expects.
+func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string, in api.AttachmentTransition) (api.Attachment, error) {
+	if err := checkAttachmentTransition(in); err != nil {
+		return api.Attachment{}, err
+	}
+	return mutate(ctx, s, call, "attachment.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+		h, err := tx.heldBy(ctx, ref, in.Host, in.Epoch)
+		if err != nil {
+			return api.Attachment{}, err
+		}
+		if h.State == in.To && h.opID == in.OpID && in.OpID != "" {
+			// The answer was lost.
+			return h.Attachment, nil
+		}
+		if err := h.checkStep(in); err != nil {
+			return api.Attachment{}, err
+		}
+		from := h.State
+		h.State, h.UpdatedAt = in.To, tx.at
+		if err := tx.exec(ctx, "UPDATE attachments SET state = ?, op_id = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.at.UnixMicro(), h.ID); err != nil {
+			return api.Attachment{}, err
+		}
+		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.transition", From: string(from), To: string(in.To), OpID: in.OpID}, nil)
+	})
+}
+
+func checkAttachmentTransition(in api.AttachmentTransition) error {
+	if len(in.From) == 0 {
+		return invalid("the states that the attachment may be in are missing")
+	}
+	for _, from := range in.From {
+		next, known := attachmentNext[from]
+		if !known || !slices.Contains(next, in.To) {
+			return invalid("an attachment cannot be moved from %s to %s", quote(string(from)), quote(string(in.To)))
+		}
+	}
+	return checkText("op id", in.OpID)
+}
+
+// checkStep says whether the attachment, as it is now, may make the step.
+func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
+	switch {
+	case h.migrationID != "":
+		return movedBy("change the reserved attachment of", h.volumeName, h.migrationID)
+	case !slices.Contains(in.From, h.State):
+		return api.Errorf(api.CodeConflict, "the attachment of volume %s to instance %s is %s, none of %q", h.volumeName, h.instanceName, h.State, in.From).
+			With("state", h.State)
+	case in.To != api.AttachmentDetaching:
+		return nil
+	case h.movedBy != "":
+		return movedBy("detach", h.volumeName, h.movedBy)
+	case isRoot(h.BootIndex) && h.instanceState != api.InstanceStopped && h.instanceState != api.InstanceShelvedOffloaded:
+		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; stop it first", h.volumeName, h.instanceName, h.instanceState).
+			With("state", h.instanceState)
+	}
+	return nil
+}
+
+// heldAttachment is an attachment with what the rules of its changes need.
+type heldAttachment struct {
+	api.Attachment
+	migrationID   string // of a reserved dst, else ""
+	opID          string
+	hostID        string
+	instanceName  string
+	instanceState api.InstanceState
+	volumeName    string
+	generation    int64
+	movedBy       string // the open migration of its volume, "" if there is none
+}
+
+const heldAttachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.device, s.boot_index, a.state, a.created_us, a.updated_us,
+		COALESCE(a.migration_id, ''), a.op_id, i.host_id, i.name, i.state, v.name, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+	FROM attachments a
+	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
+	JOIN instances i ON i.id = a.instance_id
+	JOIN volumes v ON v.id = a.volume_id
+	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id
+	LEFT JOIN migrations m ON m.volume_id = a.volume_id AND ` + migrationOpen + `
+	WHERE a.id = ?`
+
+// heldAttachment returns the attachment that ref names.
+func (tx *changeTx) heldAttachment(ctx context.Context, ref string) (heldAttachment, error) {
+	h, err := tx.heldAttachmentByID(ctx, ref)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return h, err
+	}
+	id, err := resolve(ctx, tx, kindAttachment, ref)
+	if err != nil {
+		return h, err
+	}
+	return tx.heldAttachmentByID(ctx, id)
+}
+
+func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment, error) {
+	var (
+		h                heldAttachment
+		created, updated int64
+	)
+	if err := tx.QueryRowContext(ctx, heldAttachmentQuery, id).Scan(append([]any{
+		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
+		&h.migrationID, &h.opID, &h.hostID, &h.instanceName, &h.instanceState, &h.volumeName, &h.generation, &h.movedBy,
+	}, locationFields(&h.Location)...)...); err != nil {
+		return h, fmt.Errorf("read attachment %s: %w", clip(id), err)
+	}
+	h.CreatedAt, h.UpdatedAt = fromMicros(created), fromMicros(updated)
+	host, err := tx.hostRow(ctx, h.hostID)
+	h.Host = host.name
+	return h, err
+}
+
+// heldBy is heldAttachment for a change that only its host may ask for.
+func (tx *changeTx) heldBy(ctx context.Context, ref, hostRef string, epoch int64) (heldAttachment, error) {
+	hostID, err := tx.checkHost(ctx, hostRef, epoch)
+	if err != nil {
+		return heldAttachment{}, err
+	}
+	h, err := tx.heldAttachment(ctx, ref)
+	if err != nil {
+		return h, err
+	}
+	if h.hostID != hostID {
+		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is host %s's", h.volumeName, h.instanceName, h.Host)
+	}
+	return h, nil
+}
+
+// auditAttachment adds to the trail what happened to an attachment, with its
+// volume and its instance.
+func (tx *changeTx) auditAttachment(ctx context.Context, h heldAttachment, e api.Event, details map[string]any) error {
+	if details == nil {
+		details = map[string]any{}
+	}
+	details["volume_id"], details["volume_name"] = h.VolumeID, h.volumeName
+	details["instance_id"], details["instance_name"] = h.InstanceID, h.instanceName
+	e.Host, e.Object, e.Details, e.Token = h.Host, "attachment/"+h.ID, details, &api.Token{Generation: h.generation}
+	return tx.audit(ctx, e)
+}

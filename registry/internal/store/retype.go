@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// RetypePlan says what it takes to give a volume another type.
+type RetypePlan struct {
+	// InPlace: the volume may stay where it is, and RetypeVolume does it. Else it
+	// has to be migrated to ToPool, with the type.
+	InPlace bool
+	Volume  api.Volume
+	ToPool  string
+}
+
+// PlanRetype says what a retype takes, or refuses it for every reason that is
+// known now.
+func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype) (RetypePlan, error) {
+	if err := checkRetype(in); err != nil {
+		return RetypePlan{}, err
+	}
+	return view(ctx, s, func(q querier) (RetypePlan, error) {
+		id, err := resolve(ctx, q, kindVolume, ref)
+		if err != nil {
+			return RetypePlan{}, err
+		}
+		v, err := volumeByID(ctx, q, id)
+		if err != nil {
+			return RetypePlan{}, err
+		}
+		t, err := typeByRef(ctx, q, in.Type)
+		if err != nil {
+			return RetypePlan{}, err
+		}
+		return s.planRetype(ctx, q, v, t, in.MigrationPolicy)
+	})
+}
+
+// RetypeVolume gives a volume another type where it is. A volume that has to be
+// moved for it is refused: with policy_denied, or with conflict where the caller
+// would have it moved, which takes a migration.
+func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.VolumeRetype) (api.Volume, error) {
+	if err := checkRetype(in); err != nil {
+		return api.Volume{}, err
+	}
+	return mutate(ctx, s, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+		v, err := tx.ownVolume(ctx, ref, "retype")
+		if err != nil {
+			return v, err
+		}
+		t, err := typeByRef(ctx, tx, in.Type)
+		if err != nil {
+			return v, err
+		}
+		plan, err := s.planRetype(ctx, tx, v, t, in.MigrationPolicy)
+		switch {
+		case err != nil:
+			return v, err
+		case !plan.InPlace:
+			return v, api.Errorf(api.CodeConflict, "cannot retype volume %s where it is: %s is no place for type %s; migrate it to pool %s with that type", v.Name, place(v.Location), t.Name, plan.ToPool).
+				With("to_pool", plan.ToPool)
+		case v.Type == t.Name:
+			return v, nil
+		}
+		if err := tx.exec(ctx, "UPDATE volumes SET type_id = ?, updated_us = ? WHERE id = ?", t.ID, tx.at.UnixMicro(), v.ID); err != nil {
+			return v, err
+		}
+		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.retype", From: v.Type, To: t.Name}, nil); err != nil {
+			return v, err
+		}
+		return volumeByID(ctx, tx, v.ID)
+	})
+}
+
+func checkRetype(in api.VolumeRetype) error {
+	if in.Type == "" {
+		return invalid("the new type is missing")
+	}
+	switch in.MigrationPolicy {
+	case "", api.RetypeNever, api.RetypeOnDemand:
+		return nil
+	}
+	return invalid("the migration policy %s is not one of never and on-demand", quote(in.MigrationPolicy))
+}
+
+func typeByRef(ctx context.Context, q querier, ref string) (api.VolumeType, error) {
+	id, err := resolve(ctx, q, kindType, ref)
+	if err != nil {
+		return api.VolumeType{}, err
+	}
+	return typeByID(ctx, q, id)
+}
+
+// planRetype decides whether a volume gets a type where it is or elsewhere.
+func (s *Store) planRetype(ctx context.Context, q querier, v api.Volume, t api.VolumeType, policy string) (RetypePlan, error) {
+	plan := RetypePlan{Volume: v}
+	switch {
+	case v.MigrationID != "":
+		return plan, migrationActive(v, "retype")
+	case v.Status != api.VolumeAvailable && v.Status != api.VolumeReserved && v.Status != api.VolumeInUse:
+		return plan, api.Errorf(api.CodeVolumeNotAvailable, "cannot retype volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+	}
+	if err := checkNewType(ctx, q, v, t, v.Location.Format); err != nil {
+		return plan, err
+	}
+	hostID, err := volumeHost(ctx, q, v)
+	if err != nil {
+		return plan, err
+	}
+	capable := true
+	if t.Multiattach {
+		if capable, err = poolCan(ctx, q, hostID, v.Location.Pool); err != nil {
+			return plan, err
+		}
+	}
+	if plan.InPlace = capable && typeAllows(t, v.Location.Pool); plan.InPlace {
+		return plan, nil
+	}
+	if policy != api.RetypeOnDemand {
+		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, place(v.Location), t.Name, api.RetypeOnDemand)
+	}
+	if n := len(v.Attachments); n > 1 {
+		return plan, multiattached(v.Name, n)
+	}
+	plan.ToPool, err = s.poolForType(ctx, q, v, t, hostID)
+	return plan, err
+}
+
+// checkNewType refuses a type that a volume may not get, wherever it is then, with
+// the format that it has then.
+func checkNewType(ctx context.Context, q querier, v api.Volume, t api.VolumeType, format api.Format) error {
+	if v.Multiattach != t.Multiattach && len(v.Attachments) > 0 {
+		return api.Errorf(api.CodeInUseRetype, "cannot retype volume %s to %s: that changes multiattach, and the volume is attached", v.Name, t.Name)
+	}
+	if v.Type == t.Name {
+		return nil
+	}
+	return checkTypeSuits(ctx, q, t, "retype volume "+v.Name+" to be", format, v.Bootable)
+}
+
+// volumeHost returns the id of the host that changes a volume: the one of its
+// attachment, else the one in its row.
+func volumeHost(ctx context.Context, q querier, v api.Volume) (id string, err error) {
+	if len(v.Attachments) > 0 {
+		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)
+	} else {
+		err = q.QueryRowContext(ctx, "SELECT host_id FROM volumes WHERE id = ?", v.ID).Scan(&id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read host of volume: %w", err)
+	}
+	return id, nil
+}
+
+// poolForType returns the pool of a host, with the most free space, that the type
+// allows a volume in.
+func (s *Store) poolForType(ctx context.Context, q querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
+	pools, err := queryAll(ctx, q, s.scanPool, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
+	if err != nil {
+		return "", err
+	}
+	pools = slices.DeleteFunc(pools, func(p api.Pool) bool {
+		return p.Name == v.Location.Pool || !typeAllows(t, p.Name) || t.Multiattach && !p.Multiattach
+	})
+	if len(pools) == 0 {
+		return "", api.Errorf(api.CodeNoCapablePool, "cannot retype volume %s to %s: its host has no other active pool for that type", v.Name, t.Name)
+	}
+	best := slices.MaxFunc(pools, func(a, b api.Pool) int {
+		return cmp.Or(cmp.Compare(a.FreeBytes, b.FreeBytes), cmp.Compare(b.Name, a.Name))
+	})
+	return best.Name, nil
+}
