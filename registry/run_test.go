@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,23 +40,52 @@ func location(path string) api.Location {
 type program struct {
 	*client.Registry
 	dir  string
+	log  *talk
 	stop func() error
 }
 
-func start(t *testing.T, dir string) *program {
+// talk is what the program says while it runs.
+type talk struct {
+	mu    sync.Mutex
+	b     bytes.Buffer
+	wrote *sync.Cond
+}
+
+func newTalk() *talk {
+	l := new(talk)
+	l.wrote = sync.NewCond(&l.mu)
+	return l
+}
+
+func (l *talk) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.wrote.Broadcast()
+	return l.b.Write(p)
+}
+
+// await returns when text has been said.
+func (l *talk) await(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !strings.Contains(l.b.String(), text) {
+		l.wrote.Wait()
+	}
+}
+
+func start(t *testing.T, dir string, args ...string) *program {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	socket := filepath.Join(dir, "registry.sock")
 	done := make(chan error, 1)
-	var log bytes.Buffer
-	go func() {
-		done <- run(ctx, []string{"--socket", socket, "--db", filepath.Join(dir, "state", "registry.db"), "--metrics-listen", "off"}, &log, &log)
-	}()
+	log := newTalk()
+	args = append([]string{"--config", os.DevNull, "--socket", socket, "--db", filepath.Join(dir, "state", "registry.db"), "--metrics-listen", "off"}, args...)
+	go func() { done <- run(ctx, args, log, log) }()
 	registry, err := client.NewRegistry("unix://" + socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{Registry: registry, dir: dir, stop: func() error {
+	p := &program{Registry: registry, dir: dir, log: log, stop: func() error {
 		registry.Close()
 		cancel()
 		return <-done
@@ -213,13 +243,15 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		want string // in the error; "" for none
 	}{
 		"defaults":          {"", nil, ""},
-		"all keys":          {"socket = '/run/x/s'\nsocket_group = ''\ndb = '/var/x/db'\nmetrics_listen = 'off'\nlog_level = 'debug'\n", nil, ""},
+		"all keys":          {"socket = '/run/x/s'\nsocket_group = ''\ndb = '/var/x/db'\nlisten = 'off'\ntls_dir = '/var/x/tls'\nmetrics_listen = 'off'\nlog_level = 'debug'\n", nil, ""},
 		"flag wins":         {"log_level = 'loud'\n", []string{"--log-level", "warn"}, ""},
 		"unknown key":       {"sokket = '/run/x/s'\n", nil, "no key sokket"},
 		"no TOML":           {"socket\n", nil, "read configuration"},
 		"relative socket":   {"socket = 's'\n", nil, "socket is"},
 		"relative database": {"db = 'db'\n", nil, "db is"},
 		"bad address":       {"metrics_listen = '9644'\n", nil, "metrics_listen"},
+		"relative tls_dir":  {"tls_dir = 'tls'\n", nil, "tls_dir is"},
+		"no certificate":    {"listen = ':1'\ntls_dir = '/nowhere'\n", nil, "init-ca"},
 		"bad level":         {"log_level = 'loud'\n", nil, "loud"},
 		"unknown group":     {"socket_group = 'no-such-group'\n", nil, "socket_group"},
 		"argument":          {"", []string{"extra"}, "extra"},
