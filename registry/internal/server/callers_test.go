@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
+)
+
+const otherID = "10000000-0000-4000-8000-000000000002"
+
+// authority is a TLS directory with a client of every sort.
+type authority struct {
+	dir     string
+	ca      *mtls.CA
+	clients map[string]*tls.Config
+}
+
+// newAuthority issues the certificates of all callers, once for all tests: keys
+// take time.
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir(), clients: map[string]*tls.Config{}}
+	var err error
+	if a.ca, err = mtls.CreateCA(a.dir); err != nil {
+		t.Fatal(err)
+	}
+	server := must(a.ca.IssueServer([]string{"127.0.0.1"}, mtls.Day))(t)
+	if err := server.Write(a.dir, "server"); err != nil {
+		t.Fatal(err)
+	}
+	a.add(t, "own host", must(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
+	a.add(t, "other host", must(a.ca.IssueHost(otherID, "b", mtls.Day))(t))
+	for _, role := range []httpjson.Access{httpjson.Read, httpjson.Operate, httpjson.Fence} {
+		a.add(t, "operator "+role.String(), must(a.ca.IssueOperator(role, "ann", mtls.Day))(t))
+	}
+	a.add(t, "revoked", must(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
+	a.add(t, "expired", must(a.ca.At(time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "a", mtls.Day))(t))
+	a.clients["no certificate"] = a.trusting(t)
+	a.deny(t, "revoked")
+	return a
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// trusting is a client that knows the server and shows nothing.
+func (a *authority) trusting(t *testing.T) *tls.Config {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(must(os.ReadFile(filepath.Join(a.dir, mtls.CACertFile)))(t)) {
+		t.Fatal("the authority's file has no certificate")
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
+}
+
+func (a *authority) add(t *testing.T, caller string, p mtls.Pair) {
+	t.Helper()
+	cfg := a.trusting(t)
+	cfg.Certificates = []tls.Certificate{must(tls.X509KeyPair(p.Cert, p.Key))(t)}
+	a.clients[caller] = cfg
+}
+
+func (a *authority) deny(t *testing.T, caller string) {
+	t.Helper()
+	cert := must(x509.ParseCertificate(a.clients[caller].Certificates[0].Certificate[0]))(t)
+	if _, err := mtls.Deny(a.dir, mtls.SPKIOf(cert), caller); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// caller is one way to reach a registry.
+type caller struct {
+	url    string
+	client *http.Client
+	epoch  string // that it says, as a daemon does; "" for none
+}
+
+// open serves the site over TLS and over two Unix sockets, whose peers are root
+// and a stranger, and returns a caller of every sort.
+func (a *authority) open(t *testing.T, s *site) map[string]caller {
+	t.Helper()
+	gate, err := mtls.NewGate(a.dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(gate.Handler(s.handler))
+	srv.TLS = gate.Config()
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // of refused handshakes
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	callers := map[string]caller{}
+	for name, cfg := range a.clients {
+		transport := &http.Transport{TLSClientConfig: cfg.Clone()}
+		t.Cleanup(transport.CloseIdleConnections)
+		c := caller{url: srv.URL, client: &http.Client{Transport: transport}}
+		if strings.HasSuffix(name, " host") {
+			c.epoch = "1"
+		}
+		callers[name] = c
+	}
+	for name, uid := range map[string]uint32{"Unix root": 0, "Unix stranger": 4242} {
+		callers[name] = openSocket(t, s, uid)
+	}
+	return callers
+}
+
+func openSocket(t *testing.T, s *site, uid uint32) caller {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	srv := httptest.NewUnstartedServer(s.handler)
+	if err := srv.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	srv.Listener = must(new(net.ListenConfig).Listen(t.Context(), "unix", path))(t)
+	srv.Config.BaseContext = func(net.Listener) context.Context {
+		return httpjson.WithPeer(context.Background(), httpjson.Peer{UID: uid})
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return caller{url: "http://registry", client: &http.Client{Transport: transport}}
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	body   string
+	code   api.Code // "" for a success
+}
+
+// ask sends a request. The error says that it did not get as far as an answer.
+// Of a stream only the beginning is read.
+func (c caller) ask(t *testing.T, method, path, body string) (answer, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := must(http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body)))(t)
+	if c.epoch != "" {
+		r.Header.Set(api.EpochHeader, c.epoch)
+	}
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	a := answer{status: resp.StatusCode}
+	if resp.Header.Get("Content-Type") == "application/x-ndjson" {
+		return a, nil
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return a, err
+	}
+	a.body = string(b)
+	if a.status > 299 {
+		var e api.ErrorBody
+		if err := json.Unmarshal(b, &e); err != nil || e.Error == nil {
+			t.Fatalf("%s %s = %d %.200s, which is no error of the API", method, path, a.status, b)
+		}
+		a.code = e.Error.Code
+	}
+	return a, nil
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// What host a has, of every kind.
+const (
+	instanceID = "20000000-0000-4000-8000-000000000001"
+	freeID     = "30000000-0000-4000-8000-000000000002"
+	movingID   = "30000000-0000-4000-8000-000000000003"
+	attachedID = "40000000-0000-4000-8000-000000000001"
+	movedID    = "40000000-0000-4000-8000-000000000003"
+	dstID      = "40000000-0000-4000-8000-000000000004"
+	moveID     = "50000000-0000-4000-8000-000000000001"
+	newID      = "60000000-0000-4000-8000-000000000001"
+	taskOfA    = "task-of-a"
+
+	reportOfA = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","epoch":1,"instances":[],
+		"pools":[{"name":"fast","type":"dir","path":"/fast","active":true},{"name":"slow","type":"dir","path":"/slow","active":true}]}`
+	reportOfB = `{"id":"` + otherID + `","name":"b","version":"1","boot_id":"b","pools":[],"instances":[]}`
+	theirs    = `"host":"a","epoch":1`
+)
+
+func location(name string) string {
+	return `{"pool":"fast","name":"` + name + `","path":"/fast/` + name + `","format":"raw","size_bytes":1048576}`
+}
+
+// fill gives host a one of everything, and returns the id of its drain.
+func (s *site) fill(t *testing.T) (drainID string) {
+	t.Helper()
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", reportOfA)
+	s.ok(t, "POST", "/v1/hosts/"+otherID+"/report", reportOfB)
+	disk := func(volume, name, attachment, device string) string {
+		return `{"volume_id":"` + volume + `","volume_name":"` + name + `","attachment_id":"` + attachment + `","device":"` + device + `","mode":"rw","location":` + location(name) + `}`
+	}
+	s.ok(t, "POST", "/v1/instances:register", `{"id":"`+instanceID+`","name":"web","host":"a","state":"running","slots":[],"disks":[`+
+		disk(volumeID, "data", attachedID, "vda")+`,`+disk(movingID, "moving", movedID, "vdb")+`]}`)
+	s.ok(t, "POST", "/v1/volumes:register", `{"id":"`+freeID+`","name":"free","status":"available","host":"a","location":`+location("free")+`}`)
+	s.ok(t, "POST", "/v1/migrations:register", `{"id":"`+moveID+`","volume_id":"`+movingID+`","src_attachment_id":"`+movedID+`","dst_attachment_id":"`+dstID+`",`+theirs+`,
+		"generation":1,"method":"overlay","op_id":"o","dst":{"path":"/slow/moving","format":"raw","size_bytes":1048576}}`)
+	s.ok(t, "POST", "/v1/types", `{"name":"gold"}`)
+	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}); err != nil {
+		t.Fatal(err)
+	}
+	d := must(s.store.CreateDrain(t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow"}))(t)
+	return d.ID
+}
+
+// request is a request of a route that is about what host a has. Nobodys says why
+// the request of a route for hosts' own is about no host's.
+type request struct{ path, body, nobodys string }
+
+// requests has one for every route.
+func requests(drainID string) map[string]request {
+	const op = `"op_id":"o"`
+	host, volume, attachment := "/v1/hosts/"+hostID, "/v1/volumes/"+volumeID, "/v1/attachments/"+attachedID
+	migration, instance, drain := "/v1/migrations/"+moveID, "/v1/instances/"+instanceID, "/v1/drains/"+drainID
+	return map[string]request{
+		"GET /v1/status":                            {path: "/v1/status"},
+		"GET /v1/version":                           {path: "/v1/version"},
+		"GET /v1/openapi.json":                      {path: "/v1/openapi.json"},
+		"GET /v1/hosts":                             {path: "/v1/hosts"},
+		"GET /v1/hosts/{host}":                      {path: host},
+		"POST /v1/hosts/{host}/report":              {path: host + "/report", body: reportOfA},
+		"POST /v1/hosts/{host}/fence":               {path: host + "/fence", body: `{"evidence":"its power is off"}`},
+		"POST /v1/hosts/{host}/rejoin":              {path: host + "/rejoin", body: `{"epoch":1}`},
+		"GET /v1/hosts/{host}/tasks":                {path: host + "/tasks?session=s"},
+		"POST /v1/hosts/{host}/tasks/{task}/answer": {path: host + "/tasks/" + taskOfA + "/answer", body: `{"status":200,"body":{}}`},
+
+		"GET /v1/pools":                  {path: "/v1/pools"},
+		"GET /v1/pools/{pool}":           {path: "/v1/pools/fast?host=a"},
+		"POST /v1/pools/{pool}/drain":    {path: "/v1/pools/slow/drain", body: `{"to_pool":"fast"}`},
+		"GET /v1/types":                  {path: "/v1/types"},
+		"POST /v1/types":                 {path: "/v1/types", body: `{"name":"silver"}`},
+		"GET /v1/types/{type}":           {path: "/v1/types/gold"},
+		"PATCH /v1/types/{type}":         {path: "/v1/types/gold", body: `{"name":"lead"}`},
+		"DELETE /v1/types/{type}":        {path: "/v1/types/gold"},
+		"GET /v1/policies":               {path: "/v1/policies"},
+		"PUT /v1/policies/{policy}":      {path: "/v1/policies/multiattach", body: `{"enabled":false}`},
+		"GET /v1/events":                 {path: "/v1/events"},
+		"POST /v1/events":                {path: "/v1/events", body: `{"at":"2026-01-01T00:00:00Z","what":"note","object":"x"}`, nobodys: "an event is of who posts it"},
+		"GET /v1/ops/{op}":               {path: "/v1/ops/" + taskOfA},
+		"GET /v1/ops/{op}/events":        {path: "/v1/ops/" + taskOfA + "/events"},
+		"GET /v1/drains":                 {path: "/v1/drains"},
+		"GET /v1/drains/{drain}":         {path: drain},
+		"GET /v1/drains/{drain}/events":  {path: drain + "/events"},
+		"POST /v1/drains/{drain}/pause":  {path: drain + "/pause"},
+		"POST /v1/drains/{drain}/resume": {path: drain + "/resume"},
+		"POST /v1/drains/{drain}/stop":   {path: drain + "/stop"},
+
+		"GET /v1/volumes":                      {path: "/v1/volumes"},
+		"POST /v1/volumes":                     {path: "/v1/volumes?host=a", body: `{"name":"new","size_bytes":1048576}`},
+		"POST /v1/volumes:adopt":               {path: "/v1/volumes:adopt?host=a", body: `{"name":"new","path":"/x","format":"raw"}`},
+		"POST /v1/volumes:register":            {path: "/v1/volumes:register", body: `{"id":"` + newID + `","name":"new","status":"available","host":"a","location":` + location("new") + `}`},
+		"GET /v1/volumes/{volume}":             {path: volume},
+		"PATCH /v1/volumes/{volume}":           {path: volume, body: `{"name":"other"}`},
+		"DELETE /v1/volumes/{volume}":          {path: volume},
+		"POST /v1/volumes/{volume}/transition": {path: "/v1/volumes/" + freeID + "/transition", body: `{"from":"available","to":"deleting"}`},
+		"POST /v1/volumes/{volume}/forget":     {path: "/v1/volumes/" + freeID + "/forget", body: `{}`},
+		"POST /v1/volumes/{volume}/attach":     {path: volume + "/attach", body: `{"instance":"web"}`},
+		"POST /v1/volumes/{volume}/detach":     {path: volume + "/detach", body: `{"instance":"web"}`},
+		"POST /v1/volumes/{volume}/migrate":    {path: volume + "/migrate", body: `{"to_pool":"slow"}`},
+		"POST /v1/volumes/{volume}/retype":     {path: "/v1/volumes/" + freeID + "/retype", body: `{"type":"gold"}`},
+		"GET /v1/volumes/{volume}/which":       {path: volume + "/which"},
+
+		"GET /v1/attachments":                                  {path: "/v1/attachments"},
+		"POST /v1/attachments":                                 {path: "/v1/attachments", body: `{"id":"` + newID + `","volume_id":"` + freeID + `","instance_id":"` + instanceID + `","device":"vdc","mode":"rw","generation":1,` + op + `,` + theirs + `}`},
+		"GET /v1/attachments/{attachment}":                     {path: attachment},
+		"POST /v1/attachments/{attachment}/transition":         {path: attachment + "/transition", body: `{"from":["attached"],"to":"error",` + op + `,` + theirs + `}`},
+		"POST /v1/attachments/{attachment}/release":            {path: attachment + "/release", body: `{"force":true,` + op + `,` + theirs + `}`},
+		"DELETE /v1/attachments/{attachment}":                  {path: attachment + "?force=1"},
+		"POST /v1/attachments/{attachment}/migration:start":    {path: attachment + "/migration:start", body: `{"to_pool":"slow"}`},
+		"POST /v1/attachments/{attachment}/migration:copy":     {path: attachment + "/migration:copy"},
+		"POST /v1/attachments/{attachment}/migration:complete": {path: attachment + "/migration:complete", body: `{"dst_attachment_id":"` + dstID + `"}`},
+		"POST /v1/attachments/{attachment}/migration:cancel":   {path: attachment + "/migration:cancel"},
+
+		"GET /v1/instances":               {path: "/v1/instances"},
+		"POST /v1/instances:register":     {path: "/v1/instances:register", body: `{"id":"` + newID + `","name":"new","host":"a","state":"running","disks":[],"slots":[]}`},
+		"POST /v1/instances:adopt":        {path: "/v1/instances:adopt?host=a", body: `{"domain":"db"}`},
+		"GET /v1/instances/{instance}":    {path: instance},
+		"DELETE /v1/instances/{instance}": {path: instance},
+
+		"GET /v1/migrations":                         {path: "/v1/migrations"},
+		"POST /v1/migrations:register":               {path: "/v1/migrations:register", body: `{"id":"` + newID + `","volume_id":"` + freeID + `",` + theirs + `,"generation":1,"method":"offline",` + op + `,"dst":{"path":"/slow/free","format":"raw","size_bytes":1048576}}`},
+		"GET /v1/migrations/{migration}":             {path: migration},
+		"GET /v1/migrations/{migration}/events":      {path: migration + "/events"},
+		"PATCH /v1/migrations/{migration}":           {path: migration, body: `{"bandwidth_bytes_per_second":1}`},
+		"POST /v1/migrations/{migration}/transition": {path: migration + "/transition", body: `{"from":["starting"],"to":"started",` + op + `,` + theirs + `}`},
+		"POST /v1/migrations/{migration}/copy":       {path: migration + "/copy"},
+		"POST /v1/migrations/{migration}/complete":   {path: migration + "/complete"},
+		"POST /v1/migrations/{migration}/cancel":     {path: migration + "/cancel"},
+		"POST /v1/migrations/{migration}/abandon":    {path: migration + "/abandon", body: `{"keep":"src","reason":"gone"}`},
+	}
+}
+
+// The ways in which a request ends. What is allowed may still be refused for
+// what it asks.
+const (
+	allowed  = "allowed"
+	denied   = "permission_denied"
+	notYours = "not_your_host"
+	leftOut  = "allowed, and sees nothing of another's"
+	noWay    = "no connection"
+)
+
+// expect says what the table says of a caller.
+func expect(who string, route httpjson.Route, req request) string {
+	roles := map[string]httpjson.Access{"operator read": httpjson.Read, "operator operate": httpjson.Operate, "operator fence": httpjson.Fence}
+	switch who {
+	case "no certificate", "revoked", "expired":
+		return noWay
+	case "Unix root":
+		return allowed
+	case "Unix stranger":
+		return allowedIf(route.Access == httpjson.Read)
+	case "own host":
+		return allowedIf(route.Hosts != httpjson.HostNever)
+	case "other host":
+		switch {
+		case route.Hosts == httpjson.HostNever:
+			return denied
+		case route.Hosts == httpjson.HostAny || req.nobodys != "":
+			return allowed
+		case route.Method == http.MethodGet && !strings.Contains(route.Path, "{"):
+			return leftOut
+		}
+		return notYours
+	}
+	return allowedIf(roles[who] >= route.Access)
+}
+
+func allowedIf(yes bool) string {
+	if yes {
+		return allowed
+	}
+	return denied
+}
+
+// ended says how a request ended, in the same words.
+func ended(a answer, err error, want string) string {
+	switch {
+	case err != nil:
+		return noWay
+	case a.code == api.CodePermissionDenied:
+		return denied
+	case a.code == api.CodeNotYourHost:
+		return notYours
+	case a.status >= 500 && a.code != api.CodeHypervisorUnavailable:
+		return fmt.Sprintf("%d %s", a.status, a.body)
+	case want == leftOut && a.status == http.StatusOK && !showsHostA(a.body):
+		return leftOut
+	}
+	return allowed
+}
+
+func showsHostA(body string) bool {
+	return slices.ContainsFunc([]string{hostID, `"a"`, instanceID, volumeID, freeID, movingID, attachedID, movedID, moveID}, func(id string) bool {
+		return strings.Contains(body, id)
+	})
+}
+
+// Every route with every caller, over real connections. Those who may not come
+// first, and must have changed nothing.
+func TestEveryRouteLetsInWhomItsTableSays(t *testing.T) {
+	certs := newAuthority(t)
+	visited := map[string]bool{}
+	for _, route := range newSite(t).server.Routes() {
+		name := route.Method + " " + route.Path
+		visited[name] = true
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			req, ok := requests(s.fill(t))[name]
+			if !ok {
+				t.Fatal("this route has no case: add one to requests")
+			}
+			callers := certs.open(t, s)
+			var may []string
+			before := s.dump(t)
+			for who, c := range callers {
+				want := expect(who, route, req)
+				if want == allowed || want == leftOut {
+					may = append(may, who)
+					continue
+				}
+				a, err := c.ask(t, route.Method, req.path, req.body)
+				if got := ended(a, err, want); got != want {
+					t.Errorf("%s: got %s, want %s; %d %s", who, got, want, a.status, a.body)
+				}
+			}
+			if diff := cmp.Diff(before, s.dump(t)); diff != "" {
+				t.Errorf("those who may not changed something (-before +after):\n%s", diff)
+			}
+			slices.Sort(may) // operators and hosts before Unix root
+			for _, who := range may {
+				want := expect(who, route, req)
+				a, err := callers[who].ask(t, route.Method, req.path, req.body)
+				if got := ended(a, err, want); got != want {
+					t.Errorf("%s: got %s (%v), want %s; %d %s", who, got, err, want, a.status, a.body)
+				}
+			}
+		})
+	}
+	for name := range requests("") {
+		if !visited[name] {
+			t.Errorf("there is a case for %s, which is no route", name)
+		}
+	}
+}
+
+// dump is all that the registry would tell, but for the refusals that it audits.
+func (s *site) dump(t *testing.T) []string {
+	t.Helper()
+	var lines []string
+	events := must(s.store.Events(t.Context(), 0))(t)
+	for _, e := range events {
+		if e.Result == "" {
+			lines = append(lines, fmt.Sprint(e.What, e.Object, e.From, e.To))
+		}
+	}
+	for _, path := range []string{"/v1/volumes", "/v1/attachments", "/v1/instances", "/v1/migrations?all=1", "/v1/types", "/v1/pools", "/v1/drains", "/v1/policies"} {
+		lines = append(lines, string(s.ok(t, "GET", path, "")))
+	}
+	return lines
+}
