@@ -36,7 +36,9 @@ func countEnds(m *metrics.Metrics) func(op.Status) {
 // metricsOf says where the metrics find what they show at a scrape.
 func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *migrate.CopyEngine) metrics.Sources {
 	return metrics.Sources{
-		LibvirtUp: virt.Up, RegistryUp: up.Up, Parked: func() int { return parked(r.Active()) },
+		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
+		TasksRunning:     up.TasksRunning,
+		Parked:           func() int { return parked(r.Active()) },
 		OpenMigrations:   func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) },
 		OverlayFreeBytes: func() (int64, error) { return s.FreeBytes(cfg.OverlayDir) },
 		CopyTotals:       c.Totals,

@@ -123,11 +123,14 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 
-	transport, base := registry.Transport()
+	proxy, err := proxied(cfg, registry)
+	if err != nil {
+		return err
+	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Registry: site, Uplink: up,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools},
-		RegistryProxy: adminapi.NewRegistryProxy(transport, base),
+		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
@@ -217,6 +220,17 @@ func makeDirs(cfg *config) error {
 		}
 	}
 	return nil
+}
+
+// proxied is the way on which requests are passed on that are the registry's to
+// answer. Over TLS they are this host's, and the registry lets it do what a host
+// may. At a socket of this machine they are a local administrator's, as whoever
+// made them is one here.
+func proxied(cfg *config, registry *client.Registry) (*client.Registry, error) {
+	if cfg.overTLS() {
+		return registry, nil
+	}
+	return client.NewRegistry(cfg.Registry)
 }
 
 // bootID tells one boot of the host from another; empty if the kernel does not

@@ -19,6 +19,10 @@ import (
 type Sources struct {
 	LibvirtUp  func() bool
 	RegistryUp func() bool
+	// Fenced: the host was fenced and has not come back.
+	Fenced func() bool
+	// TasksRunning counts what the registry has asked for and was not answered.
+	TasksRunning func() int
 	// Parked counts the ops that wait for the operator.
 	Parked func() int
 	// OpenMigrations are those that are not over.
@@ -48,6 +52,8 @@ var (
 	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
 	libvirtDesc     = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
 	registryDesc    = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
+	fencedDesc      = newDesc("volferry_host_fenced", "1 while this host is fenced and has not come back, else 0.")
+	tasksDesc       = newDesc("volferry_tasks_running", "Requests of the registry that are at work.")
 	reconcileDesc   = newDesc("volferry_reconcile_seconds", "Time that the daemon took at its start to take up every operation and migration that was open; absent until then.")
 )
 
@@ -67,7 +73,7 @@ type collector struct {
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, overlayFreeDesc,
-		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, reconcileDesc,
+		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, fencedDesc, tasksDesc, reconcileDesc,
 	} {
 		descs <- d
 	}
@@ -83,6 +89,8 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	gauge(libvirtDesc, oneIf(c.LibvirtUp()))
 	gauge(registryDesc, oneIf(c.RegistryUp()))
+	gauge(fencedDesc, oneIf(c.Fenced()))
+	gauge(tasksDesc, float64(c.TasksRunning()))
 	gauge(parkedDesc, float64(c.Parked()))
 	paced, copied := c.CopyTotals()
 	counter(copyPacedDesc, paced.Seconds())

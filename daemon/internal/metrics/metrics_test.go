@@ -28,7 +28,8 @@ func sources() Sources {
 	return Sources{
 		LibvirtUp:  func() bool { return true },
 		RegistryUp: func() bool { return false },
-		Parked:     func() int { return 2 },
+		Fenced:     func() bool { return true }, TasksRunning: func() int { return 3 },
+		Parked: func() int { return 2 },
 		OpenMigrations: func(context.Context) ([]api.Migration, error) {
 			return []api.Migration{
 				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096},
@@ -105,15 +106,17 @@ volferry_copy_paced_seconds_total 1.5
 volferry_copy_rate_bytes_per_second 1500
 volferry_guest_write_seconds_sum 0
 volferry_guest_write_seconds_count 0
+volferry_host_fenced 1
 volferry_libvirt_up 1
 volferry_migrations_active 3
 volferry_needs_operator 2
 volferry_overlay_bytes{volume="a"} 4096
 volferry_overlay_bytes{volume="c"} 8192
 volferry_overlay_free_bytes 1.073741824e+09
-volferry_registry_up 0`,
+volferry_registry_up 0
+volferry_tasks_running 3`,
 		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
-		"volferry_guest_write_seconds", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
+		"volferry_guest_write_seconds", "volferry_host_fenced", "volferry_tasks_running", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
 		"volferry_overlay_bytes", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 

@@ -66,7 +66,7 @@ func (u *Uplink) tell(host api.Host, err error) {
 		u.cfg.Log.Info("the registry answers", "epoch", host.Epoch)
 		u.cfg.OnUp()
 	case err != nil && (wasUp || first):
-		u.cfg.Log.Warn("the registry does not answer", "err", err)
+		u.cfg.Log.Warn("the registry does not take what this host reports", "err", err)
 	}
 }
 

@@ -177,8 +177,9 @@ func (u *Uplink) Run(ctx context.Context) error {
 // long to wait until the next.
 func (u *Uplink) beat(ctx context.Context) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
-		u.note(err)
-		u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
+		if u.note(err) {
+			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
+		}
 		return retryEvery
 	}
 	busy, err := u.report(ctx)
@@ -210,11 +211,14 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 	return err
 }
 
-// note keeps why the registry cannot be worked with.
-func (u *Uplink) note(err error) {
+// note keeps why the registry cannot be worked with, and says whether that is
+// news.
+func (u *Uplink) note(err error) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	news = u.err == nil || u.err.Error() != err.Error()
 	u.err, u.tried = err, true
+	return news
 }
 
 // Host returns this host as the registry last knew it, asking now if it never
