@@ -33,8 +33,9 @@ func (g *Manager) Run(ctx context.Context, caughtUp func()) error {
 
 // Changed is the runner's Config.OnChange: something was recorded of this op.
 func (g *Manager) Changed(opID string) {
-	if id, known := g.groups.Load(opID); known {
-		g.watch.notify(id.(string)) //nolint:forcetypeassert // nothing else is stored there
+	known, _ := g.groups.Load(opID)
+	if id, ok := known.(string); ok {
+		g.watch.notify(id)
 		return
 	}
 	// From memory, as the op is not retired yet: no change may be missed.

@@ -36,7 +36,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		case mirror != nil && mirror.Ready:
 			return true, nil
 		case mirror == nil && begun:
-			return false, jobFailed(s, w.to(s))
+			return false, m.jobFailed(ctx, s, w.to(s))
 		case mirror == nil && v.live != s.before():
 			// Without an overlay QEMU would quietly do a full copy and zero dst.
 			return false, changed(s, v)

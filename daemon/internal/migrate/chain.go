@@ -154,10 +154,11 @@ func jobEnded(s *Spec, into hv.Image) string {
 
 // jobFailed is what becomes of an op whose job ended while it was watched. A
 // fold is made again, since it is short. A mirror would meet the same error once
-// more after hours: that is for a person to look at.
-func jobFailed(s *Spec, into hv.Image) error {
+// more after hours: that is for a person to look at, unless the guest's process is
+// about to be gone, which libvirt says of its jobs first.
+func (m *machine) jobFailed(ctx context.Context, s *Spec, into hv.Image) error {
 	if s.Method == MethodMirror {
-		return api.Errorf(api.CodeInternal, "%s", jobEnded(s, into))
+		return m.guestError(ctx, s, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
 	}
 	return foldEnded(s, into)
 }
@@ -270,10 +271,10 @@ func apiError(f *op.Failure) *api.Error {
 		return nil
 	}
 	code := api.Code(f.Code)
-	switch code {
-	case codeWorldChanged:
+	if code == codeWorldChanged {
 		code = api.CodeInstanceBusy
-	case codeAbandoned:
+	}
+	if code == codeAbandoned {
 		code = api.CodeNoMigration
 	}
 	return &api.Error{Code: code, Message: f.Message, Details: f.Details}

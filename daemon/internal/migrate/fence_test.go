@@ -103,13 +103,13 @@ func TestAnAbandonedMigrationIsLetGoIfTheGuestIsOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.copier.gate = make(chan struct{})
 		id := d.migrate()
-		m := d.until(id, api.MigrationCopying)
+		d.until(id, api.MigrationCopying)
 		d.fenced()
 		must(t, d.world.Stop(testInstance))
 		d.world.registry.abandon(id)
 		before := len(d.world.Calls())
 		d.rejoined()
-		m = d.until(id, api.MigrationError)
+		m := d.until(id, api.MigrationError)
 		if m.Error == nil || m.Error.Code != api.CodeNoMigration || !strings.Contains(m.Error.Message, overlayOf(m)) {
 			t.Errorf("the migration says %v", m.Error)
 		}

@@ -241,6 +241,19 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 	}
 }
 
+// libvirt says that the job is gone a moment before it says so of the guest.
+func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.mirroring(mirrorToNewPool)
+		must(t, d.world.BreakJob(testInstance, "vda"))
+		time.AfterFunc(deathNotice/2, func() { _ = d.world.Destroy(testInstance) })
+		pass(5 * time.Second)
+		must(t, d.world.Start(testInstance))
+		d.world.SetStep(2)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
 // The instance's other disks, and its attachments, are not held up by a mirror
 // that takes hours.
 func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {

@@ -153,9 +153,9 @@ func TestTheCopyGoesOnWithoutTheRegistry(t *testing.T) {
 		d.until(id, api.MigrationCopying)
 		d.world.registry.setDown(true)
 		close(d.world.copier.gate)
-		m := d.until(id, api.MigrationCompleting) // the copy is made
+		d.until(id, api.MigrationCompleting) // the copy is made
 		pass(time.Minute)
-		m = d.get(id)
+		m := d.get(id)
 		if m.Phase != "waiting for registry" {
 			t.Errorf("the complete is at %q", m.Phase)
 		}
