@@ -133,7 +133,7 @@ func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 		waits[v.VolumeID] = v.State == api.DrainVolumePending
 		settled[v.VolumeID] = v.State != api.DrainVolumePending && v.State != api.DrainVolumeMoved
 	}
-	inPool, err := queryAll(ctx, s.db.Read, scanDrainVolume, inPoolQuery, d.Pool)
+	inPool, err := readAll(ctx, s, scanDrainVolume, inPoolQuery, d.Pool)
 	if err != nil {
 		return false, err
 	}

@@ -113,7 +113,7 @@ func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {
 		}
 		return e, json.Unmarshal(content, &e)
 	}
-	return queryAll(ctx, s.db.Read, scan, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, maxEvents)
+	return readAll(ctx, s, scan, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, maxEvents)
 }
 
 // NextCommit returns a channel that is closed when something was committed

@@ -17,7 +17,7 @@ const suspectAfter = 30 * time.Second
 
 // Hosts returns every host, by name.
 func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
-	return queryAll(ctx, s.db.Read, s.scanHost, hostQuery+" ORDER BY name")
+	return readAll(ctx, s, s.scanHost, hostQuery+" ORDER BY name")
 }
 
 // Host returns the host that ref names.

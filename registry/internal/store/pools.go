@@ -31,7 +31,7 @@ const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p
 
 // Pools returns the pools of every host, by name and host.
 func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
-	return queryAll(ctx, s.db.Read, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
+	return readAll(ctx, s, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
 }
 
 // Pool returns the pool called name on the host that hostRef names. An empty
@@ -44,7 +44,7 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 			return api.Pool{}, err
 		}
 	}
-	found, err := queryAll(ctx, s.db.Read, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
+	found, err := readAll(ctx, s, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
 	if err != nil {
 		return api.Pool{}, err
 	}

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
@@ -121,7 +122,17 @@ func view[T any](ctx context.Context, s *Store, read func(querier) (T, error)) (
 	}
 	// There is nothing to keep, and an error that matters came earlier.
 	defer func() { _ = tx.Rollback() }()
-	return read(tx)
+	out, err = read(tx)
+	return out, unreadable(err)
+}
+
+// unreadable says to a caller that the database cannot be read, where that is
+// what err means.
+func unreadable(err error) error {
+	if sqlitedb.StorageFailed(err) {
+		return api.Errorf(api.CodeRegistryUnavailable, "the registry cannot read its database: %v", err)
+	}
+	return err
 }
 
 // viewOne reads the thing that ref names.
@@ -156,6 +167,12 @@ func queryAll[T any](ctx context.Context, q querier, scan func(scanner) (T, erro
 		return nil, fmt.Errorf("read rows: %w", err)
 	}
 	return all, nil
+}
+
+// readAll is queryAll for a read of one query.
+func readAll[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	all, err := queryAll(ctx, s.db.Read, scan, query, args...)
+	return all, unreadable(err)
 }
 
 func scanString(row scanner) (string, error) {

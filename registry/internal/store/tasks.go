@@ -100,7 +100,7 @@ func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, de
 // Task returns the task with the id, and its answer, nil if it has none.
 func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
 	row, err := taskByID(ctx, s.db.Read, id)
-	return row.Task, row.answer, taskMissing(err, id)
+	return row.Task, row.answer, taskMissing(unreadable(err), id)
 }
 
 // PendingTasks returns the tasks of a host that have no answer, oldest first:
@@ -110,7 +110,7 @@ func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, er
 		t, err := scanTask(row)
 		return t.Task, err
 	}
-	return queryAll(ctx, s.db.Read, scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
+	return readAll(ctx, s, scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
 // TakeTasks gives tasks to their host: those of ids that are queued become taken.
@@ -212,7 +212,7 @@ func (s *Store) WithdrawTask(ctx context.Context, call Call, id string) (bool, e
 // withdrawLeft withdraws the tasks that a registry which died has left queued:
 // whoever asked for them was told, or will be, that they were not begun.
 func (s *Store) withdrawLeft(ctx context.Context, who string) error {
-	ids, err := queryAll(ctx, s.db.Read, scanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
+	ids, err := readAll(ctx, s, scanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
 	for _, id := range ids {
 		if err == nil {
 			_, err = s.WithdrawTask(ctx, Call{Who: who}, id)

@@ -51,7 +51,7 @@ func (s *Store) verifyAudit(ctx context.Context, end int64) (n int64, err error)
 	}
 	var prev []byte
 	for n < end {
-		page, err := queryAll(ctx, s.db.Read, scan, "SELECT seq, content, hash FROM events WHERE seq > ? ORDER BY seq LIMIT ?", n, verifyPage)
+		page, err := readAll(ctx, s, scan, "SELECT seq, content, hash FROM events WHERE seq > ? ORDER BY seq LIMIT ?", n, verifyPage)
 		if err != nil {
 			return n, fmt.Errorf("read audit trail: %w", err)
 		}
