@@ -127,7 +127,8 @@ func openPool(ctx context.Context, path, mode string, size int) (*sql.DB, error)
 }
 
 // dsn names path for the driver. FULL, because in WAL mode NORMAL may lose
-// acknowledged commits at a power cut; group commit makes it cheap.
+// acknowledged commits at a power cut; group commit makes it cheap. What a
+// savepoint would undo needs no file: it is gone with the transaction.
 func dsn(path, mode string) string {
 	q := url.Values{
 		"mode":       {mode},
@@ -137,7 +138,7 @@ func dsn(path, mode string) string {
 	}
 	if mode == "rw" {
 		q.Set("_txlock", "immediate")
-		q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)")
+		q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)")
 	}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
 	return u.String()
