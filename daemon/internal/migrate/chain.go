@@ -158,7 +158,7 @@ func jobEnded(s *Spec, into hv.Image) string {
 // about to be gone, which libvirt says of its jobs first.
 func (m *machine) jobFailed(ctx context.Context, s *Spec, into hv.Image) error {
 	if s.Method == MethodMirror {
-		return m.guestError(ctx, s, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
+		return m.guestErrorAfter(ctx, s, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
 	}
 	return foldEnded(s, into)
 }
@@ -195,6 +195,9 @@ func (m *machine) hvError(err error) error {
 const (
 	deathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
+	// destroyNotice is the same for a process that is told to end: it ends its
+	// jobs first, and libvirt kills it if it takes too long (some 15 s).
+	destroyNotice = 30 * time.Second
 )
 
 // guestError is hvError for a call that needs the guest's process. If that dies
@@ -202,10 +205,14 @@ const (
 // guest is off; an op that is undone in that moment could find, half-way back,
 // a world that it cannot judge.
 func (m *machine) guestError(ctx context.Context, s *Spec, err error) error {
+	return m.guestErrorAfter(ctx, s, deathNotice, err)
+}
+
+func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, notice time.Duration, err error) error {
 	if typed := m.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
 		return typed
 	}
-	for until := m.now().Add(deathNotice); err != nil && m.now().Before(until); {
+	for until := m.now().Add(notice); err != nil && m.now().Before(until); {
 		v, lookErr := m.lookAt(ctx, s)
 		if lookErr != nil {
 			return lookErr

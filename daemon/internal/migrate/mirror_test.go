@@ -246,8 +246,8 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		m := d.mirroring(mirrorToNewPool)
 		must(t, d.world.BreakJob(testInstance, "vda"))
-		time.AfterFunc(deathNotice/2, func() { _ = d.world.Destroy(testInstance) })
-		pass(5 * time.Second)
+		time.AfterFunc(destroyNotice/2, func() { _ = d.world.Destroy(testInstance) })
+		pass(destroyNotice)
 		must(t, d.world.Start(testInstance))
 		d.world.SetStep(2)
 		d.moved(d.until(m.ID, api.MigrationCompleted))
