@@ -34,12 +34,12 @@ func (d *daemon) detach(opID, instanceID string) (api.Attachment, error) {
 	return g.Detach(context.Background(), opID, testVolume, api.VolumeDetach{Instance: instanceID})
 }
 
-// disk is the disk of a domain, "" where it has none.
-func (d *daemon) disks(t *testing.T, id, target string) (live, config *hv.Disk) {
+// disks returns the disk vdb of a domain, running and defined.
+func (d *daemon) disks(t *testing.T, id string) (live, config *hv.Disk) {
 	t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), id)
 	must(t, err)
-	return dom.LiveDisk(target), dom.ConfigDisk(target)
+	return dom.LiveDisk("vdb"), dom.ConfigDisk("vdb")
 }
 
 func TestAnAttachedVolumeIsTheSameDiskInGuestAndDefinition(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAnAttachedVolumeIsTheSameDiskInGuestAndDefinition(t *testing.T) {
 					if att.Device != "vdb" || att.State != api.AttachmentAttached {
 						t.Errorf("attachment %+v", att)
 					}
-					live, config := d.disks(t, web, "vdb")
+					live, config := d.disks(t, web)
 					if config == nil || config.Serial != testVolume || config.ReadOnly != (mode == api.ModeRO) || config.Bus != "virtio" || config.Shareable {
 						t.Errorf("the definition has %+v", config)
 					}
@@ -74,7 +74,7 @@ func TestADiskOfAMultiattachVolumeIsShareable(t *testing.T) {
 			must(t, err)
 		}
 		for _, id := range []string{web, db} {
-			if live, config := d.disks(t, id, "vdb"); live == nil || !live.Shareable || !config.Shareable {
+			if live, config := d.disks(t, id); live == nil || !live.Shareable || !config.Shareable {
 				t.Errorf("%s has %+v", id, live)
 			}
 		}
@@ -117,7 +117,7 @@ func TestOneOfTwoAttachmentsLeavesTheLocationConnected(t *testing.T) {
 		if d.world.images.disconnects != 0 {
 			t.Error("the location was disconnected while db has it")
 		}
-		if live, _ := d.disks(t, db, "vdb"); live == nil {
+		if live, _ := d.disks(t, db); live == nil {
 			t.Error("db lost the disk")
 		}
 	}, hv.StateRunning, hv.StateRunning)
@@ -128,7 +128,7 @@ func TestAGuestThatDoesNotLetGoKeepsItsDiskAsItWas(t *testing.T) {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			w := d.world
 			w.attached(t, testAtt, web)
-			_, before := d.disks(t, web, "vdb")
+			_, before := d.disks(t, web)
 			must(t, w.SetUnplug(web, how))
 			began := time.Now()
 			_, err := d.detach("d", web)
@@ -136,7 +136,7 @@ func TestAGuestThatDoesNotLetGoKeepsItsDiskAsItWas(t *testing.T) {
 			if took := time.Since(began); took < DefaultUnplugTimeout || took > DefaultUnplugTimeout+time.Second {
 				t.Errorf("it took %v", took)
 			}
-			live, after := d.disks(t, web, "vdb")
+			live, after := d.disks(t, web)
 			if live == nil || after == nil || !sameDisk(*before, *after) {
 				t.Errorf("the definition had %+v and has %+v; the guest has %+v", before, after, live)
 			}
@@ -187,7 +187,7 @@ func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
 			}
 			must(t, w.ReleaseDevice(web, "vdb"))
 			synctest.Wait()
-			if live, _ := d.disks(t, web, "vdb"); live == nil {
+			if live, _ := d.disks(t, web); live == nil {
 				t.Error("the guest was told to keep the disk and has it no more")
 			}
 			must(t, w.settled())
@@ -203,8 +203,8 @@ func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 		w.registry.setDown(true)
 		att, err := d.detach("d", web)
 		must(t, err)
-		g, runner := d.now()
-		if live, config := d.disks(t, web, "vdb"); live != nil || config != nil || att.State != api.AttachmentDetaching {
+		g, _ := d.now()
+		if live, config := d.disks(t, web); live != nil || config != nil || att.State != api.AttachmentDetaching {
 			t.Errorf("the guest has %+v, its definition %+v, answered %+v", live, config, att)
 		}
 		if q := g.Queued(); len(q) != 1 || q[0].ID != testAtt {
@@ -212,10 +212,9 @@ func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 		}
 		d.restart()
 		w.registry.setDown(false)
-		_, runner = d.now()
+		g, runner := d.now()
 		runner.Wake(waitRegistry)
 		synctest.Wait()
-		g, _ = d.now()
 		if len(w.registry.all()) != 0 || len(g.Queued()) != 0 {
 			t.Errorf("the registry still has %+v", w.registry.all())
 		}
@@ -236,7 +235,7 @@ func TestAnAttachNeedsTheRegistryBeforeAnyEffect(t *testing.T) {
 		d.world.registry.setDown(true)
 		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
 		wantCode(t, err, api.CodeRegistryUnavailable)
-		if _, config := d.disks(t, web, "vdb"); config != nil {
+		if _, config := d.disks(t, web); config != nil {
 			t.Error("the disk is there")
 		}
 		if _, err := d.world.journal.Op(t.Context(), "a"); !errors.Is(err, op.ErrNotFound) {
@@ -272,7 +271,7 @@ func TestAFenceInTheMiddleOfADetachEndsItAndLeavesTheAttachment(t *testing.T) {
 		})
 		_, err := d.detach("d", web)
 		must(t, err)
-		if got := w.registry.state(testAtt); got != api.AttachmentDetaching {
+		if got := w.registry.state(); got != api.AttachmentDetaching {
 			t.Errorf("an old op made the attachment %q", got)
 		}
 	}, hv.StateRunning)
@@ -288,7 +287,7 @@ func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
 		}
 		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
 		wantCode(t, err, api.CodeStaleEpoch)
-		if live, config := d.disks(t, web, "vdb"); live != nil || config != nil {
+		if live, config := d.disks(t, web); live != nil || config != nil {
 			t.Errorf("the guest has %+v, its definition %+v", live, config)
 		}
 	}, hv.StateRunning)
@@ -397,10 +396,90 @@ func TestAnOpThatGetsNoTurnBehindAMigrationIsTakenBack(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		must(t, w.settled())
-		if live, _ := d.disks(t, web, "vdb"); live == nil || slices.Contains(w.registry.told, api.AttachmentDetaching) {
+		if live, _ := d.disks(t, web); live == nil || slices.Contains(w.registry.told, api.AttachmentDetaching) {
 			t.Error("an op that was refused has acted")
 		}
 	}, hv.StateRunning)
+}
+
+func TestAMigrationThatBeganWhileADetachWaitedForItsTurnIsNotDisturbed(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		_, runner := d.now()
+		release := make(chan struct{})
+		d.hold <- release
+		must(t, runner.Submit(t.Context(), op.Op{ID: "start", Kind: kindHold, Keys: []string{"instance/" + web}, Input: []byte("{}")}))
+		end := make(chan error)
+		go func() { _, err := d.detach("d", web); end <- err }()
+		pass(time.Second)
+		w.registry.setDown(true)
+		w.migrations.open = []api.Migration{{ID: "m", VolumeID: testVolume}}
+		close(release)
+		pass(time.Second)
+		w.registry.setDown(false)
+		wantCode(t, <-end, api.CodeMigrationActive)
+		must(t, w.settled())
+	}, hv.StateRunning)
+}
+
+func TestADiskThatIsNotAsItWasAskedForIsTakenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.Inject(hvtest.Fault{Call: "AttachDisk", Nth: 2, After: true, Do: func() {
+			must(t, w.Fake.DetachDisk(t.Context(), web, hv.Live, "vdb"))
+			spec := (&input{Device: "vdb", Location: w.registry.vol.Location}).disk()
+			must(t, w.Fake.AttachDisk(t.Context(), web, hv.Live, spec)) // without its serial
+		}})
+		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		wantCode(t, err, api.CodeChainChanged)
+		must(t, w.settled())
+		if len(w.registry.all()) != 0 {
+			t.Errorf("left: %+v", w.registry.all())
+		}
+	}, hv.StateRunning)
+}
+
+func TestAskingAgainIsTheWordToLookAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		w.registry.refuses = "released"
+		_, err := d.detach("d", web)
+		wantCode(t, err, api.CodeNeedsOperator)
+		w.registry.refuses = ""
+		_, err = d.detach("again", web)
+		wantCode(t, err, api.CodeNotFound) // the first one has ended it
+		must(t, w.settled())
+		if len(w.registry.all()) != 0 {
+			t.Errorf("left: %+v", w.registry.all())
+		}
+	}, hv.StateRunning)
+}
+
+func TestACallerIsToldOfAGuestThatDoesNotLetGoOfWhatItMayNotKeep(t *testing.T) {
+	for _, how := range []hvtest.Unplug{hvtest.UnplugWaits, hvtest.UnplugRefuses} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.registry.refuses = api.AttachmentAttached
+			must(t, w.SetUnplug(web, how))
+			began := time.Now()
+			_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+			wantCode(t, err, api.CodeInstanceBusy)
+			if took := time.Since(began); took > time.Minute {
+				t.Errorf("it took %v", took)
+			}
+			if len(w.registry.all()) != 1 {
+				t.Error("the volume was given back and the guest has it")
+			}
+			must(t, w.SetUnplug(web, hvtest.UnplugAtOnce))
+			pass(time.Minute)
+			must(t, w.settled())
+			if len(w.registry.all()) != 0 {
+				t.Errorf("left: %+v", w.registry.all())
+			}
+		}, hv.StateRunning)
+	}
 }
 
 func TestDevicesAreNamedAsLinuxNamesThem(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *subject) Op() op.Op {
 
 // Check implements optest.World.
 func (s *subject) Check(state op.State) error {
-	has := s.registry.state(testAtt) == api.AttachmentAttached
+	has := s.registry.state() == api.AttachmentAttached
 	err := s.settled()
 	if has != s.has[state] {
 		err = errors.Join(err, fmt.Errorf("the instance has the volume: %t", has))
@@ -107,7 +107,7 @@ type leftover struct{ *subject }
 
 // Check implements optest.World.
 func (s *leftover) Check(state op.State) error {
-	if has := s.registry.state(testAtt) != ""; has != s.has[state] {
+	if has := s.registry.state() != ""; has != s.has[state] {
 		return fmt.Errorf("the registry has the attachment: %t", has)
 	}
 	return nil
@@ -131,7 +131,7 @@ func (s *restored) Check(state op.State) error {
 	if state == op.StateDone {
 		return s.settled()
 	}
-	if got := s.registry.state(testAtt); got != api.AttachmentAttached {
+	if got := s.registry.state(); got != api.AttachmentAttached {
 		return fmt.Errorf("the attachment is %q", got)
 	}
 	return nil

@@ -95,13 +95,13 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *daemon) {
 				d.world.attached(t, testAtt, web)
 				c.change(t, d.world)
-				_, before := d.disks(t, web, "vdb")
+				_, before := d.disks(t, web)
 				_, err := d.detach("d", web)
 				wantCode(t, err, c.want)
-				if _, after := d.disks(t, web, "vdb"); after == nil || !sameDisk(*before, *after) {
+				if _, after := d.disks(t, web); after == nil || !sameDisk(*before, *after) {
 					t.Errorf("the definition had %+v and has %+v", before, after)
 				}
-				if row := d.world.registry.state(testAtt); row != "" && row != api.AttachmentAttached {
+				if row := d.world.registry.state(); row != "" && row != api.AttachmentAttached {
 					t.Errorf("the attachment is left %s", row)
 				}
 			}, c.state)

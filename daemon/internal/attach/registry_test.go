@@ -17,12 +17,14 @@ import (
 type fakeRegistry struct {
 	world *world
 
-	mu    sync.Mutex
-	down  bool
-	epoch int64
-	vol   api.Volume
-	rows  map[string]api.Attachment
-	calls map[string]registryCall
+	mu   sync.Mutex
+	down bool
+	// refuses is a state that no attachment may come to, or "released".
+	refuses api.AttachmentState
+	epoch   int64
+	vol     api.Volume
+	rows    map[string]api.Attachment
+	calls   map[string]registryCall
 	// told are the states that attachments came to, in order; "" is their end.
 	told []api.AttachmentState
 	// onTell, where set, is called with each, and onVolume may change what is
@@ -67,10 +69,11 @@ func (r *fakeRegistry) all() []api.Attachment {
 	return slices.Collect(maps.Values(r.rows))
 }
 
-func (r *fakeRegistry) state(id string) api.AttachmentState {
+// state is that of the attachment of most tests, "" if it is gone.
+func (r *fakeRegistry) state() api.AttachmentState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rows[id].State
+	return r.rows[testAtt].State
 }
 
 // ask is one request that changes nothing.
@@ -186,6 +189,8 @@ func (r *fakeRegistry) TransitionAttachment(_ context.Context, opID, id string, 
 			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
 		case r.vol.MigrationID != "":
 			return att, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
+		case in.To == r.refuses:
+			return att, api.Errorf(api.CodePolicyDenied, "no attachment may be %s", in.To)
 		}
 		att.State = in.To
 		return r.store(att), nil
@@ -200,6 +205,8 @@ func (r *fakeRegistry) ReleaseAttachment(_ context.Context, opID, id string, in 
 			return att, err
 		case r.vol.MigrationID != "":
 			return att, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
+		case r.refuses == "released":
+			return att, api.Errorf(api.CodePolicyDenied, "no attachment may be released")
 		case !in.Force && (att.State == api.AttachmentAttached || att.State == api.AttachmentAttaching):
 			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
 		}

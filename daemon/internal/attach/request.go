@@ -216,7 +216,11 @@ func (g *Manager) wait(ctx context.Context, in input, req request) (op.Status, e
 			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", in.doing(req.kind), st.Failure.Message).
 				With("op_id", req.opID).With("cause", st.Failure.Code)
 		}
-		if err := in.stuck(req, st.Waiting); err != nil {
+		waiting := st.Waiting
+		if st.State == op.StateUndoing && st.Step == stepNameAttachLive {
+			waiting = waitGuest // or it asks once more just now
+		}
+		if err := in.stuck(req, waiting); err != nil {
 			return st, err
 		}
 	}

@@ -17,17 +17,36 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// goals are what simulations run: ops that nothing but what happens keeps from
+// their end, and ops that are undone.
+var goals = map[string]struct {
+	kind  string
+	spoil func(w *world)
+}{
+	"attach":          {kindAttach, func(*world) {}},
+	"detach":          {kindDetach, func(*world) {}},
+	"attach, undone":  {kindAttach, func(w *world) { w.registry.refuses = api.AttachmentAttached }},
+	"detach, undone":  {kindDetach, func(w *world) { _ = w.SetUnplug(web, hvtest.UnplugRefuses) }},
+	"detach, unheard": {kindDetach, func(w *world) { _ = w.SetUnplug(web, hvtest.UnplugWaits) }},
+	"attach, taken back": {kindAttach, func(w *world) {
+		w.registry.refuses = api.AttachmentAttached
+		_ = w.SetUnplug(web, hvtest.UnplugWaits)
+	}},
+}
+
 // everyCall runs an attach, and a detach, again and again, and lets something
 // happen at its first call of the hypervisor or the registry, then at its second,
 // and so on, until one ran to its end before it happened.
 func everyCall(t *testing.T, from []hv.State, what func(d *daemon) happening) {
 	for _, state := range from {
-		for _, kind := range []string{kindAttach, kindDetach} {
-			t.Run(kind+" "+string(state), func(t *testing.T) {
-				for n := 1; ; n++ {
+		for goal := range goals {
+			t.Run(goal+" "+string(state), func(t *testing.T) {
+				// Who waits for a guest looks again and again, at the same.
+				const each, stride = 40, 9
+				for n := 1; ; n += 1 + n/each*stride {
 					reached := false
 					t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { reached = simulate(t, state, kind, n, what) })
+						synctest.Test(t, func(t *testing.T) { reached = simulate(t, state, goal, n, what) })
 					})
 					if !reached || t.Failed() {
 						return
@@ -40,12 +59,14 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) happening) {
 
 // simulate runs one op with something that happens at its nth call, and judges
 // the world when everything is well again. It says whether that call came.
-func simulate(t *testing.T, state hv.State, kind string, n int, what func(d *daemon) happening) bool {
+func simulate(t *testing.T, state hv.State, goal string, n int, what func(d *daemon) happening) bool {
 	t.Helper()
 	w := newWorld(t, state)
+	kind := goals[goal].kind
 	if kind == kindDetach {
 		w.attached(t, testAtt, web)
 	}
+	goals[goal].spoil(w)
 	d := startDaemon(t, w)
 	synctest.Wait()
 	h := what(d)
@@ -91,7 +112,10 @@ func askUntilEnd(t *testing.T, d *daemon, kind string) error {
 func calm(t *testing.T, d *daemon) {
 	t.Helper()
 	w := d.world
-	pass(time.Minute)
+	pass(2 * time.Minute)
+	w.mu.Lock()
+	w.happens.nth = 0
+	w.mu.Unlock()
 	_ = w.SetUnplug(web, hvtest.UnplugAtOnce)
 	_ = w.ResumeByUser(web)
 	pass(10 * time.Minute)

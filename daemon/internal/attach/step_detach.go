@@ -73,14 +73,12 @@ func (m *machine) stepBegin() op.Step {
 var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentError}
 
 // giveUp says that the instance keeps the volume. An answer to begin that was
-// lost is found out about here.
+// lost is found out about here, and so is an attachment that was left detaching
+// by an op that is over: its guest has the disk.
 func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
 		return err
-	}
-	if note.From != "" && !slices.Contains(beginsFrom, note.From) {
-		return nil // it was left like this before
 	}
 	att, found, err := m.row(ctx, in)
 	if err != nil || !found || att.State != api.AttachmentDetaching {

@@ -31,7 +31,7 @@ func (m *machine) stepRelease() op.Step {
 		if err != nil {
 			return err
 		}
-		if !v.gone() && !(v.saved && wasGone && v.config == absent) {
+		if v.live != absent || v.config != absent || (v.saved && !wasGone) {
 			return op.UnknownOutcome(in.changed(v))
 		}
 		force, err := overlooks(r, in)
