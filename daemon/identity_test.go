@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 )
@@ -111,5 +113,29 @@ func TestDoctorTellsOfACertificateThatEnds(t *testing.T) {
 	}
 	if c := (&doctor{cfg: &config{TLSCert: "/nonexistent"}}).certificate(); c.Status != "fail" {
 		t.Errorf("no certificate: %+v", c)
+	}
+}
+
+func TestDoctorTellsOfASharedPoolThatLibvirtDoesNotHave(t *testing.T) {
+	d := &doctor{cfg: &config{SharedPools: []string{"san", "sna"}}}
+	checks := d.sharedPools([]hv.PoolInfo{{Name: "san"}})
+	if len(checks) != 1 || checks[0].Name != "pool sna" || checks[0].Status != "warn" {
+		t.Errorf("checks %+v", checks)
+	}
+}
+
+func TestDoctorTellsWhatAFenceTook(t *testing.T) {
+	dir := t.TempDir()
+	lost := `{"epoch":2,"lost":[{"instance_id":"i","instance_name":"web","target":"vdb","path":"/nfs/a","volume_name":"data"}]}`
+	if err := os.WriteFile(filepath.Join(dir, "uplink.json"), []byte(lost), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up, err := uplink.New(uplink.Config{HostID: alphaID, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := (&doctor{uplink: up}).lost()
+	if len(checks) != 1 || !strings.Contains(checks[0].Message, "data") || !strings.Contains(checks[0].Advice, "detach-disk web vdb") {
+		t.Errorf("checks %+v", checks)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
@@ -199,5 +201,23 @@ func TestATaskIsCalledUnderItsID(t *testing.T) {
 	a := s.Perform(t.Context(), api.Task{ID: "no key at all", Method: "POST", Path: "/v1/volumes", Body: json.RawMessage(`{"name":"a"}`)})
 	if !strings.Contains(string(a.Body), api.IdempotencyKeyHeader) {
 		t.Errorf("answer %d %s, want one that refuses the key", a.Status, a.Body)
+	}
+}
+
+// The host learns that it was fenced while a request waits for its operation.
+func TestARequestWhoseOperationWasHaltedIsToldWhy(t *testing.T) {
+	socket := serveRegistry(t, func(w http.ResponseWriter, _ *http.Request) {
+		httpjson.WriteError(w, api.Errorf(api.CodeStaleEpoch, "fenced").With("epoch", 2))
+	})
+	s := newServer(t, socket, memory{"uplink.json": `{"epoch":1}`})
+	h := s.admitted(func(_ http.ResponseWriter, r *http.Request) error {
+		if err := s.Uplink.Refresh(r.Context()); api.CodeOf(err) != api.CodeStaleEpoch {
+			t.Errorf("the report is answered with %v", err)
+		}
+		return fmt.Errorf("wait for op: %w", op.ErrStopped)
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+	if err := h(httptest.NewRecorder(), r); api.CodeOf(err) != api.CodeStaleEpoch {
+		t.Errorf("got %v, want stale_epoch", err)
 	}
 }

@@ -3,8 +3,11 @@
 package adminapi
 
 import (
+	"cmp"
+	"errors"
 	"net/http"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
@@ -43,13 +46,18 @@ func (s *Server) Routes() []httpjson.Route {
 	return routes
 }
 
-// admitted refuses what would begin something on a host that is fenced.
+// admitted refuses what would begin something on a host that is fenced, and says
+// why to those whose operation was halted by that while they waited for it.
 func (s *Server) admitted(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.Uplink.Admit(); err != nil {
 			return err
 		}
-		return next(w, r)
+		err := next(w, r)
+		if errors.Is(err, op.ErrStopped) {
+			return cmp.Or(s.Uplink.Admit(), err)
+		}
+		return err
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,10 +141,10 @@ func TestAHostThatCannotTellStaysFenced(t *testing.T) {
 
 func TestAGuestThatCannotBeStoppedKeepsTheHostFenced(t *testing.T) {
 	bubble(t, func(w *world) {
+		w.specialHV = stubborn{hypervisor{w.fake, w.calls}}
 		w.start()
 		pass(time.Minute)
 		w.registry.fence(attachment("web"))
-		w.up.cfg.HV = stubborn{hypervisor{w.fake, w.calls}}
 		pass(time.Minute)
 		if !w.registry.fenced || w.up.Fence() == nil {
 			t.Error("the host is back with a guest that has what it lost")
@@ -196,10 +197,12 @@ func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
 // is missing there already must not be forgotten.
 func TestWhatIsReadFromAHostThatIsFencedDoesNotCount(t *testing.T) {
 	bubble(t, func(w *world) {
+		r := &fencedWhenRead{registry: w.registry}
+		w.specialRegistry = r
 		w.start()
 		pass(time.Minute)
+		r.due.Store(true)
 		w.registry.set(func() {}) // something new, so that it is read
-		w.up.cfg.Registry = fencedWhenRead{w.registry}
 		pass(time.Minute)
 		w.wantBack(2)
 		w.kill()
@@ -207,10 +210,13 @@ func TestWhatIsReadFromAHostThatIsFencedDoesNotCount(t *testing.T) {
 }
 
 // fencedWhenRead fences the host, once, when what it has is about to be read.
-type fencedWhenRead struct{ *registry }
+type fencedWhenRead struct {
+	*registry
+	due atomic.Bool
+}
 
-func (r fencedWhenRead) Hosts(ctx context.Context) ([]api.Host, error) {
-	if r.epoch == 1 {
+func (r *fencedWhenRead) Hosts(ctx context.Context) ([]api.Host, error) {
+	if r.due.CompareAndSwap(true, false) {
 		r.fence(attachment("web"))
 	}
 	return r.registry.Hosts(ctx)

@@ -22,7 +22,7 @@ import (
 
 func TestAReportSaysWhatPoolsAndEpochAre(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.migs = []api.Migration{{ID: "m"}}
+		w.moving(api.Migration{ID: "m"})
 		w.start()
 		pass(time.Minute)
 		r := w.report()
@@ -85,12 +85,12 @@ func TestReportsComeOftenerWhileSomethingMovesAndSoonAfterAChange(t *testing.T) 
 		if n := count(time.Minute); n != 12 {
 			t.Errorf("%d reports in a quiet minute, want 12", n)
 		}
-		w.migs = []api.Migration{{ID: "m"}}
+		w.moving(api.Migration{ID: "m"})
 		pass(10 * time.Second)
 		if n := count(time.Minute); n != 60 {
 			t.Errorf("%d reports in a minute with a migration, want 60", n)
 		}
-		w.migs = nil
+		w.moving()
 		pass(10 * time.Second)
 		w.up.Changed()
 		if n := count(time.Second); n != 1 {

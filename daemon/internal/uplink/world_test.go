@@ -3,6 +3,7 @@
 package uplink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -302,6 +303,9 @@ type world struct {
 	guards   *guards
 	dir      string
 	migs     []api.Migration
+	// What the daemon is given, where a test has something special.
+	specialHV       hv.Hypervisor
+	specialRegistry Registry
 
 	up    *Uplink
 	ops   *ops
@@ -366,9 +370,13 @@ func (w *world) open() *Uplink {
 	w.t.Helper()
 	up, err := New(Config{
 		HostID: thisHost, HostName: "alpha", BootID: "boot", Version: "1", Dir: w.dir, SharedPools: []string{"san"},
-		HV: hypervisor{w.fake, w.calls}, Registry: w.registry, Guards: w.guards, Log: slog.New(slog.DiscardHandler),
-		Migrations: func(context.Context) ([]api.Migration, error) { return w.migs, nil },
-		OnEpoch:    func(int64) {}, OnUp: func() {},
+		HV: cmp.Or[hv.Hypervisor](w.specialHV, hypervisor{w.fake, w.calls}), Registry: cmp.Or[Registry](w.specialRegistry, w.registry), Guards: w.guards, Log: slog.New(slog.DiscardHandler),
+		Migrations: func(context.Context) ([]api.Migration, error) {
+			w.calls.mu.Lock()
+			defer w.calls.mu.Unlock()
+			return w.migs, nil
+		},
+		OnEpoch: func(int64) {}, OnUp: func() {},
 	})
 	w.must(err)
 	w.ops = &ops{calls: w.calls, halted: up.Fence() != nil}
@@ -391,6 +399,13 @@ func (w *world) kill() {
 	w.t.Helper()
 	w.stop()
 	w.must(<-w.ended)
+}
+
+// moving sets the migrations that are open.
+func (w *world) moving(open ...api.Migration) {
+	w.calls.mu.Lock()
+	defer w.calls.mu.Unlock()
+	w.migs = open
 }
 
 func (w *world) state(id string) hv.State {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const here = "10000000-0000-4000-8000-000000000001"
+
+// site is a registry in memory, as far as adoption meets it.
+type site struct {
+	volumes    []api.Volume
+	instances  []api.Instance
+	registered []api.InstanceRegister
+}
+
+func (s *site) Volumes(context.Context) ([]api.Volume, error)     { return s.volumes, nil }
+func (s *site) Instances(context.Context) ([]api.Instance, error) { return s.instances, nil }
+
+func (s *site) RegisterInstance(_ context.Context, _ string, in api.InstanceRegister) (api.Instance, error) {
+	inst := api.Instance{ID: in.ID, Name: in.Name, Host: "alpha"}
+	s.registered, s.instances = append(s.registered, in), append(s.instances, inst)
+	return inst, nil
+}
+
+// newAdopter is on a host with two domains, web and db, with disks in a pool.
+func newAdopter(t *testing.T, s *site) *Adopter {
+	t.Helper()
+	f := hvtest.New()
+	f.AddPool(hv.PoolInfo{Name: "images", Type: "dir", Path: "/images", Active: true})
+	for name, id := range map[string]string{"web": domainA, "db": domainB} {
+		path := "/images/" + name + ".raw"
+		if err := f.CreateImage(path, hvtest.Raw, 8*hvtest.BlockSize); err != nil {
+			t.Fatal(err)
+		}
+		disk := hv.Disk{Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}}}
+		if err := f.Define(hv.Domain{ID: id, Name: name, Config: []hv.Disk{disk}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inspect := func(context.Context, string, api.Format) (int64, error) { return 8 * hvtest.BlockSize, nil }
+	return &Adopter{HV: f, Registry: s, Inspect: inspect, HostID: here, HostName: "alpha"}
+}
+
+func TestAdoptingAgainSaysSo(t *testing.T) {
+	s := &site{}
+	a := newAdopter(t, s)
+	for n, want := range []bool{false, true} {
+		inst, already, err := a.Adopt(t.Context(), "op", "web")
+		if err != nil || already != want || inst.ID != domainA {
+			t.Errorf("time %d: %+v, already %t (%v)", n+1, inst, already, err)
+		}
+	}
+	all, already, err := a.AdoptAll(t.Context(), "op")
+	if err != nil || len(all) != 2 || !slices.Equal(already, []string{"web"}) {
+		t.Errorf("all: %d instances, already %v (%v)", len(all), already, err)
+	}
+	if len(s.registered) != 2 {
+		t.Errorf("%d instances were registered, want 2", len(s.registered))
+	}
+}
+
+func TestAnInstanceOfAnotherHostIsNotTaken(t *testing.T) {
+	a := newAdopter(t, &site{instances: []api.Instance{{ID: domainA, Name: "web", Host: "beta"}}})
+	_, _, err := a.Adopt(t.Context(), "op", "web")
+	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "beta") {
+		t.Errorf("got %v, want a conflict that names the other host", err)
+	}
+}
+
+// Every host has its own /images, unless the pool is shared.
+func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
+	const id = "30000000-0000-4000-8000-000000000001"
+	for name, c := range map[string]struct {
+		host   string
+		shared []string
+		found  bool
+	}{
+		"of this host": {"alpha", nil, true}, "of another host": {"beta", nil, false}, "in a shared pool": {"beta", []string{"images"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &site{volumes: []api.Volume{{ID: id, Name: "old", Host: c.host, Location: api.Location{Pool: "images", Name: "web.raw", Path: "/images/web.raw"}}}}
+			a := newAdopter(t, s)
+			a.SharedPools = c.shared
+			if _, _, err := a.Adopt(t.Context(), "op", "web"); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.registered[0].Disks[0].VolumeID; (got == id) != c.found {
+				t.Errorf("the disk is volume %s", got)
+			}
+		})
+	}
+}
