@@ -363,19 +363,26 @@ type Hypervisor interface {
 
 	// AttachDisk puts a disk into the live domain or into the persistent
 	// definition. ErrExists if its target, or the address in its Definition, is
-	// taken there; ErrInUse (Live) if another domain has the image open and the
-	// two do not both share it; ErrNotActive for Live on a domain that is off. A
-	// live disk that is there when it returns nil may not be known to the guest
-	// yet. The two descriptions choose addresses on their own: for a disk that is
-	// to keep its address at the next boot, attach to one, and to the other with
-	// the DiskDefinition of the first.
+	// taken there; ErrInUse (Live) if the image is open elsewhere, and one of the
+	// two writes while the other does not share; ErrNotActive for Live on a domain
+	// that is off; ErrUnsupported if its bus takes no disk now, its boot order is
+	// taken, or the domain has no such description. A live disk that is there
+	// when it returns nil may not be known to the guest yet.
+	//
+	// The two descriptions choose addresses on their own. A disk that is to keep
+	// its address at the next boot is attached to one, and to the other with the
+	// DiskDefinition of the first: to the definition first, since that can be
+	// taken back without the guest.
 	AttachDisk(ctx context.Context, id string, where Where, disk DiskSpec) error
 	// DetachDisk takes a disk out of the persistent definition, or asks the
 	// running guest to let go of it: that has happened only once the live disk
-	// is gone from Domain, which EventDeviceRemoved hints at; a guest may refuse
-	// or never answer, and it may be asked again. A paused guest answers when
-	// it runs. A disk that is not there is no error, and a domain that is not
-	// active has no live one. ErrBusy while a block job runs on the live disk.
+	// is gone from Domain, which EventDeviceRemoved hints at. A guest may refuse
+	// or never answer, and it may be asked again; a paused one answers when it
+	// runs; a reset of the machine is an answer too. Disks on a SCSI or USB bus go
+	// without the guest. A disk that is not there is no error, and a domain that
+	// is not active has no live one. ErrBusy while a block job runs on the live
+	// disk, and none may be started until the answer is there: it would be left
+	// behind in the process, out of reach and with its images open.
 	DetachDisk(ctx context.Context, id string, where Where, target string) error
 	// DiskDefinition returns the disk as the hypervisor writes it, for
 	// DiskSpec.Definition. ErrNotFound if there is no such disk, ErrNotActive for

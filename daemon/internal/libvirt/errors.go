@@ -41,10 +41,12 @@ var sayings = []struct {
 	{`Failed to get shared "write" lock`, hv.ErrInUse},
 	{`Failed to get "consistent read" lock`, hv.ErrInUse},
 	{`Failed to get shared "consistent read" lock`, hv.ErrInUse},
-	// The domain has no ACPI.
+	// A bus of the machine on which nothing can be plugged: IDE, or PCI without
+	// ACPI.
 	{"does not support hotplugging", hv.ErrUnsupported},
 	// A PCI Express machine has as many free ports as its definition says.
 	{"No more available PCI slots", hv.ErrUnsupported},
+	{"controller with index 0 required for device", hv.ErrUnsupported},
 	{"Attempted double use of PCI", hv.ErrExists},
 }
 

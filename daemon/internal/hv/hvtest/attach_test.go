@@ -167,3 +167,20 @@ func TestDefinitionPutsADiskBackExactly(t *testing.T) {
 		t.Errorf("the definition changed (-before +after):\n%s", diff)
 	}
 }
+
+func TestAJobOnADiskThatTheGuestWasAskedForIsAViolation(t *testing.T) {
+	f := withSecond(t)
+	must(t,
+		f.CreateImage("/elsewhere", hvtest.Raw, size),
+		f.Suspend(t.Context(), domain),
+		f.DetachDisk(t.Context(), domain, hv.Live, "vdb"),
+		f.BlockCopy(t.Context(), domain, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/elsewhere"},
+			hv.CopyOptions{}),
+		f.Resume(t.Context(), domain),
+	)
+	probe := &recorder{TB: t}
+	f.AssertClean(probe)
+	if hasLive(t, f) || !probe.failed {
+		t.Error("not noticed")
+	}
+}

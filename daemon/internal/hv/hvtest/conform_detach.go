@@ -14,6 +14,7 @@ import (
 var detachTests = map[string]func(*testing.T, *bench){
 	"AGuestIsAskedAndTheDiskStaysUntilItLetsGo":  testDetachLive,
 	"APausedGuestAnswersWhenItRuns":              testDetachPaused,
+	"ASCSIDiskGoesWithoutItsGuest":               testDetachSCSI,
 	"DetachOfWhatIsNotThereIsNoError":            testDetachNothing,
 	"DetachOfADiskWithABlockJobIsRefused":        testDetachBusy,
 	"ARequestEndsWithItsProcess":                 testRequestEnds,
@@ -77,6 +78,20 @@ func testDetachPaused(t *testing.T, b *bench) {
 	g.awaitGone(t, "vdc")
 }
 
+func testDetachSCSI(t *testing.T, b *bench) {
+	g := b.start(t)
+	spec := g.spec(t, "sda")
+	spec.Bus = "scsi"
+	for _, paused := range []bool{false, true} {
+		if paused {
+			ok(t, g.hv.Suspend(t.Context(), g.id))
+		}
+		g.attach(t, g.id, hv.Live, spec)
+		ok(t, g.hv.DetachDisk(t.Context(), g.id, hv.Live, "sda"))
+		g.awaitGone(t, "sda")
+	}
+}
+
 func testDetachNothing(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	off := b.define(t, nil, b.image(t, "off.raw", Raw))
@@ -103,7 +118,7 @@ func testDetachBusy(t *testing.T, b *bench) {
 	}
 	g.awaitReady(t, hv.JobCopy, dst)
 	ok(t, g.hv.AbortJob(t.Context(), g.id, "vda"))
-	g.ask(t, "vda")
+	g.unplug(t, "vda")
 }
 
 func testRequestEnds(t *testing.T, b *bench) {

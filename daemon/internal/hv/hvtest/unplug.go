@@ -59,12 +59,19 @@ func (f *Fake) Leaving(id, target string) bool {
 	return dom != nil && dom.leaving[target]
 }
 
+// ownWay are the buses whose disks the hypervisor removes without the guest.
+var ownWay = []string{"scsi", "usb"}
+
 // answer lets a guest that runs answer what it was asked.
 func (f *Fake) answer(dom *domain) {
-	if dom.State != hv.StateRunning {
-		return
-	}
 	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
+		if slices.Contains(ownWay, dom.LiveDisk(target).Bus) {
+			f.release(dom, target)
+			continue
+		}
+		if dom.State != hv.StateRunning {
+			continue
+		}
 		switch dom.unplug {
 		case UnplugWaits:
 		case UnplugRefuses:
@@ -76,9 +83,12 @@ func (f *Fake) answer(dom *domain) {
 	}
 }
 
-// release takes a disk from a process. A job that began after the request goes
-// with it.
+// release takes a disk from a process. libvirt forgets a job that began after
+// the request, and QEMU goes on with it and keeps its images open until it ends.
 func (f *Fake) release(dom *domain, target string) {
+	if dom.jobs[target] != nil {
+		f.violate("the guest of domain %s let go of disk %s while a block job ran on it", dom.Name, target)
+	}
 	dom.Live = slices.DeleteFunc(dom.Live, func(d hv.Disk) bool { return d.Target == target })
 	delete(dom.leaving, target)
 	delete(dom.jobs, target)

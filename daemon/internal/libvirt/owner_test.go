@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+)
+
+// testOwners: libvirt gives an image to QEMU's user, which is root in the lab, and
+// gives it back when a domain lets go of it. Were that done to an image that
+// another domain has too, that one could not open it again.
+func testOwners(t *testing.T, env *realEnv) {
+	const qemu, nobody = 0, 65534
+	first, _ := env.define(t)
+	second, _ := env.define(t)
+	env.Start(t, first)
+	env.Start(t, second)
+	for _, c := range []struct {
+		spec  hv.DiskSpec
+		after int // owner when nobody has it any more
+	}{
+		{hv.DiskSpec{}, nobody},
+		{hv.DiskSpec{Shareable: true}, qemu}, // libvirt cannot know that it was the last
+		{hv.DiskSpec{ReadOnly: true}, qemu},
+		{hv.DiskSpec{ReadOnly: true, Shareable: true}, qemu},
+	} {
+		spec := c.spec
+		spec.Target, spec.Bus = "sda", "scsi" // which goes without the guest
+		spec.Image = hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: env.Path(t, "shared.raw")}
+		env.CreateImage(t, spec.Image.Path, hvtest.Raw, 1<<20)
+		must(t, os.Chown(spec.Image.Path, nobody, nobody))
+
+		must(t, env.conn.AttachDisk(t.Context(), first, hv.Live, spec))
+		if spec.Shareable || spec.ReadOnly {
+			must(t, env.conn.AttachDisk(t.Context(), second, hv.Live, spec))
+			env.unplug(t, second)
+		}
+		wantOwner(t, spec, "while one domain has it", qemu)
+		env.unplug(t, first)
+		wantOwner(t, spec, "when none has it", c.after)
+	}
+}
+
+func wantOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
+	t.Helper()
+	info, err := os.Stat(spec.Image.Path)
+	must(t, err)
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	if got := int(stat.Uid); got != want {
+		t.Errorf("read-only %v, shareable %v: owner %s is %d, want %d", spec.ReadOnly, spec.Shareable, when, got, want)
+	}
+}
+
+// unplug takes the disk sda from a domain.
+func (e *realEnv) unplug(t *testing.T, id string) {
+	t.Helper()
+	events := e.conn.Events(t.Context())
+	must(t, e.conn.DetachDisk(t.Context(), id, hv.Live, "sda"))
+	for {
+		d, err := e.conn.Domain(t.Context(), id)
+		must(t, err)
+		if d.LiveDisk("sda") == nil {
+			return
+		}
+		await(t, events, hv.EventDeviceRemoved)
+	}
+}
