@@ -74,8 +74,9 @@ func newHostWriter(ctx context.Context, d Disk) (*hostWriter, error) {
 	if d.Mix == (workload.Mix{}) {
 		d.Mix = workload.DefaultMix
 	}
+	part := blocks / max(d.Parts, 1)
 	return &hostWriter{history: &History{
-		Stream: workload.Stream{Seed: d.Seed, Blocks: blocks, Mix: d.Mix}, Fill: d.Fill,
+		Stream: workload.Stream{Seed: d.Seed, First: d.Part * part, Blocks: part, Mix: d.Mix}, Volume: blocks, Fill: d.Fill,
 	}}, nil
 }
 

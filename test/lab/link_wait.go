@@ -67,6 +67,8 @@ func (l *link) disks(ctx context.Context) (seen []workload.GuestDisk, err error)
 
 // waitDisk waits until the disk with this serial is, or is not, in the guest.
 func (l *link) waitDisk(ctx context.Context, serial string, there bool) (found workload.GuestDisk, err error) {
+	const shown = 20 // VIRTIO_BLK_ID_BYTES
+	serial = serial[:min(len(serial), shown)]
 	err = l.wait(ctx, "the disks of the guest stay as they are", func() bool {
 		i := slices.IndexFunc(l.seen, func(d workload.GuestDisk) bool { return d.Serial == serial })
 		if i >= 0 {

@@ -70,9 +70,10 @@ func inspectDisk(sysfs string) (workload.GuestDisk, error) {
 		return workload.GuestDisk{}, fmt.Errorf("read size of %s: %w", name, err)
 	}
 	return workload.GuestDisk{
-		Name:   name,
-		Serial: attribute(sysfs, "serial"),
-		Blocks: sectors * sectorSize / workload.BlockSize,
+		Name:     name,
+		Serial:   attribute(sysfs, "serial"),
+		Blocks:   sectors * sectorSize / workload.BlockSize,
+		ReadOnly: attribute(sysfs, "ro") == "1",
 	}, checkBlockDevice(name)
 }
 

@@ -37,9 +37,10 @@ type Report struct {
 
 // GuestDisk is a disk as the guest sees it.
 type GuestDisk struct {
-	Name   string `json:"name"`
-	Serial string `json:"serial"`
-	Blocks uint64 `json:"blocks"`
+	Name     string `json:"name"`
+	Serial   string `json:"serial"`
+	Blocks   uint64 `json:"blocks"`
+	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
 // The types of commands, to the guest.
