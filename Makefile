@@ -17,13 +17,13 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/demo)(/|$$)
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/demo)(/|$$)
 
 SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test build lint shellcheck test-unit test-conformance test-e2e test-crash bench \
+.PHONY: help demo test build lint shellcheck test-unit test-conformance test-e2e test-hosts test-crash bench \
 	install clean lab compiler
 
 help: ## Show this list
@@ -34,7 +34,7 @@ demo: build ## Move a volume under a running guest and prove that no write was l
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo
 
-test: build lint test-unit test-conformance test-e2e ## Everything that CI runs
+test: build lint test-unit test-conformance test-e2e test-hosts ## Everything that CI runs
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -58,6 +58,9 @@ test-conformance: compiler lab ## The hypervisor's conformance suite and the lab
 
 test-e2e: build lab ## Real guests through volferryctl (root)
 	$(GO) test -v -count=1 -timeout 15m ./test/e2e
+
+test-hosts: build lab ## Several hosts and a registry over TLS, with real guests (root)
+	$(GO) test -v -count=1 -timeout 20m ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move; half an hour (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 60m -run '^TestKill' ./test/e2e

@@ -26,11 +26,12 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// sharedPool is the pool that all hosts of a cluster see; localPool and
-	// otherPool are of the same names everywhere, and other bytes.
-	sharedPool = "shared"
-	localPool  = "local"
-	otherPool  = "other"
+	// sharedPool and newSharedPool are pools that all hosts of a cluster see;
+	// localPool and otherPool are of the same names everywhere, and other bytes.
+	sharedPool    = "shared"
+	newSharedPool = "new"
+	localPool     = "local"
+	otherPool     = "other"
 
 	// volumeBytes is small, since guests under TCG are slow.
 	volumeBytes = 32 << 20
@@ -56,7 +57,7 @@ func startCluster(t *testing.T, names ...string) *cluster {
 		t.Fatalf("run make build first: %v", err)
 	}
 	dir := lab.TempDir(t)
-	s, err := site.StartCluster(t.Context(), dir, bin, []string{sharedPool}, names...)
+	s, err := site.StartCluster(t.Context(), dir, bin, []string{sharedPool, newSharedPool}, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +74,12 @@ func startCluster(t *testing.T, names ...string) *cluster {
 		}
 	})
 	for _, h := range c.Hosts {
-		c.pool(t, h, sharedPool, filepath.Join(c.Shared, "pool"))
-		c.pool(t, h, localPool, filepath.Join(h.Dir, "pool-"+localPool))
-		c.pool(t, h, otherPool, filepath.Join(h.Dir, "pool-"+otherPool))
+		for _, name := range []string{sharedPool, newSharedPool} {
+			c.pool(t, h, name, filepath.Join(c.Shared, "pool-"+name))
+		}
+		for _, name := range []string{localPool, otherPool} {
+			c.pool(t, h, name, filepath.Join(h.Dir, "pool-"+name))
+		}
 		// So that the registry knows of them.
 		ctl(t, h.Caller, "pool", "list")
 	}

@@ -44,7 +44,7 @@ func TestVolumeSharedByTwoHostsMovesOnlyWhenOneHasIt(t *testing.T) {
 	g2.detach(t, h2.Caller, d)
 
 	// Under the lock of its migration nobody comes back.
-	moved := get[api.Migration](t, admin, "migration", "volume", "migrate", d.Name, "--to-path", c.Shared+"/pool/db-moved.raw", "--bandwidth", "8MiB/s", "--no-wait")
+	moved := get[api.Migration](t, admin, "migration", "volume", "migrate", d.Name, "--to-pool", newSharedPool, "--bandwidth", "8MiB/s", "--no-wait")
 	refuses(t, h2.Caller, api.CodeMigrationActive, "volume", "attach", d.Name, g2.Name)
 	ctl(t, admin, "migration", "watch", moved.ID)
 	moved = get[api.Migration](t, admin, "migration", "migration", "show", moved.ID)
