@@ -137,7 +137,7 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 			c := &caller{s: s}
 			c.http = c.with(tc.config)
 			if who, err := c.ask("GET", "/any"); err == nil || api.CodeOf(err) != api.CodeInternal {
-				t.Errorf("answer = %q, error = %v; want no connection", who, err)
+				t.Fatalf("answer = %q, error = %v; want no connection", who, err)
 			}
 			s.log.await(tc.log)
 		})
@@ -291,5 +291,20 @@ func TestServerCertificateThatEndsSoonIsTold(t *testing.T) {
 	s.setAhead(27 * mtls.Day)
 	if err := s.gate.Trouble(); err == nil || !strings.Contains(err.Error(), "issue-cert server --replace") {
 		t.Errorf("three days before the end: %v", err)
+	}
+}
+
+func TestNoSessionIsResumed(t *testing.T) {
+	s := newSite(t)
+	c := s.caller(s.host())
+	config := must(mtls.ClientConfig(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "c.crt"), filepath.Join(c.dir, "c.key"), "localhost"))
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	for range 2 {
+		c.http = c.with(config)
+		r := must(http.NewRequestWithContext(t.Context(), "GET", "https://"+s.addr+"/any", http.NoBody))
+		resp := must(c.http.Do(r))
+		if err := resp.Body.Close(); err != nil || resp.TLS.DidResume || resp.TLS.Version != tls.VersionTLS13 || resp.ProtoMajor != 1 {
+			t.Errorf("resumed %t, TLS %x, HTTP %d, %v", resp.TLS.DidResume, resp.TLS.Version, resp.ProtoMajor, err)
+		}
 	}
 }
