@@ -3,6 +3,7 @@
 package store
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 		t.Errorf("mark = %+v, and the store says %+v", accepted, s.Mark())
 	}
 	if e := lastEvent(t, s); e.What != "registry.accept_restore" || e.Who != "root" || e.From != "1" || e.To != "2" || e.Details["evidence"] != checked ||
-		!strings.Contains(e.Details["reason"].(string), "event 2") {
+		!strings.Contains(fmt.Sprint(e.Details["reason"]), "event 2") {
 		t.Errorf("event = %+v", e)
 	}
 	wantReadOnly(t, s, false)

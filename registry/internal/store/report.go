@@ -175,7 +175,7 @@ func (tx *changeTx) storeHost(ctx context.Context, in api.HostReport) (hostRow, 
 // auditReport tells of what is news in a report: that a host is new, has another
 // name, or was booted.
 func (tx *changeTx) auditReport(ctx context.Context, was, now hostRow) error {
-	what := ""
+	var what string
 	switch {
 	case was.id == "":
 		what = "host.register"

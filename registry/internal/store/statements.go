@@ -11,18 +11,22 @@ import (
 // store's own queries are far fewer.
 const maxStatements = 512
 
+// prepared is a statement that is closed with its transaction, or with the
+// database.
+type prepared struct{ *sql.Stmt }
+
 // statements are the writer's prepared statements, by the text of their query.
 // Only the writer's goroutine uses them.
 type statements struct {
 	db       *sql.DB
-	prepared map[string]*sql.Stmt
+	prepared map[string]prepared
 	// unknown are the queries of the running transaction that were not prepared:
 	// there is one connection, and the transaction has it.
 	unknown map[string]struct{}
 }
 
 func newStatements(db *sql.DB) *statements {
-	return &statements{db: db, prepared: map[string]*sql.Stmt{}, unknown: map[string]struct{}{}}
+	return &statements{db: db, prepared: map[string]prepared{}, unknown: map[string]struct{}{}}
 }
 
 // learn prepares, between two transactions, what the last one could not. A query
@@ -30,21 +34,22 @@ func newStatements(db *sql.DB) *statements {
 func (s *statements) learn(ctx context.Context) {
 	for query := range s.unknown {
 		if len(s.prepared) < maxStatements {
-			if stmt, err := s.db.PrepareContext(ctx, query); err == nil {
-				s.prepared[query] = stmt
+			stmt, err := s.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // it is kept
+			if err == nil {
+				s.prepared[query] = prepared{stmt}
 			}
 		}
 	}
 	clear(s.unknown)
 }
 
-// statement returns the prepared statement of query for tx, nil if there is none
-// yet.
-func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) *sql.Stmt {
+// statement returns the prepared statement of query for tx, false if there is
+// none yet.
+func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) (prepared, bool) {
 	stmt, ok := s.prepared[query]
 	if !ok {
 		s.unknown[query] = struct{}{}
-		return nil
+		return prepared{}, false
 	}
-	return tx.StmtContext(ctx, stmt)
+	return prepared{tx.StmtContext(ctx, stmt.Stmt)}, true
 }

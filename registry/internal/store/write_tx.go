@@ -17,7 +17,7 @@ import (
 type writeTx struct {
 	tx    *sql.Tx
 	known *statements
-	bound map[string]*sql.Stmt // the prepared statements that it has used
+	bound map[string]prepared // the statements that it has used
 	// savepoints says that the transaction has more than one change. The running
 	// one has a savepoint as soon as it writes: those that are refused at once need
 	// none.
@@ -41,7 +41,7 @@ func (w *writer) begin(ctx context.Context) (*writeTx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return &writeTx{tx: tx, known: w.known, bound: map[string]*sql.Stmt{}, end: w.end, hosts: w.hosts}, nil
+	return &writeTx{tx: tx, known: w.known, bound: map[string]prepared{}, end: w.end, hosts: w.hosts}, nil
 }
 
 // commit returns once everything is on stable storage.
@@ -109,7 +109,7 @@ func (t *writeTx) ExecContext(ctx context.Context, query string, args ...any) (s
 }
 
 func (t *writeTx) run(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
-	if stmt := t.statement(ctx, query); stmt != nil {
+	if stmt, ok := t.statement(ctx, query); ok {
 		result, err = stmt.ExecContext(ctx, args...)
 	} else {
 		result, err = t.tx.ExecContext(ctx, query, args...)
@@ -122,7 +122,7 @@ func (t *writeTx) run(ctx context.Context, query string, args ...any) (result sq
 
 // QueryContext is as of sql.Tx.
 func (t *writeTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if stmt := t.statement(ctx, query); stmt != nil {
+	if stmt, ok := t.statement(ctx, query); ok {
 		return stmt.QueryContext(ctx, args...)
 	}
 	return t.tx.QueryContext(ctx, query, args...)
@@ -130,19 +130,19 @@ func (t *writeTx) QueryContext(ctx context.Context, query string, args ...any) (
 
 // QueryRowContext is as of sql.Tx.
 func (t *writeTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if stmt := t.statement(ctx, query); stmt != nil {
+	if stmt, ok := t.statement(ctx, query); ok {
 		return stmt.QueryRowContext(ctx, args...)
 	}
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
-func (t *writeTx) statement(ctx context.Context, query string) *sql.Stmt {
+func (t *writeTx) statement(ctx context.Context, query string) (prepared, bool) {
 	if stmt, ok := t.bound[query]; ok {
-		return stmt
+		return stmt, true
 	}
-	stmt := t.known.statement(ctx, t.tx, query)
-	if stmt != nil {
+	stmt, ok := t.known.statement(ctx, t.tx, query)
+	if ok {
 		t.bound[query] = stmt
 	}
-	return stmt
+	return stmt, ok
 }
