@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drain_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// moveTakes is how long a host needs for a volume.
+const moveTakes = 10 * time.Second
+
+// daemon is a host that fetches its tasks and moves volumes, in the registry
+// alone: a move takes its time and ends. It keeps its journal, as a real one
+// does, so that the same op id is answered as before.
+type daemon struct {
+	site     *site
+	id, name string
+
+	polls   context.CancelFunc
+	session int
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	journal map[string]api.TaskAnswer
+	ops     map[string]api.Op
+	moving  int
+	most    int
+	asked   []api.MigrationTarget
+
+	// refuse has the answers to the next calls for a volume, by its name.
+	refuse map[string][]api.TaskAnswer
+	// end is how the moves of a volume end, completed if it has none.
+	end map[string]api.MigrationState
+	// vanish are the volumes whose ops are undone before the registry has heard
+	// of them.
+	vanish map[string]bool
+	// mute has the daemon keep its next answers to itself.
+	mute int
+}
+
+func newDaemon(s *site, id, name string) *daemon {
+	return &daemon{
+		site: s, id: id, name: name, journal: map[string]api.TaskAnswer{}, ops: map[string]api.Op{},
+		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, vanish: map[string]bool{},
+	}
+}
+
+func (d *daemon) report() {
+	d.site.t.Helper()
+	pools := []api.Pool{}
+	for _, name := range []string{"fast", "slow"} {
+		pools = append(pools, api.Pool{Name: name, Type: "dir", Path: "/" + name, Active: true})
+	}
+	if _, err := d.site.store.Report(context.Background(), store.Call{}, api.HostReport{ID: d.id, Name: d.name, Epoch: 1, Pools: pools}); err != nil {
+		d.site.t.Fatal(err)
+	}
+}
+
+func (d *daemon) polling() bool { return d.polls != nil }
+
+// start has the daemon poll, as another process than before.
+func (d *daemon) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.polls = cancel
+	d.session++
+	relay, session := d.site.relay, fmt.Sprint(d.session)
+	d.work.Go(func() {
+		for ctx.Err() == nil {
+			tasks, err := relay.Fetch(ctx, store.Call{}, d.id, session, 20*time.Second)
+			if err != nil {
+				return
+			}
+			for _, task := range tasks {
+				answer, speak := d.perform(task)
+				if speak {
+					if err := relay.Answer(ctx, store.Call{}, d.id, task.ID, answer); err != nil {
+						d.site.t.Errorf("answer: %v", err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// away ends the polls; what moves goes on.
+func (d *daemon) away() {
+	if d.polls != nil {
+		d.polls()
+	}
+	d.polls = nil
+	d.work.Wait()
+}
+
+// perform does a task, and says whether the registry is to hear of it.
+func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if id, ok := strings.CutPrefix(task.Path, "/v1/ops/"); ok {
+		return api.TaskAnswer{Status: http.StatusOK, Body: document(map[string]any{"op": d.ops[id]})}, true
+	}
+	answer, known := d.journal[task.ID]
+	if !known {
+		answer = d.migrate(task)
+		d.journal[task.ID] = answer
+	}
+	if d.mute > 0 {
+		d.mute--
+		return answer, false
+	}
+	return answer, true
+}
+
+// migrate is for callers that hold mu.
+func (d *daemon) migrate(task api.Task) api.TaskAnswer {
+	volumeID := strings.TrimSuffix(strings.TrimPrefix(task.Path, "/v1/volumes/"), "/migrate")
+	var target api.MigrationTarget
+	if err := json.Unmarshal(task.Body, &target); err != nil || task.Method != http.MethodPost {
+		d.site.t.Errorf("the task %s %s %s is not to migrate a volume", task.Method, task.Path, task.Body)
+	}
+	d.asked = append(d.asked, target)
+	v, err := d.site.store.Volume(context.Background(), volumeID, store.Viewer{HostID: d.id})
+	if err != nil {
+		d.site.t.Errorf("host %s is asked for volume %s: %v", d.name, volumeID, err)
+		return refuse(api.CodeOf(err))
+	}
+	if next := d.refuse[v.Name]; len(next) > 0 {
+		d.refuse[v.Name] = next[1:]
+		return next[0]
+	}
+	m := api.MigrationRegister{
+		ID: uuid.NewString(), VolumeID: v.ID, Host: d.name, Epoch: 1, Generation: v.Generation,
+		Dst: place(target.ToPool, v.Name), Method: "offline", OpID: task.ID,
+	}
+	d.ops[task.ID] = api.Op{ID: task.ID, State: "running", MigrationID: m.ID}
+	if d.vanish[v.Name] {
+		d.ops[task.ID] = api.Op{ID: task.ID, State: "undone", MigrationID: m.ID, Error: api.Errorf(api.CodeNoSpace, "no space")}
+	} else if _, err := d.site.store.RegisterMigration(context.Background(), store.Call{}, m); err != nil {
+		return refuse(api.CodeOf(err))
+	} else {
+		d.moving++
+		d.most = max(d.most, d.moving)
+		go d.move(m.ID, v.Name)
+	}
+	return api.TaskAnswer{Status: http.StatusAccepted, Body: document(map[string]any{
+		"op": d.ops[task.ID], "migration": api.Migration{ID: m.ID},
+	})}
+}
+
+// move brings a migration to its end, in the registry that is there then.
+func (d *daemon) move(id, name string) {
+	pass := time.NewTimer(moveTakes)
+	<-pass.C
+	d.site.there.RLock()
+	defer d.site.there.RUnlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	end, ok := d.end[name]
+	if !ok {
+		end = api.MigrationCompleted
+	}
+	steps := []api.MigrationState{api.MigrationStarted, api.MigrationCompleting, end}
+	if end == api.MigrationError {
+		steps = []api.MigrationState{end}
+	}
+	for _, to := range steps {
+		in := api.MigrationTransition{
+			From: []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCompleting}, To: to, Host: d.name, Epoch: 1, OpID: "o",
+		}
+		if to == api.MigrationError {
+			in.Error = api.Errorf(api.CodeCopyMismatch, "the copy differs")
+		}
+		if _, err := d.site.store.TransitionMigration(context.Background(), store.Call{}, id, in); err != nil {
+			d.site.t.Errorf("migration of %s to %s: %v", name, to, err)
+		}
+	}
+	d.moving--
+}
+
+// refuses has the daemon answer the next calls for a volume with these codes.
+func (d *daemon) refuses(volume string, codes ...api.Code) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, code := range codes {
+		d.refuse[volume] = append(d.refuse[volume], refuse(code))
+	}
+}
+
+// mostAtOnce is how many volumes ever moved at once.
+func (d *daemon) mostAtOnce() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.most
+}
+
+func (d *daemon) targets() map[api.MigrationTarget]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set := map[api.MigrationTarget]bool{}
+	for _, target := range d.asked {
+		set[target] = true
+	}
+	return maps.Clone(set)
+}

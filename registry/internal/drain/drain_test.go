@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drain_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.T) {
+	for _, parallel := range []int{1, 3, 64} {
+		t.Run(fmt.Sprint(parallel), func(t *testing.T) {
+			bubble(t, func(s *site) {
+				s.volumes(6, "a")
+				id := s.drain(parallel)
+				s.until(id)
+				s.movedOnce(6)
+				if got, want := s.hosts["a"].mostAtOnce(), min(parallel, 6); got != want {
+					s.t.Errorf("%d moved at once, want %d", got, want)
+				}
+				want := map[api.MigrationTarget]bool{{ToPool: "slow", BandwidthBytesPerSecond: 1000}: true}
+				if diff := cmp.Diff(want, s.hosts["a"].targets()); diff != "" {
+					s.t.Errorf("what was asked for (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+	bubble(t, func(s *site) {
+		s.volumes(6, "a", "b")
+		id := s.drain(2)
+		s.until(id)
+		s.movedOnce(6)
+		if s.hosts["a"].mostAtOnce()+s.hosts["b"].mostAtOnce() < 2 {
+			s.t.Error("the hosts did not work at the same time")
+		}
+	})
+}
+
+func TestEmptyPoolIsDrainedAtOnce(t *testing.T) {
+	bubble(t, func(s *site) {
+		id := s.drain(1)
+		pass(2 * time.Second)
+		s.want(id, "done: ")
+	})
+}
+
+// The registry is restarted again and again, at every moment of a move.
+func TestRestartsMoveNothingTwiceAndLoseNothing(t *testing.T) {
+	for _, every := range []time.Duration{300 * time.Millisecond, 1700 * time.Millisecond, 9 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			bubble(t, func(s *site) {
+				s.volumes(5, "a", "b")
+				id := s.drain(2)
+				for range 12 {
+					pass(every)
+					s.restart()
+				}
+				s.until(id)
+				s.movedOnce(5)
+				s.want(id, "done: v0 moved, v1 moved, v2 moved, v3 moved, v4 moved")
+			})
+		})
+	}
+}
+
+func TestDaemonThatDiesWithATaskIsAskedForTheSame(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		a := s.hosts["a"]
+		a.mute = 1
+		id := s.drain(1)
+		pass(15 * time.Second) // it moved the volume and told nobody
+		s.want(id, "running: v0 moving, v1 pending")
+		a.away()
+		pass(time.Minute)
+		s.want(id, "running: v0 moving, v1 pending")
+		a.start()
+		s.until(id)
+		s.movedOnce(2)
+	})
+}
+
+func TestPausedDrainBeginsNothingAndLetsWhatMovesEnd(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(4, "a")
+		id := s.drain(2)
+		pass(5 * time.Second)
+		s.set(id, api.DrainPaused)
+		pass(2 * time.Minute)
+		s.want(id, "paused: v0 moved, v1 moved, v2 pending, v3 pending")
+		s.restart()
+		pass(2 * time.Minute)
+		s.want(id, "paused: v0 moved, v1 moved, v2 pending, v3 pending")
+		s.set(id, api.DrainRunning)
+		s.until(id)
+		s.movedOnce(4)
+	})
+}
+
+func TestStoppedDrainTellsHowWhatMovedThenEnded(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(3, "a")
+		id := s.drain(1)
+		pass(5 * time.Second)
+		s.set(id, api.DrainStopped)
+		s.restart()
+		pass(2 * time.Minute)
+		s.want(id, "stopped: v0 moved, v1 pending, v2 pending")
+	})
+}
+
+func TestHostThatIsAwayIsWaitedForAndHoldsUpNobody(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(4, "b", "a")
+		s.hosts["b"].away()
+		pass(time.Minute)
+		id := s.drain(1)
+		pass(2 * time.Minute)
+		s.want(id, "running: v0 pending, v1 moved, v2 pending, v3 moved")
+		s.hosts["b"].start()
+		s.until(id)
+		s.movedOnce(4)
+	})
+}
+
+func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		s.hosts["a"].away() // just now: it still counts as there
+		id := s.drain(1)
+		pass(10 * time.Second)
+		s.want(id, "running: v0 moving, v1 pending")
+		pass(50 * time.Second)
+		s.want(id, "running: v0 pending hypervisor_unavailable, v1 pending hypervisor_unavailable")
+		s.hosts["a"].start()
+		s.until(id)
+		s.movedOnce(2)
+	})
+}
+
+func TestFencedHostIsWaitedFor(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a", "b")
+		if _, err := s.store.FenceHost(s.t.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off"}); err != nil {
+			s.t.Fatal(err)
+		}
+		id := s.drain(2)
+		pass(2 * time.Minute)
+		s.want(id, "running: v0 moved, v1 pending")
+	})
+}
+
+func TestWhatCannotBeMovedIsSkippedAndSaysWhy(t *testing.T) {
+	bubble(t, func(s *site) {
+		codes := []api.Code{api.CodeMultiattached, api.CodeUnsupportedDisk, api.CodePolicyDenied, api.CodeMigrationActive, api.CodeNoSpace}
+		s.volumes(len(codes)+1, "a")
+		for i, code := range codes {
+			s.hosts["a"].refuses(fmt.Sprint("v", i), code)
+		}
+		id := s.drain(1)
+		s.until(id)
+		s.want(id, "done: v0 skipped multiattached, v1 skipped unsupported_disk, v2 skipped policy_denied, v3 skipped migration_active, v4 skipped no_space, v5 moved")
+		if diff := cmp.Diff(map[string]int{"v5": 1}, s.moves()); diff != "" {
+			s.t.Errorf("migrations (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRefusalOfTheMomentIsNoEnd(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		s.hosts["a"].refuses("v0", api.CodeInstanceBusy, api.CodeJournalUnavailable, api.CodeStaleGeneration)
+		id := s.drain(1)
+		pass(2500 * time.Millisecond)
+		s.want(id, "running: v0 pending instance_busy, v1 moving")
+		s.restart()
+		s.until(id)
+		s.movedOnce(2)
+	})
+}
+
+func TestVolumeThatComesMeanwhileIsTakenIn(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(1, "a")
+		id := s.drain(1)
+		pass(5 * time.Second)
+		s.volume("b", "v1")
+		s.until(id)
+		s.movedOnce(2)
+		s.want(id, "done: v0 moved, v1 moved")
+	})
+}
+
+func TestMigrationThatEndsInErrorIsAFailure(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(4, "a")
+		maps.Copy(s.hosts["a"].end, map[string]api.MigrationState{"v0": api.MigrationError, "v1": api.MigrationNeedsOperator})
+		s.hosts["a"].vanish["v2"] = true
+		id := s.drain(1)
+		s.until(id)
+		s.want(id, "done: v0 failed copy_mismatch, v1 failed needs_operator, v2 skipped no_space, v3 moved")
+	})
+}
+
+func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		id := s.drain(1)
+		pass(13500 * time.Millisecond) // v1 has begun to move
+		s.want(id, "running: v0 moved, v1 moving")
+		v, err := s.store.Volume(s.t.Context(), "v0", store.Viewer{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		back := api.MigrationRegister{
+			ID: "50000000-0000-4000-8000-000000000001", VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: place("fast", "back"), Method: "offline", OpID: "x",
+		}
+		if _, err := s.store.RegisterMigration(s.t.Context(), store.Call{}, back); err != nil {
+			s.t.Fatal(err)
+		}
+		s.hosts["a"].move(back.ID, "v0")
+		s.until(id)
+		s.want(id, "done: v0 moved, v1 moved")
+		if diff := cmp.Diff(map[string]int{"v0": 3, "v1": 1}, s.moves()); diff != "" {
+			s.t.Errorf("migrations (-want +got):\n%s", diff)
+		}
+	})
+}
