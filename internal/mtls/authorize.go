@@ -50,6 +50,9 @@ func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
 			}
 			return nil
 		case KindOperator:
+			if route.Access == httpjson.Local {
+				return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: by it a daemon speaks for its own host, and no role is enough", id.Name)
+			}
 			if route.Access > id.Role || id.Role > httpjson.Fence || route.Access < httpjson.Read {
 				return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: it asks for the role %s, and the certificate has the role %s", id.Name, route.Access, id.Role)
 			}

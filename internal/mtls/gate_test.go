@@ -41,9 +41,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	allowed := map[string]string{
 		"/read": "read operate fence", "/operate": "operate fence", "/fence": "fence",
-		"/any": "host read operate fence", "/own": "host operate fence",
+		"/any": "host read operate fence", "/own": "host operate fence", "/daemon": "host",
 	}
-	for _, route := range routes[:5] {
+	for _, route := range routes[:6] {
 		for who, c := range callers {
 			_, err := c.ask(route.Method, route.Path)
 			want := api.CodePermissionDenied

@@ -91,6 +91,7 @@ var routes = []httpjson.Route{
 	{Method: "POST", Path: "/fence", Access: httpjson.Fence},
 	{Method: "GET", Path: "/any", Access: httpjson.Read, Hosts: httpjson.HostAny},
 	{Method: "POST", Path: "/own", Access: httpjson.Operate, Hosts: httpjson.HostOwn},
+	{Method: "POST", Path: "/daemon", Access: httpjson.Local, Hosts: httpjson.HostOwn},
 	{Method: "GET", Path: "/forever", Access: httpjson.Read, Hosts: httpjson.HostOwn},
 }
 
