@@ -184,3 +184,16 @@ func TestAJobOnADiskThatTheGuestWasAskedForIsAViolation(t *testing.T) {
 		t.Error("not noticed")
 	}
 }
+
+func TestNothingIsExpectedOfALiveDiskThatIsGone(t *testing.T) {
+	f := newGuest(t)
+	spec := hv.DiskSpec{Target: "vdb", Bus: "virtio", Image: dst}
+	must(t,
+		f.AttachDisk(t.Context(), domain, hv.Live, spec),
+		f.GuestWrite(domain, "vdb", 3, 33),
+		f.DetachDisk(t.Context(), domain, hv.Live, "vdb"),
+	)
+	f.AssertNoWriteLost(t)
+	must(t, f.WriteBlock(dst.Path, 3, 0), f.AttachDisk(t.Context(), domain, hv.Live, spec))
+	f.AssertNoWriteLost(t)
+}
