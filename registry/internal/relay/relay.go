@@ -152,6 +152,9 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*ent
 	if isNew && !r.Present(req.HostID) {
 		return nil, absent(req.HostName, r.cfg.Absence)
 	}
+	if !isNew {
+		task.Host = known.Host
+	}
 	// Before it is stored, so that its answer cannot come between.
 	e := r.join(task.ID, req.HostName)
 	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task)
