@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestAnAttachmentGoesFromReservedToReleased(t *testing.T) {
+	s := newCluster(t)
+	wantVolume(t, s, disk, api.VolumeAvailable, 0)
+	a := must(s.ReserveAttachment(t.Context(), as(hostA, 1), reserve(nil)))(t)
+	if diff := cmp.Diff(a, must(s.Attachment(t.Context(), first, everyone))(t)); diff != "" {
+		t.Errorf("the answer is not what is stored (-answer +stored):\n%s", diff)
+	}
+	if a.State != api.AttachmentReserved || a.Host != "a" || a.Location != at("/nfs/disk") || a.BootIndex != nil {
+		t.Errorf("attachment = %+v", a)
+	}
+	wantVolume(t, s, disk, api.VolumeReserved, 1)
+	for _, step := range []api.AttachmentTransition{
+		attachmentStep(api.AttachmentAttaching, api.AttachmentReserved),
+		attachmentStep(api.AttachmentAttached, api.AttachmentAttaching),
+		attachmentStep(api.AttachmentDetaching, api.AttachmentAttached),
+		attachmentStep(api.AttachmentAttached, api.AttachmentDetaching),
+		attachmentStep(api.AttachmentError, api.AttachmentAttached),
+		attachmentStep(api.AttachmentDetaching, api.AttachmentAttached, api.AttachmentError),
+	} {
+		a := must(s.TransitionAttachment(t.Context(), as(hostA, 1), first, step))(t)
+		if diff := cmp.Diff(a, must(s.Attachment(t.Context(), first, everyone))(t)); diff != "" || a.State != step.To {
+			t.Errorf("to %s: the answer is not what is stored (-answer +stored):\n%s", step.To, diff)
+		}
+		wantVolume(t, s, disk, api.VolumeInUse, 1)
+	}
+	if i := must(s.Instance(t.Context(), app, everyone))(t); len(i.BlockDeviceMappings) != 1 || *i.BlockDeviceMappings[0].AttachmentID != first {
+		t.Errorf("mappings = %+v", i.BlockDeviceMappings)
+	}
+	if gone := must(s.ReleaseAttachment(t.Context(), as(hostA, 1), first, release(false)))(t); gone.ID != first || gone.State != api.AttachmentDetaching {
+		t.Errorf("released = %+v", gone)
+	}
+	wantVolume(t, s, disk, api.VolumeAvailable, 0)
+	if i := must(s.Instance(t.Context(), app, everyone))(t); len(i.BlockDeviceMappings) != 0 {
+		t.Errorf("the slot of a released volume stays: %+v", i.BlockDeviceMappings)
+	}
+	e := lastEvent(t, s)
+	if e.What != "attachment.release" || e.From != "detaching" || e.Object != "attachment/"+first || e.Token == nil || *e.Token != (api.Token{Epoch: 1, Generation: 1}) || e.Details["volume_name"] != "disk" {
+		t.Errorf("event = %+v", e)
+	}
+}
+
+func TestOfTwoAttachmentsOnOneHostTheOtherStays(t *testing.T) {
+	s := newCluster(t)
+	inTurn(attached(nil), attached(atWeb))(t, s)
+	wantVolume(t, s, disk, api.VolumeInUse, 2)
+	other := must(s.Attachment(t.Context(), next, everyone))(t)
+	must(s.ReleaseAttachment(t.Context(), nobody, first, release(true)))(t)
+	v := must(s.Volume(t.Context(), disk, everyone))(t)
+	if diff := cmp.Diff([]api.Attachment{other}, v.Attachments); diff != "" || v.Status != api.VolumeInUse {
+		t.Errorf("volume is %s; attachments (-before +after):\n%s", v.Status, diff)
+	}
+}
+
+func TestASharedVolumeIsAttachedOnASecondHost(t *testing.T) {
+	s := newCluster(t)
+	attached(nil)(t, s)
+	must(s.ReserveAttachment(t.Context(), as(hostB, 1), reserve(atDB)))(t)
+	wantVolume(t, s, disk, api.VolumeInUse, 2)
+	migration := dataMigration()
+	migration.VolumeID, migration.SrcAttachmentID, migration.DstAttachmentID = disk, first, id(attachmentKind, 9)
+	wantCode(t, second(s.RegisterMigration(t.Context(), nobody, migration)), api.CodeMultiattached, "2 attachments")
+}
+
+func TestModeAndDeviceAreKept(t *testing.T) {
+	s := newCluster(t)
+	reserved(func(in *api.AttachmentReserve) { in.Mode, in.Device = api.ModeRO, "sdc" })(t, s)
+	if a := must(s.Attachment(t.Context(), first, everyone))(t); a.Mode != api.ModeRO || a.Device != "sdc" {
+		t.Errorf("attachment = %+v", a)
+	}
+}
+
+func TestTheRootSlotStaysWhenItsVolumeIsReleased(t *testing.T) {
+	s := newCluster(t)
+	instanceState(api.InstanceStopped, web)(t, s)
+	must(s.TransitionAttachment(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
+	must(s.ReleaseAttachment(t.Context(), nobody, rootAt, release(false)))(t)
+	empty := must(s.Instance(t.Context(), web, everyone))(t).BlockDeviceMappings[1]
+	if empty.Device != "vda" || *empty.BootIndex != 0 || empty.VolumeID != nil {
+		t.Errorf("root slot = %+v", empty)
+	}
+	a := must(s.ReserveAttachment(t.Context(), nobody, reserve(func(in *api.AttachmentReserve) { in.InstanceID, in.VolumeID, in.Device = web, root, "vda" })))(t)
+	if a.BootIndex == nil || *a.BootIndex != 0 {
+		t.Errorf("attachment in the root slot = %+v", a)
+	}
+}
+
+func TestRepeatedAttachmentCallsAreRecognisedWithoutAKey(t *testing.T) {
+	s := newCluster(t)
+	attached(nil)(t, s)
+	wantNothingDone := func(what string, do func() (api.Attachment, error)) {
+		t.Helper()
+		err := unchanged(t, s, func() error {
+			a, err := do()
+			if a.State != api.AttachmentAttached {
+				t.Errorf("%s: attachment = %+v", what, a)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	wantNothingDone("reserve", func() (api.Attachment, error) { return s.ReserveAttachment(t.Context(), nobody, reserve(nil)) })
+	wantNothingDone("complete", func() (api.Attachment, error) {
+		return s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentAttached, api.AttachmentAttaching))
+	})
+}
+
+func TestForceDeletesExactlyOneAttachmentOfAFencedHost(t *testing.T) {
+	s := newCluster(t)
+	inTurn(attached(nil), attached(atWeb), attached(func(in *api.AttachmentReserve) { atDB(in); in.ID = id(attachmentKind, 23) }), fenced("a"))(t, s)
+	must(s.ForceDeleteAttachment(t.Context(), nobody, first))(t)
+	v := must(s.Volume(t.Context(), disk, everyone))(t)
+	if len(v.Attachments) != 2 || v.Attachments[0].ID != next || v.Attachments[0].State != api.AttachmentAttached {
+		t.Errorf("attachments = %+v", v.Attachments)
+	}
+	if e := lastEvent(t, s); e.What != "attachment.force_delete" || e.Result != resultOK || e.Host != "a" {
+		t.Errorf("event = %+v", e)
+	}
+	wantCode(t, second(s.ReleaseAttachment(t.Context(), as(hostA, 1), next, release(true))), api.CodeStaleEpoch, "fenced")
+}
+
+func TestOfTwoReservesAtOnceOneWins(t *testing.T) {
+	s := newCluster(t)
+	for round := range 50 {
+		errs := together(2, func(n int) error {
+			return second(s.ReserveAttachment(t.Context(), nobody, reserve(func(in *api.AttachmentReserve) {
+				in.ID, in.VolumeID, in.InstanceID = id(attachmentKind, 100+n), data, []string{web, app}[n]
+			})))
+		})
+		won := wantOneWinner(t, round, errs, api.CodeVolumeInUse)
+		must(s.ReleaseAttachment(t.Context(), nobody, id(attachmentKind, 100+won), release(false)))(t)
+	}
+}
+
+// TestOfReserveAndMigrationOneWins lets both have a volume with one attachment: a
+// second one, or the lock.
+func TestOfReserveAndMigrationOneWins(t *testing.T) {
+	s := newCluster(t)
+	attached(func(in *api.AttachmentReserve) { in.VolumeID = local })(t, s)
+	wins := map[int]int{}
+	for round := range 1000 {
+		migration := api.MigrationRegister{
+			ID: id(migrationKind, 100+round), VolumeID: local, SrcAttachmentID: first, DstAttachmentID: id(attachmentKind, 2000+round),
+			Host: hostA, Epoch: 1, Generation: 1, Dst: at("/slow/local"), Method: "mirror", OpID: "op-m",
+		}
+		errs := together(2, func(n int) error {
+			// Whoever is asked first has an advantage.
+			if (n+round)%2 == 0 {
+				return second(s.RegisterMigration(t.Context(), nobody, migration))
+			}
+			return second(s.ReserveAttachment(t.Context(), nobody, reserve(func(in *api.AttachmentReserve) { atWeb(in); in.VolumeID = local })))
+		})
+		if round%2 == 1 {
+			errs[0], errs[1] = errs[1], errs[0]
+		}
+		switch {
+		case errs[0] == nil && api.CodeOf(errs[1]) == api.CodeMigrationActive:
+			wins[0]++
+			must(s.TransitionMigration(t.Context(), nobody, migration.ID, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+		case errs[1] == nil && api.CodeOf(errs[0]) == api.CodeMultiattached:
+			wins[1]++
+			must(s.ReleaseAttachment(t.Context(), nobody, next, release(false)))(t)
+		default:
+			t.Fatalf("round %d: migration %v, reserve %v", round, errs[0], errs[1])
+		}
+	}
+	if wins[0] == 0 || wins[1] == 0 {
+		t.Errorf("wins = %v; one of them never wins, so this shows nothing", wins)
+	}
+}
+
+// together calls do n times at once.
+func together(n int, do func(int) error) []error {
+	errs := make([]error, n)
+	ready := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-ready
+			errs[i] = do(i)
+		})
+	}
+	close(ready)
+	wg.Wait()
+	return errs
+}
+
+func wantOneWinner(t *testing.T, round int, errs []error, code api.Code) int {
+	t.Helper()
+	won := -1
+	for n, err := range errs {
+		switch {
+		case err == nil && won < 0:
+			won = n
+		case api.CodeOf(err) != code:
+			t.Fatalf("round %d: errors = %v", round, errs)
+		}
+	}
+	if won < 0 {
+		t.Fatalf("round %d: nobody won: %v", round, errs)
+	}
+	return won
+}
+
+// TestHotChangesDoNotScanTables explains every statement that the cycle of an
+// attachment has the writer prepare.
+func TestHotChangesDoNotScanTables(t *testing.T) {
+	s := newCluster(t)
+	err := s.writer.pause(t.Context(), func() error { clear(s.writer.known.prepared); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		call := func(what string) Call {
+			c := as(hostA, 1)
+			c.Key = fmt.Sprint(what, n)
+			return c
+		}
+		must(s.ReserveAttachment(t.Context(), call("r"), reserve(nil)))(t)
+		must(s.ReserveAttachment(t.Context(), call("s"), reserve(atWeb)))(t)
+		must(s.TransitionAttachment(t.Context(), call("c"), first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved)))(t)
+		must(s.ReleaseAttachment(t.Context(), call("x"), first, release(true)))(t)
+		must(s.ReleaseAttachment(t.Context(), call("y"), next, release(true)))(t)
+	}
+	var queries []string
+	err = s.writer.pause(t.Context(), func() error {
+		for query := range s.writer.known.prepared {
+			queries = append(queries, query)
+		}
+		return nil
+	})
+	if err != nil || len(queries) < 10 {
+		t.Fatalf("%d statements, %v", len(queries), err)
+	}
+	for _, query := range queries {
+		if plan := explain(t.Context(), t, s, query); strings.Contains(plan, "SCAN ") {
+			t.Errorf("%s\nscans:\n%s", query, plan)
+		}
+	}
+}
+
+func explain(ctx context.Context, t *testing.T, s *Store, query string) string {
+	t.Helper()
+	scan := func(row scanner) (string, error) {
+		var (
+			ignored any
+			detail  string
+		)
+		return detail, row.Scan(&ignored, &ignored, &ignored, &detail)
+	}
+	args := make([]any, 12)
+	return strings.Join(must(queryAll(ctx, s.db.Write, scan, "EXPLAIN QUERY PLAN "+query, args...))(t), "\n")
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// typed makes a volume type.
+func typed(in api.VolumeTypeCreate) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(s.CreateType(t.Context(), nobody, in))(t)
+	}
+}
+
+func retyping(ref string, in api.VolumeRetype) func(*testing.T, *Store) error {
+	return func(t *testing.T, s *Store) error { return second(s.RetypeVolume(t.Context(), nobody, ref, in)) }
+}
+
+func planning(ref string, in api.VolumeRetype) func(*testing.T, *Store) error {
+	return func(t *testing.T, s *Store) error { return second(s.PlanRetype(t.Context(), ref, in)) }
+}
+
+func registering(edit func(*api.VolumeRegister)) func(*testing.T, *Store) error {
+	return func(t *testing.T, s *Store) error {
+		in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Type: "gold", Host: "a", Location: at("/nfs/new")}
+		edit(&in)
+		return second(s.RegisterVolume(t.Context(), nobody, in))
+	}
+}
+
+func updatingType(ref string, in api.VolumeTypeUpdate) func(*testing.T, *Store) error {
+	return func(t *testing.T, s *Store) error { return second(s.UpdateType(t.Context(), nobody, ref, in)) }
+}
+
+// noCapablePool has every host report that none of its pools can do multiattach.
+func noCapablePool(t *testing.T, s *Store) {
+	t.Helper()
+	rawSQL("UPDATE pools SET multiattach = 0")(t, s)
+}
+
+func retypingAs(to string) func(*testing.T, *Store) error {
+	return func(t *testing.T, s *Store) error {
+		in := diskMigration()
+		in.ToType = to
+		return second(s.RegisterMigration(t.Context(), nobody, in))
+	}
+}
+
+func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
+	yes, no := true, false
+	silver := typed(api.VolumeTypeCreate{Name: "silver", Pools: []string{"slow"}})
+	goldThin := typed(api.VolumeTypeCreate{Name: "goldthin", Multiattach: true, Pools: []string{"thin"}})
+	plain := typed(api.VolumeTypeCreate{Name: "plain"})
+	plainVolume := func(edit func(*api.VolumeRegister)) func(*testing.T, *Store) {
+		return func(t *testing.T, s *Store) {
+			t.Helper()
+			plain(t, s)
+			in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeAvailable, Type: "plain", Host: "a", Location: at("/nfs/new")}
+			edit(&in)
+			must(s.RegisterVolume(t.Context(), nobody, in))(t)
+		}
+	}
+	asIs := func(*api.VolumeRegister) {}
+	become := api.VolumeTypeUpdate{Multiattach: &yes}
+	movingTo := func(name string) func(*testing.T, *Store) {
+		return func(t *testing.T, s *Store) {
+			t.Helper()
+			in := diskMigration()
+			in.ToType = name
+			moving(in)(t, s)
+		}
+	}
+	dataToGold := func(t *testing.T, s *Store) {
+		t.Helper()
+		in := dataMigration()
+		in.ToType = "gold"
+		moving(in)(t, s)
+	}
+	checkClusterRefusals(t, map[string]refusal{
+		"make: no capable pool":              {noCapablePool, registering(asIs), api.CodeNoCapablePool, "no active pool of any host"},
+		"make: no capable pool of the type":  {goldThin, registering(func(v *api.VolumeRegister) { v.Type, v.Location = "goldthin", at("/thin/new") }), api.CodeNoCapablePool, "of that type (thin)"},
+		"make: capable pool inactive":        {rawSQL("UPDATE pools SET active = 0"), registering(asIs), api.CodeNoCapablePool, "no active pool"},
+		"make: in another pool":              {nil, registering(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), api.CodeNoCapablePool, "the pool thin cannot do multiattach"},
+		"make: policy off":                   {policy(api.PolicyMultiattach, false), registering(asIs), api.CodePolicyDenied, "the policy multiattach is off"},
+		"make: bootable":                     {nil, registering(func(v *api.VolumeRegister) { v.Bootable = true }), api.CodePolicyDenied, "the policy multiattach_bootable is off"},
+		"make: not raw":                      {nil, registering(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), api.CodeInvalidArgument, "is raw"},
+		"make multiattach bootable":          {nil, bootable(disk), api.CodePolicyDenied, "the multiattach volume disk bootable"},
+		"make bootable on the way":           {dataToGold, bootable(data), api.CodePolicyDenied, "the multiattach volume data bootable"},
+		"retype: no type":                    {nil, retyping(data, api.VolumeRetype{}), api.CodeInvalidArgument, "missing"},
+		"retype: unknown type":               {nil, retyping(data, api.VolumeRetype{Type: "brass"}), api.CodeNotFound, "brass"},
+		"retype: unknown policy":             {nil, retyping(data, api.VolumeRetype{Type: "gold", MigrationPolicy: "maybe"}), api.CodeInvalidArgument, "maybe"},
+		"retype: locked":                     {moving(dataMigration()), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeMigrationActive, "cannot retype volume data"},
+		"retype: deleting":                   {dataStatus(api.VolumeDeleting), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeVolumeNotAvailable, "deleting"},
+		"retype: in use, to multiattach":     {nil, retyping(root, api.VolumeRetype{Type: "gold"}), api.CodeInUseRetype, "root"},
+		"retype: reserved, from multiattach": {reserved(nil), retyping(disk, api.VolumeRetype{Type: "default"}), api.CodeInUseRetype, "disk"},
+		"retype: in use, on demand":          {nil, retyping(root, api.VolumeRetype{Type: "gold", MigrationPolicy: api.RetypeOnDemand}), api.CodeInUseRetype, "root"},
+		"retype: policy off":                 {policy(api.PolicyMultiattach, false), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodePolicyDenied, "policy multiattach is off"},
+		"retype: no capable pool":            {noCapablePool, retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeNoCapablePool, "gold"},
+		"retype: not raw":                    {rawSQL("UPDATE locations SET format = 'qcow2' WHERE volume_id = '" + data + "'"), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeInvalidArgument, "raw"},
+		"retype: elsewhere, never":           {silver, retyping(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeNever}), api.CodePolicyDenied, "no place for type silver"},
+		"retype: elsewhere, on demand":       {silver, retyping(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand}), api.CodeConflict, "migrate it to pool slow"},
+		"plan: never":                        {silver, planning(data, api.VolumeRetype{Type: "silver"}), api.CodePolicyDenied, "no place for type silver"},
+		"plan: in use":                       {nil, planning(root, api.VolumeRetype{Type: "gold", MigrationPolicy: api.RetypeOnDemand}), api.CodeInUseRetype, "root"},
+		"plan: locked":                       {moving(dataMigration()), planning(data, api.VolumeRetype{Type: "gold"}), api.CodeMigrationActive, "data"},
+		"plan: no pool on its host":          {inTurn(silver, rawSQL("DELETE FROM pools WHERE name = 'slow' AND host_id = '"+hostA+"'")), planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand}), api.CodeNoCapablePool, "its host has no other active pool"},
+		"plan: two attachments":              {inTurn(typed(api.VolumeTypeCreate{Name: "goldslow", Multiattach: true, Pools: []string{"slow"}}), reserved(nil), reserved(atWeb)), planning(disk, api.VolumeRetype{Type: "goldslow", MigrationPolicy: api.RetypeOnDemand}), api.CodeMultiattached, "2 attachments"},
+		"migrate: unknown type":              {nil, retypingAs("brass"), api.CodeNotFound, "brass"},
+		"migrate: in use, other multiattach": {nil, migrate(func(m *api.MigrationRegister) { m.ToType = "gold" }), api.CodeInUseRetype, "root"},
+		"migrate: type not for dst":          {typed(api.VolumeTypeCreate{Name: "nfsonly", Pools: []string{"nfs"}}), retypingAs("nfsonly"), api.CodePolicyDenied, "type nfsonly"},
+		"migrate: multiattach to a pool that cannot": {nil, func(t *testing.T, s *Store) error {
+			in := diskMigration()
+			in.Dst = at("/thin/disk")
+			return second(s.RegisterMigration(t.Context(), nobody, in))
+		}, api.CodeNoCapablePool, "thin"},
+		"migrate: multiattach to qcow2": {nil, func(t *testing.T, s *Store) error {
+			in := diskMigration()
+			in.Dst.Format = api.FormatQcow2
+			return second(s.RegisterMigration(t.Context(), nobody, in))
+		}, api.CodeInvalidArgument, "raw"},
+		"migrate: policy off": {policy(api.PolicyMultiattach, false), func(t *testing.T, s *Store) error {
+			in := dataMigration()
+			in.ToType = "gold"
+			return second(s.RegisterMigration(t.Context(), nobody, in))
+		}, api.CodePolicyDenied, "policy multiattach"},
+		"type: mistyped pool": {nil, func(t *testing.T, s *Store) error {
+			return second(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "x", Pools: []string{"fsat"}}))
+		}, api.CodeNotFound, `no pool "fsat" on any host; there are fast, nfs, slow, thin`},
+		"type: mistyped pool later":           {nil, updatingType("gold", api.VolumeTypeUpdate{Pools: &[]string{"fsat"}}), api.CodeNotFound, "fsat"},
+		"type: multiattach of what is in use": {inTurn(plain, reserved(nil)), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeInUseRetype, "volume disk is attached"},
+		"type: default is never multiattach":  {func(t *testing.T, s *Store) { t.Helper(); must(s.ForgetInstance(t.Context(), nobody, web))(t) }, updatingType(DefaultType, become), api.CodeStateForbidden, "default"},
+		"type: a volume moves":                {moving(diskMigration()), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeMigrationActive, "volume disk"},
+		"type: a volume moves to it":          {inTurn(plain, movingTo("plain")), updatingType("plain", become), api.CodeMigrationActive, "gives it to volume disk"},
+		"type: delete while one moves to it":  {inTurn(plain, movingTo("plain")), func(t *testing.T, s *Store) error { return second(s.DeleteType(t.Context(), nobody, "plain")) }, api.CodeMigrationActive, "gives it to volume disk"},
+		"type: of a qcow2":                    {plainVolume(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), updatingType("plain", become), api.CodeInvalidArgument, "qcow2"},
+		"type: of a bootable":                 {plainVolume(func(v *api.VolumeRegister) { v.Bootable = true }), updatingType("plain", become), api.CodePolicyDenied, "multiattach_bootable"},
+		"type: of one in a pool that cannot":  {plainVolume(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), updatingType("plain", become), api.CodeNoCapablePool, "thin"},
+		"type: policy off":                    {inTurn(plainVolume(asIs), policy(api.PolicyMultiattach, false)), updatingType("plain", become), api.CodePolicyDenied, "policy multiattach"},
+		"type: by a host": {nil, func(t *testing.T, s *Store) error {
+			return second(s.UpdateType(t.Context(), as(hostA, 1), "gold", become))
+		}, api.CodePermissionDenied, "only an operator"},
+		"policy: unknown": {nil, func(t *testing.T, s *Store) error {
+			return second(s.SetPolicy(t.Context(), nobody, "x", api.PolicyUpdate{}))
+		}, api.CodeNotFound, "multiattach and multiattach_bootable"},
+		"policy: by a host": {nil, func(t *testing.T, s *Store) error {
+			return second(s.SetPolicy(t.Context(), as(hostA, 1), api.PolicyMultiattach, api.PolicyUpdate{}))
+		}, api.CodePermissionDenied, "only an operator"},
+	})
+}
+
+func bootable(ref string) func(*testing.T, *Store) error {
+	return func(t *testing.T, s *Store) error {
+		yes := true
+		return second(s.UpdateVolume(t.Context(), nobody, ref, api.VolumeUpdate{Bootable: &yes}))
+	}
+}
+
+func TestPoliciesHoldForWhatIsAskedLater(t *testing.T) {
+	s := newCluster(t)
+	inTurn(attached(nil), attached(atWeb), policy(api.PolicyMultiattach, false), policy(api.PolicyMultiattachBootable, true))(t, s)
+	wantVolume(t, s, disk, api.VolumeInUse, 2)
+	want := []api.Policy{
+		{Name: api.PolicyMultiattach, Description: policyTexts[api.PolicyMultiattach]},
+		{Name: api.PolicyMultiattachBootable, Enabled: true, Description: policyTexts[api.PolicyMultiattachBootable]},
+	}
+	if diff := cmp.Diff(want, must(s.Policies(t.Context()))(t)); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}
+
+func TestRetypeInPlaceChangesTheTypeAlone(t *testing.T) {
+	s := newCluster(t)
+	before := must(s.Volume(t.Context(), data, everyone))(t)
+	if plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: "gold"}))(t); !plan.InPlace || plan.Volume.ID != data {
+		t.Errorf("plan = %+v", plan)
+	}
+	after := must(s.RetypeVolume(t.Context(), nobody, data, api.VolumeRetype{Type: "gold"}))(t)
+	before.Type, before.Multiattach, before.UpdatedAt = "gold", true, after.UpdatedAt
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("volume (-want +got):\n%s", diff)
+	}
+	err := unchanged(t, s, func() error {
+		return second(s.RetypeVolume(t.Context(), nobody, data, api.VolumeRetype{Type: "gold"}))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRetypeElsewhereGoesToTheFreestPoolOfTheHost(t *testing.T) {
+	s := newCluster(t)
+	inTurn(typed(api.VolumeTypeCreate{Name: "two", Pools: []string{"nfs", "slow"}}), typed(api.VolumeTypeCreate{Name: "gold2", Multiattach: true, Pools: []string{"nfs", "slow", "thin"}}))(t, s)
+	for _, name := range []string{"two", "gold2"} {
+		plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: name, MigrationPolicy: api.RetypeOnDemand}))(t)
+		if plan.InPlace || plan.ToPool != "slow" {
+			t.Errorf("plan for %s = %+v", name, plan)
+		}
+	}
+	pools := clusterPools()
+	pools[3].FreeBytes = 99 // as reported last, not yet stored
+	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: pools}))(t)
+	if plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: "two", MigrationPolicy: api.RetypeOnDemand}))(t); plan.ToPool != "nfs" {
+		t.Errorf("plan = %+v", plan)
+	}
+}
+
+func TestTypeAndPlaceChangeTogether(t *testing.T) {
+	for _, end := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
+		t.Run(string(end), func(t *testing.T) {
+			s := newCluster(t)
+			in := dataMigration()
+			in.ToType = "gold"
+			m := must(s.RegisterMigration(t.Context(), nobody, in))(t)
+			if v := must(s.Volume(t.Context(), data, everyone))(t); v.Type != DefaultType || v.Multiattach {
+				t.Errorf("the type changed before the end: %+v", v)
+			}
+			must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+			made := at("/slow/made")
+			last := step(end, api.MigrationCompleting)
+			last.Dst = &made
+			must(s.TransitionMigration(t.Context(), nobody, m.ID, last))(t)
+			v := must(s.Volume(t.Context(), data, everyone))(t)
+			done := end == api.MigrationCompleted
+			if (v.Type == "gold") != done || v.Multiattach != done || (v.Location == made) != done {
+				t.Errorf("volume = %+v", v)
+			}
+		})
+	}
+}
+
+func TestMigrationOfAMultiattachVolumeWithOneAttachmentKeepsOthersOut(t *testing.T) {
+	s := newCluster(t)
+	attached(nil)(t, s)
+	in := diskMigration()
+	in.SrcAttachmentID, in.DstAttachmentID = first, id(attachmentKind, 9)
+	m := must(s.RegisterMigration(t.Context(), nobody, in))(t)
+	wantCode(t, reserving(atDB)(t, s), api.CodeMigrationActive, m.ID)
+	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	wantCode(t, reserving(atWeb)(t, s), api.CodeStaleGeneration, "generation 2")
+	reserved(func(in *api.AttachmentReserve) { atWeb(in); in.Generation = 2 })(t, s)
+	wantVolume(t, s, disk, api.VolumeInUse, 2)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// newNeighbours returns a cluster in which b has a volume of its own at db, and
+// shares disk with a, which moves root.
+func newNeighbours(t *testing.T) *Store {
+	t.Helper()
+	s := newCluster(t)
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 5), Name: "theirs", Status: api.VolumeAvailable, Host: "b", Location: at("/fast/theirs")}))(t)
+	theirs := func(in *api.AttachmentReserve) {
+		in.ID, in.VolumeID, in.InstanceID, in.Host, in.Device = id(attachmentKind, 25), id(volumeKind, 5), db, hostB, "vdc"
+	}
+	inTurn(attached(nil), attached(atDB), attached(theirs), moving(rootMigration()))(t, s)
+	return s
+}
+
+func TestAHostSeesWhatIsItsOwn(t *testing.T) {
+	s := newNeighbours(t)
+	names := func(viewer Viewer) map[string][]string {
+		seen := map[string][]string{}
+		for _, v := range must(s.Volumes(t.Context(), viewer))(t) {
+			seen["volumes"] = append(seen["volumes"], v.Name)
+		}
+		for _, i := range must(s.Instances(t.Context(), viewer))(t) {
+			seen["instances"] = append(seen["instances"], i.Name)
+		}
+		for _, a := range must(s.Attachments(t.Context(), "", "", viewer))(t) {
+			seen["attachments"] = append(seen["attachments"], a.ID)
+		}
+		for _, m := range must(s.Migrations(t.Context(), "", true, viewer))(t) {
+			seen["migrations"] = append(seen["migrations"], m.ID)
+		}
+		slices.Sort(seen["attachments"])
+		return seen
+	}
+	for viewer, want := range map[Viewer]map[string][]string{
+		{}: {
+			"volumes": {"data", "disk", "local", "root", "theirs"}, "instances": {"app", "db", "web"},
+			"attachments": {rootAt, rootTo, first, next, id(attachmentKind, 25)}, "migrations": {move},
+		},
+		{HostID: hostA}: {
+			"volumes": {"data", "disk", "local", "root"}, "instances": {"app", "web"}, "attachments": {rootAt, rootTo, first}, "migrations": {move},
+		},
+		{HostID: hostB}: {
+			"volumes": {"disk", "theirs"}, "instances": {"db"}, "attachments": {next, id(attachmentKind, 25)},
+		},
+	} {
+		if diff := cmp.Diff(want, names(viewer)); diff != "" {
+			t.Errorf("host %q sees (-want +got):\n%s", viewer.HostID, diff)
+		}
+	}
+	// Who decides about a volume has to know of all its attachments.
+	if v := must(s.Volume(t.Context(), disk, Viewer{hostB}))(t); len(v.Attachments) != 2 {
+		t.Errorf("attachments = %+v", v.Attachments)
+	}
+	if got := must(s.Attachments(t.Context(), "disk", "", Viewer{hostB}))(t); len(got) != 1 || got[0].ID != next {
+		t.Errorf("attachments of disk = %+v", got)
+	}
+}
+
+func TestAHostSeesAVolumeInASharedPoolOnlyIfItHasThePool(t *testing.T) {
+	s := newCluster(t)
+	if v := must(s.Volume(t.Context(), disk, Viewer{hostB}))(t); v.ID != disk {
+		t.Errorf("volume = %+v", v)
+	}
+	rawSQL("UPDATE pools SET shared = 0 WHERE host_id = '"+hostB+"'")(t, s)
+	wantCode(t, second(s.Volume(t.Context(), disk, Viewer{hostB})), api.CodeNotYourHost, "another host")
+}
+
+func TestAnothersIsNotYourHosts(t *testing.T) {
+	name := "x"
+	b := as(hostB, 1)
+	for what, do := range map[string]func(*testing.T, *Store) error{
+		"see a volume":      func(t *testing.T, s *Store) error { return second(s.Volume(t.Context(), root, Viewer{hostB})) },
+		"see an instance":   func(t *testing.T, s *Store) error { return second(s.Instance(t.Context(), "web", Viewer{hostB})) },
+		"see an attachment": func(t *testing.T, s *Store) error { return second(s.Attachment(t.Context(), first, Viewer{hostB})) },
+		"see a migration":   func(t *testing.T, s *Store) error { return second(s.Migration(t.Context(), move, Viewer{hostB})) },
+		"register a volume": func(t *testing.T, s *Store) error {
+			in := dataRegister()
+			in.ID, in.Name = id(volumeKind, 9), "new"
+			return second(s.RegisterVolume(t.Context(), b, in))
+		},
+		"change a volume": func(t *testing.T, s *Store) error {
+			return second(s.UpdateVolume(t.Context(), b, data, api.VolumeUpdate{Name: &name}))
+		},
+		"transit a volume": func(t *testing.T, s *Store) error {
+			return second(s.TransitionVolume(t.Context(), b, data, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+		},
+		"retype a volume": func(t *testing.T, s *Store) error {
+			return second(s.RetypeVolume(t.Context(), b, data, api.VolumeRetype{Type: "gold"}))
+		},
+		"forget a volume": func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), b, data)) },
+		"register an instance": func(t *testing.T, s *Store) error {
+			in := webRegister()
+			in.ID = id(instanceKind, 9)
+			return second(s.RegisterInstance(t.Context(), b, in))
+		},
+		"forget an instance": func(t *testing.T, s *Store) error { return second(s.ForgetInstance(t.Context(), b, app)) },
+		"take back a volume": func(t *testing.T, s *Store) error {
+			return second(s.RegisterInstance(t.Context(), b, api.InstanceRegister{ID: id(instanceKind, 9), Name: "new", Host: "b", State: api.InstanceRunning,
+				Disks: []api.AdoptedDisk{{VolumeID: data, VolumeName: "data", AttachmentID: id(attachmentKind, 30), Device: "vda", Mode: api.ModeRW, Location: at("/fast/data")}}}))
+		},
+		"register a migration": func(t *testing.T, s *Store) error {
+			return second(s.RegisterMigration(t.Context(), b, dataMigration()))
+		},
+		"migrate from elsewhere": func(t *testing.T, s *Store) error {
+			in := dataMigration()
+			in.Host = hostB
+			return second(s.RegisterMigration(t.Context(), b, in))
+		},
+		"transit a migration": func(t *testing.T, s *Store) error {
+			return second(s.TransitionMigration(t.Context(), b, move, step(api.MigrationStarted, api.MigrationStarting)))
+		},
+		"transit a migration as itself": func(t *testing.T, s *Store) error {
+			in := step(api.MigrationStarted, api.MigrationStarting)
+			in.Host = hostB
+			return second(s.TransitionMigration(t.Context(), b, move, in))
+		},
+		"transit an attachment": func(t *testing.T, s *Store) error {
+			in := attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)
+			in.Host = hostB
+			return second(s.TransitionAttachment(t.Context(), b, first, in))
+		},
+		"release an attachment": func(t *testing.T, s *Store) error {
+			return second(s.ReleaseAttachment(t.Context(), b, first, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newNeighbours(t)
+			wantCode(t, unchanged(t, s, func() error { return do(t, s) }), api.CodeNotYourHost, "")
+		})
+	}
+}
+
+func TestAHostChangesWhatIsItsOwn(t *testing.T) {
+	s := newNeighbours(t)
+	a, name := as(hostA, 1), "renamed"
+	must(s.UpdateVolume(t.Context(), a, data, api.VolumeUpdate{Name: &name}))(t)
+	must(s.RetypeVolume(t.Context(), a, data, api.VolumeRetype{Type: "gold"}))(t)
+	must(s.ForgetVolume(t.Context(), a, data))(t)
+	must(s.TransitionMigration(t.Context(), a, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	must(s.ReleaseAttachment(t.Context(), a, first, release(true)))(t)
+	must(s.ForgetInstance(t.Context(), a, web))(t)
+	// B reaches disk, so it may move it when nobody has it.
+	must(s.ReleaseAttachment(t.Context(), as(hostB, 1), next, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))(t)
+	in := diskMigration()
+	in.Host = hostB
+	must(s.RegisterMigration(t.Context(), as(hostB, 1), in))(t)
+}
