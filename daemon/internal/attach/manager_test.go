@@ -482,6 +482,52 @@ func TestACallerIsToldOfAGuestThatDoesNotLetGoOfWhatItMayNotKeep(t *testing.T) {
 	}
 }
 
+func TestAVolumeIsNotGivenBackIfADomainHasItAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		in := w.input(testAtt, web)
+		w.images.onDisconnect = func() { must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, in.disk())) }
+		_, err := d.detach("d", web)
+		wantCode(t, err, api.CodeNeedsOperator)
+		if got := w.registry.state(); got != api.AttachmentDetaching {
+			t.Errorf("the attachment is %q", got)
+		}
+	}, hv.StateRunning)
+}
+
+func TestALocationIsNotDisconnectedUnderAnAttachmentOfTheRegistry(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.registry.vol.Multiattach = true
+		w.attached(t, testAtt, web)
+		other := w.input(otherAtt, db)
+		w.registry.rows[otherAtt] = other.attachment(api.AttachmentAttaching)
+		_, err := d.detach("d", web)
+		must(t, err)
+		if w.images.disconnects != 0 {
+			t.Error("the location was disconnected")
+		}
+	}, hv.StateRunning)
+}
+
+func TestTheGuestGetsTheAddressThatTheDefinitionChose(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		const path = "/roots/next.raw"
+		must(t, w.CreateImage(path, hvtest.Raw, testSize))
+		// Defined by hand for the next start: it has the first address that is free.
+		must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{
+			Target: "vdq", Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path},
+		}))
+		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		must(t, err)
+		if live, config := d.disks(t, web); live == nil || live.Address != config.Address {
+			t.Errorf("the guest has %+v, its definition %+v", live, config)
+		}
+	}, hv.StateRunning)
+}
+
 func TestDevicesAreNamedAsLinuxNamesThem(t *testing.T) {
 	var got []string
 	for _, n := range []int{0, 25, 26, 51, 52, 701, 702} {

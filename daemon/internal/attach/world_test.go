@@ -305,6 +305,8 @@ type fakeImages struct {
 	disconnects int
 	// early: an image was disconnected that a domain had.
 	early bool
+	// onDisconnect, where set, is called with each.
+	onDisconnect func()
 }
 
 func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {
@@ -328,6 +330,9 @@ func (i *fakeImages) Disconnect(_ context.Context, path string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.disconnects++
+	if i.onDisconnect != nil {
+		i.onDisconnect()
+	}
 	i.early = i.early || i.world.Writers(path) > 0
 	return nil
 }
