@@ -220,7 +220,7 @@ func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, notice time.Dura
 		if !v.active {
 			return guestIsOff(s)
 		}
-		if sleepErr := sleep(ctx, deathPoll); sleepErr != nil {
+		if sleepErr := sleep(ctx, max(deathPoll, notice/100)); sleepErr != nil {
 			return sleepErr
 		}
 	}

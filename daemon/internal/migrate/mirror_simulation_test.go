@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// simulateMirror is a mirror with a fault. What must not be lost is the guest's
+// data; where the mirror is, the migration may be given up.
+func simulateMirror(begun, mayGiveUp bool) simulation {
+	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
+		t.Helper()
+		if !begun {
+			d.world.Inject(fault)
+		}
+		var id string
+		for id == "" {
+			m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
+			if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeInstanceBusy {
+				pass(time.Second)
+				continue
+			}
+			must(t, err)
+			id = m.ID
+		}
+		if begun {
+			d.world.Inject(fault)
+		}
+		m := d.until(id, api.MigrationCompleted, api.MigrationCancelled)
+		calm(d)
+		switch {
+		case m.State == api.MigrationCompleted:
+			d.moved(m)
+		case !mayGiveUp:
+			t.Errorf("the migration was given up: %v", m.Error)
+		default:
+			d.gone(m)
+		}
+	}
+}
+
+func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		begun     bool // it happens after the start only
+		mayGiveUp bool
+		happen    func(d *daemon) hvtest.Fault
+	}{
+		{"libvirt goes away before", false, false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"libvirt goes away after", false, false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"the daemon dies", true, false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { go d.restart() }}
+		}},
+		{"the guest restarts", false, true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				time.AfterFunc(3*time.Second, func() { _ = d.world.Start(testInstance) })
+			}}
+		}},
+		{"the guest crashes and is there again at once", false, true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				_ = d.world.Start(testInstance)
+			}}
+		}},
+		{"the guest is destroyed", false, true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
+		}},
+		{"libvirt and the guest die together", false, true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				awayFor(d, time.Second)
+			}}
+		}},
+		{"the job meets an I/O error", false, true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.BreakJob(testInstance, "vda") }}
+		}},
+	} {
+		for _, state := range activeStates {
+			t.Run(c.name+", "+string(state), func(t *testing.T) { everyCall(t, state, simulateMirror(c.begun, c.mayGiveUp), c.happen) })
+		}
+	}
+}
+
+// The daemon dies at any record, the guest is resumed by hand, writes and is shut
+// down.
+func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
+	everyRecord(t, "mirror", func(t *testing.T, d *daemon, arm func(func())) {
+		arm(func() {
+			d.world.Disconnect() // from here on it does nothing
+			d.journal.SetDown(true)
+			go d.restartAfter(func() {
+				d.world.Reconnect()
+				d.journal.SetDown(false)
+				must(t, d.world.ResumeByUser(testInstance))
+				for range 5 {
+					d.world.guestWrites()
+				}
+				must(t, d.world.Stop(testInstance))
+			})
+		})
+		m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
+		if code := api.CodeOf(err); code == api.CodeJournalUnavailable {
+			return // refused with nothing done
+		}
+		must(t, err)
+		m = d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
+		if m.State == api.MigrationCompleted {
+			d.moved(m)
+		} else {
+			d.gone(m)
+		}
+	})
+}
