@@ -3,9 +3,13 @@
 package image_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -34,5 +38,57 @@ func TestWhatIsNotThereCannotBeConnectedAndNeedsNoDisconnect(t *testing.T) {
 	}
 	if err := (image.Storage{}).Disconnect(t.Context(), path); err != nil {
 		t.Errorf("disconnect: %v", err)
+	}
+}
+
+// What another host wrote is what the guest reads: here it is written below a
+// loop device that has the old content in memory.
+func TestAConnectedDeviceReadsWhatIsOnIt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a loop device")
+	}
+	file := filepath.Join(t.TempDir(), "disk")
+	old, now := bytes.Repeat([]byte{1}, 1<<20), bytes.Repeat([]byte{2}, 1<<20)
+	if err := os.WriteFile(file, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
+	if err != nil {
+		t.Skipf("no loop device: %v", err)
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if err := exec.CommandContext(context.Background(), "losetup", "--detach", device).Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	read := func() byte {
+		content, err := os.ReadFile(device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content[0]
+	}
+	// Held open, or the kernel forgets the pages with the last close.
+	held, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	read()
+	if err := os.WriteFile(file, now, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got != 1 {
+		t.Fatalf("read %d: the old content was not in memory, so this proves nothing", got)
+	}
+	if err := (image.Storage{}).Connect(t.Context(), device); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got != 2 {
+		t.Errorf("read %d, which is no longer on the device", got)
+	}
+	if err := (image.Storage{}).Disconnect(t.Context(), device); err != nil {
+		t.Error(err)
 	}
 }
