@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -135,3 +136,17 @@ func refuses(t *testing.T, at site.Caller, code api.Code, args ...string) api.Er
 	return *body.Error
 }
 
+// eventually waits until cond is true, which something in progress will make it.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	expired := time.After(2 * time.Minute)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-expired:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
