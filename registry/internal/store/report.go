@@ -94,6 +94,9 @@ func checkReport(in api.HostReport) error {
 		if err := cmp.Or(checkRequired("pool name", p.Name), checkText("pool type", p.Type), checkPrintable("pool path", p.Path)); err != nil {
 			return err
 		}
+		if len(p.Path) > maxPath {
+			return invalid("the path of the pool %s is longer than %d bytes", p.Name, maxPath)
+		}
 		if p.CapacityBytes < 0 || p.FreeBytes < 0 {
 			return invalid("the pool %s has a negative size", p.Name)
 		}
