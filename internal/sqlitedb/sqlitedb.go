@@ -27,6 +27,10 @@ const fileMode = 0o600
 // for example a backup.
 const busyTimeoutMS = 5000
 
+// writeCacheKiB is how much of the file the connection that writes may keep in
+// memory: what a busy registry looks up in one commit after the other.
+const writeCacheKiB = 16 << 10
+
 // DB is an open database. Both pools are safe for concurrent use.
 type DB struct {
 	// Write is the one connection that may change something. Its transactions

@@ -24,7 +24,7 @@ func (s *Store) Housekeep(ctx context.Context) error {
 	}
 	oldest := s.now().Add(-keepAnswers).UnixMicro()
 	for _, forget := range []string{
-		"DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_us < ? ORDER BY at_us LIMIT ?)",
+		"DELETE FROM idempotency WHERE at_us < ? AND seq IN (SELECT seq FROM idempotency ORDER BY seq LIMIT ?)",
 		"DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
 	} {
 		if err := s.forgetOld(ctx, forget, oldest); err != nil {

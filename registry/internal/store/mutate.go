@@ -85,6 +85,9 @@ func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, requ
 		return answer, err
 	}
 	err = s.writer.submit(ctx, func(ctx context.Context, w *writeTx) error {
+		// It may not be the first time.
+		var none T
+		answer = none
 		now := s.now()
 		tx := &changeTx{writeTx: w, call: call, at: now.UTC().Truncate(time.Microsecond)}
 		if err := admit(ctx, s, tx); err != nil {

@@ -18,11 +18,11 @@ type writeTx struct {
 	tx    *sql.Tx
 	known *statements
 	bound map[string]prepared // the statements that it has used
-	// savepoints says that the transaction has more than one change. The running
-	// one has a savepoint as soon as it writes: those that are refused at once need
-	// none.
+	// savepoints says that each change has a savepoint as soon as it writes.
 	savepoints bool
 	saved      bool
+	// wrote says that the running change has written something.
+	wrote bool
 	// broken is what storage said, in a way after which SQLite may have ended the
 	// transaction by itself.
 	broken error
@@ -36,12 +36,12 @@ type writeTx struct {
 	afterBefore int
 }
 
-func (w *writer) begin(ctx context.Context) (*writeTx, error) {
+func (w *writer) begin(ctx context.Context, savepoints bool) (*writeTx, error) {
 	tx, err := w.known.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return &writeTx{tx: tx, known: w.known, bound: map[string]prepared{}, end: w.end, hosts: w.hosts}, nil
+	return &writeTx{tx: tx, known: w.known, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, hosts: w.hosts}, nil
 }
 
 // commit returns once everything is on stable storage.
@@ -68,31 +68,43 @@ func (t *writeTx) rollback() error {
 func (t *writeTx) onCommit(do func()) { t.after = append(t.after, do) }
 
 func (t *writeTx) beginChange() {
-	t.saved, t.hostsChanged, t.endBefore, t.afterBefore = false, false, t.end, len(t.after)
+	t.saved, t.wrote, t.hostsChanged, t.endBefore, t.afterBefore = false, false, false, t.end, len(t.after)
 }
 
 // endChange keeps what the running change did, or undoes it. Its error means that
 // the transaction cannot go on.
 func (t *writeTx) endChange(ctx context.Context, keep bool) error {
-	if t.broken != nil {
+	switch {
+	case t.broken != nil:
 		return t.broken
-	}
-	if !keep {
-		t.end, t.after = t.endBefore, t.after[:t.afterBefore]
-		if t.hostsChanged {
-			t.hosts.empty()
-		}
-	}
-	if !t.saved {
+	case keep && t.saved:
+		return t.runNoArgs(ctx, "RELEASE change")
+	case keep:
 		return nil
 	}
-	if !keep {
-		if _, err := t.run(ctx, "ROLLBACK TO change"); err != nil {
-			return fmt.Errorf("undo change: %w", err)
-		}
+	t.end, t.after = t.endBefore, t.after[:t.afterBefore]
+	if t.hostsChanged {
+		t.hosts.empty()
 	}
-	if _, err := t.run(ctx, "RELEASE change"); err != nil {
-		return fmt.Errorf("end change: %w", err)
+	switch {
+	case t.saved:
+		if err := t.runNoArgs(ctx, "ROLLBACK TO change"); err != nil {
+			return err
+		}
+		return t.runNoArgs(ctx, "RELEASE change")
+	case t.wrote:
+		return errNeedsSavepoints
+	}
+	return nil
+}
+
+// errNeedsSavepoints says that a change was refused after it had written, and that
+// nothing but the whole transaction can be undone.
+var errNeedsSavepoints = errors.New("a change cannot be undone alone")
+
+func (t *writeTx) runNoArgs(ctx context.Context, query string) error {
+	if _, err := t.run(ctx, query); err != nil {
+		return fmt.Errorf("%s: %w", query, err)
 	}
 	return nil
 }
@@ -100,12 +112,15 @@ func (t *writeTx) endChange(ctx context.Context, keep bool) error {
 // ExecContext is as of sql.Tx.
 func (t *writeTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if t.savepoints && !t.saved {
-		if _, err := t.run(ctx, "SAVEPOINT change"); err != nil {
-			return nil, fmt.Errorf("begin change: %w", err)
+		if err := t.runNoArgs(ctx, "SAVEPOINT change"); err != nil {
+			return nil, err
 		}
 		t.saved = true
 	}
-	return t.run(ctx, query, args...)
+	result, err := t.run(ctx, query, args...)
+	// A statement that fails leaves nothing behind.
+	t.wrote = t.wrote || err == nil
+	return result, err
 }
 
 func (t *writeTx) run(ctx context.Context, query string, args ...any) (result sql.Result, err error) {

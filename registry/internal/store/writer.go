@@ -20,6 +20,7 @@ const maxBatch = 512
 // change is one request to the writer.
 type change struct {
 	ctx  context.Context
+	// do may be run a second time, after everything that it did was undone.
 	do   func(context.Context, *writeTx) error
 	done chan error
 }
@@ -76,6 +77,7 @@ func (w *writer) stop() {
 
 // submit runs do in a transaction and returns its error, or nil once its
 // effect is on stable storage. If ctx ends first the change may still be made.
+// Do may be run more than once; only the last time counts.
 func (w *writer) submit(ctx context.Context, do func(context.Context, *writeTx) error) error {
 	c := change{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
@@ -166,24 +168,34 @@ func (w *writer) commit(batch []change) {
 }
 
 // transact fills results. Its error means that none of the batch was made.
+//
+// Savepoints cost more than many a change, and a change that is refused has seldom
+// written before. So the batch is tried without; if one of it has to be undone,
+// all of it is, and done again with savepoints.
 func (w *writer) transact(batch []change, results []error) error {
 	// Not a request's context: one that went away must not take the others'
 	// transaction with it.
 	ctx := context.Background()
 	defer w.known.learn(ctx)
-	tx, err := w.begin(ctx)
+	err := w.try(ctx, batch, results, false)
+	if !errors.Is(err, errNeedsSavepoints) {
+		return err
+	}
+	if len(batch) == 1 {
+		return nil // it was undone with its transaction
+	}
+	return w.try(ctx, batch, results, true)
+}
+
+func (w *writer) try(ctx context.Context, batch []change, results []error, savepoints bool) error {
+	tx, err := w.begin(ctx, savepoints)
 	if err != nil {
 		return err
 	}
-	// A lone change that is refused takes the whole transaction with it.
-	tx.savepoints = len(batch) > 1
 	for i, c := range batch {
 		if results[i], err = attempt(ctx, tx, c); err != nil {
 			break
 		}
-	}
-	if err == nil && len(batch) == 1 && results[0] != nil {
-		return tx.rollback()
 	}
 	if err == nil {
 		err = tx.commit()
