@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -45,31 +46,43 @@ type site struct {
 	relay   *relay.Relay
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	m := server.NewMetrics("1.2.3")
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "registry.db"), store.Options{OnCommit: m.Commit})
+	s, err := openSite(filepath.Join(t.TempDir(), "registry.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
+		if err := s.close(); err != nil {
 			t.Error(err)
 		}
 	})
-	m.Watch(db, log)
-	hosts := relay.New(relay.Config{Store: db, Log: log})
-	t.Cleanup(hosts.Close)
-	srv := server.New(server.Config{
-		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
-	})
-	s := &site{server: srv, handler: srv.Handler(), metrics: m, store: db, relay: hosts}
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
 	return s
 }
 
-func (s *site) do(t *testing.T, method, path, body string) *httptest.ResponseRecorder {
+// openSite opens a registry that knows nothing yet.
+func openSite(path string) (*site, error) {
+	log := slog.New(slog.DiscardHandler)
+	m := server.NewMetrics("1.2.3")
+	db, err := store.Open(context.Background(), path, store.Options{OnCommit: m.Commit})
+	if err != nil {
+		return nil, err
+	}
+	m.Watch(db, log)
+	hosts := relay.New(relay.Config{Store: db, Log: log})
+	srv := server.New(server.Config{
+		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
+	})
+	return &site{server: srv, handler: srv.Handler(), metrics: m, store: db, relay: hosts}, nil
+}
+
+func (s *site) close() error {
+	s.relay.Close()
+	return s.store.Close()
+}
+
+func (s *site) do(t testing.TB, method, path, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{})
 	w := httptest.NewRecorder()
@@ -78,7 +91,7 @@ func (s *site) do(t *testing.T, method, path, body string) *httptest.ResponseRec
 }
 
 // ok expects success and returns what is under the answer's noun.
-func (s *site) ok(t *testing.T, method, path, body string) json.RawMessage {
+func (s *site) ok(t testing.TB, method, path, body string) json.RawMessage {
 	t.Helper()
 	w := s.do(t, method, path, body)
 	var answer map[string]json.RawMessage

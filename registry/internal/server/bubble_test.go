@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// bubble runs f with a site that has hosts a and b and one of everything of a, in
+// a bubble of its own time. Both hosts are there.
+func bubble(t *testing.T, f func(t *testing.T, s *site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.fill(t)
+		s.fetch(t, hostID)
+		s.fetch(t, otherID)
+		// What fill has left for host a to do is done.
+		s.reply(t, hostID, taskOfA, 200, `{}`)
+		f(t, s)
+	})
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // fake time
+	synctest.Wait()
+}
+
+// fetch polls once for a host.
+func (s *site) fetch(t *testing.T, host string) []api.Task {
+	t.Helper()
+	return must(s.relay.Fetch(t.Context(), store.Call{}, host, "s", 0))(t)
+}
+
+func (s *site) reply(t *testing.T, host, task string, status int, body string) {
+	t.Helper()
+	if err := s.relay.Answer(t.Context(), store.Call{}, host, task, api.TaskAnswer{Status: status, Body: json.RawMessage(body)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pending is a request that is on its way.
+type pending struct {
+	w    *recorder
+	done chan struct{}
+	end  context.CancelFunc
+}
+
+// begin sends a request as root, and returns when the registry waits for
+// something, or is done.
+func (s *site) begin(t *testing.T, method, path, key, body string) *pending {
+	t.Helper()
+	ctx, cancel := context.WithCancel(httpjson.WithPeer(t.Context(), httpjson.Peer{}))
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	if key != "" {
+		r.Header.Set(api.IdempotencyKeyHeader, key)
+	}
+	p := &pending{w: &recorder{header: http.Header{}}, done: make(chan struct{}), end: cancel}
+	go func() {
+		defer close(p.done)
+		s.handler.ServeHTTP(p.w, r)
+	}()
+	synctest.Wait()
+	return p
+}
+
+// answer waits for the answer.
+func (p *pending) answer() (status int, body string) {
+	<-p.done
+	return p.w.status, strings.TrimSpace(p.w.text())
+}
+
+// code is the error that a request was answered with.
+func (p *pending) code() api.Code {
+	_, body := p.answer()
+	var e api.ErrorBody
+	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil {
+		return api.Code("none: " + body)
+	}
+	return e.Error.Code
+}
+
+// events are the lines of a stream so far.
+func (p *pending) events(t *testing.T) []api.Event {
+	t.Helper()
+	var all []api.Event
+	for line := range strings.Lines(p.w.text()) {
+		var e api.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// over says whether the answer has ended.
+func (p *pending) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// recorder is a connection that takes streams.
+type recorder struct {
+	mu     sync.Mutex
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *recorder) Header() http.Header { return w.header }
+
+func (w *recorder) WriteHeader(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.body.Write(b)
+}
+
+func (w *recorder) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.body.String()
+}
+
+// Flush and SetWriteDeadline are what a stream asks of a connection.
+func (w *recorder) Flush()                           {}
+func (w *recorder) SetWriteDeadline(time.Time) error { return nil }
+
+func decode(t *testing.T, raw json.RawMessage, v any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, v); err != nil {
+		t.Fatalf("decode %s: %v", raw, err)
+	}
+}

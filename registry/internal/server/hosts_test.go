@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/registry/internal/relay"
+)
+
+// speaker is who sends a request: a daemon by its certificate, or a local process
+// that may speak for a host.
+type speaker struct {
+	cert        *mtls.Identity
+	uid         uint32
+	host, epoch string
+}
+
+func (s *site) speak(t *testing.T, as speaker, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{UID: as.uid})
+	if as.cert != nil {
+		ctx = mtls.WithIdentity(t.Context(), *as.cert)
+	}
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	for name, value := range map[string]string{api.HostHeader: as.host, api.EpochHeader: as.epoch} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w
+}
+
+func certificate(id, name string) *mtls.Identity {
+	return &mtls.Identity{Kind: mtls.KindHost, ID: id, Name: name}
+}
+
+func TestHostTakesAndAnswersItsTasksOverTheAPI(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		own := speaker{cert: certificate(hostID, "a"), epoch: "1"}
+		p := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`)
+		w := s.speak(t, own, "GET", "/v1/hosts/"+hostID+"/tasks?session=s&wait_seconds=20", "")
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"id":"k"`) {
+			t.Fatalf("tasks = %d %s", w.Code, w.Body)
+		}
+		other := speaker{cert: certificate(otherID, "b"), epoch: "1"}
+		wantError(t, s.speak(t, other, "POST", "/v1/hosts/"+otherID+"/tasks/k/answer", `{"status":200,"body":{}}`), api.CodeNotYourHost)
+		w = s.speak(t, own, "POST", "/v1/hosts/"+hostID+"/tasks/k/answer", `{"status":202,"body":{"schema_version":1}}`)
+		if w.Code != http.StatusOK {
+			t.Errorf("answer = %d %s", w.Code, w.Body)
+		}
+		if status, body := p.answer(); status != 202 || body != `{"schema_version":1}` {
+			t.Errorf("the caller got %d %s", status, body)
+		}
+		wantError(t, s.speak(t, own, "POST", "/v1/hosts/"+hostID+"/tasks/x/answer", `{"status":200,"body":{}}`), api.CodeNotFound)
+	})
+}
+
+func TestHostThatWasFencedIsAskedNothingUntilItIsBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		tasks := "/v1/hosts/" + hostID + "/tasks?session=s"
+		as := func(epoch string) speaker { return speaker{cert: certificate(hostID, "a"), epoch: epoch} }
+		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off"}`)
+		for _, epoch := range []string{"1", "2"} {
+			w := s.speak(t, as(epoch), "GET", tasks, "")
+			wantError(t, w, api.CodeStaleEpoch)
+			if !strings.Contains(w.Body.String(), `"epoch":2`) {
+				t.Errorf("the refusal does not say the epoch: %s", w.Body)
+			}
+		}
+		wantError(t, s.speak(t, as("2"), "POST", "/v1/hosts/"+hostID+"/report", reportOfA), api.CodeStaleEpoch)
+		wantError(t, s.speak(t, as("1"), "POST", "/v1/hosts/"+hostID+"/rejoin", `{"epoch":1}`), api.CodeStaleEpoch)
+		if w := s.speak(t, as("2"), "POST", "/v1/hosts/"+hostID+"/rejoin", `{"epoch":2}`); w.Code != http.StatusOK {
+			t.Errorf("rejoin = %d %s", w.Code, w.Body)
+		}
+		if w := s.speak(t, as("2"), "GET", tasks, ""); w.Code != http.StatusOK {
+			t.Errorf("tasks = %d %s", w.Code, w.Body)
+		}
+		wantError(t, s.speak(t, as("1"), "GET", tasks, ""), api.CodeStaleEpoch)
+		wantError(t, s.speak(t, as("-1"), "GET", tasks, ""), api.CodeInvalidArgument)
+	})
+}
+
+func TestReportIsOfTheHostThatTheCertificateNames(t *testing.T) {
+	s := newSite(t)
+	path := "/v1/hosts/" + hostID + "/report"
+	for name, tc := range map[string]struct {
+		as         speaker
+		path, body string
+		code       api.Code
+	}{
+		"own":                    {speaker{cert: certificate(hostID, "a")}, path, report, ""},
+		"other's id":             {speaker{cert: certificate(otherID, "a")}, path, report, api.CodeNotYourHost},
+		"other's id in the body": {speaker{cert: certificate(otherID, "b")}, "/v1/hosts/" + otherID + "/report", report, api.CodeInvalidArgument},
+		"other name":             {speaker{cert: certificate(hostID, "c")}, path, report, api.CodeNotYourHost},
+		"header says another":    {speaker{cert: certificate(hostID, "a"), host: otherID}, path, report, api.CodeNotYourHost},
+		"header repeats it":      {speaker{cert: certificate(hostID, "a"), host: hostID}, path, report, ""},
+		"by its name":            {speaker{cert: certificate(hostID, "a")}, "/v1/hosts/a/report", report, api.CodeNotYourHost},
+		"operator":               {speaker{cert: &mtls.Identity{Kind: mtls.KindOperator, Name: "ann", Role: httpjson.Fence}}, path, report, api.CodePermissionDenied},
+		"local daemon":           {speaker{host: hostID}, path, report, ""},
+		"local stranger":         {speaker{uid: 4242, host: hostID}, path, report, api.CodePermissionDenied},
+		"local, for another":     {speaker{host: otherID}, path, report, api.CodeNotYourHost},
+	} {
+		w := s.speak(t, tc.as, "POST", tc.path, tc.body)
+		if tc.code != "" {
+			t.Run(name, func(t *testing.T) { wantError(t, w, tc.code) })
+		} else if w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
+
+// A local daemon's changes carry its token as they would over TLS.
+func TestLocalDaemonThatWasFencedChangesNothing(t *testing.T) {
+	s := newSite(t)
+	s.fill(t)
+	s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off"}`)
+	before := s.dump(t)
+	for _, epoch := range []string{"1", "2"} {
+		as := speaker{host: hostID, epoch: epoch}
+		wantError(t, s.speak(t, as, "POST", "/v1/volumes:register",
+			`{"id":"`+newID+`","name":"new","status":"available","host":"a","location":`+location("new")+`}`), api.CodeStaleEpoch)
+		wantError(t, s.speak(t, as, "POST", "/v1/migrations/"+moveID+"/transition", `{"from":["orphaned","starting"],"to":"started","op_id":"o",`+theirs+`}`), api.CodeStaleEpoch)
+	}
+	if diff := cmp.Diff(before, s.dump(t)); diff != "" {
+		t.Errorf("something changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestRefusalsOfWhatIsDrasticAreAudited(t *testing.T) {
+	s := newSite(t)
+	s.fill(t)
+	stranger := speaker{uid: 4242}
+	reader := speaker{cert: &mtls.Identity{Kind: mtls.KindOperator, Name: "ann", Role: httpjson.Read}}
+	for _, tc := range []struct {
+		as                 speaker
+		method, path, body string
+		want               string
+	}{
+		{stranger, "POST", "/v1/hosts/a/fence", `{"evidence":"x"}`, "uid=4242 gid=0 pid=0 host.fence host/a permission_denied"},
+		{reader, "POST", "/v1/migrations/" + moveID + "/abandon", `{}`, "operator=ann role=read migration.abandon migration/" + moveID + " permission_denied"},
+		{speaker{}, "POST", "/v1/hosts/a/fence", `{`, "uid=0 gid=0 pid=0 host.fence host/a invalid_argument"},
+		{speaker{}, "POST", "/v1/hosts/a/fence", `{"evidence":" "}`, "uid=0 gid=0 pid=0 host.fence host/a invalid_argument"},
+		{reader, "DELETE", "/v1/attachments/" + attachedID + "?force=1", ``, "operator=ann role=read attachment.delete attachment/" + attachedID + " permission_denied"},
+		{reader, "DELETE", "/v1/attachments/" + attachedID, ``, ""},
+		{reader, "POST", "/v1/volumes", `{}`, ""},
+	} {
+		before := must(s.store.Events(t.Context(), 0))(t)
+		if w := s.speak(t, tc.as, tc.method, tc.path, tc.body); w.Code < 400 {
+			t.Errorf("%s %s was not refused: %d", tc.method, tc.path, w.Code)
+		}
+		got := ""
+		for _, e := range must(s.store.Events(t.Context(), int64(len(before))))(t) {
+			got += fmt.Sprint(e.Who, " ", e.What, " ", e.Object, " ", e.Result)
+		}
+		if got != tc.want {
+			t.Errorf("%s %s %s: audited %q, want %q", tc.method, tc.path, tc.body, got, tc.want)
+		}
+	}
+}
+
+func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	s := newSite(t)
+	s.fill(t)
+	trouble := errors.New("the deny-list cannot be read")
+	s.server.TLSTrouble = func() error { return trouble }
+	parts := func() (lines []string, degraded bool) {
+		var st api.Status
+		decode(t, s.ok(t, "GET", "/v1/status", ""), &st)
+		for _, p := range st.Parts {
+			if (p.Status == "ok") != (p.Advice == "") {
+				t.Errorf("part %+v", p)
+			}
+			lines = append(lines, p.Name+" "+p.Status)
+		}
+		return lines, st.Degraded
+	}
+	want := []string{"database ok", "hosts ok", "locks ok", "tls fail"}
+	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
+		t.Errorf("parts = %v, degraded %t", got, degraded)
+	}
+	trouble = nil
+	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off"}`)
+	mark := s.store.Mark()
+	mark.Seq += 100
+	if err := s.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{"database fail", "hosts ok", "locks ok", "tls ok"}
+	if got, degraded := parts(); cmp.Diff(want, got) != "" || !degraded {
+		t.Errorf("parts = %v, degraded %t", got, degraded)
+	}
+	body := string(s.ok(t, "GET", "/v1/status", ""))
+	for _, words := range []string{"1 up, 0 suspect, 1 fenced", "accept-restore", "1 volumes are locked"} {
+		if !strings.Contains(body, words) {
+			t.Errorf("the status does not say %q: %s", words, body)
+		}
+	}
+	wantError(t, s.do(t, "POST", "/v1/types", `{"name":"silver"}`), api.CodeRegistryUnavailable)
+}
+
+// An open long poll of a caller that goes away ends with it.
+func TestLongPollEndsWithItsConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		p := s.begin(t, "GET", "/v1/hosts/"+hostID+"/tasks?session=s2&wait_seconds=60", "", "")
+		pass(10 * time.Second)
+		if p.over() {
+			t.Fatal("the poll has ended")
+		}
+		p.end()
+		pass(time.Millisecond)
+		if !p.over() {
+			t.Error("the poll goes on")
+		}
+		pass(relay.DefaultAbsence)
+		if s.relay.Present(hostID) {
+			t.Error("the host still counts as there")
+		}
+	})
+}

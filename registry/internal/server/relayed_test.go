@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// Every call that a host has to answer, with the host that it is for.
+func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
+	const answer = `{"schema_version":1,"op":{"id":"k"}}`
+	for name, tc := range map[string]struct {
+		method, path, body, host string
+		passed                   string // the path, where it is another
+	}{
+		"create, host named":       {"POST", "/v1/volumes?host=b", `{"name":"new","size_bytes":512}`, "b", "/v1/volumes"},
+		"create, pool named":       {"POST", "/v1/volumes", `{"name":"new","size_bytes":512,"pool":"fast"}`, "a", ""},
+		"create, nothing named":    {"POST", "/v1/volumes", `{"name":"new","size_bytes":512}`, "a", ""},
+		"adopt an image":           {"POST", "/v1/volumes:adopt?host=b", `{"name":"new","path":"/x","format":"raw"}`, "b", "/v1/volumes:adopt"},
+		"adopt an image of a pool": {"POST", "/v1/volumes:adopt", `{"name":"new","pool":"slow","volume_name":"x","format":"raw"}`, "a", ""},
+		"adopt a domain":           {"POST", "/v1/instances:adopt?host=b", `{"domain":"db"}`, "b", "/v1/instances:adopt"},
+		"delete a volume":          {"DELETE", "/v1/volumes/free?force=true", "", "a", ""},
+		"attach":                   {"POST", "/v1/volumes/free/attach", `{"instance":"web"}`, "a", ""},
+		"detach":                   {"POST", "/v1/volumes/data/detach", `{"instance":"web"}`, "a", ""},
+		"migrate what is attached": {"POST", "/v1/volumes/data/migrate", `{"to_pool":"slow"}`, "a", ""},
+		"migrate what is not":      {"POST", "/v1/volumes/" + freeID + "/migrate", `{"to_pool":"slow"}`, "a", ""},
+		"migrate what is migrated": {"POST", "/v1/volumes/moving/migrate", `{"to_pool":"slow"}`, "a", ""},
+		"which":                    {"GET", "/v1/volumes/data/which", "", "a", ""},
+		"delete an attachment":     {"DELETE", "/v1/attachments/" + attachedID, "", "a", ""},
+		"delete it by force":       {"DELETE", "/v1/attachments/" + attachedID + "?force=1", "", "a", ""},
+		"start":                    {"POST", "/v1/attachments/" + attachedID + "/migration:start", `{"to_pool":"slow"}`, "a", ""},
+		"copy":                     {"POST", "/v1/attachments/" + movedID + "/migration:copy", "", "a", ""},
+		"complete":                 {"POST", "/v1/attachments/" + movedID + "/migration:complete", `{"dst_attachment_id":"` + dstID + `"}`, "a", ""},
+		"cancel":                   {"POST", "/v1/attachments/" + movedID + "/migration:cancel", "", "a", ""},
+		"set the bandwidth":        {"PATCH", "/v1/migrations/" + moveID, `{"bandwidth_bytes_per_second":7}`, "a", ""},
+		"copy by migration":        {"POST", "/v1/migrations/" + moveID + "/copy", "", "a", ""},
+		"complete by migration":    {"POST", "/v1/migrations/" + moveID + "/complete", "{}", "a", ""},
+		"cancel by migration":      {"POST", "/v1/migrations/" + moveID + "/cancel", "", "a", ""},
+		"what became of it":        {"GET", "/v1/ops/" + taskOfA, "", "a", ""},
+		"retype to another's pool": {"POST", "/v1/volumes/free/retype", `{"type":"slow-only","migration_policy":"on-demand"}`, "a", "/v1/volumes/free/migrate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
+				p := s.begin(t, tc.method, tc.path, "k", tc.body)
+				got := map[string][]api.Task{"a": s.fetch(t, hostID), "b": s.fetch(t, otherID)}
+				if len(got["a"])+len(got["b"]) != 1 || len(got[tc.host]) != 1 {
+					if p.over() {
+						t.Log(p.answer())
+					}
+					t.Fatalf("tasks = %+v, want one for host %s", got, tc.host)
+				}
+				task := got[tc.host][0]
+				path := tc.passed
+				if path == "" {
+					path = tc.path
+				}
+				if method := tc.method; name == "retype to another's pool" && string(task.Body) != `{"to_pool":"slow","to_type":"slow-only"}` ||
+					task.Path != path || task.Method != method || !strings.HasPrefix(task.Who, "uid=0") || method != "GET" && task.ID != "k" {
+					t.Errorf("task = %+v %s", task, task.Body)
+				}
+				id := map[string]string{"a": hostID, "b": otherID}[tc.host]
+				s.reply(t, id, task.ID, 202, answer)
+				if status, body := p.answer(); status != 202 || body != answer {
+					t.Errorf("answer = %d %s", status, body)
+				}
+			})
+		})
+	}
+}
+
+func TestAmbiguousOrUnknownHostIsAskedForAndNothingIsStored(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		before := s.dump(t)
+		for name, tc := range map[string]struct {
+			path, body string
+			code       api.Code
+		}{
+			"adopt by path":      {"/v1/volumes:adopt", `{"name":"new","path":"/x","format":"raw"}`, api.CodeInvalidArgument},
+			"adopt domain":       {"/v1/instances:adopt", `{"domain":"db"}`, api.CodeInvalidArgument},
+			"unknown host":       {"/v1/instances:adopt?host=c", `{"domain":"db"}`, api.CodeNotFound},
+			"unknown pool":       {"/v1/volumes", `{"name":"new","size_bytes":512,"pool":"x"}`, api.CodeNotFound},
+			"unknown type":       {"/v1/volumes", `{"name":"new","size_bytes":512,"type":"x"}`, api.CodeNotFound},
+			"unknown instance":   {"/v1/volumes/data/attach", `{"instance":"x"}`, api.CodeNotFound},
+			"unknown volume":     {"/v1/volumes/x/migrate", `{"to_pool":"slow"}`, api.CodeNotFound},
+			"unknown attachment": {"/v1/attachments/x/migration:copy", ``, api.CodeNotFound},
+		} {
+			if got := s.begin(t, "POST", tc.path, "", tc.body).code(); got != tc.code {
+				t.Errorf("%s: code = %s, want %s", name, got, tc.code)
+			}
+		}
+		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
+			t.Errorf("something changed (-before +after):\n%s", diff)
+		}
+		// A pool that is there no more leaves types that may live nowhere.
+		s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
+		s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"path":"/slow","active":true`, `"path":"/slow","active":false`, 1))
+		if got := s.begin(t, "POST", "/v1/volumes", "", `{"name":"new","size_bytes":512,"type":"slow-only"}`).code(); got != api.CodeNoCapablePool {
+			t.Errorf("a type without an active pool: code = %s", got)
+		}
+		if got := s.begin(t, "POST", "/v1/volumes/free/retype", "", `{"type":"slow-only"}`).code(); got != api.CodePolicyDenied {
+			t.Errorf("retype without a move: code = %s", got)
+		}
+	})
+}
+
+func TestHostThatIsNotThereIsUnavailableAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		pass(time.Minute)
+		begin := time.Now()
+		if got := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`).code(); got != api.CodeHypervisorUnavailable || time.Since(begin) != 0 {
+			t.Errorf("code = %s after %s", got, time.Since(begin))
+		}
+		if _, _, err := s.store.Task(t.Context(), "k"); api.CodeOf(err) != api.CodeNotFound {
+			t.Errorf("the task was stored: %v", err)
+		}
+		s.fetch(t, hostID)
+		if _, err := s.store.FenceHost(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`).code(); got != api.CodeHypervisorUnavailable {
+			t.Errorf("fenced: code = %s", got)
+		}
+	})
+}
+
+// A volume is deleted, and its deletion is asked for again: the answer is that of
+// the first time, though there is no volume any more by which to find its host.
+func TestSameKeyIsAnsweredAsBeforeWhateverHasBecomeOfTheThing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		p := s.begin(t, "DELETE", "/v1/volumes/free", "k", "")
+		s.fetch(t, hostID)
+		if _, err := s.store.ForgetVolume(t.Context(), store.Call{}, freeID); err != nil {
+			t.Fatal(err)
+		}
+		s.reply(t, hostID, "k", 200, `{"schema_version":1,"volume":{}}`)
+		first := fmt.Sprint(p.answer())
+		pass(time.Hour) // and the host is not there either
+		if again := fmt.Sprint(s.begin(t, "DELETE", "/v1/volumes/free", "k", "").answer()); again != first {
+			t.Errorf("again: %s, first: %s", again, first)
+		}
+		if got := s.begin(t, "DELETE", "/v1/volumes/data", "k", "").code(); got != api.CodeIdempotencyMismatch {
+			t.Errorf("another request: code = %s", got)
+		}
+		if got := s.begin(t, "DELETE", "/v1/volumes/free", "k2", "").code(); got != api.CodeNotFound {
+			t.Errorf("another key: code = %s", got)
+		}
+	})
+}
+
+func TestRefusalOfAHostIsPassedBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		p := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`)
+		s.fetch(t, hostID)
+		s.reply(t, hostID, "k", 409, `{"error":{"code":"multiattached","message":"it has 2 attachments"}}`)
+		if status, body := p.answer(); status != 409 || !strings.Contains(body, "it has 2 attachments") {
+			t.Errorf("answer = %d %s", status, body)
+		}
+	})
+}
+
+func TestRetypeInPlaceAsksNobodyAndAMovedOneGoesWhereItWent(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		var v api.Volume
+		decode(t, s.ok(t, "POST", "/v1/volumes/free/retype", `{"type":"gold"}`), &v)
+		if v.Type != "gold" || len(s.fetch(t, hostID)) != 0 {
+			t.Errorf("volume = %+v", v)
+		}
+		s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
+		const body = `{"type":"slow-only","migration_policy":"on-demand"}`
+		p := s.begin(t, "POST", "/v1/volumes/free/retype", "k", body)
+		s.fetch(t, hostID)
+		s.reply(t, hostID, "k", 202, `{"schema_version":1}`)
+		first := fmt.Sprint(p.answer())
+		// Now it would not be moved at all.
+		s.ok(t, "PATCH", "/v1/types/slow-only", `{"pools":[]}`)
+		if again := fmt.Sprint(s.begin(t, "POST", "/v1/volumes/free/retype", "k", body).answer()); again != first {
+			t.Errorf("again: %s, first: %s", again, first)
+		}
+		if got := s.begin(t, "POST", "/v1/volumes/free/retype", "k", `{"type":"gold"}`).code(); got != api.CodeIdempotencyMismatch {
+			t.Errorf("another type: code = %s", got)
+		}
+	})
+}
+
+func TestForceAtAFencedHostDeletesExactlyOneAttachment(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"its power is off"}`)
+		path := "/v1/attachments/" + attachedID
+		if got := s.begin(t, "DELETE", path, "", "").code(); got != api.CodeHypervisorUnavailable {
+			t.Errorf("without force: code = %s", got)
+		}
+		first := fmt.Sprint(s.begin(t, "DELETE", path+"?force=1", "k", "").answer())
+		if tasks := s.fetch(t, hostID); !strings.HasPrefix(first, "200") || len(tasks) != 0 {
+			t.Errorf("with force: %s, tasks %+v", first, tasks)
+		}
+		if again := fmt.Sprint(s.begin(t, "DELETE", path+"?force=1", "k", "").answer()); again != first {
+			t.Errorf("again: %s, first: %s", again, first)
+		}
+		if got := s.begin(t, "DELETE", path+"?force=1", "", "").code(); got != api.CodeNotFound {
+			t.Errorf("another key: code = %s", got)
+		}
+		var left []api.Attachment
+		if decode(t, s.ok(t, "GET", "/v1/attachments", ""), &left); len(left) != 2 {
+			t.Errorf("%d attachments are left, want that at src and that at dst of the migration", len(left))
+		}
+	})
+}
