@@ -116,24 +116,36 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 		return fmt.Errorf("halt operations: %w", err)
 	}
 	u.candidate = nil // it was read when the host may have been fenced
-	if err := u.settleLost(ctx); err != nil {
+	if err := u.letGo(ctx); err != nil {
 		return err
-	}
-	lost := u.Lost()
-	for _, d := range lost {
-		if err := u.takeAway(ctx, d); err != nil {
-			return err
-		}
 	}
 	host, err := u.cfg.Registry.RejoinHost(ctx, u.cfg.HostID, api.HostRejoin{Epoch: f.Epoch})
 	if err != nil {
 		return u.rejoinRefused(f, err)
 	}
+	// More may have been taken between the look and the rejoin. From here on nothing
+	// is, without another fence.
+	if err := u.letGo(ctx); err != nil {
+		return err
+	}
 	if err := u.remember(func(m *memory) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
 		return err
 	}
-	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(lost))
+	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(u.Lost()))
 	u.tell(host, nil)
+	return nil
+}
+
+// letGo finds out what the host has lost, and stops what has it.
+func (u *Uplink) letGo(ctx context.Context) error {
+	if err := u.settleLost(ctx); err != nil {
+		return err
+	}
+	for _, d := range u.Lost() {
+		if err := u.takeAway(ctx, d); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

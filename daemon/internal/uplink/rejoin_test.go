@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// lateForce is a registry whose operator takes one more attachment by force after
+// the host has looked what it still has, and before it is let in again.
+type lateForce struct {
+	*registry
+	taken string
+}
+
+func (r *lateForce) RejoinHost(ctx context.Context, id string, in api.HostRejoin) (api.Host, error) {
+	r.set(func() {
+		if r.fenced {
+			r.attachments = slices.DeleteFunc(r.attachments, func(a api.Attachment) bool { return a.ID == r.taken })
+		}
+	})
+	return r.registry.RejoinHost(ctx, id, in)
+}
+
+// What was taken while the host came back is stopped as what was taken before.
+func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGo(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.specialRegistry = &lateForce{registry: w.registry, taken: attachment("web")}
+		w.start()
+		pass(time.Minute)
+		w.registry.fence()
+		pass(time.Minute)
+		w.wantBack(2)
+		w.kill()
+	})
+}
+
+// The same, and the daemon dies at each call on the way.
+func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGoWhateverDies(t *testing.T) {
+	for n := 1; ; n++ {
+		over := false
+		bubble(t, func(w *world) {
+			w.specialRegistry = &lateForce{registry: w.registry, taken: attachment("web")}
+			w.start()
+			pass(time.Minute)
+			w.registry.fence()
+			w.mu.Lock()
+			w.fail, w.after, w.armed, w.die = n, true, true, w.stop
+			w.mu.Unlock()
+			pass(time.Minute)
+			w.mu.Lock()
+			back := slices.Index(w.names, "Resume")
+			over = n > len(w.names) || back >= 0 && n > back+1
+			w.armed = false
+			w.mu.Unlock()
+			if over {
+				w.kill()
+				return
+			}
+			w.must(<-w.ended)
+			w.start()
+			pass(time.Minute)
+			w.wantBack(2)
+			w.kill()
+		})
+		if over || t.Failed() {
+			if n < 8 {
+				t.Errorf("only %d calls were interrupted", n-1)
+			}
+			return
+		}
+	}
+}
