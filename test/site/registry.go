@@ -36,7 +36,8 @@ func (r *Registry) DB() string { return filepath.Join(r.Dir, "registry.db") }
 // Log is the registry's log.
 func (r *Registry) Log() string { return filepath.Join(r.Dir, "registry.log") }
 
-func (r *Registry) tlsDir() string { return filepath.Join(r.Dir, "tls") }
+// TLSDir is the directory of the site's authority.
+func (r *Registry) TLSDir() string { return filepath.Join(r.Dir, "tls") }
 
 // InitTLS makes the site's authority and the registry's certificate, and has the
 // registry listen for hosts on a free port of the loopback address from its next
@@ -50,7 +51,7 @@ func (r *Registry) InitTLS(ctx context.Context) error {
 	if err := l.Close(); err != nil {
 		return fmt.Errorf("find a port: %w", err)
 	}
-	_, err = r.Run(ctx, "init-ca", "--tls-dir", r.tlsDir(), "--server-name", "127.0.0.1")
+	_, err = r.Run(ctx, "init-ca", "--tls-dir", r.TLSDir(), "--server-name", "127.0.0.1")
 	return err
 }
 
@@ -59,7 +60,7 @@ func (r *Registry) URL() string { return "https://" + r.Listen }
 
 // Issue issues a certificate of a kind (host, operator) into dir.
 func (r *Registry) Issue(ctx context.Context, dir, kind, name string, flags ...string) error {
-	_, err := r.Run(ctx, append([]string{"issue-cert", "--tls-dir", r.tlsDir(), "--out", dir}, append(flags, kind, name)...)...)
+	_, err := r.Run(ctx, append([]string{"issue-cert", "--tls-dir", r.TLSDir(), "--out", dir}, append(flags, kind, name)...)...)
 	return err
 }
 
@@ -83,7 +84,7 @@ func (r *Registry) Start(ctx context.Context, env ...string) error {
 	}
 	args := []string{"--config", config, "--socket", r.Socket(), "--db", r.DB(), "--metrics-listen", "off"}
 	if r.Listen != "" {
-		args = append(args, "--listen", r.Listen, "--tls-dir", r.tlsDir())
+		args = append(args, "--listen", r.Listen, "--tls-dir", r.TLSDir())
 	}
 	p, err := start(ctx, filepath.Join(r.bin, "volferry-registry"), r.Log(), env, args...)
 	if err != nil {
@@ -95,6 +96,9 @@ func (r *Registry) Start(ctx context.Context, env ...string) error {
 
 // Kill kills the registry with SIGKILL and returns when it is gone.
 func (r *Registry) Kill() { r.program.kill() }
+
+// PID is the process id of the registry, once it was started.
+func (r *Registry) PID() int { return r.program.cmd.Process.Pid }
 
 // Signal sends a signal to the registry, SIGSTOP and SIGCONT for example.
 func (r *Registry) Signal(s syscall.Signal) error { return r.program.cmd.Process.Signal(s) }

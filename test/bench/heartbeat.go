@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// heartbeatEvery is how often each host reports.
+	heartbeatEvery = 10 * time.Second
+	// heartbeaters are how many goroutines report, each for its share of the hosts.
+	heartbeaters = 32
+	// What a host has: an ordinary one.
+	poolsPerHost     = 2
+	instancesPerHost = 10
+)
+
+// heart is a host that reports, and shows each time the mark that it was told the
+// last time, as daemons do.
+type heart struct {
+	*conn
+	path string
+	head []byte // of the report, up to the mark
+	mark []byte
+}
+
+// connectHosts connects the hosts and has each report once, which is stored.
+func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
+	hearts := make([]*heart, b.options.hosts)
+	for i := range hearts {
+		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("host%d", i))
+		if err != nil {
+			return nil, err
+		}
+		var instances []api.InstanceReport
+		for range instancesPerHost {
+			instances = append(instances, api.InstanceReport{ID: newID(b.random), State: api.InstanceRunning})
+		}
+		report := reportOf(h, instances)
+		hearts[i] = &heart{conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", head: report[:len(report)-1]}
+	}
+	return hearts, inParallel(heartbeaters, func(first int) error {
+		for i := first; i < len(hearts); i += heartbeaters {
+			c, err := dial(ctx, b.registry.Listen, hearts[i].host)
+			if err != nil {
+				return err
+			}
+			hearts[i].conn = c
+			if err := hearts[i].beat(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// reportOf is what a host says of itself, without a mark.
+func reportOf(h *host, instances []api.InstanceReport) []byte {
+	r := api.HostReport{ID: h.id, Name: h.name, Version: "bench", BootID: h.id, Epoch: 1, Pools: []api.Pool{}, Instances: instances}
+	for i := range poolsPerHost {
+		name := fmt.Sprintf("pool%d", i)
+		r.Pools = append(r.Pools, api.Pool{
+			Name: name, Host: h.id, Type: "logical", Path: "/dev/" + name, Active: true,
+			CapacityBytes: 1 << 40, FreeBytes: 1 << 39, UpdatedAt: time.Now().UTC(),
+		})
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // it has no value that could fail
+	}
+	return body
+}
+
+var markField = []byte(`"mark":`)
+
+func (h *heart) beat() error {
+	body := h.head
+	if len(h.mark) > 0 {
+		body = append(append(body, `,"mark":`...), h.mark...)
+	}
+	answer, err := h.post(h.path, "", append(body, '}'))
+	if err != nil {
+		return err
+	}
+	_, rest, found := bytes.Cut(answer, markField)
+	end := bytes.IndexByte(rest, '}')
+	if !found || end < 0 {
+		return fmt.Errorf("no mark in the answer to a report: %s", answer)
+	}
+	h.mark = append(h.mark[:0], rest[:end+1]...)
+	return nil
+}
+
+// beats has every host report every ten seconds, spread evenly, until ctx ends.
+func beats(ctx context.Context, hearts []*heart) error {
+	begin := time.Now()
+	return inParallel(heartbeaters, func(first int) error {
+		for n := 0; ; n++ {
+			for i := first; i < len(hearts); i += heartbeaters {
+				due := begin.Add(heartbeatEvery * time.Duration(n)).Add(heartbeatEvery * time.Duration(i) / time.Duration(len(hearts)))
+				if err := until(ctx, due); err != nil {
+					return nil //nolint:nilerr // it was told to end
+				}
+				if err := hearts[i].beat(); err != nil {
+					return err
+				}
+			}
+		}
+	})
+}
+
+// beside runs do while the hosts report.
+func beside(ctx context.Context, hearts []*heart, do func() error) error {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- beats(ctx, hearts) }()
+	err := do()
+	stop()
+	return errors.Join(err, <-done)
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Program bench puts load on a real volferry-registry over mutual TLS and says how
+// it held: durable changes per second, what they took, and what they cost in CPU
+// time and memory. It owns how load is made and measured, speaks HTTP as hosts do,
+// and knows nothing of the registry's inside.
+//
+// Load and registry share the machine. So it reports the CPU time of both, of
+// everybody else in the meantime, and how long the disk alone takes to make
+// something durable.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/volferry/volferry/test/site"
+)
+
+// options are what can be asked for.
+type options struct {
+	seconds     time.Duration // of each measurement
+	clients     int
+	rate        int // changes per second that many clients offer together
+	hosts       int // that heartbeat
+	attachments int // of the full site
+	seed        uint64
+	results     string // file of the raw numbers
+	bin         string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	root, err := site.Root()
+	if err != nil {
+		return err
+	}
+	o := options{bin: filepath.Join(root, "bin")}
+	flag.DurationVar(&o.seconds, "time", 15*time.Second, "how long each measurement takes")
+	flag.IntVar(&o.clients, "clients", 1000, "how many connections the load of many clients has")
+	flag.IntVar(&o.rate, "rate", 10000, "changes per `second` that they offer together where they do not go as fast as they can")
+	flag.IntVar(&o.hosts, "hosts", 10000, "how many hosts report every ten seconds")
+	flag.IntVar(&o.attachments, "attachments", 100000, "how many attachments the full site has")
+	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
+	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")
+	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines")
+	flag.Parse()
+	if o.clients < 1 || o.rate < 1 || o.hosts < 1 || o.attachments < o.clients {
+		return fmt.Errorf("there has to be something of everything, and as many attachments as clients")
+	}
+
+	dir, err := os.MkdirTemp("", "volferry-bench-")
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	b, err := setUp(ctx, dir, o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.close() }()
+	r, err := b.measure(ctx)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, site.Tails(b.registry.Log()))
+	}
+	r.print(os.Stdout)
+	if o.results == "" {
+		return nil
+	}
+	return r.save(o.results)
+}
+
+// measure is the whole run: first the small site, then the full one.
+func (b *bench) measure(ctx context.Context) (*report, error) {
+	r, err := newReport(b)
+	if err != nil {
+		return nil, err
+	}
+	steps := []func(context.Context, *report) error{
+		b.oneClient, b.manyClients, b.offeredRate,
+		b.fillSite, b.memory, b.manyClientsFull,
+		b.heartbeats, b.heartbeatsBesideAttach,
+	}
+	for _, step := range steps {
+		if err := step(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// The aims, of a machine with two cores.
+const (
+	aimOneClient    = 583.0 // changes per second
+	aimOneLatency   = 1600 * time.Microsecond
+	aimManyClients  = 10000.0
+	aimManyLatency  = 50 * time.Millisecond
+	aimHeartbeats   = 0.05 // of a core, for ten thousand hosts
+	aimDisturbance  = 1.20 // of the p99 of attaches
+	aimResident     = 100 << 20
+	besideClients   = 100
+	besidePerSecond = 1000
+)
+
+// oneClient is one change after the other, each of which has to reach the disk.
+func (b *bench) oneClient(ctx context.Context, r *report) error {
+	l, err := b.drive(ctx, b.clients[:1], 0, b.seconds)
+	if err != nil {
+		return err
+	}
+	m := r.load("1 client", l)
+	m.aim("≥ 583/s", l.perSecond() >= aimOneClient)
+	m.aim("p50 ≤ 1.6 ms", l.quantile(0.5) <= aimOneLatency)
+	return nil
+}
+
+// manyClients go as fast as they can. What each change takes follows from their
+// number then, and is no aim: clients / changes per second.
+func (b *bench) manyClients(ctx context.Context, r *report) error {
+	return b.asFastAsTheyCan(ctx, r, "small site")
+}
+
+func (b *bench) manyClientsFull(ctx context.Context, r *report) error {
+	return b.asFastAsTheyCan(ctx, r, fmt.Sprintf("%d attachments", b.attachments))
+}
+
+func (b *bench) asFastAsTheyCan(ctx context.Context, r *report, where string) error {
+	l, err := b.drive(ctx, b.clients, 0, b.seconds)
+	if err != nil {
+		return err
+	}
+	r.load(fmt.Sprintf("%d clients, as fast as they can, %s", len(b.clients), where), l).aim("≥ 10000/s", l.perSecond() >= aimManyClients)
+	return nil
+}
+
+// offeredRate is a load that comes whether or not the registry keeps up.
+func (b *bench) offeredRate(ctx context.Context, r *report) error {
+	for _, rate := range []int{b.rate / 4, b.rate / 2, b.rate} {
+		l, err := b.drive(ctx, b.clients, rate, b.seconds)
+		if err != nil {
+			return err
+		}
+		m := r.load(fmt.Sprintf("%d clients that offer %d/s", len(b.clients), rate), l)
+		if rate == b.rate {
+			m.aim("p99 ≤ 50 ms", l.quantile(0.99) <= aimManyLatency && l.perSecond() >= 0.99*float64(rate))
+		}
+	}
+	return nil
+}
+
+// fillSite brings the site to its full size, and starts the registry anew, as a
+// site that grew slowly would find it.
+func (b *bench) fillSite(ctx context.Context, r *report) error {
+	begin := time.Now()
+	if err := b.fill(ctx, b.attachments); err != nil {
+		return err
+	}
+	r.add("fill", fmt.Sprintf("%d attachments registered", b.attachments)).value("seconds", time.Since(begin).Seconds(), "%.1f s")
+	return nil
+}
+
+// memory is that of a registry with all its attachments and the connections of its
+// clients, just after their load.
+func (b *bench) memory(_ context.Context, r *report) error {
+	resident, own, err := memory(b.registry.PID())
+	if err != nil {
+		return err
+	}
+	m := r.add("memory", fmt.Sprintf("memory at %d attachments and %d connections", b.attachments, len(b.clients)))
+	m.value("rss_mib", float64(resident)/(1<<20), "RSS %.0f MiB")
+	m.value("anonymous_mib", float64(own)/(1<<20), "anonymous %.0f MiB")
+	m.aim("RSS ≤ 100 MiB", resident <= aimResident)
+	return nil
+}
+
+// heartbeats is what reports alone cost.
+func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
+	begin := time.Now()
+	before, err := b.cpuTimes()
+	if err != nil {
+		return err
+	}
+	if b.hearts, err = b.connectHosts(ctx); err != nil {
+		return err
+	}
+	after, err := b.cpuTimes()
+	if err != nil {
+		return err
+	}
+	m := r.add("connect", fmt.Sprintf("%d hosts connect and report for the first time", len(b.hearts)))
+	m.value("seconds", time.Since(begin).Seconds(), "%.1f s")
+	m.value("registry_cpu_us_per_host", micros(after.registry-before.registry, len(b.hearts)), "registry %.0f µs CPU each")
+
+	var used usage
+	err = beside(ctx, b.hearts, func() error {
+		used, err = b.usageWithin(ctx, newWindow(max(b.seconds, heartbeatEvery)))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	share := used.registry.Seconds() / used.wall.Seconds()
+	m = r.add("heartbeats", fmt.Sprintf("%d hosts report every %.0f s", len(b.hearts), heartbeatEvery.Seconds()))
+	m.value("core_percent", 100*share, "%.1f %% of a core")
+	m.value("registry_cpu_us_per_report", 1e6*share*heartbeatEvery.Seconds()/float64(len(b.hearts)), "%.0f µs CPU each")
+	m.usage(used)
+	m.aim("≤ 5 % of a core", share <= aimHeartbeats)
+	return nil
+}
+
+// heartbeatsBesideAttach is what reports do to attaches.
+func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
+	clients := b.clients[:min(besideClients, len(b.clients))]
+	alone, err := b.drive(ctx, clients, besidePerSecond, b.seconds)
+	if err != nil {
+		return err
+	}
+	r.load(fmt.Sprintf("%d clients that offer %d/s, no reports", len(clients), besidePerSecond), alone)
+	var with load
+	err = beside(ctx, b.hearts, func() error {
+		with, err = b.drive(ctx, clients, besidePerSecond, b.seconds)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m := r.load(fmt.Sprintf("%d clients that offer %d/s, and the reports", len(clients), besidePerSecond), with)
+	m.aim("p99 ≤ 1.2 × without", float64(with.quantile(0.99)) <= aimDisturbance*float64(alone.quantile(0.99)))
+	return nil
+}
+
+func micros(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(max(1, n)) }

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/site"
+)
+
+// loadHosts are the hosts that the load of clients comes from.
+const loadHosts = 4
+
+// disksPerInstance are those of the instances that fill a site.
+const disksPerInstance = 10
+
+// fillers are how many connections fill a site.
+const fillers = 32
+
+// bench is a registry, hosts that it knows, and a client for each volume that is
+// attached and detached.
+type bench struct {
+	options
+
+	dir       string
+	registry  *site.Registry
+	authority *authority
+	random    *rand.Rand
+	hosts     []*host
+	clients   []*client
+	hearts    []*heart
+	version   string // of the registry
+}
+
+// setUp starts a registry with its state below dir. Close must be called.
+func setUp(ctx context.Context, dir string, o options) (*bench, error) {
+	b := &bench{options: o, dir: dir, registry: site.NewRegistry(filepath.Join(dir, "registry"), o.bin), random: rand.New(rand.NewPCG(o.seed, 0))}
+	if err := b.start(ctx); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *bench) start(ctx context.Context) error {
+	if err := b.registry.InitTLS(ctx); err != nil {
+		return err
+	}
+	if err := b.registry.Start(ctx); err != nil {
+		return err
+	}
+	version, err := b.registry.Run(ctx, "--version")
+	if err != nil {
+		return err
+	}
+	b.version = strings.TrimSpace(version)
+	if b.authority, err = loadAuthority(b.registry.TLSDir()); err != nil {
+		return err
+	}
+	for i := range loadHosts {
+		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("load%d", i))
+		if err != nil {
+			return err
+		}
+		b.hosts = append(b.hosts, h)
+		c, err := dial(ctx, b.registry.Listen, h)
+		if err != nil {
+			return err
+		}
+		_, err = c.post("/v1/hosts/"+h.id+"/report", "", reportOf(h, nil))
+		c.close()
+		if err != nil {
+			return err
+		}
+	}
+	return b.connectClients(ctx)
+}
+
+func (b *bench) close() error {
+	for _, c := range b.clients {
+		c.close()
+	}
+	for _, h := range b.hearts {
+		h.close()
+	}
+	b.registry.Stop()
+	return nil
+}
+
+// connectClients makes the clients, each with a volume and an instance.
+func (b *bench) connectClients(ctx context.Context) error {
+	for i := range b.options.clients {
+		h := b.hosts[i%loadHosts]
+		c, err := dial(ctx, b.registry.Listen, h)
+		if err != nil {
+			return err
+		}
+		b.clients = append(b.clients, &client{
+			conn: c, volume: newID(b.random), instance: newID(b.random), device: "vdb",
+			random: rand.New(rand.NewPCG(b.seed, uint64(i)+1)),
+		})
+	}
+	return inParallel(len(b.clients), func(i int) error {
+		c := b.clients[i]
+		return errors.Join(
+			send(c.conn, "/v1/volumes:register", api.VolumeRegister{
+				ID: c.volume, Name: fmt.Sprintf("volume%d", i), Status: api.VolumeAvailable, Type: "default", Host: c.host.id, Location: locationOf(fmt.Sprintf("volume%d", i)),
+			}),
+			send(c.conn, "/v1/instances:register", api.InstanceRegister{
+				ID: c.instance, Name: fmt.Sprintf("instance%d", i), Host: c.host.id, State: api.InstanceRunning,
+			}),
+		)
+	})
+}
+
+// fill adds instances with disks until the site has so many attachments.
+func (b *bench) fill(ctx context.Context, attachments int) error {
+	instances := make([]api.InstanceRegister, attachments/disksPerInstance)
+	for n := range instances {
+		h := b.hosts[n%loadHosts]
+		in := api.InstanceRegister{ID: newID(b.random), Name: fmt.Sprintf("full%d", n), Host: h.id, State: api.InstanceRunning}
+		for d := range disksPerInstance {
+			name := fmt.Sprintf("full%d-%d", n, d)
+			in.Disks = append(in.Disks, api.AdoptedDisk{
+				VolumeID: newID(b.random), VolumeName: name, AttachmentID: newID(b.random),
+				Device: "vd" + string(rune('a'+d)), Mode: api.ModeRW, Location: locationOf(name),
+			})
+		}
+		instances[n] = in
+	}
+	conns := make([]*conn, fillers)
+	for i := range conns {
+		c, err := dial(ctx, b.registry.Listen, b.hosts[i%loadHosts])
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		conns[i] = c
+	}
+	return inParallel(fillers, func(i int) error {
+		for n := i; n < len(instances); n += fillers {
+			if err := send(conns[i], "/v1/instances:register", instances[n]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func locationOf(name string) api.Location {
+	return api.Location{Pool: "fast", Name: name, Path: "/dev/fast/" + name, Format: api.FormatRaw, SizeBytes: 1 << 30}
+}
+
+func send(c *conn, path string, in any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	_, err = c.post(path, "", body)
+	return err
+}
+
+// inParallel runs do for 0 to n-1, all at once.
+func inParallel(n int, do func(int) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
