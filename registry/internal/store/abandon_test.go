@@ -19,7 +19,7 @@ func orphan(states ...api.MigrationState) func(*testing.T, *Store) {
 			must(s.TransitionMigration(t.Context(), nobody, move, step(to, from)))(t)
 			from = to
 		}
-		fenced("a")(t, s)
+		fenceA(t, s)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestAFencedHostsMigrationsAreOrphanedAndGoOnAfterItIsBack(t *testing.T) {
 		t.Errorf("open migrations = %d", n)
 	}
 
-	fenced("a")(t, s) // again: nothing is forgotten
+	fenceA(t, s) // again: nothing is forgotten
 	must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 3}))(t)
 	if m := must(s.Migration(t.Context(), move, everyone))(t); m.State != api.MigrationCopying {
 		t.Errorf("migration is %s after its host is back", m.State)
@@ -117,7 +117,7 @@ func TestADstThatIsNoWholeCopyIsNotKept(t *testing.T) {
 func TestAbandonOfAnUnattachedVolumeSaysThatNothingIsLost(t *testing.T) {
 	s := newCluster(t)
 	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
-	fenced("a")(t, s)
+	fenceA(t, s)
 	m := must(s.AbandonMigration(t.Context(), nobody, dataMigration().ID, api.MigrationAbandon{Keep: api.KeepSrc, Reason: "x"}))(t)
 	if !strings.Contains(m.Error.Message, "lacks nothing") {
 		t.Errorf("error = %v", m.Error)

@@ -117,11 +117,9 @@ func policy(name string, on bool) func(*testing.T, *Store) {
 	}
 }
 
-func fenced(ref string) func(*testing.T, *Store) {
-	return func(t *testing.T, s *Store) {
-		t.Helper()
-		must(s.FenceHost(t.Context(), nobody, ref, api.HostFence{Evidence: "its plug is in my hand"}))(t)
-	}
+func fenceA(t *testing.T, s *Store) {
+	t.Helper()
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "its plug is in my hand"}))(t)
 }
 
 func instanceState(state api.InstanceState, instances ...string) func(*testing.T, *Store) {
@@ -135,7 +133,7 @@ func instanceState(state api.InstanceState, instances ...string) func(*testing.T
 	}
 }
 
-// status is the status of a volume and how many attachments it has.
+// wantVolume expects the status of a volume and how many attachments it has.
 func wantVolume(t *testing.T, s *Store, ref string, status api.VolumeStatus, attachments int) {
 	t.Helper()
 	if v := must(s.Volume(t.Context(), ref, everyone))(t); v.Status != status || len(v.Attachments) != attachments {

@@ -80,15 +80,17 @@ func TestReservesThatAreRefused(t *testing.T) {
 	}
 	checkClusterRefusals(t, map[string]refusal{
 		"locked volume": {moving(diskMigration()), reserving(nil), api.CodeMigrationActive, "cannot attach volume disk: migration " + id(migrationKind, 2)},
-		"orphaned lock": {inTurn(moving(diskMigration()), fenced("a")), reserving(atDB), api.CodeMigrationActive, "volume disk"},
+		"orphaned lock": {inTurn(moving(diskMigration()), fenceA), reserving(atDB), api.CodeMigrationActive, "volume disk"},
 		"deleting":      {dataStatus(api.VolumeDeleting), reserving(ofData), api.CodeVolumeNotAvailable, "cannot attach volume data: it is deleting"},
 		"in error":      {dataStatus(api.VolumeError), reserving(ofData), api.CodeVolumeNotAvailable, "it is error"},
 		"creating": {func(t *testing.T, s *Store) {
 			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}))(t)
 		}, reserving(func(in *api.AttachmentReserve) { in.VolumeID = id(volumeKind, 9) }), api.CodeVolumeNotAvailable, "it is creating"},
 		"stale generation": {nil, reserving(func(in *api.AttachmentReserve) { in.Generation = 2 }), api.CodeStaleGeneration, "generation 1 and the request is of generation 2"},
-		"in use": {nil, reserving(func(in *api.AttachmentReserve) { in.VolumeID = root }), api.CodeVolumeInUse,
-			"volume root: it is at instance web, and its type is not multiattach"},
+		"in use": {
+			nil, reserving(func(in *api.AttachmentReserve) { in.VolumeID = root }), api.CodeVolumeInUse,
+			"volume root: it is at instance web, and its type is not multiattach",
+		},
 		"reserved counts as in use":           {reserved(ofData), reserving(func(in *api.AttachmentReserve) { atWeb(in); in.VolumeID = data }), api.CodeVolumeInUse, "at instance app"},
 		"policy multiattach off":              {inTurn(reserved(nil), policy(api.PolicyMultiattach, false)), reserving(atWeb), api.CodePolicyDenied, "the policy multiattach is off"},
 		"policy multiattach_bootable off":     {inTurn(bootable, reserved(nil)), reserving(atWeb), api.CodePolicyDenied, "the policy multiattach_bootable is off"},
@@ -102,10 +104,12 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"multiattach and qcow2":               {rawSQL("UPDATE locations SET format = 'qcow2' WHERE volume_id = '" + disk + "'"), reserving(nil), api.CodeUnsupportedDisk, "it is qcow2"},
 		"shelved instance":                    {instanceState(api.InstanceShelved, app), reserving(nil), api.CodeStateForbidden, "instance app: it is shelved"},
 		"instance in error":                   {instanceState(api.InstanceError, app), reserving(nil), api.CodeStateForbidden, "instance app: it is error"},
-		"root of a running instance": {emptyRoot, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.VolumeID, in.Device = web, root, "vda" }),
-			api.CodeRootAttachForbidden, "instance web: it is running"},
+		"root of a running instance": {
+			emptyRoot, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.VolumeID, in.Device = web, root, "vda" }),
+			api.CodeRootAttachForbidden, "instance web: it is running",
+		},
 		"stale epoch":             {nil, reserving(func(in *api.AttachmentReserve) { in.Epoch = 2 }), api.CodeStaleEpoch, "epoch 2"},
-		"fenced host":             {fenced("a"), reserving(nil), api.CodeStaleEpoch, "epoch 2"},
+		"fenced host":             {fenceA, reserving(nil), api.CodeStaleEpoch, "epoch 2"},
 		"another host's instance": {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID = db }), api.CodeNotYourHost, "instance db"},
 		"host that says another": {nil, func(t *testing.T, s *Store) error {
 			return second(s.ReserveAttachment(t.Context(), as(hostB, 1), reserve(nil)))
@@ -190,7 +194,7 @@ func TestRefusedForceIsAuditedAndChangesNothing(t *testing.T) {
 		return func(t *testing.T, s *Store) error { return second(s.AbandonMigration(t.Context(), call, move, in)) }
 	}
 	keepSrc := api.MigrationAbandon{Keep: api.KeepSrc, Reason: "the host burned down"}
-	orphaned := inTurn(moving(rootMigration()), fenced("a"))
+	orphaned := inTurn(moving(rootMigration()), fenceA)
 	for name, tc := range map[string]refusal{
 		"force while the host is up":       {nil, force(nobody), api.CodeStateForbidden, "host a is not fenced"},
 		"force while it is orphaned":       {orphaned, force(nobody), api.CodeMigrationActive, "abandon that first"},

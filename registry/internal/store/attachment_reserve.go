@@ -28,7 +28,7 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if same, err := tx.sameAttachment(ctx, v, in); err != nil || same != nil {
+		if same, err := tx.sameAttachment(ctx, v, in, hostID); err != nil || same != nil {
 			return deref(same), err
 		}
 		slot, err := tx.wantedSlot(ctx, in, hostID)
@@ -99,10 +99,10 @@ func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, 
 }
 
 // sameAttachment returns the attachment that has the id already, nil if there is
-// none, and a conflict if it is another one.
-func (tx *changeTx) sameAttachment(ctx context.Context, v wantedVolume, in api.AttachmentReserve) (*api.Attachment, error) {
+// none on this host, and a conflict if it is another one.
+func (tx *changeTx) sameAttachment(ctx context.Context, v wantedVolume, in api.AttachmentReserve, hostID string) (*api.Attachment, error) {
 	for _, n := range v.attachments {
-		if n.id != in.ID {
+		if n.id != in.ID || n.hostID != hostID {
 			continue
 		}
 		a, err := attachmentByID(ctx, tx, in.ID)

@@ -124,7 +124,7 @@ func TestRepeatedAttachmentCallsAreRecognisedWithoutAKey(t *testing.T) {
 
 func TestForceDeletesExactlyOneAttachmentOfAFencedHost(t *testing.T) {
 	s := newCluster(t)
-	inTurn(attached(nil), attached(atWeb), attached(func(in *api.AttachmentReserve) { atDB(in); in.ID = id(attachmentKind, 23) }), fenced("a"))(t, s)
+	inTurn(attached(nil), attached(atWeb), attached(func(in *api.AttachmentReserve) { atDB(in); in.ID = id(attachmentKind, 23) }), fenceA)(t, s)
 	must(s.ForceDeleteAttachment(t.Context(), nobody, first))(t)
 	v := must(s.Volume(t.Context(), disk, everyone))(t)
 	if len(v.Attachments) != 2 || v.Attachments[0].ID != next || v.Attachments[0].State != api.AttachmentAttached {

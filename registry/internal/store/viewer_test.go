@@ -107,8 +107,10 @@ func TestAnothersIsNotYourHosts(t *testing.T) {
 		},
 		"forget an instance": func(t *testing.T, s *Store) error { return second(s.ForgetInstance(t.Context(), b, app)) },
 		"take back a volume": func(t *testing.T, s *Store) error {
-			return second(s.RegisterInstance(t.Context(), b, api.InstanceRegister{ID: id(instanceKind, 9), Name: "new", Host: "b", State: api.InstanceRunning,
-				Disks: []api.AdoptedDisk{{VolumeID: data, VolumeName: "data", AttachmentID: id(attachmentKind, 30), Device: "vda", Mode: api.ModeRW, Location: at("/fast/data")}}}))
+			return second(s.RegisterInstance(t.Context(), b, api.InstanceRegister{
+				ID: id(instanceKind, 9), Name: "new", Host: "b", State: api.InstanceRunning,
+				Disks: []api.AdoptedDisk{{VolumeID: data, VolumeName: "data", AttachmentID: id(attachmentKind, 30), Device: "vda", Mode: api.ModeRW, Location: at("/fast/data")}},
+			}))
 		},
 		"register a migration": func(t *testing.T, s *Store) error {
 			return second(s.RegisterMigration(t.Context(), b, dataMigration()))

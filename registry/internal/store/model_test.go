@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// model is the registry as somebody would explain it on a board: maps and the
+// rules over them, without SQL, transactions or the order of checks. For every
+// request it says which refusals are right; none means that it has to succeed.
+type model struct {
+	hosts       map[string]*modelHost
+	instances   map[string]*modelInstance
+	types       map[string]*modelType
+	policies    map[string]bool
+	volumes     map[string]*modelVolume
+	attachments map[string]*modelAttachment
+	migrations  map[string]*modelMigration
+}
+
+type modelHost struct {
+	epoch  int64
+	fenced bool
+}
+
+// modelInstance has an empty root slot vda from the start.
+type modelInstance struct {
+	host  string
+	state api.InstanceState
+}
+
+type modelType struct {
+	multiattach bool
+	pools       []string
+}
+
+type modelVolume struct {
+	status     api.VolumeStatus // creating, available, deleting or error
+	typeName   string
+	bootable   bool
+	generation int64
+	host       string
+	place      modelPlace
+}
+
+type modelPlace struct {
+	pool, name, host string
+	format           api.Format
+}
+
+type modelAttachment struct {
+	volume, instance, device string
+	mode                     api.Mode
+	state                    api.AttachmentState
+	migration                string
+}
+
+type modelMigration struct {
+	volume, host, src, dst, toType string
+	to                             modelPlace
+	state, before                  api.MigrationState
+}
+
+// The pools, the same on each host.
+var (
+	modelShared  = map[string]bool{"nfs": true}
+	modelCapable = map[string]bool{"fast": true, "nfs": true}
+	modelPools   = []string{"fast", "thin", "nfs"}
+)
+
+// refusals are the codes that are right for a request.
+type refusals []api.Code
+
+func (r *refusals) when(wrong bool, code api.Code) {
+	if wrong {
+		*r = append(*r, code)
+	}
+}
+
+func (p modelPlace) same(q modelPlace) bool {
+	return p.pool == q.pool && p.name == q.name && (modelShared[p.pool] || p.host == q.host)
+}
+
+func (m *model) taken(p modelPlace) bool {
+	for _, v := range m.volumes {
+		if v.place.same(p) {
+			return true
+		}
+	}
+	for _, g := range m.migrations {
+		if !g.state.Final() && g.to.same(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// at returns the attachments of a volume without the dst of a migration.
+func (m *model) at(volume string) (found []*modelAttachment) {
+	for _, a := range m.attachments {
+		if a.volume == volume && a.migration == "" {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+func (m *model) lock(volume string) *modelMigration {
+	for _, g := range m.migrations {
+		if g.volume == volume && !g.state.Final() {
+			return g
+		}
+	}
+	return nil
+}
+
+// reaches: the bytes are on the host, or in a pool that all share.
+func (m *model) reaches(host, volume string) bool {
+	v := m.volumes[volume]
+	return v.place.host == host || modelShared[v.place.pool]
+}
+
+func (m *model) owns(host, volume string) bool {
+	if m.volumes[volume].host == host || m.reaches(host, volume) && modelShared[m.volumes[volume].place.pool] {
+		return true
+	}
+	return slices.ContainsFunc(m.at(volume), func(a *modelAttachment) bool { return m.instances[a.instance].host == host })
+}
+
+func (m *model) token(r *refusals, host string, epoch int64) {
+	h := m.hosts[host]
+	r.when(h.fenced || h.epoch != epoch, api.CodeStaleEpoch)
+}
+
+// suits are the rules for a volume that gets a type.
+func (m *model) suits(r *refusals, t *modelType, format api.Format, bootable bool) {
+	if !t.multiattach {
+		return
+	}
+	r.when(format != api.FormatRaw, api.CodeInvalidArgument)
+	m.allowed(r, bootable)
+	r.when(!slices.ContainsFunc(modelPools, func(p string) bool { return modelCapable[p] && t.allows(p) }), api.CodeNoCapablePool)
+}
+
+func (m *model) allowed(r *refusals, bootable bool) {
+	r.when(!m.policies[api.PolicyMultiattach] || bootable && !m.policies[api.PolicyMultiattachBootable], api.CodePolicyDenied)
+}
+
+func (t *modelType) allows(pool string) bool {
+	return len(t.pools) == 0 || slices.Contains(t.pools, pool)
+}
+
+// lives are the rules for a place of a volume of a type.
+func (t *modelType) lives(r *refusals, p modelPlace) {
+	r.when(!t.allows(p.pool), api.CodePolicyDenied)
+	r.when(t.multiattach && p.format != api.FormatRaw, api.CodeInvalidArgument)
+	r.when(t.multiattach && !modelCapable[p.pool], api.CodeNoCapablePool)
+}
+
+func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
+	v, i := m.volumes[in.VolumeID], m.instances[in.InstanceID]
+	m.token(&r, in.Host, in.Epoch)
+	r.when(i.host != in.Host, api.CodeNotYourHost)
+	r.when(m.attachments[in.ID] != nil, api.CodeConflict)
+	r.when(i.state == api.InstanceShelved || i.state == api.InstanceError, api.CodeStateForbidden)
+	r.when(in.Device == "vda" && i.state != api.InstanceStopped, api.CodeRootAttachForbidden)
+	for _, a := range m.attachments {
+		r.when(a.instance == in.InstanceID && a.device == in.Device, api.CodeConflict)
+	}
+	if r.when(v == nil, api.CodeNotFound); v == nil {
+		return r
+	}
+	t, others := m.types[v.typeName], m.at(in.VolumeID)
+	r.when(m.lock(in.VolumeID) != nil, api.CodeMigrationActive)
+	r.when(v.status != api.VolumeAvailable, api.CodeVolumeNotAvailable)
+	r.when(v.generation != in.Generation, api.CodeStaleGeneration)
+	r.when(len(others) > 0 && !t.multiattach, api.CodeVolumeInUse)
+	r.when(t.multiattach && v.place.format != api.FormatRaw, api.CodeUnsupportedDisk)
+	elsewhere := false
+	for _, a := range others {
+		r.when(a.instance == in.InstanceID, api.CodeConflict)
+		elsewhere = elsewhere || m.instances[a.instance].host != in.Host
+	}
+	if len(others) > 0 {
+		m.allowed(&r, v.bootable)
+	}
+	r.when(elsewhere && !m.reaches(in.Host, in.VolumeID), api.CodeUnsupportedDisk)
+	r.when(!elsewhere && !m.reaches(in.Host, in.VolumeID), api.CodeNotYourHost)
+	if r == nil {
+		m.attachments[in.ID] = &modelAttachment{volume: in.VolumeID, instance: in.InstanceID, device: in.Device, mode: in.Mode, state: api.AttachmentReserved}
+	}
+	return r
+}
+
+// held are the rules of every change of an attachment by a host.
+func (m *model) held(r *refusals, id, host string, epoch int64) *modelAttachment {
+	m.token(r, host, epoch)
+	a := m.attachments[id]
+	if r.when(a == nil, api.CodeNotFound); a != nil {
+		r.when(m.instances[a.instance].host != host, api.CodeNotYourHost)
+	}
+	return a
+}
+
+// modelSteps are pairs of states, from and to.
+var modelSteps = [][2]api.AttachmentState{
+	{"reserved", "attaching"},
+	{"attaching", "attached"},
+	{"attached", "detaching"},
+	{"detaching", "attached"},
+	{"attaching", "error"},
+	{"attached", "error"},
+	{"detaching", "error"},
+	{"error", "attaching"},
+	{"error", "attached"},
+	{"error", "detaching"},
+}
+
+func (m *model) transition(id string, in api.AttachmentTransition) (r refusals) {
+	for _, from := range in.From {
+		r.when(!slices.Contains(modelSteps, [2]api.AttachmentState{from, in.To}), api.CodeInvalidArgument)
+	}
+	a := m.held(&r, id, in.Host, in.Epoch)
+	if a == nil {
+		return r
+	}
+	r.when(!slices.Contains(in.From, a.state), api.CodeConflict)
+	r.when(a.migration != "", api.CodeMigrationActive)
+	if in.To == api.AttachmentDetaching {
+		r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
+		r.when(a.device == "vda" && m.instances[a.instance].state != api.InstanceStopped, api.CodeRootDetachForbidden)
+	}
+	if r == nil {
+		a.state = in.To
+	}
+	return r
+}
+
+func (m *model) release(id string, in api.AttachmentRelease) (r refusals) {
+	a := m.held(&r, id, in.Host, in.Epoch)
+	if a == nil {
+		return r
+	}
+	r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
+	r.when(!in.Force && (a.state == api.AttachmentAttached || a.state == api.AttachmentAttaching), api.CodeConflict)
+	if r == nil {
+		delete(m.attachments, id)
+	}
+	return r
+}
+
+func (m *model) force(id string) (r refusals) {
+	a := m.attachments[id]
+	if r.when(a == nil, api.CodeNotFound); a == nil {
+		return r
+	}
+	r.when(!m.hosts[m.instances[a.instance].host].fenced, api.CodeStateForbidden)
+	r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
+	if r == nil {
+		delete(m.attachments, id)
+	}
+	return r
+}
+
+func (m *model) register(id string, v modelVolume, typeName string) (r refusals) {
+	t := m.types[typeName]
+	m.suits(&r, t, v.place.format, v.bootable)
+	t.lives(&r, v.place)
+	r.when(m.taken(v.place), api.CodeConflict)
+	if r == nil {
+		v.status, v.typeName, v.generation = api.VolumeAvailable, typeName, 1
+		m.volumes[id] = &v
+	}
+	return r
+}
+
+// changed are the rules of every change of a volume: by a host, or "" for an
+// operator.
+func (m *model) changed(r *refusals, id, host string) *modelVolume {
+	v := m.volumes[id]
+	if r.when(v == nil, api.CodeNotFound); v != nil && host != "" {
+		r.when(!m.owns(host, id), api.CodeNotYourHost)
+	}
+	if host != "" {
+		r.when(m.hosts[host].fenced, api.CodeStaleEpoch)
+	}
+	return v
+}
+
+func (m *model) setStatus(id, host string, from, to api.VolumeStatus) (r refusals) {
+	v := m.changed(&r, id, host)
+	if v == nil {
+		return r
+	}
+	r.when(m.lock(id) != nil, api.CodeMigrationActive)
+	r.when(v.status != from || len(m.at(id)) > 0, api.CodeConflict)
+	if r == nil {
+		v.status = to
+	}
+	return r
+}
+
+func (m *model) forget(id, host string) (r refusals) {
+	if m.changed(&r, id, host) == nil {
+		return r
+	}
+	r.when(m.lock(id) != nil, api.CodeMigrationActive)
+	r.when(len(m.at(id)) > 0, api.CodeVolumeInUse)
+	if r == nil {
+		delete(m.volumes, id)
+	}
+	return r
+}
+
+func (m *model) setBootable(id, host string, bootable bool) (r refusals) {
+	v := m.changed(&r, id, host)
+	if v == nil {
+		return r
+	}
+	multiattach := m.types[v.typeName].multiattach
+	if g := m.lock(id); g != nil && g.toType != "" {
+		multiattach = multiattach || m.types[g.toType].multiattach
+	}
+	r.when(bootable && !v.bootable && multiattach && !m.policies[api.PolicyMultiattachBootable], api.CodePolicyDenied)
+	if r == nil {
+		v.bootable = bootable
+	}
+	return r
+}
+
+// newType are the rules for a volume that gets another type, with the format that
+// it has then.
+func (m *model) newType(r *refusals, id, typeName string, format api.Format) {
+	v, t := m.volumes[id], m.types[typeName]
+	r.when(t.multiattach != m.types[v.typeName].multiattach && len(m.at(id)) > 0, api.CodeInUseRetype)
+	if typeName != v.typeName {
+		m.suits(r, t, format, v.bootable)
+	}
+}
+
+func (m *model) retype(id, host string, in api.VolumeRetype) (r refusals) {
+	v := m.changed(&r, id, host)
+	if v == nil {
+		return r
+	}
+	t := m.types[in.Type]
+	r.when(m.lock(id) != nil, api.CodeMigrationActive)
+	r.when(v.status != api.VolumeAvailable, api.CodeVolumeNotAvailable)
+	m.newType(&r, id, in.Type, v.place.format)
+	if fits := func(p string) bool { return t.allows(p) && (!t.multiattach || modelCapable[p]) }; !fits(v.place.pool) {
+		elsewhere := slices.ContainsFunc(modelPools, fits)
+		r.when(in.MigrationPolicy != api.RetypeOnDemand, api.CodePolicyDenied)
+		r.when(len(m.at(id)) > 1, api.CodeMultiattached)
+		r.when(elsewhere, api.CodeConflict)
+		r.when(!elsewhere, api.CodeNoCapablePool)
+	}
+	if r == nil {
+		v.typeName = in.Type
+	}
+	return r
+}
+
+func (m *model) setMultiattach(typeName string, on bool) (r refusals) {
+	t := m.types[typeName]
+	if t.multiattach == on {
+		return nil
+	}
+	r.when(typeName == DefaultType, api.CodeStateForbidden)
+	changed := &modelType{multiattach: on, pools: t.pools}
+	for id, v := range m.volumes {
+		g := m.lock(id)
+		r.when(g != nil && (v.typeName == typeName || g.toType == typeName), api.CodeMigrationActive)
+		if v.typeName == typeName {
+			r.when(len(m.at(id)) > 0, api.CodeInUseRetype)
+			m.suits(&r, changed, v.place.format, v.bootable)
+			r.when(on && !modelCapable[v.place.pool], api.CodeNoCapablePool)
+		}
+	}
+	if r == nil {
+		t.multiattach = on
+	}
+	return r
+}
