@@ -54,6 +54,9 @@ func (m *machine) stepCreateImage() op.Step {
 		if _, err := r.Noted(stepNameCreateImage, &note); err != nil || !note.Ours {
 			return err
 		}
+		if mine, err := m.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {
+			return err
+		}
 		return hvError(m.HV.DeleteVolume(ctx, in.Volume.Location.Pool, in.Volume.Location.Name))
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
@@ -95,6 +98,12 @@ func (m *machine) stepRemoveImage() op.Step {
 		if err := m.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
+		if mine, err := m.hasPlace(ctx, in, api.VolumeDeleting); err != nil {
+			return err
+		} else if !mine {
+			return api.Errorf(api.CodeConflict, "cannot delete volume %s: somebody else has deleted it meanwhile, so what is at %s now may be another volume's; nothing was removed",
+				in.Volume.Name, l.Path)
+		}
 		if l.Pool == "" {
 			return m.Images.Remove(ctx, in.Unlink)
 		}
@@ -116,6 +125,14 @@ func (m *machine) stepRemoveImage() op.Step {
 		return m.observeUnlinked(ctx, in)
 	}
 	return step("remove_image", do, nil, observe)
+}
+
+// hasPlace says whether the volume is still in this status at the registry, and so
+// its place is this op's. This host may have been fenced since it was: then another
+// one may have deleted the volume by force, and have another one in its place.
+func (m *machine) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
+	vol, found, err := m.registered(ctx, in)
+	return found && vol.Status == status, err
 }
 
 func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
