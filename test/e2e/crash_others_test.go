@@ -3,10 +3,6 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,15 +83,7 @@ func (g *guest) strikeInSwitches(t *testing.T, state string, where func(point) b
 // killQEMU kills the guest's process as the kernel does when memory runs out.
 func (g *guest) killQEMU(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(g.host.Libvirtd.RunDir, "qemu", g.Name+".pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+	if err := unix.Kill(g.pid(t), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +29,11 @@ type guest struct {
 	host     *host
 	disks    []lab.Disk
 	instance api.Instance
-	writing  time.Time // since when it writes to every disk
-	slots    []slot    // of the domain before anything was done to it
-	settled  bool      // assertSettled was called
+	plugged  []*plugged         // the volumes that were attached to it
+	written  map[string]*volume // what was attached under a name of the guest's, at last
+	writing  time.Time          // since when it writes to every disk
+	slots    []slot             // of the domain before anything was done to it
+	settled  bool               // assertSettled was called
 }
 
 // defineGuest defines a guest, stopped.
@@ -122,12 +126,19 @@ func (g *guest) quiesce(t *testing.T) {
 }
 
 // seesItsDisks waits until the guest has booted: names, serials and sizes are
-// those of the beginning, wherever the bytes are now.
+// those of the beginning, wherever the bytes are now. What was attached to it
+// comes besides.
 func (g *guest) seesItsDisks(t *testing.T) {
 	t.Helper()
 	got, err := g.Disks(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	got = slices.DeleteFunc(slices.Clone(got), func(d workload.GuestDisk) bool {
+		return slices.ContainsFunc(g.plugged, func(p *plugged) bool { return strings.HasPrefix(p.id, d.Serial) })
+	})
+	for _, p := range g.plugged {
+		p.appears(t)
 	}
 	want := make([]workload.GuestDisk, len(g.disks))
 	for i, d := range g.disks {

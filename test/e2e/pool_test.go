@@ -88,6 +88,17 @@ func (h *host) diskIn(t *testing.T, dir string, format api.Format) lab.Disk {
 	return d
 }
 
+// diskOn makes a filled volume of a block device, for no guest yet.
+func (h *host) diskOn(t *testing.T, device *lab.Loop) lab.Disk {
+	t.Helper()
+	n := uint64(h.number())
+	d := lab.Disk{Volume: lab.Volume{Path: device.Path, Format: "raw"}, Seed: n, Fill: lab.Fill{Seed: n, Percent: 30}}
+	if err := lab.FillVolume(d.Path, d.Fill); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // freeBytes is how much room the file system of a directory has.
 func freeBytes(t *testing.T, dir string) int64 {
 	t.Helper()

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/beevik/etree"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -193,20 +195,8 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 // and files where the test keeps images.
 func (g *guest) openImages(t *testing.T) []string {
 	t.Helper()
-	pid, err := os.ReadFile(filepath.Join(g.host.Libvirtd.RunDir, "qemu", g.Name+".pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fds, err := filepath.Glob(filepath.Join("/proc", strings.TrimSpace(string(pid)), "fd", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var images []string
-	for _, fd := range fds {
-		path, err := os.Readlink(fd)
-		if err != nil {
-			continue // closed since
-		}
+	for _, path := range g.openFiles(t) {
 		if strings.HasPrefix(path, "/dev/loop") || strings.Contains(path, "/pool-") || strings.HasPrefix(path, g.host.Overlays()) {
 			images = append(images, path)
 		}
@@ -215,9 +205,74 @@ func (g *guest) openImages(t *testing.T) []string {
 	return slices.Compact(images)
 }
 
+// openFiles maps the descriptors of the guest's QEMU to the files behind them.
+func (g *guest) openFiles(t *testing.T) map[string]string {
+	t.Helper()
+	fds, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(g.pid(t)), "fd", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]string)
+	for _, fd := range fds {
+		if path, err := os.Readlink(fd); err == nil { // not closed since
+			files[fd] = path
+		}
+	}
+	return files
+}
+
+// openModes says for what the guest's QEMU has an image open: read, write.
+func (g *guest) openModes(t *testing.T, image string) []string {
+	t.Helper()
+	var modes []string
+	for fd, path := range g.openFiles(t) {
+		if path != image {
+			continue
+		}
+		info, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(fd)), "fdinfo", filepath.Base(fd)))
+		if err != nil {
+			continue // closed since
+		}
+		_, rest, _ := strings.Cut(string(info), "flags:")
+		flags, err := strconv.ParseInt(strings.Fields(rest)[0], 8, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flags&unix.O_ACCMODE == unix.O_RDONLY {
+			modes = append(modes, "read")
+			continue
+		}
+		modes = append(modes, "write")
+	}
+	slices.Sort(modes)
+	return slices.Compact(modes)
+}
+
+// pid is that of the guest's QEMU.
+func (g *guest) pid(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(g.host.Libvirtd.RunDir, "qemu", g.Name+".pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
 // assertHolds claims that the image holds every write that the guest was told
 // is done. The guest is stopped, or has nothing in flight and a raw image.
 func (g *guest) assertHolds(t *testing.T, target string, l api.Location) {
+	t.Helper()
+	if history := g.check(t, target, l); len(history.Errors) > 0 {
+		t.Errorf("operations that failed in guest %s: %v", g.Name, history.Errors)
+	}
+}
+
+// check is assertHolds that lets the guest have seen errors.
+func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History {
 	t.Helper()
 	history := g.History(target)
 	r, err := lab.Check(t.Context(), lab.Volume{Path: l.Path, Format: string(l.Format)}, history)
@@ -227,8 +282,6 @@ func (g *guest) assertHolds(t *testing.T, target string, l api.Location) {
 	if err := r.Err(); err != nil {
 		t.Errorf("volume at %s: %v", l.Path, err)
 	}
-	if len(history.Errors) > 0 {
-		t.Errorf("operations that failed in guest %s: %v", g.Name, history.Errors)
-	}
-	t.Logf("%s at %s: %d writes acknowledged, %d found", g.volumeName(target), l.Path, r.Acked, r.Found)
+	t.Logf("%s of %s at %s: %d writes acknowledged, %d found", target, g.Name, l.Path, r.Acked, r.Found)
+	return history
 }

@@ -35,9 +35,9 @@ func MakeVolume(ctx context.Context, v Volume, sizeBytes int64, fill Fill) error
 	return err
 }
 
-// volumeBlocks is the size of a volume as a guest sees it.
+// volumeBlocks is the size of a volume as a guest sees it, which may have it.
 func volumeBlocks(ctx context.Context, v Volume) (uint64, error) {
-	out, err := run(ctx, "qemu-img", "info", "-f", v.Format, "--output=json", v.Path)
+	out, err := run(ctx, "qemu-img", "info", "--force-share", "-f", v.Format, "--output=json", v.Path)
 	if err != nil {
 		return 0, err
 	}
