@@ -24,19 +24,39 @@ func (g *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if h != nil {
 		w.Journal = h.chain()
 	}
-	if len(vol.Attachments) > 0 {
-		att := vol.Attachments[0]
+	attached, err := g.holder(ctx, &vol, &w)
+	if err != nil {
+		return w, err
+	}
+	settle(&w, vol, attached)
+	return w, nil
+}
+
+// holder fills in what an instance has that the volume is attached to, one of this
+// host if there is one. It returns false if no instance is to have a disk of it:
+// reserved is a word of the registry alone, and what is on its way to an instance,
+// or away from it, may not be there.
+func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (attached bool, err error) {
+	for i := range vol.Attachments {
+		att := &vol.Attachments[i]
+		if att.State == api.AttachmentReserved {
+			continue
+		}
 		dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
 		if err != nil && !errors.Is(err, hv.ErrNotFound) {
-			return w, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
+			return false, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 		}
 		if dom != nil {
 			w.Live = locations(dom.LiveDisk(att.Device), vol.SizeBytes)
 			w.Persistent = locations(dom.ConfigDisk(att.Device), vol.SizeBytes)
 		}
+		if w.Live != nil || w.Persistent != nil {
+			return true, nil
+		}
+		onItsWay := att.State == api.AttachmentAttaching || att.State == api.AttachmentDetaching
+		attached = attached || !onItsWay
 	}
-	settle(&w, vol)
-	return w, nil
+	return attached, nil
 }
 
 // newest returns the newest migration of a volume on this host, nil if none.
@@ -99,11 +119,10 @@ func locations(d *hv.Disk, sizeBytes int64) []api.Location {
 // settle compares the witnesses. A guest that runs is the best of them, since
 // its writes go where it has its disk; for one that does not run it is the
 // journal, if the persistent definition agrees.
-func settle(w *api.Which, vol api.Volume) {
+func settle(w *api.Which, vol api.Volume, attached bool) {
 	same := func(a, b []api.Location) bool {
 		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return x.Path == y.Path })
 	}
-	attached := len(vol.Attachments) > 0
 	switch {
 	case !attached && same(w.Journal, []api.Location{vol.Location}):
 		w.Authoritative, w.Agree = w.Journal, true

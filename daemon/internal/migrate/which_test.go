@@ -24,3 +24,26 @@ func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 		}
 	})
 }
+
+// A reserved attachment is a word of the registry: no instance has a disk of it,
+// and the one that has the disk says where the volume is, in any order.
+func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		vol := d.world.registry.volume()
+		reserved := api.Attachment{ID: "reserved", VolumeID: vol.ID, InstanceID: "another", Device: "vdz", State: api.AttachmentReserved}
+		holder := vol.Attachments
+		vol.Attachments = append([]api.Attachment{reserved}, holder...)
+		w, err := d.manager().Which(context.Background(), vol)
+		must(t, err)
+		if !w.Agree || w.Live == nil {
+			t.Errorf("agree %v with %v, want the instance that has it asked", w.Agree, w.Live)
+		}
+		for _, state := range []api.AttachmentState{api.AttachmentReserved, api.AttachmentAttaching, api.AttachmentDetaching} {
+			reserved.State = state
+			vol.Attachments = []api.Attachment{reserved}
+			if w, err = d.manager().Which(context.Background(), vol); err != nil || !w.Agree {
+				t.Errorf("%s alone: agree %v (%s), %v", state, w.Agree, w.Explanation, err)
+			}
+		}
+	})
+}
