@@ -57,6 +57,9 @@ func Root() (string, error) {
 // StartRegistry starts the registry and returns when it answers.
 func (s *Site) StartRegistry(ctx context.Context) error { return s.registry.Start(ctx) }
 
+// RegistryCaller is a user of volferryctl at the registry's socket.
+func (s *Site) RegistryCaller() Caller { return s.registry.Caller() }
+
 // KillRegistry kills the registry with SIGKILL.
 func (s *Site) KillRegistry() { s.registry.Kill() }
 
