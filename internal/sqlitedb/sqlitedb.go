@@ -142,7 +142,8 @@ func dsn(path, mode string) string {
 	}
 	if mode == "rw" {
 		q.Set("_txlock", "immediate")
-		q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)")
+		q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)",
+			fmt.Sprintf("cache_size(-%d)", writeCacheKiB))
 	}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
 	return u.String()
