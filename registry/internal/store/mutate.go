@@ -23,12 +23,21 @@ type Call struct {
 	// Who is the caller for the audit trail.
 	Who string
 	// Key is the Idempotency-Key of the request, "" for none. A key stands for
-	// one request: an op that makes several gives each its own.
+	// one request: an op that makes several gives each its own. Those of a host are
+	// its own: another one can neither use them up nor get their answers.
 	Key string
 	// Host is set where a daemon asks for its host, nil for an operator. The
 	// change is refused with stale_epoch if the host has been fenced since, and
 	// with not_your_host if it is about what is another host's.
 	Host *HostToken
+}
+
+// storedKey is what the answer is kept under. No key has a blank in it.
+func (c Call) storedKey() string {
+	if c.Key == "" || c.Host == nil {
+		return c.Key
+	}
+	return c.Host.ID + " " + c.Key
 }
 
 // HostToken is a host and the epoch that it believes to be in.
@@ -93,7 +102,7 @@ func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, requ
 		if err := admit(ctx, s, tx); err != nil {
 			return err
 		}
-		known, err := recall(ctx, w, call.Key, hash, &answer)
+		known, err := recall(ctx, w, call, hash, &answer)
 		if known || err != nil {
 			return err
 		}
@@ -101,7 +110,7 @@ func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, requ
 		if err != nil {
 			return err
 		}
-		return remember(ctx, w, call.Key, hash, answer, now)
+		return remember(ctx, w, call, hash, answer, now)
 	})
 	if err != nil {
 		// A change that was refused late may have begun to fill it.
@@ -139,13 +148,13 @@ func hashRequest(what string, request any) ([]byte, error) {
 	return sum[:], nil
 }
 
-// recall fills answer if the key is known.
-func recall(ctx context.Context, tx *writeTx, key string, hash []byte, answer any) (bool, error) {
-	if key == "" {
+// recall fills answer if the key of the call is known.
+func recall(ctx context.Context, tx *writeTx, call Call, hash []byte, answer any) (bool, error) {
+	if call.Key == "" {
 		return false, nil
 	}
 	var request, response []byte
-	err := tx.QueryRowContext(ctx, "SELECT request, response FROM idempotency WHERE key = ?", key).Scan(&request, &response)
+	err := tx.QueryRowContext(ctx, "SELECT request, response FROM idempotency WHERE key = ?", call.storedKey()).Scan(&request, &response)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -153,7 +162,7 @@ func recall(ctx context.Context, tx *writeTx, key string, hash []byte, answer an
 		return false, fmt.Errorf("look up idempotency key: %w", err)
 	}
 	if string(request) != string(hash) {
-		return false, api.Errorf(api.CodeIdempotencyMismatch, "the op id %s was used for another request; use a new one", key)
+		return false, api.Errorf(api.CodeIdempotencyMismatch, "the op id %s was used for another request; use a new one", call.Key)
 	}
 	if err := json.Unmarshal(response, answer); err != nil {
 		return false, fmt.Errorf("decode kept answer: %w", err)
@@ -161,8 +170,8 @@ func recall(ctx context.Context, tx *writeTx, key string, hash []byte, answer an
 	return true, nil
 }
 
-func remember(ctx context.Context, tx *writeTx, key string, hash []byte, answer any, at time.Time) error {
-	if key == "" {
+func remember(ctx context.Context, tx *writeTx, call Call, hash []byte, answer any, at time.Time) error {
+	if call.Key == "" {
 		return nil
 	}
 	response, err := json.Marshal(answer)
@@ -170,7 +179,7 @@ func remember(ctx context.Context, tx *writeTx, key string, hash []byte, answer 
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)",
-		key, hash, string(response), at.UnixMicro()); err != nil {
+		call.storedKey(), hash, string(response), at.UnixMicro()); err != nil {
 		return fmt.Errorf("keep answer: %w", err)
 	}
 	return nil
