@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,6 +34,7 @@ type options struct {
 	attachments int // of the full site
 	seed        uint64
 	results     string // file of the raw numbers
+	only        string // the measurements that are made, "" for all
 	bin         string
 }
 
@@ -58,6 +61,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.attachments, "attachments", 100000, "how many attachments the full site has")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
 	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")
+	flag.StringVar(&o.only, "only", "", "comma-separated `names` of what is measured: "+strings.Join(names(), ", ")+"; empty for all")
 	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines")
 	flag.Parse()
 	if o.clients < 1 || o.rate < 1 || o.hosts < 1 || o.attachments < o.clients {
@@ -73,33 +77,52 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = b.close() }()
-	r, err := b.measure(ctx)
+	defer b.close()
+	r, err := newReport(b, os.Stdout)
+	if err == nil {
+		err = b.measure(ctx, r)
+	}
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, site.Tails(b.registry.Log()))
 	}
-	r.print(os.Stdout)
 	if o.results == "" {
 		return nil
 	}
 	return r.save(o.results)
 }
 
-// measure is the whole run: first the small site, then the full one.
-func (b *bench) measure(ctx context.Context) (*report, error) {
-	r, err := newReport(b)
-	if err != nil {
-		return nil, err
+// steps are the whole run: first the small site, then the full one.
+var steps = []struct {
+	name string
+	do   func(*bench, context.Context, *report) error
+}{
+	{"one", (*bench).oneClient},
+	{"many", (*bench).manyClients},
+	{"offered", (*bench).offeredRate},
+	{"fill", (*bench).fillSite},
+	{"memory", (*bench).memory},
+	{"full", (*bench).manyClientsFull},
+	{"hosts", (*bench).heartbeats},
+	{"both", (*bench).heartbeatsBesideAttach},
+}
+
+func names() []string {
+	var all []string
+	for _, s := range steps {
+		all = append(all, s.name)
 	}
-	steps := []func(context.Context, *report) error{
-		b.oneClient, b.manyClients, b.offeredRate,
-		b.fillSite, b.memory, b.manyClientsFull,
-		b.heartbeats, b.heartbeatsBesideAttach,
-	}
-	for _, step := range steps {
-		if err := step(ctx, r); err != nil {
-			return nil, err
+	return all
+}
+
+func (b *bench) measure(ctx context.Context, r *report) error {
+	for _, s := range steps {
+		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), s.name) {
+			continue
 		}
+		if err := s.do(b, ctx, r); err != nil {
+			return fmt.Errorf("measure %s: %w", s.name, err)
+		}
+		r.print()
 	}
-	return r, nil
+	return nil
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -67,8 +68,7 @@ func (b *bench) offeredRate(ctx context.Context, r *report) error {
 	return nil
 }
 
-// fillSite brings the site to its full size, and starts the registry anew, as a
-// site that grew slowly would find it.
+// fillSite brings the site to its full size, by the adoption of instances.
 func (b *bench) fillSite(ctx context.Context, r *report) error {
 	begin := time.Now()
 	if err := b.fill(ctx, b.attachments); err != nil {
@@ -129,6 +129,9 @@ func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
 
 // heartbeatsBesideAttach is what reports do to attaches.
 func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
+	if b.hearts == nil {
+		return errors.New("it takes the connections of the hosts, so it is measured after them only")
+	}
 	clients := b.clients[:min(besideClients, len(b.clients))]
 	alone, err := b.drive(ctx, clients, besidePerSecond, b.seconds)
 	if err != nil {

@@ -14,8 +14,10 @@ import (
 
 // report is all measurements of a run.
 type report struct {
+	out          io.Writer
 	about        map[string]any
 	measurements []*measurement
+	printed      int // of them
 }
 
 // measurement is one line of the table, and one of the file.
@@ -32,8 +34,8 @@ type aim struct {
 }
 
 // newReport describes the machine and the run.
-func newReport(b *bench) (*report, error) {
-	r := &report{about: machine()}
+func newReport(b *bench, out io.Writer) (*report, error) {
+	r := &report{out: out, about: machine()}
 	p50, p99, err := syncTimes(b.dir)
 	if err != nil {
 		return nil, err
@@ -43,7 +45,10 @@ func newReport(b *bench) (*report, error) {
 	r.about["seed"] = b.seed
 	r.about["seconds"] = b.seconds.Seconds()
 	r.about["version"] = b.version
+	fmt.Fprintf(out, "%v, %v CPUs, kernel %v, load average %v, %v, %v\n",
+		r.about["cpu"], r.about["cpus"], r.about["kernel"], r.about["load_average"], r.about["go"], b.version)
 	r.add("disk", "4 KiB appended and made durable, without the registry").times(p50, p99)
+	r.print()
 	return r, nil
 }
 
@@ -88,20 +93,19 @@ func (m *measurement) aim(text string, reached bool) { m.aims = append(m.aims, a
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// print writes the table.
-func (r *report) print(w io.Writer) {
-	fmt.Fprintf(w, "%v, %v CPUs, kernel %v, load average %v, %v, Volferry %v\n",
-		r.about["cpu"], r.about["cpus"], r.about["kernel"], r.about["load_average"], r.about["go"], r.about["version"])
-	for _, m := range r.measurements {
-		fmt.Fprintf(w, "\n%s\n    %s\n", m.what, strings.Join(m.shown, ", "))
+// print writes what was measured since the last time.
+func (r *report) print() {
+	for _, m := range r.measurements[r.printed:] {
+		fmt.Fprintf(r.out, "\n%s\n    %s\n", m.what, strings.Join(m.shown, ", "))
 		for _, a := range m.aims {
 			word := "MISSED "
 			if a.Reached {
 				word = "reached"
 			}
-			fmt.Fprintf(w, "    aim %s: %s\n", word, a.Aim)
+			fmt.Fprintf(r.out, "    aim %s: %s\n", word, a.Aim)
 		}
 	}
+	r.printed = len(r.measurements)
 }
 
 // save adds the raw numbers to a file, as a line for the run and one for each

@@ -44,7 +44,8 @@ type bench struct {
 func setUp(ctx context.Context, dir string, o options) (*bench, error) {
 	b := &bench{options: o, dir: dir, registry: site.NewRegistry(filepath.Join(dir, "registry"), o.bin), random: rand.New(rand.NewPCG(o.seed, 0))}
 	if err := b.start(ctx); err != nil {
-		return nil, errors.Join(err, b.close())
+		b.close()
+		return nil, err
 	}
 	return b, nil
 }
@@ -83,7 +84,7 @@ func (b *bench) start(ctx context.Context) error {
 	return b.connectClients(ctx)
 }
 
-func (b *bench) close() error {
+func (b *bench) close() {
 	for _, c := range b.clients {
 		c.close()
 	}
@@ -91,7 +92,6 @@ func (b *bench) close() error {
 		h.close()
 	}
 	b.registry.Stop()
-	return nil
 }
 
 // connectClients makes the clients, each with a volume and an instance.
