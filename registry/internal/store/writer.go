@@ -19,7 +19,7 @@ const maxBatch = 512
 
 // change is one request to the writer.
 type change struct {
-	ctx  context.Context
+	ctx context.Context
 	// do may be run a second time, after everything that it did was undone.
 	do   func(context.Context, *writeTx) error
 	done chan error
