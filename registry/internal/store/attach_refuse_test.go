@@ -114,13 +114,15 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"host that says another": {nil, func(t *testing.T, s *Store) error {
 			return second(s.ReserveAttachment(t.Context(), as(hostB, 1), reserve(nil)))
 		}, api.CodeNotYourHost, "you are host b"},
-		"unknown volume":           {nil, reserving(func(in *api.AttachmentReserve) { in.VolumeID = id(volumeKind, 99) }), api.CodeNotFound, "no volume"},
-		"unknown instance":         {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID = id(instanceKind, 99) }), api.CodeNotFound, "no instance"},
-		"id of another attachment": {nil, reserving(func(in *api.AttachmentReserve) { in.ID = rootAt }), api.CodeConflict, "attachment with the id " + rootAt},
-		"same id, another device":  {reserved(nil), reserving(func(in *api.AttachmentReserve) { in.Device = "vdc" }), api.CodeConflict, "attachment with the id " + first},
-		"unknown mode":             {nil, reserving(func(in *api.AttachmentReserve) { in.Mode = "w" }), api.CodeInvalidArgument, "rw and ro"},
-		"odd device":               {nil, reserving(func(in *api.AttachmentReserve) { in.Device = "../vda" }), api.CodeInvalidArgument, "device"},
-		"id that is none":          {nil, reserving(func(in *api.AttachmentReserve) { in.ID = "x" }), api.CodeInvalidArgument, "UUID"},
+		"another host's attachment":     {reserved(nil), reserving(func(in *api.AttachmentReserve) { in.Host = hostB }), api.CodeNotYourHost, "instance app"},
+		"maker without the shared pool": {inTurn(reserved(atDB), rawSQL("DELETE FROM pools WHERE name = 'nfs' AND host_id = '"+hostA+"'")), reserving(nil), api.CodeUnsupportedDisk, "second host"},
+		"unknown volume":                {nil, reserving(func(in *api.AttachmentReserve) { in.VolumeID = id(volumeKind, 99) }), api.CodeNotFound, "no volume"},
+		"unknown instance":              {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID = id(instanceKind, 99) }), api.CodeNotFound, "no instance"},
+		"id of another attachment":      {nil, reserving(func(in *api.AttachmentReserve) { in.ID = rootAt }), api.CodeConflict, "attachment with the id " + rootAt},
+		"same id, another device":       {reserved(nil), reserving(func(in *api.AttachmentReserve) { in.Device = "vdc" }), api.CodeConflict, "attachment with the id " + first},
+		"unknown mode":                  {nil, reserving(func(in *api.AttachmentReserve) { in.Mode = "w" }), api.CodeInvalidArgument, "rw and ro"},
+		"odd device":                    {nil, reserving(func(in *api.AttachmentReserve) { in.Device = "../vda" }), api.CodeInvalidArgument, "device"},
+		"id that is none":               {nil, reserving(func(in *api.AttachmentReserve) { in.ID = "x" }), api.CodeInvalidArgument, "UUID"},
 	})
 }
 
