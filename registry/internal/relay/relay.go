@@ -143,6 +143,9 @@ func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
 }
 
 func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*entry, error) {
+	if isRead(task.ID) {
+		return nil, api.Errorf(api.CodeInvalidArgument, "the op id %s begins with %s, as those do of what only reads; use another one", task.ID, readPrefix)
+	}
 	// One that is known is waited for wherever its host is: it may be done.
 	known, _, err := r.cfg.Store.Task(ctx, task.ID)
 	if err != nil && api.CodeOf(err) != api.CodeNotFound {
