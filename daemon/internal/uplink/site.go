@@ -92,6 +92,16 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 	return a, s.up.grant(a)
 }
 
+// Attachment is client.Registry's. An operation whose daemon died finds so what it
+// was granted, and what could not be kept then is kept now.
+func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
+	a, err := s.Registry.Attachment(ctx, ref)
+	if err != nil || !s.up.ours(a) {
+		return a, err
+	}
+	return a, s.up.grantFound(a)
+}
+
 // TransitionAttachment is client.Registry's.
 func (s *Site) TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
 	return carry(s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })
@@ -111,6 +121,16 @@ func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.Migrat
 	return m, s.grantDst(m)
 }
 
+// Migration is client.Registry's. Of one that is open dst is kept as Attachment
+// does it.
+func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
+	m, err := s.Registry.Migration(ctx, ref)
+	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(api.Attachment{Host: m.Host}) {
+		return m, err
+	}
+	return m, s.up.grantFound(s.dstOf(m))
+}
+
 // TransitionMigration is client.Registry's.
 func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api.MigrationTransition) (api.Migration, error) {
 	m, err := carry(s.up, func() (api.Migration, error) { return s.Registry.TransitionMigration(ctx, opID, ref, in) })
@@ -126,8 +146,13 @@ func (s *Site) grantDst(m api.Migration) error {
 	if m.DstAttachmentID == "" {
 		return nil
 	}
-	return s.up.grant(api.Attachment{
+	return s.up.grant(s.dstOf(m))
+}
+
+// dstOf is the attachment of a migration's dst.
+func (s *Site) dstOf(m api.Migration) api.Attachment {
+	return api.Attachment{
 		ID: m.DstAttachmentID, VolumeID: m.VolumeID, InstanceID: m.InstanceID, Host: s.up.cfg.HostID,
 		State: api.AttachmentReserved, Location: m.Dst,
-	})
+	}
 }

@@ -215,3 +215,14 @@ func (u *Uplink) grant(attachments ...api.Attachment) error {
 		}
 	})
 }
+
+// grantFound is grant of an attachment that was found to be this host's, if it is
+// not known as it is.
+func (u *Uplink) grantFound(found api.Attachment) error {
+	if slices.ContainsFunc(u.granted(), func(a api.Attachment) bool {
+		return a.ID == found.ID && a.InstanceID == found.InstanceID && a.Location == found.Location
+	}) {
+		return nil
+	}
+	return u.grant(found)
+}
