@@ -87,7 +87,7 @@ func (g *Manager) advance(ctx context.Context, id string) {
 		time.AfterFunc(wait, func() { g.watch.notify(id) })
 		return
 	}
-	kind, err := g.kindFor(ctx, &h.spec, todo)
+	kind, err := g.nextKind(ctx, h, todo)
 	if err == nil {
 		err = g.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/internal/api"
 )
 
 // runJob begins the way's block job if it does not run yet and waits until it
@@ -119,26 +118,25 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 	return int64(p.speed)
 }
 
-// abortJob ends the way's job and keeps the guest where it is. Another job,
-// or another image on top, is not ours to touch: ours is not there then.
-func (m *machine) abortJob(w way) stepFunc {
-	return func(ctx context.Context, _ *op.Run, s *Spec) error {
-		m.board.clear(s.MigrationID)
-		v, err := m.lookAt(ctx, s)
-		if err != nil || !v.active {
-			return err // a job dies with its process
-		}
-		if v.ours(w, s) == nil {
-			if v.live == w.at {
-				return op.UnknownOutcome(changed(s, v))
-			}
-			return nil
-		}
-		if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
-			return m.hvError(err)
-		}
-		return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
+// abortCommit ends cancel's own job and keeps the guest where it is. It is not a
+// synchronous one, so that the guest need not be paused. Another job, or another
+// image on top, is not ours to touch: ours is not there then.
+func (m *machine) abortCommit(ctx context.Context, s *Spec) error {
+	m.board.clear(s.MigrationID)
+	v, err := m.lookAt(ctx, s)
+	if err != nil || !v.active {
+		return err // a job dies with its process
 	}
+	if v.ours(toSrc, s) == nil {
+		if v.live == toSrc.at {
+			return op.UnknownOutcome(changed(s, v))
+		}
+		return nil
+	}
+	if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return m.hvError(err)
+	}
+	return notEnded(s)
 }
 
 // observeJob says whether the way's job is ready.

@@ -61,13 +61,31 @@ func (g *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 	return g.call(ctx, goalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationStarted:
-			return nil
+			return g.notFolding(ctx, h)
 		case api.MigrationStarting:
 			return tooEarly(h, "copy")
 		default:
 			return wrongState(h, "copy", state)
 		}
 	})
+}
+
+// notFolding refuses a copy into a dst that the job of an earlier complete still
+// writes to: it would put back what the guest has written since.
+func (g *Manager) notFolding(ctx context.Context, h *history) error {
+	s := &h.spec
+	if h.find(goalComplete) == nil || !s.attached() {
+		return nil
+	}
+	v, err := g.machine.lookAt(ctx, s)
+	if err != nil {
+		return noHypervisor()
+	}
+	if v.mirror == nil {
+		return nil
+	}
+	return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s to %s: the block job of a complete that did not come to its end still writes there; complete goes on with it, cancel ends it",
+		s.VolumeName, s.Dst.Path)
 }
 
 // Complete puts the instance onto the copy. It is refused before the copy is
@@ -241,11 +259,11 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if err := admit(h, state); err != nil {
 		return api.Migration{}, "", err
 	}
-	kind, err := g.kindFor(ctx, &h.spec, what)
+	kind, err := g.nextKind(ctx, h, what)
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if err := g.submit(ctx, kind, c.OpID, input{Spec: h.spec, Request: c.OpID}, c); err != nil {
+	if err := g.submit(ctx, kind, c.OpID, input{Spec: h.spec, Request: c.OpID, Why: h.abandoned()}, c); err != nil {
 		return api.Migration{}, "", err
 	}
 	m, err := g.Get(ctx, id)
@@ -272,6 +290,15 @@ func (h *history) alreadyServes(what goal) *opView {
 		return nil
 	}
 	return o
+}
+
+// nextKind is kindFor with an eye on what was before: of a migration that the
+// registry has ended there is nothing to bring back.
+func (g *Manager) nextKind(ctx context.Context, h *history, what goal) (string, error) {
+	if ended := h.abandoned() != nil; ended && what == goalCancel {
+		return kindLetGo, nil
+	}
+	return g.kindFor(ctx, &h.spec, what)
 }
 
 // kindFor picks the way to a goal by whether the instance runs now.

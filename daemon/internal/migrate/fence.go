@@ -107,36 +107,18 @@ func (m *machine) stillOurs(ctx context.Context, s *Spec) error {
 		return op.WaitFor(waitRegistry, api.Errorf(api.CodeStaleEpoch,
 			"this host was fenced: the migration of volume %s stands still until the host has rejoined", s.VolumeName))
 	case row.State.Final():
-		return m.abandoned(ctx, s, row.State)
+		return abandoned(s, row.State)
 	}
 	m.fence.hold(s, epoch)
 	return nil
 }
 
 // abandoned is the error for a migration that an operator gave up while this host
-// was fenced. A job of ours is ended, since dst may be another volume's by now;
-// the guest goes on where it is. A guest that runs needs a person to look. Else
-// the migration is let go: nothing is deleted and no name is changed.
-func (m *machine) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
-	why := api.Errorf(api.CodeNoMigration,
+// was fenced.
+func abandoned(s *Spec, at api.MigrationState) error {
+	return &errAbandoned{api.Errorf(api.CodeNoMigration,
 		"the registry has ended migration %s of volume %s while this host was fenced: it is %s there; nothing was deleted on this host (%s); `volferryctl volume which %s` shows what is known",
-		s.MigrationID, s.VolumeName, at, s.leftovers(), s.VolumeName).With("state", at)
-	if !s.attached() {
-		return &errAbandoned{why}
-	}
-	v, err := m.lookAt(ctx, s)
-	if err != nil {
-		return err
-	}
-	if !v.active {
-		return &errAbandoned{why}
-	}
-	if v.ours(toDst, s) != nil {
-		if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
-			return m.hvError(err)
-		}
-	}
-	return op.UnknownOutcome(why)
+		s.MigrationID, s.VolumeName, at, s.leftovers(), s.VolumeName).With("state", at)}
 }
 
 // leftovers names what a migration may have left on this host.
@@ -166,55 +148,87 @@ func (m *machine) whileOurs(ctx context.Context, s *Spec) (context.Context, cont
 	return ctx, func() { cancel(nil) }
 }
 
-// Inside the pause of a switch nothing waits for the registry: the guest comes
-// first, and what is done there is right whoever owns the volume. What only
-// lets go of the instance is done in any case.
+// Inside a pause nothing waits for the registry: the guest comes first, and what
+// is done there is right whoever owns the volume. What only lets go of the instance
+// is done in any case.
 var (
-	doneUnfenced   = map[string]bool{"register": true, "abort_mirror": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true}
-	undoneUnfenced = map[string]bool{
-		"register": true, "pause": true, "drain": true, "compare": true, "name_" + string(onDst): true, "pivot": true,
-		"guard": true, "hold": true, "mirror": true, "commit": true,
-	}
+	doneUnfenced   = stepNames("register", abortStep, toAbort.end, "drain", "compare", "name_"+string(onDst), "pivot", "name_"+string(onSrc))
+	undoneUnfenced = stepNames("register", toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(onDst), "pivot", "guard", "hold", "commit")
 )
+
+func stepNames(names ...string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
 
 // fenced makes the steps of a plan up to its commit point ask stillOurs before
 // they touch anything. Behind it an op goes forward, and the registry answers for
-// itself.
+// itself: what it has ended then is for a person.
 func (m *machine) fenced(p op.Plan) op.Plan {
+	committed := false
 	for i := range p.Steps {
 		st := &p.Steps[i]
-		do, undo := st.Do, st.Undo
-		if !doneUnfenced[st.Name] {
-			st.Do = func(ctx context.Context, r *op.Run) error {
-				s, err := specOf(r)
-				if err == nil {
-					err = m.stillOurs(ctx, s)
-				}
-				if err != nil {
-					return err
-				}
-				return do(ctx, r)
-			}
+		if committed {
+			st.Do = handedOver(st.Do)
+		} else {
+			st.Do, st.Undo = m.fencedDo(st), m.fencedUndo(st)
 		}
-		if undo != nil {
-			st.Undo = func(ctx context.Context, r *op.Run) error {
-				s, err := specOf(r)
-				if err == nil && !undoneUnfenced[st.Name] {
-					err = m.stillOurs(ctx, s)
-				}
-				if err == nil {
-					err = undo(ctx, r)
-				}
-				var abandoned *errAbandoned
-				if errors.As(err, &abandoned) {
-					return nil
-				}
-				return err
-			}
-		}
-		if st.Name == p.Commit {
-			break
-		}
+		committed = committed || st.Name == p.Commit
 	}
 	return p
+}
+
+type rawFunc = func(context.Context, *op.Run) error
+
+func (m *machine) fencedDo(st *op.Step) rawFunc {
+	do := st.Do
+	if doneUnfenced[st.Name] {
+		return do
+	}
+	return func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err == nil {
+			err = m.stillOurs(ctx, s)
+		}
+		if err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+}
+
+// fencedUndo: what is abandoned counts as undone.
+func (m *machine) fencedUndo(st *op.Step) rawFunc {
+	undo := st.Undo
+	if undo == nil {
+		return nil
+	}
+	return func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err == nil && !undoneUnfenced[st.Name] {
+			err = m.stillOurs(ctx, s)
+		}
+		if err == nil {
+			err = undo(ctx, r)
+		}
+		var abandoned *errAbandoned
+		if errors.As(err, &abandoned) {
+			return nil
+		}
+		return err
+	}
+}
+
+func handedOver(do rawFunc) rawFunc {
+	return func(ctx context.Context, r *op.Run) error {
+		err := do(ctx, r)
+		var abandoned *errAbandoned
+		if errors.As(err, &abandoned) {
+			return op.UnknownOutcome(err)
+		}
+		return err
+	}
 }

@@ -41,6 +41,17 @@ func (o *opView) overtaken() bool {
 // abandoned says whether it ended because the registry had ended the migration.
 func (o *opView) abandoned() bool { return o.failedWith(codeAbandoned) }
 
+// abandoned returns why nothing is done for the migration any more, nil if the
+// registry has not ended it.
+func (h *history) abandoned() *api.Error {
+	for i := range h.ops {
+		if h.ops[i].abandoned() {
+			return apiError(h.ops[i].Failure)
+		}
+	}
+	return nil
+}
+
 func (o *opView) failedWith(code api.Code) bool {
 	return o.undone() && o.Failure != nil && o.Failure.Code == string(code)
 }
@@ -97,6 +108,9 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			state, failure = during[o.goal], apiError(o.Failure)
 		case op.StateDone:
 			state, failure = after[o.goal], o.why
+			if o.Op.Kind == kindLetGo {
+				state = api.MigrationError
+			}
 			if state.Final() {
 				return state, failure
 			}
@@ -128,6 +142,8 @@ var (
 // that was accepted never flips back: part of the overlay may be in src.
 func (h *history) stateUndone(o *opView, i int) api.MigrationState {
 	switch {
+	case o.abandoned() && h.spec.attached():
+		return api.MigrationCancelling // kindLetGo comes next
 	case o.goal == goalStart, o.abandoned():
 		return api.MigrationError
 	case o.goal == goalCancel:
@@ -183,6 +199,8 @@ func (h *history) next() (todo goal, request string, ok bool) {
 	switch {
 	case state.Final() || state == api.MigrationNeedsOperator:
 		return "", "", false
+	case last.abandoned():
+		return goalCancel, last.request, true
 	case h.spec.Method == MethodMirror:
 		return h.nextOfMirror(last)
 	case last.overtaken():
@@ -215,6 +233,9 @@ func (h *history) nextOfMirror(last *opView) (todo goal, request string, ok bool
 
 // givenUp is why the manager cancels by itself, nil if somebody else asked for it.
 func (h *history) givenUp(todo goal) *api.Error {
+	if why := h.abandoned(); why != nil {
+		return why
+	}
 	last := &h.ops[len(h.ops)-1]
 	if todo != goalCancel || last.goal == goalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
 		return nil

@@ -23,6 +23,8 @@ type phase struct {
 	*world
 	kind string
 	spec Spec
+	// handedOver is how the guest was when it was left to a person.
+	handedOver hv.State
 	// done and undone judge the world after the op.
 	done, undone func(*phase) error
 }
@@ -33,7 +35,13 @@ func (p *phase) Plans() []op.Plan {
 	m := newMachine(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
 	yes := func(context.Context, *Spec) (bool, error) { return true, nil }
 	no := func(context.Context, *Spec) (bool, error) { return false, nil }
-	return m.plans(yes, no)
+	plans := m.plans(yes, no)
+	for _, plan := range plans {
+		if plan.Kind == kindLetGo {
+			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
+		}
+	}
+	return plans
 }
 
 // Op implements optest.World.
@@ -153,6 +161,23 @@ func TestStartMatrix(t *testing.T) {
 	}
 }
 
+// jobLeft: a complete leaves its job to the next one, or to the cancel, and
+// nothing else. It ends it, so that the rest can be judged.
+func (p *phase) jobLeft() error {
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err != nil || !dom.State.Active() {
+		return err
+	}
+	mirror := dom.LiveDisk("vda").Mirror
+	if mirror == nil {
+		return nil
+	}
+	if mirror.Job != hv.JobCopy || mirror.Image != p.spec.dstImage() {
+		return fmt.Errorf("a job is left: %+v", mirror)
+	}
+	return p.BreakJob(testInstance, "vda")
+}
+
 // srcUntouchedSince: nobody has src open for writing.
 func (p *phase) srcUntouchedSince() error {
 	if n := p.Writers(srcPath); n != 0 {
@@ -213,7 +238,7 @@ func TestCompleteMatrix(t *testing.T) {
 					if c.method == MethodOffline {
 						return p.row(api.MigrationStarted)
 					}
-					return errors.Join(onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
+					return errors.Join(p.jobLeft(), onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
 				}
 				return p
 			}})
@@ -225,16 +250,22 @@ func TestCancelMatrix(t *testing.T) {
 	for _, c := range []struct {
 		name, kind, method string
 		state              hv.State
+		folding            bool
 	}{
-		{"running", kindCancelLive, MethodOverlay, hv.StateRunning},
-		{"paused by a person", kindCancelLive, MethodOverlay, hv.StatePaused},
-		{"stopped", kindCancelCold, MethodOverlay, hv.StateStopped},
-		{"offline", kindCancelOffline, MethodOffline, hv.StateStopped},
+		{"running", kindCancelLive, MethodOverlay, hv.StateRunning, false},
+		{"paused by a person", kindCancelLive, MethodOverlay, hv.StatePaused, false},
+		{"running, in a fold", kindCancelLive, MethodOverlay, hv.StateRunning, true},
+		{"paused by a person, in a fold", kindCancelLive, MethodOverlay, hv.StatePaused, true},
+		{"stopped", kindCancelCold, MethodOverlay, hv.StateStopped, false},
+		{"offline", kindCancelOffline, MethodOffline, hv.StateStopped, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				p := started(t, c.state, c.method)
 				p.kind = c.kind
+				if c.folding {
+					p.fold(t)
+				}
 				p.done = func(p *phase) error {
 					err := errors.Join(p.settled(srcPath), p.row(api.MigrationCancelled))
 					if p.Exists(dstPath) {
@@ -246,7 +277,7 @@ func TestCancelMatrix(t *testing.T) {
 					if c.method == MethodOffline {
 						return nil
 					}
-					return onOverlayStill(p)
+					return errors.Join(p.jobLeft(), onOverlayStill(p))
 				}
 				return p
 			}})
@@ -336,6 +367,12 @@ func TestCancelMirrorMatrix(t *testing.T) {
 			}})
 		})
 	}
+}
+
+// fold begins the job of a complete, which is left when that is undone.
+func (p *phase) fold(t *testing.T) {
+	t.Helper()
+	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.dstImage(), hv.CopyOptions{Shallow: true, Synchronous: true}))
 }
 
 // mirroring is a world whose mirror is ready.

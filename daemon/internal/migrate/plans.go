@@ -26,6 +26,8 @@ const (
 	kindCancelCold      = "migration_cancel_cold"
 	kindCancelOffline   = "migration_cancel_offline"
 	kindCancelMirror    = "migration_cancel_mirror"
+	// kindLetGo is the cancel of a migration that the registry has ended.
+	kindLetGo = "migration_let_go"
 )
 
 // goal is what an op kind is for.
@@ -42,7 +44,7 @@ var goals = map[string]goal{
 	kindStart: goalStart, kindStartOffline: goalStart, kindStartMirror: goalStart,
 	kindCopy: goalCopy, kindMirror: goalCopy,
 	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
-	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel,
+	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindLetGo: goalCancel,
 }
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
@@ -62,7 +64,7 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 	for i := range all {
 		all[i] = m.fenced(all[i])
 	}
-	return all
+	return append(all, m.letGoPlan())
 }
 
 // overlayPlans: src is frozen under an overlay, which is folded into dst, or
@@ -85,11 +87,11 @@ func (m *machine) overlayPlans(copied, completed ask) []op.Plan {
 			m.stepVerifyCopy(copied),
 			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			m.stepMirror(),
-			m.stepPause(),
+			m.stepPause(toSwitch),
 			m.stepDrain(toDst),
 			m.stepNameEnd(toDst),
 			m.stepPivot(toDst),
-			m.stepResume(),
+			m.stepResume(toSwitch),
 			m.stepSettle(toDst),
 			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
 			m.stepRemoveOverlay(),
@@ -105,20 +107,22 @@ func (m *machine) overlayPlans(copied, completed ask) []op.Plan {
 			m.stepRemoveOverlay(),
 			m.stepReleaseSource(),
 		}},
-		{Kind: kindCancelLive, Commit: "pivot", Steps: []op.Step{
-			m.stepAdmitCancel(completed),
-			m.stepAbortMirror(),
-			m.stepCommit(),
-			m.stepPause(),
-			m.stepDrain(toSrc),
-			m.stepPivot(toSrc),
-			m.stepNameLeft(toSrc),
-			m.stepResume(),
-			m.stepSettle(toSrc),
-			m.stepRemoveOverlay(),
-			m.stepRemoveDestination(),
-			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-		}},
+		{Kind: kindCancelLive, Commit: "pivot", Steps: slices.Concat(
+			[]op.Step{m.stepAdmitCancel(completed)},
+			m.abortSteps(m.stepAbortMirror()),
+			[]op.Step{
+				m.stepCommit(),
+				m.stepPause(toSwitch),
+				m.stepDrain(toSrc),
+				m.stepPivot(toSrc),
+				m.stepNameLeft(toSrc),
+				m.stepResume(toSwitch),
+				m.stepSettle(toSrc),
+				m.stepRemoveOverlay(),
+				m.stepRemoveDestination(),
+				m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
+			},
+		)},
 		{Kind: kindCancelCold, Commit: "fold", Steps: []op.Step{
 			m.stepAdmitCancel(completed),
 			m.stepGuard("bringing back"),
@@ -168,29 +172,29 @@ func (m *machine) mirrorPlans(completed ask) []op.Plan {
 			m.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindMirror, Steps: []op.Step{
-			leftRunning(m.stepMirror()),
+			m.stepMirror(),
 		}},
 		{Kind: kindCompleteMirror, Commit: "pivot", Steps: []op.Step{
 			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			m.stepReady(),
-			m.stepPause(),
+			m.stepPause(toSwitch),
 			m.stepDrain(toDst),
 			m.stepCompare(),
 			m.stepNameEnd(toDst),
 			m.stepPivot(toDst),
-			m.stepResume(),
+			m.stepResume(toSwitch),
 			m.stepSettle(toDst),
 			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
 			m.stepReleaseSource(),
 		}},
-		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: []op.Step{
-			m.stepAdmitCancel(completed),
-			m.ifMirrored(m.stepPause()),
-			m.stepAbortMirror(),
-			m.stepResume(),
-			m.stepRemoveDestination(),
-			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-		}},
+		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: slices.Concat(
+			[]op.Step{m.stepAdmitCancel(completed)},
+			m.abortSteps(m.stepAbortMirror()),
+			[]op.Step{
+				m.stepRemoveDestination(),
+				m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
+			},
+		)},
 	}
 }
 

@@ -31,6 +31,9 @@ var (
 // the overlay into a dst that equals src, a shallow copy; by the mirror's it
 // copies everything. It ends when the job is ready. A dst of another size would
 // end the job at once, and without a word.
+//
+// It has no undo: the job is left to the next try, which takes it up, or to the
+// cancel, which ends it with the guest paused (abortSteps).
 func (m *machine) stepMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if s.Method == MethodMirror {
@@ -48,42 +51,7 @@ func (m *machine) stepMirror() op.Step {
 		_, err := m.runJob(ctx, s, toDst, begin, 0)
 		return err
 	}
-	return step("mirror", do, m.abortJob(toDst), m.observeJob(toDst))
-}
-
-// leftRunning leaves the mirror's job to the next try, which takes it up, or to the
-// cancel, which ends it with the guest paused: QEMU 7.2 corrupts its heap, and the
-// guest dies, if a synchronous job ends while a write of the guest is on its way
-// to both sides.
-func leftRunning(st op.Step) op.Step {
-	st.Undo = nil
-	return st
-}
-
-// ifMirrored makes a step one of nothing where no job of ours is left to end.
-func (m *machine) ifMirrored(st op.Step) op.Step {
-	do, observe := st.Do, st.Observe
-	idle := func(ctx context.Context, r *op.Run) (bool, error) {
-		s, err := specOf(r)
-		if err != nil {
-			return false, err
-		}
-		v, err := m.lookAt(ctx, s)
-		return err == nil && v.ours(toDst, s) == nil, err
-	}
-	st.Do = func(ctx context.Context, r *op.Run) error {
-		if none, err := idle(ctx, r); none || err != nil {
-			return err
-		}
-		return do(ctx, r)
-	}
-	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
-		if none, err := idle(ctx, r); none || err != nil {
-			return done(none), err
-		}
-		return observe(ctx, r)
-	}
-	return st
+	return step("mirror", do, nil, m.observeJob(toDst))
 }
 
 // offBound is how long a mirror waits for a guest that went off: one that is
@@ -191,7 +159,7 @@ func (m *machine) stepCommit() op.Step {
 		if err := m.liftThrottle(ctx, r, s); err != nil {
 			return err
 		}
-		return m.abortJob(toSrc)(ctx, r, s)
+		return m.abortCommit(ctx, s)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note slowNote
@@ -220,31 +188,4 @@ func (m *machine) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 		return err
 	}
 	return m.hvError(m.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
-}
-
-// stepAbortMirror clears away a copy job that a complete which was cut off has
-// left, before cancel begins its own.
-func (m *machine) stepAbortMirror() op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
-			return err
-		}
-		if v.active && v.mirror == nil && v.live != s.before() {
-			return changed(s, v)
-		}
-		if _, err := v.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && v.ours(toSrc, s) == nil {
-			return err
-		}
-		return m.abortJob(toDst)(ctx, r, s)
-	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
-			return op.Unknown, err
-		}
-		// An active commit is cancel's own, from before a crash.
-		return done(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
-	}
-	return step("abort_mirror", do, nil, observe)
 }

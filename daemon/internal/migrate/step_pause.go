@@ -20,10 +20,20 @@ type pauseNote struct {
 	Resume bool `json:"resume"`
 }
 
-// stepPause pauses the guest for the switch: what both ends of the job hold is
-// then equal once it is drained, and a crash inside the window loses nothing.
-func (m *machine) stepPause() op.Step {
-	const name = "pause"
+// pause is a time in which the guest is paused: the names of the steps that begin
+// and end it.
+type pause struct{ begin, end string }
+
+var (
+	// toSwitch: what both ends of the job hold is equal once it is drained, and a
+	// crash inside the window loses nothing.
+	toSwitch = pause{"pause", "resume"}
+	// toAbort: QEMU may die of the end of a job under a write of the guest.
+	toAbort = pause{"pause_to_abort", "resume_after_abort"}
+)
+
+// stepPause pauses the guest.
+func (m *machine) stepPause(p pause) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := m.mayPause(); err != nil {
 			return err
@@ -36,7 +46,7 @@ func (m *machine) stepPause() op.Step {
 			return guestIsOff(s)
 		}
 		var note pauseNote
-		again, err := r.Noted(name, &note)
+		again, err := r.Noted(p.begin, &note)
 		if err != nil {
 			return err
 		}
@@ -59,7 +69,7 @@ func (m *machine) stepPause() op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
-		if noted, err := r.Noted(name, &note); err != nil || !noted {
+		if noted, err := r.Noted(p.begin, &note); err != nil || !noted {
 			return op.NotDone, err
 		}
 		v, err := m.lookAt(ctx, s)
@@ -69,19 +79,23 @@ func (m *machine) stepPause() op.Step {
 		return done(v.dom.State == hv.StatePaused), nil
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.resume(ctx, r, s); err != nil {
+		var over resumeOutput
+		if ended, err := r.Output(p.end, &over); err != nil || ended {
+			return err // if it is paused again, that is a person's
+		}
+		if err := m.resume(ctx, r, s, p); err != nil {
 			return err
 		}
 		m.board.takePausedAt(s.MigrationID) // the next pause is another one
 		return nil
 	}
-	return step(name, do, undo, observe)
+	return step(p.begin, do, undo, observe)
 }
 
 // resume lets a guest run that stepPause paused.
-func (m *machine) resume(ctx context.Context, r *op.Run, s *Spec) error {
+func (m *machine) resume(ctx context.Context, r *op.Run, s *Spec, p pause) error {
 	var note pauseNote
-	if _, err := r.Noted("pause", &note); err != nil || !note.Resume {
+	if _, err := r.Noted(p.begin, &note); err != nil || !note.Resume {
 		return err
 	}
 	v, err := m.lookAt(ctx, s)
@@ -91,42 +105,36 @@ func (m *machine) resume(ctx context.Context, r *op.Run, s *Spec) error {
 	return m.hvError(m.hv.Resume(ctx, s.InstanceID))
 }
 
-// resumeOutput is what the switch cost the guest.
+// resumeOutput is what a pause cost the guest.
 type resumeOutput struct {
 	// StallMS is how long the guest was paused, as seen from the host; nil if
 	// it was not, or if a restart of the daemon lost the beginning.
 	StallMS *float64 `json:"stall_ms"`
 }
 
-// stepResume ends the pause after the switch.
-func (m *machine) stepResume() op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.resume(ctx, r, s); err != nil {
-			return err
-		}
-		return r.SetOutput(m.pauseOutput(r, s))
-	}
+// stepResume ends the pause.
+func (m *machine) stepResume(p pause) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error { return m.resume(ctx, r, s, p) }
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
-		if _, err := r.Noted("pause", &note); err != nil {
+		if _, err := r.Noted(p.begin, &note); err != nil {
 			return op.Unknown, err
 		}
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(!note.Resume || v.dom.State != hv.StatePaused), nil
+		if note.Resume && v.dom.State == hv.StatePaused {
+			return op.NotDone, nil
+		}
+		return op.Done, r.SetOutput(m.pauseOutput(s, note))
 	}
-	return step("resume", do, nil, observe)
+	return step(p.end, do, nil, observe)
 }
 
-func (m *machine) pauseOutput(r *op.Run, s *Spec) resumeOutput {
-	var note pauseNote
-	if ok, err := r.Noted("pause", &note); err != nil || !ok || !note.Resume {
-		return resumeOutput{}
-	}
+func (m *machine) pauseOutput(s *Spec, note pauseNote) resumeOutput {
 	began := m.board.takePausedAt(s.MigrationID)
-	if began.IsZero() {
+	if !note.Resume || began.IsZero() {
 		return resumeOutput{}
 	}
 	return resumeOutput{StallMS: milliseconds(m.now().Sub(began))}

@@ -123,5 +123,5 @@ func (m *machine) overAtRegistry(ctx context.Context, s *Spec, refused error) er
 	if err != nil || !row.State.Final() {
 		return m.registryError(cmp.Or(err, refused))
 	}
-	return m.abandoned(ctx, s, row.State)
+	return abandoned(s, row.State)
 }

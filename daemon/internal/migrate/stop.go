@@ -38,9 +38,10 @@ func (g *Manager) switching() bool {
 }
 
 // duringPause are the steps at which a guest may be paused by us.
-var duringPause = map[string]bool{
-	"pause": true, "drain": true, "compare": true, "abort_mirror": true, "name_" + string(onDst): true, "pivot": true, "name_" + string(onSrc): true, "resume": true,
-}
+var duringPause = stepNames(
+	toSwitch.begin, "drain", "compare", "name_"+string(onDst), "pivot", "name_"+string(onSrc), toSwitch.end,
+	toAbort.begin, abortStep, toAbort.end,
+)
 
 // mayPause holds a switch back that was about to begin in a daemon that stops.
 func (m *machine) mayPause() error {

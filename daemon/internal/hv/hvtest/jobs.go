@@ -193,6 +193,9 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 		if err != nil || dom.jobs[target] == nil {
 			return err
 		}
+		if dom.jobs[target].synchronous && dom.State == hv.StateRunning {
+			f.violate("the synchronous job on %s of domain %s was aborted with the guest running and writing, of which QEMU may die", target, dom.Name)
+		}
 		delete(dom.jobs, target)
 		f.jobEvent(dom, disk, "canceled")
 		return nil

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// folding makes a complete by hand whose fold does not get on by itself.
+func (d *daemon) folding() api.Migration {
+	d.t.Helper()
+	return d.fold(d.copied())
+}
+
+func (d *daemon) fold(m api.Migration) api.Migration {
+	d.t.Helper()
+	for range 20 {
+		d.world.guestWrites()
+	}
+	d.world.SetStep(0)
+	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+	must(d.t, err)
+	for !slices.Contains(d.world.Calls(), "BlockCopy") {
+		pass(10 * time.Millisecond)
+		synctest.Wait()
+	}
+	return d.get(m.ID)
+}
+
+// interruptComplete has the complete undone, with no cancel behind it.
+func (d *daemon) interruptComplete() {
+	d.t.Helper()
+	for _, st := range d.runner.Active() {
+		if st.Op.Kind == kindCompleteLive {
+			must(d.t, d.runner.Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted")))
+		}
+	}
+}
+
+// The guest is destroyed, libvirt or the daemon dies, a person resumes the guest:
+// at every call of a cancel in the middle of a fold.
+func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		happen func(d *daemon) hvtest.Fault
+	}{
+		{"nothing", func(*daemon) hvtest.Fault { return hvtest.Fault{} }},
+		{"libvirt goes away after", func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"the daemon dies", func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { go d.restart() }}
+		}},
+		{"the guest is destroyed", func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
+		}},
+		{"the guest is started anew", func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				_ = d.world.Start(testInstance)
+			}}
+		}},
+		{"the job meets an I/O error", func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.BreakJob(testInstance, "vda") }}
+		}},
+		{"the guest is resumed by hand", func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() {
+				// Between the last look and the call itself nothing can be done about it.
+				if calls := d.world.Calls(); calls[len(calls)-1] == "AbortJob" {
+					return
+				}
+				_ = d.world.ResumeByUser(testInstance) // or it runs
+			}}
+		}},
+	} {
+		for _, state := range activeStates {
+			if state == hv.StatePaused && c.name == "the guest is resumed by hand" {
+				continue // it is the same as one that ran
+			}
+			t.Run(c.name+", "+string(state), func(t *testing.T) {
+				everyCall(t, hv.StateRunning, func(t *testing.T, d *daemon, fault hvtest.Fault) {
+					m := d.folding()
+					if state == hv.StatePaused {
+						must(t, d.world.SuspendByUser(testInstance))
+					}
+					d.world.SetStep(2)
+					d.world.Inject(fault)
+					for {
+						_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+						if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable {
+							pass(time.Second)
+							continue
+						} else if code == api.CodePastPointOfNoReturn {
+							return
+						}
+						if err == nil {
+							break
+						}
+						pass(time.Second) // the daemon dies in it
+					}
+					d.until(m.ID, api.MigrationCancelled)
+					calm(d)
+					d.stayed()
+				}, c.happen)
+			})
+		}
+	}
+}
+
+// A complete that comes to nothing leaves its job, which the next one takes up.
+func TestACompleteTakesUpTheJobOfTheOneBefore(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.folding()
+		d.interruptComplete()
+		m = d.until(m.ID, api.MigrationCopied)
+		if m.Phase != string(api.MigrationCopied) || m.BytesDone != m.BytesTotal || m.Error == nil {
+			t.Errorf("the migration shows phase %s, %d of %d bytes, %v", m.Phase, m.BytesDone, m.BytesTotal, m.Error)
+		}
+		for range 10 {
+			d.world.guestWrites()
+		}
+		d.world.SetStep(2)
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
+		begun := slices.DeleteFunc(d.world.Calls(), func(call string) bool { return call != "BlockCopy" && call != "AbortJob" })
+		if len(begun) != 1 {
+			t.Errorf("the calls were %v, want one job", begun)
+		}
+	})
+}
+
+func TestACopyIsRefusedWhileTheJobOfACompleteIsLeft(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		external := toNewPool
+		external.ExternalCopy = true
+		m := d.begin(external)
+		must(t, d.world.Copy(srcPath, m.Dst.Path))
+		m = d.fold(m)
+		d.interruptComplete()
+		d.until(m.ID, api.MigrationStarted)
+		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		if api.CodeOf(err) != api.CodeStateForbidden {
+			t.Errorf("copy: %v, want state_forbidden", err)
+		}
+		d.world.SetStep(2)
+		_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+// A person pauses the guest after the job was ended, and the cancel is undone then.
+func TestACancelThatIsUndoneDoesNotEndAPauseOfSomebodyElse(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.folding()
+		d.journal.AfterAppend(func(r op.Record) {
+			if r.Step == "commit" && r.Kind == op.EventStarted {
+				d.journal.AfterAppend(nil)
+				must(t, d.world.SuspendByUser(testInstance))
+				for _, st := range d.runner.Active() {
+					_ = d.runner.Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted"))
+				}
+			}
+		})
+		_, id, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		if e := d.ended(id); e == nil {
+			t.Fatal("the cancel was not undone")
+		}
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		if dom.State != hv.StatePaused {
+			t.Errorf("the guest is %s, and a person had paused it", dom.State)
+		}
+	})
+}
+
+// A host is fenced in the pause in which a job is ended.
+func TestAFenceDoesNotLeaveTheGuestPausedWhenAJobIsEnded(t *testing.T) {
+	for _, call := range []string{"Suspend", "AbortJob"} {
+		for _, mirror := range []bool{false, true} {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				var m api.Migration
+				if mirror {
+					m = d.mirroring(mirrorToNewPool)
+				} else {
+					m = d.folding()
+				}
+				d.world.SetStep(2)
+				d.world.Inject(hvtest.Fault{Call: call, Do: d.fenced})
+				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				must(t, err)
+				pass(time.Minute)
+				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+				must(t, err)
+				if dom.State != hv.StateRunning {
+					t.Errorf("fenced at %s, the guest is %s", call, dom.State)
+				}
+				d.rejoined()
+				d.until(m.ID, api.MigrationCancelled)
+				d.stayed()
+			})
+		}
+	}
+}

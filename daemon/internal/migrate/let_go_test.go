@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+)
+
+// The registry has ended the migration. Nothing is left at work, nothing is deleted
+// and no name is changed.
+func TestLetGoMatrix(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		state  hv.State
+	}{
+		{MethodOverlay, hv.StateRunning},
+		{MethodOverlay, hv.StateStopped},
+		{MethodMirror, hv.StateRunning},
+		{MethodMirror, hv.StatePaused},
+	} {
+		t.Run(c.method+" "+string(c.state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				var p *phase
+				if c.method == MethodMirror {
+					p = mirroring(t, c.state)
+				} else if p = started(t, c.state, c.method); c.state.Active() {
+					p.fold(t)
+				}
+				p.kind = kindLetGo
+				p.done = func(p *phase) error {
+					var err error
+					if !p.Exists(dstPath) || !p.Exists(srcPath) {
+						err = errors.New("an image is gone")
+					}
+					if c.state.Active() && p.handedOver != c.state {
+						err = errors.Join(err, fmt.Errorf("the guest was handed over %s", p.handedOver))
+					}
+					if c.method == MethodMirror {
+						return errors.Join(err, p.settled(srcPath))
+					}
+					return errors.Join(err, onOverlayStill(p))
+				}
+				p.undone = func(*phase) error { return nil }
+				return p
+			}})
+		})
+	}
+}
+
+// stopWhenAsked is the person to whom the guest of a migration is handed over that
+// the registry has ended: without a job, and not paused by us.
+func stopWhenAsked(p *phase, handOver *op.Step) {
+	do := handOver.Do
+	handOver.Do = func(ctx context.Context, r *op.Run) error {
+		if dom, err := p.Fake.Domain(ctx, testInstance); err != nil || !dom.State.Active() {
+			return do(ctx, r)
+		} else if p.handedOver = dom.State; dom.LiveDisk("vda").Mirror != nil {
+			p.handedOver = "with a job"
+		}
+		return errors.Join(p.Stop(testInstance), do(ctx, r))
+	}
+}

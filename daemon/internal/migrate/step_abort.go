@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// abortSteps end the copy job into dst that a mirror, or a complete that came to
+// nothing, has left. QEMU 7.2 corrupts its heap, and the guest dies, if a
+// synchronous job ends while a write of the guest is on its way to both sides: so
+// the guest is paused for it. Where there is no job the guest is left alone.
+func (m *machine) abortSteps(abort op.Step) []op.Step {
+	return []op.Step{
+		m.ifMirrored(m.stepPause(toAbort)),
+		abort,
+		m.stepResume(toAbort),
+	}
+}
+
+// ifMirrored makes a step one of nothing where no job of ours is left to end.
+func (m *machine) ifMirrored(st op.Step) op.Step {
+	do, observe := st.Do, st.Observe
+	idle := func(ctx context.Context, r *op.Run) (bool, error) {
+		s, err := specOf(r)
+		if err != nil {
+			return false, err
+		}
+		v, err := m.lookAt(ctx, s)
+		return err == nil && v.ours(toDst, s) == nil, err
+	}
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if none, err := idle(ctx, r); none || err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		if none, err := idle(ctx, r); none || err != nil {
+			return done(none), err
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
+// stepAbortMirror ends the job before cancel begins its own.
+func (m *machine) stepAbortMirror() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		if v.active && v.mirror == nil && v.live != s.before() {
+			return changed(s, v)
+		}
+		if _, err := v.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && v.ours(toSrc, s) == nil {
+			return err
+		}
+		return m.endMirror(ctx, s, v)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		// An active commit is cancel's own, from before a crash.
+		return done(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
+	}
+	return step(abortStep, do, nil, observe)
+}
+
+const abortStep = "abort_mirror"
+
+// endMirror ends the copy job if it is there and the guest does not run. The guest
+// goes on where it is.
+func (m *machine) endMirror(ctx context.Context, s *Spec, v *view) error {
+	m.board.clear(s.MigrationID)
+	switch {
+	case v.ours(toDst, s) == nil:
+		return nil
+	case v.dom.State == hv.StateRunning:
+		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
+	}
+	m.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", v.dom.State)
+	if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return m.hvError(err)
+	}
+	return notEnded(s)
+}
+
+func notEnded(s *Spec) error {
+	return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
+}

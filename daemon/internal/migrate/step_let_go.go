@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// letGoPlan ends what a migration of an instance leaves at work on this host when
+// the registry has ended it without us: the copy job, since dst may be another
+// volume's by now. The guest goes on where it is, nothing is deleted and no name
+// is changed.
+func (m *machine) letGoPlan() op.Plan {
+	return op.Plan{Kind: kindLetGo, Steps: append(m.abortSteps(m.stepEndMirror()), m.stepHandOver())}
+}
+
+// stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.
+func (m *machine) stepEndMirror() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return err
+		}
+		return m.endMirror(ctx, s, v)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookAt(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(v.ours(toDst, s) == nil), nil
+	}
+	return step(abortStep, do, nil, observe)
+}
+
+// stepHandOver ends the migration if the guest is off. A guest that runs has src,
+// dst or the overlay open, and only a person can tell whether it may.
+func (m *machine) stepHandOver() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		v, err := m.lookAt(ctx, s)
+		if err != nil || !v.active {
+			return err
+		}
+		var in input
+		if err := r.Input(&in); err != nil {
+			return err
+		}
+		return op.UnknownOutcome(in.Why)
+	}
+	return step("hand_over", do, nil, nil)
+}
