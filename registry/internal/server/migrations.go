@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -31,11 +32,38 @@ func (s *Server) migrations(w http.ResponseWriter, r *http.Request) error {
 	return httpjson.Write(w, http.StatusOK, "migrations", found)
 }
 
-// migration is a migration with what its host last said of its progress.
-func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
+// migrationNow is a migration with what its host last said of its progress.
+func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.Store.Migration(ctx, ref, as)
 	return s.withProgress(m), err
 }
+
+// migration is migrationNow, and of one that is over what its host says of it now,
+// if it is there: what a migration cost stands in its host's journal alone.
+func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
+	m, err := s.migrationNow(ctx, ref, as)
+	if err != nil || as.HostID != "" || !m.State.Final() {
+		return m, err
+	}
+	host, err := s.Store.Host(ctx, m.Host)
+	if err != nil || host.Status == api.HostFenced || !s.Relay.Present(host.ID) {
+		return m, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	var end api.Migration
+	if err := s.askHost(ctx, server, host, "/v1/migrations/"+m.ID, "migration", &end); err != nil || end.ID != m.ID {
+		return m, nil //nolint:nilerr // the registry knows how it ended; the rest is a courtesy
+	}
+	return withCost(m, end), nil
+}
+
+const (
+	// endPatience bounds how long the answer waits for what a migration cost.
+	endPatience = 2 * time.Second
+	// server is who asks hosts for what nobody asked for by name.
+	server = "the registry"
+)
 
 // followed are the states that a host moves on by itself before it tells the
 // registry, in their order.
@@ -54,12 +82,17 @@ func (s *Server) withProgress(m api.Migration) api.Migration {
 	if live.State == m.State {
 		m.Phase = live.Phase
 	}
-	m.BytesDone, m.BytesTotal, m.RateBytesPerSecond = live.BytesDone, live.BytesTotal, live.RateBytesPerSecond
-	m.BandwidthBytesPerSecond, m.OverlayBytes = live.BandwidthBytesPerSecond, live.OverlayBytes
-	m.StallMS, m.ExposedSeconds = live.StallMS, live.ExposedSeconds
-	m.Verify, m.ExternalCopy, m.DeleteSource = live.Verify, live.ExternalCopy, live.DeleteSource
+	return withCost(m, live)
+}
+
+// withCost adds what only the host of a migration knows of it.
+func withCost(m, host api.Migration) api.Migration {
+	m.BytesDone, m.BytesTotal, m.RateBytesPerSecond = host.BytesDone, host.BytesTotal, host.RateBytesPerSecond
+	m.BandwidthBytesPerSecond, m.OverlayBytes = host.BandwidthBytesPerSecond, host.OverlayBytes
+	m.StallMS, m.ExposedSeconds = host.StallMS, host.ExposedSeconds
+	m.Verify, m.ExternalCopy, m.DeleteSource = host.Verify, host.ExternalCopy, host.DeleteSource
 	if m.Error == nil {
-		m.Error = live.Error
+		m.Error = host.Error
 	}
 	return m
 }

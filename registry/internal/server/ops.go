@@ -53,26 +53,35 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 
 // op asks a host how an op is.
 func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
-	status, body, err := s.Relay.Do(r.Context(), relay.Request{
-		HostID: host.ID, HostName: host.Name, Who: whoIs(r), Method: http.MethodGet, Path: "/v1/ops/" + url.PathEscape(id),
+	if err = s.askHost(r.Context(), whoIs(r), host, "/v1/ops/"+url.PathEscape(id), "op", &o); err == nil && o.ID == "" {
+		err = api.Errorf(api.CodeInternal, "host %s gave no operation %s", host.Name, id)
+	}
+	return o, err
+}
+
+// askHost has a host answer a question, and decodes what is under the noun.
+func (s *Server) askHost(ctx context.Context, who string, host api.Host, path, noun string, out any) error {
+	status, body, err := s.Relay.Do(ctx, relay.Request{
+		HostID: host.ID, HostName: host.Name, Who: who, Method: http.MethodGet, Path: path,
 	})
 	if err != nil {
-		return o, err
+		return err
 	}
-	var answer struct {
-		Op    api.Op     `json:"op"`
-		Error *api.Error `json:"error"`
-	}
+	var answer map[string]json.RawMessage
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return o, fmt.Errorf("read what host %s says of op %s: %w", host.Name, id, err)
+		return fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
 	}
-	switch {
-	case answer.Error != nil:
-		return o, answer.Error
-	case status != http.StatusOK || answer.Op.ID == "":
-		return o, api.Errorf(api.CodeInternal, "host %s answered %d to the question for operation %s", host.Name, status, id)
+	if status != http.StatusOK {
+		var refused api.ErrorBody
+		if err := json.Unmarshal(body, &refused); err == nil && refused.Error != nil {
+			return refused.Error
+		}
+		return api.Errorf(api.CodeInternal, "host %s answered %d to the question for %s", host.Name, status, path)
 	}
-	return answer.Op, nil
+	if err := json.Unmarshal(answer[noun], out); err != nil {
+		return fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
+	}
+	return nil
 }
 
 // opEvent is the line of a stream that says how an op is.
@@ -85,7 +94,7 @@ func (s *Server) opEvent(ctx context.Context, o api.Op) (api.Event, bool, error)
 	if o.MigrationID == "" {
 		return e, over, nil
 	}
-	m, err := s.migration(ctx, o.MigrationID, store.Viewer{})
+	m, err := s.migrationNow(ctx, o.MigrationID, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
 		return e, over, nil // its host has not registered it, or never will
 	}

@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -233,6 +234,38 @@ func TestDrainIsShownFollowedAndStopped(t *testing.T) {
 		}
 		if got := s.begin(t, "POST", "/v1/drains/"+d.ID+"/resume", "", "").code(); got != api.CodeConflict && got != api.CodeStateForbidden {
 			t.Errorf("resume of a stopped drain: code = %s", got)
+		}
+	})
+}
+
+// What a migration cost is in its host's journal alone.
+func TestMigrationThatIsOverShowsWhatItsHostKnowsOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.move(t, api.MigrationStarted, api.MigrationCompleting, api.MigrationCompleted)
+		p := s.begin(t, "GET", "/v1/migrations/"+moveID, "", "")
+		tasks := s.fetch(t, hostID)
+		if len(tasks) != 1 || tasks[0].Path != "/v1/migrations/"+moveID {
+			t.Fatalf("tasks = %+v, want the question for the migration", tasks)
+		}
+		s.reply(t, hostID, tasks[0].ID, 200, fmt.Sprintf(
+			`{"schema_version":1,"migration":{"id":"%s","state":"copying","dst":{"path":"/lie"},"bytes_total":77,"bytes_done":77,"exposed_seconds":1.5}}`, moveID))
+		shown := func() (m api.Migration) {
+			t.Helper()
+			_, body := p.answer()
+			var answer struct{ Migration json.RawMessage }
+			decode(t, json.RawMessage(body), &answer)
+			decode(t, answer.Migration, &m)
+			return m
+		}
+		if m := shown(); m.State != api.MigrationCompleted || m.Dst.Path != "/slow/moving" || m.BytesTotal != 77 || m.ExposedSeconds != 1.5 {
+			t.Errorf("migration = %+v", m)
+		}
+		// A host that does not answer is not waited for long.
+		began := time.Now()
+		p = s.begin(t, "GET", "/v1/migrations/"+moveID, "", "")
+		pass(time.Minute)
+		if m := shown(); m.State != api.MigrationCompleted || time.Since(began) > 2*time.Minute {
+			t.Errorf("without its host: %+v", m)
 		}
 	})
 }
