@@ -203,6 +203,9 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 					i.Name, v.MigrationID, v.Name).With("migration_id", v.MigrationID)
 			}
 		}
+		if err := tx.checkForgettable(ctx, i); err != nil {
+			return i, err
+		}
 		// Slots and attachments go with it.
 		if err := tx.exec(ctx, "DELETE FROM instances WHERE id = ?", id); err != nil {
 			return i, err
@@ -212,6 +215,23 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
 		})
 	})
+}
+
+// checkForgettable refuses an instance with a volume that another host reaches: its
+// domain names that disk as before, and only its own host would see it there before
+// it gives the volume to somebody else.
+func (tx *changeTx) checkForgettable(ctx context.Context, i api.Instance) error {
+	volumes, err := queryAll(ctx, tx, scanString, `SELECT v.name FROM attachments a
+		JOIN instances i ON i.id = a.instance_id
+		JOIN volumes v ON v.id = a.volume_id
+		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL AND l.scope = 'shared'
+		WHERE i.id = ? AND EXISTS (SELECT 1 FROM pools p WHERE p.name = l.pool AND p.shared = 1 AND p.host_id <> i.host_id)
+		ORDER BY v.name LIMIT 1`, i.ID)
+	if err != nil || len(volumes) == 0 {
+		return err
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot forget instance %s: another host could be given its volume %s, which its domain would still have; detach that, or where the domain is without it, `volferryctl attachment delete --force`",
+		i.Name, volumes[0])
 }
 
 // Instances returns every instance, by name. A host finds its own.
