@@ -74,5 +74,6 @@ func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment) erro
 		return tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID)
 	}
 	// The attachment goes with its slot.
-	return tx.exec(ctx, "DELETE FROM slots WHERE instance_id = ? AND device = ?", h.InstanceID, h.Device)
+	delete(tx.held, h.ID)
+	return tx.exec(ctx, removeSlot, h.InstanceID, h.Device)
 }

@@ -116,9 +116,10 @@ func (tx *changeTx) sameAttachment(ctx context.Context, v wantedVolume, in api.A
 
 // wantedSlot is where an instance shall get a volume.
 type wantedSlot struct {
-	instanceName string
-	there        bool // the slot exists
-	bootIndex    *int
+	instanceName  string
+	instanceState api.InstanceState
+	there         bool // the slot exists
+	bootIndex     *int
 }
 
 // wantedSlot returns the slot if the instance is this host's, may get disks, and
@@ -126,14 +127,13 @@ type wantedSlot struct {
 func (tx *changeTx) wantedSlot(ctx context.Context, in api.AttachmentReserve, hostID string) (wantedSlot, error) {
 	var (
 		slot        wantedSlot
-		state       api.InstanceState
 		owner       string
 		note, taken *string
 	)
 	err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.host_id, s.note, s.boot_index, a.id FROM instances i
 		LEFT JOIN slots s ON s.instance_id = i.id AND s.device = ?2
 		LEFT JOIN attachments a ON a.instance_id = i.id AND a.device = ?2 AND a.migration_id IS NULL
-		WHERE i.id = ?1`, in.InstanceID, in.Device).Scan(&slot.instanceName, &state, &owner, &note, &slot.bootIndex, &taken)
+		WHERE i.id = ?1`, in.InstanceID, in.Device).Scan(&slot.instanceName, &slot.instanceState, &owner, &note, &slot.bootIndex, &taken)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", quote(in.InstanceID))
@@ -143,6 +143,7 @@ func (tx *changeTx) wantedSlot(ctx context.Context, in api.AttachmentReserve, ho
 		return slot, api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
 	}
 	slot.there = note != nil
+	state := slot.instanceState
 	switch state {
 	case api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
 		return slot, api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)
@@ -219,7 +220,7 @@ func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID
 // reserve adds the attachment, with its slot if that is not there.
 func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
 	if !slot.there {
-		if err := tx.exec(ctx, "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')", in.InstanceID, in.Device); err != nil {
+		if err := tx.exec(ctx, addSlot, in.InstanceID, in.Device); err != nil {
 			return api.Attachment{}, err
 		}
 	}
@@ -238,8 +239,9 @@ func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot
 			ID: in.ID, VolumeID: v.id, InstanceID: in.InstanceID, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
 			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.at, UpdatedAt: tx.at,
 		},
-		instanceName: slot.instanceName, volumeName: v.name, generation: v.generation,
+		opID: in.OpID, hostID: host.id, instanceName: slot.instanceName, instanceState: slot.instanceState, volumeName: v.name, generation: v.generation,
 	}
+	tx.held.put(h)
 	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.reserve", To: string(h.State), OpID: in.OpID},
 		map[string]any{"device": in.Device, "mode": in.Mode})
 }

@@ -42,10 +42,11 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 			return api.Attachment{}, err
 		}
 		from := h.State
-		h.State, h.UpdatedAt = in.To, tx.at
-		if err := tx.exec(ctx, "UPDATE attachments SET state = ?, op_id = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.at.UnixMicro(), h.ID); err != nil {
+		h.State, h.opID, h.UpdatedAt = in.To, in.OpID, tx.at
+		if err := tx.exec(ctx, moveAttachment, in.To, in.OpID, tx.at.UnixMicro(), h.ID); err != nil {
 			return api.Attachment{}, err
 		}
+		tx.held.put(h)
 		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.transition", From: string(from), To: string(in.To), OpID: in.OpID}, nil)
 	})
 }
@@ -119,6 +120,9 @@ func (tx *changeTx) heldAttachment(ctx context.Context, ref string) (heldAttachm
 }
 
 func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment, error) {
+	if h, ok := tx.held[id]; ok {
+		return h, nil
+	}
 	var (
 		h                heldAttachment
 		created, updated int64
@@ -132,6 +136,9 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 	h.CreatedAt, h.UpdatedAt = fromMicros(created), fromMicros(updated)
 	host, err := tx.hostRow(ctx, h.hostID)
 	h.Host = host.name
+	if err == nil {
+		tx.held.put(h)
+	}
 	return h, err
 }
 

@@ -91,9 +91,7 @@ type attachment struct {
 }
 
 func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO attachments
-		(id, volume_id, instance_id, device, mode, state, exclusive, migration_id, op_id, created_us, updated_us)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?10, ?10)`,
+	_, err := tx.ExecContext(ctx, addAttachmentAt,
 		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.at.UnixMicro())
 	switch {
 	case sqlitedb.Violates(err, "attachments.id"):

@@ -58,7 +58,7 @@ func (tx *changeTx) addEvent(ctx context.Context, e api.Event) (api.Event, error
 		return e, fmt.Errorf("encode audit event: %w", err)
 	}
 	hash := chain(end.hash, content)
-	if err := tx.exec(ctx, "INSERT INTO events (seq, content, hash) VALUES (?, ?, ?)", e.Seq, string(content), hash); err != nil {
+	if err := tx.exec(ctx, addEventRow, e.Seq, string(content), hash); err != nil {
 		return e, err
 	}
 	tx.end = &trailEnd{seq: e.Seq, hash: hash}

@@ -178,7 +178,7 @@ func remember(ctx context.Context, tx *writeTx, call Call, hash []byte, answer a
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)",
+	if _, err := tx.ExecContext(ctx, keepAnswer,
 		call.storedKey(), hash, string(response), at.UnixMicro()); err != nil {
 		return fmt.Errorf("keep answer: %w", err)
 	}

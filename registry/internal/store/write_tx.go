@@ -31,6 +31,7 @@ type writeTx struct {
 	// hosts are as of what was done so far.
 	hosts        *hostCache
 	hostsChanged bool
+	held         heldCache
 	// after is what is to be done after the commit.
 	after       []func()
 	afterBefore int
@@ -41,7 +42,7 @@ func (w *writer) begin(ctx context.Context, savepoints bool) (*writeTx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return &writeTx{tx: tx, known: w.known, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, hosts: w.hosts}, nil
+	return &writeTx{tx: tx, known: w.known, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, hosts: w.hosts, held: w.held}, nil
 }
 
 // commit returns once everything is on stable storage.
@@ -86,6 +87,7 @@ func (t *writeTx) endChange(ctx context.Context, keep bool) error {
 	if t.hostsChanged {
 		t.hosts.empty()
 	}
+	clear(t.held)
 	switch {
 	case t.saved:
 		if err := t.runNoArgs(ctx, "ROLLBACK TO change"); err != nil {
@@ -116,6 +118,9 @@ func (t *writeTx) ExecContext(ctx context.Context, query string, args ...any) (s
 			return nil, err
 		}
 		t.saved = true
+	}
+	if !keepsHeld[query] {
+		clear(t.held)
 	}
 	result, err := t.run(ctx, query, args...)
 	// A statement that fails leaves nothing behind.

@@ -38,9 +38,10 @@ type writer struct {
 	closing  chan struct{}
 	stopped  chan struct{}
 	// end is where the audit trail ends, as of the last commit; nil if that has to
-	// be read. Like hosts it is the writer's goroutine's alone.
+	// be read. Like hosts and held it is the writer's goroutine's alone.
 	end     *trailEnd
 	hosts   *hostCache
+	held    heldCache
 	publish func(trailEnd)
 }
 
@@ -57,6 +58,7 @@ func startWriter(db *sql.DB, end *trailEnd, onCommit func(int, time.Duration), p
 		known:    newStatements(db),
 		end:      end,
 		hosts:    newHostCache(),
+		held:     heldCache{},
 		onCommit: onCommit,
 		publish:  publish,
 		announce: announce,
@@ -204,6 +206,7 @@ func (w *writer) try(ctx context.Context, batch []change, results []error, savep
 		// What is stored now is read, not guessed.
 		w.end = nil
 		w.hosts.empty()
+		clear(w.held)
 		return errors.Join(err, tx.rollback())
 	}
 	if w.end = tx.end; w.end != nil {

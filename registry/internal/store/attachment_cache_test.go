@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkHeld holds the attachments that the writer holds against what is stored, and
+// returns their ids.
+func checkHeld(t *testing.T, s *Store) []string {
+	t.Helper()
+	var ids []string
+	if err := s.writer.submit(t.Context(), func(ctx context.Context, w *writeTx) error {
+		held := maps.Clone(w.held)
+		tx := &changeTx{writeTx: w}
+		for id, got := range held {
+			clear(w.held)
+			stored, err := tx.heldAttachmentByID(ctx, id)
+			if err != nil {
+				t.Errorf("the attachment %s is held and cannot be read: %v", id, err)
+				continue
+			}
+			if diff := cmp.Diff(stored, got, cmp.AllowUnexported(heldAttachment{})); diff != "" {
+				t.Errorf("the attachment %s is held as it is not stored (-stored +held):\n%s", id, diff)
+			}
+		}
+		clear(w.held)
+		maps.Copy(w.held, held)
+		ids = slices.Sorted(maps.Keys(held))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func TestAttachmentsThatTheWriterHoldsAreAsStored(t *testing.T) {
+	s := newCluster(t)
+	transition := func(to api.AttachmentState, from ...api.AttachmentState) func(*testing.T, *Store) {
+		return func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(to, from...)))(t)
+		}
+	}
+	otherName := "another"
+	for _, step := range []struct {
+		what string
+		do   func(*testing.T, *Store)
+		held []string
+	}{
+		{"reserve", reserved(nil), []string{first}},
+		{"connect", transition(api.AttachmentAttaching, api.AttachmentReserved), []string{first}},
+		{"reserve of another", reserved(atWeb), []string{first, next}},
+		{"complete", transition(api.AttachmentAttached, api.AttachmentAttaching), []string{first, next}},
+		{"refusal after nothing was written", func(t *testing.T, s *Store) {
+			t.Helper()
+			wantCode(t, second(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved))), api.CodeConflict, "attached")
+		}, nil},
+		{"begin", transition(api.AttachmentDetaching, api.AttachmentAttached), []string{first}},
+		{"state of the instance", instanceState(api.InstanceStopped, app), nil},
+		{"giving up", transition(api.AttachmentAttached, api.AttachmentDetaching), []string{first}},
+		{"name of the volume", func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.UpdateVolume(t.Context(), nobody, disk, api.VolumeUpdate{Name: &otherName}))(t)
+		}, nil},
+		{"error", transition(api.AttachmentError, api.AttachmentAttached), []string{first}},
+		{"release of another", func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.ReleaseAttachment(t.Context(), nobody, next, release(true)))(t)
+		}, []string{first}},
+		{"attached again", transition(api.AttachmentAttached, api.AttachmentError), []string{first}},
+		{"migration", func(t *testing.T, s *Store) {
+			t.Helper()
+			m := dataMigration()
+			m.VolumeID, m.SrcAttachmentID, m.DstAttachmentID = disk, first, id(attachmentKind, 9)
+			must(s.RegisterMigration(t.Context(), nobody, m))(t)
+		}, nil},
+	} {
+		step.do(t, s)
+		if held := checkHeld(t, s); !slices.Equal(held, step.held) {
+			t.Errorf("after %s the writer holds %q, want %q", step.what, held, step.held)
+		}
+	}
+}
+
+func TestNoMoreAttachmentsAreHeldThanThereIsRoomFor(t *testing.T) {
+	c := heldCache{}
+	for n := range maxHeld + 1 {
+		c.put(heldAttachment{Attachment: api.Attachment{ID: id(attachmentKind, n)}})
+	}
+	if len(c) != 1 {
+		t.Errorf("%d attachments are held, want the last", len(c))
+	}
+}
