@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// seedEnv repeats the choices of a run. When what is chosen happens is up to the
+// machine.
+const seedEnv = "VOLFERRY_SEED"
+
+// seedOf is the seed of this run, which is printed.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv(seedEnv); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedEnv, err)
+		}
+	}
+	t.Logf("%s=%d", seedEnv, seed)
+	return seed
+}
+
+// random is the n-th source of choices of a seed.
+func random(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+
+// between is a time from low to high.
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(r.Int64N(int64(high-low)))
+}
+
+// trouble is what happens to a registry while it works.
+type trouble struct {
+	every, until time.Duration // bounds of the peace between two blows
+	pauses       bool
+	kills, stops int
+	// between a death and the start that follows it.
+	whileDead func()
+}
+
+// haunt kills the registry and starts it again, or has it stand still for a
+// while, until ctx ends. It runs then.
+func (b *trouble) haunt(ctx context.Context, c *cluster, r *rand.Rand) error {
+	for {
+		if err := pause(ctx, between(r, b.every, b.until)); err != nil {
+			return nil //nolint:nilerr // that is the end
+		}
+		var err error
+		if b.pauses && r.IntN(2) == 0 {
+			err = b.freeze(ctx, c, between(r, 20*time.Millisecond, 2*patience))
+		} else {
+			err = b.killAndStart(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (b *trouble) killAndStart(ctx context.Context, c *cluster) error {
+	b.kills++
+	c.Kill()
+	if b.whileDead != nil {
+		b.whileDead()
+	}
+	return c.Start(context.WithoutCancel(ctx))
+}
+
+func (b *trouble) freeze(ctx context.Context, c *cluster, d time.Duration) error {
+	b.stops++
+	err := c.Signal(syscall.SIGSTOP)
+	_ = pause(ctx, d) // the end of ctx ends it too
+	return errors.Join(err, c.Signal(syscall.SIGCONT))
+}
