@@ -40,7 +40,7 @@ func TestTheStoreDoesWhatTheModelSays(t *testing.T) {
 }
 
 // modelRounds is how often rapid's own number of requests is made of one site.
-const modelRounds = 3
+const modelRounds = 2
 
 // machine is a store and its model.
 type machine struct {
