@@ -62,7 +62,7 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 	}
 	return &Manager{
 		rules:    location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
-		machine:  &machine{Ports: ports, unplugTimeout: cfg.UnplugTimeout, log: log},
+		machine:  &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, log: log},
 		journal:  journal,
 		host:     host,
 		log:      log,
@@ -79,6 +79,7 @@ func (g *Manager) Bind(r *op.Runner) {
 // machine is what the steps share.
 type machine struct {
 	Ports
+	host          func(context.Context) (Host, error)
 	unplugTimeout time.Duration
 	log           *slog.Logger
 	late          late

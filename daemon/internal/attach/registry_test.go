@@ -22,6 +22,7 @@ type fakeRegistry struct {
 	// refuses is a state that no attachment may come to, or "released".
 	refuses api.AttachmentState
 	epoch   int64
+	back    int64 // the epoch that the host came back with, 0 if it did not
 	vol     api.Volume
 	rows    map[string]api.Attachment
 	calls   map[string]registryCall
@@ -61,6 +62,21 @@ func (r *fakeRegistry) fence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch++
+}
+
+// refence is a fence after which the host is back at once, with all that it had.
+func (r *fakeRegistry) refence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+	r.back = r.epoch
+}
+
+// rejoined is the epoch that the host believes to be in.
+func (r *fakeRegistry) rejoined() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(1, r.back)
 }
 
 func (r *fakeRegistry) all() []api.Attachment {

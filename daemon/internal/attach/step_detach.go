@@ -88,7 +88,9 @@ func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	if note.From == api.AttachmentError {
 		to = api.AttachmentError
 	}
-	err = m.transition(ctx, r, in, "give_up", to, api.AttachmentDetaching)
+	err = m.asOfNow(ctx, in, func(epoch int64, again string) error {
+		return m.transitionIn(ctx, r, in, epoch, "give_up"+again, to, api.AttachmentDetaching)
+	})
 	if lost(err) {
 		m.log.Warn("an attachment that was to be kept is not this host's any more", "attachment", in.AttachmentID, "err", err)
 		return nil

@@ -38,7 +38,7 @@ func (m *machine) stepRelease() op.Step {
 		if err != nil {
 			return err
 		}
-		_, err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".release", in.AttachmentID, in.release(r.OpID(), force))
+		err = m.giveBack(ctx, r, in, "release", force)
 		switch {
 		case err == nil || api.CodeOf(err) == api.CodeNotFound:
 			return nil
@@ -110,7 +110,7 @@ func (m *machine) stepReleaseLate() op.Step {
 		if v.live != absent || v.config != absent {
 			return op.UnknownOutcome(in.changed(v))
 		}
-		_, err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".release", in.AttachmentID, in.release(r.OpID(), in.Force))
+		err = m.giveBack(ctx, r, in, "release", in.Force)
 		switch {
 		case err == nil || api.CodeOf(err) == api.CodeNotFound:
 			return nil

@@ -4,6 +4,7 @@ package attach
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
@@ -28,7 +29,7 @@ func (m *machine) stepReserve() op.Step {
 		if err := m.seenGone(ctx, in); err != nil {
 			return err
 		}
-		_, err = m.Registry.ReleaseAttachment(ctx, r.OpID()+".unreserve", in.AttachmentID, in.release(r.OpID(), true))
+		err = m.giveBack(ctx, r, in, "unreserve", true)
 		if lost(err) {
 			m.log.Warn("an attachment that was not made is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return nil
@@ -98,8 +99,12 @@ func (m *machine) inState(states ...api.AttachmentState) observeFunc {
 // transition asks the registry for one change of state. The op id of the call
 // names the op and what is asked, so that a repeated call gets the same answer.
 func (m *machine) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
+	return m.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
+}
+
+func (m *machine) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int64, what string, to api.AttachmentState, from ...api.AttachmentState) error {
 	_, err := m.Registry.TransitionAttachment(ctx, r.OpID()+"."+what, in.AttachmentID, api.AttachmentTransition{
-		From: from, To: to, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
+		From: from, To: to, Host: in.Host, Epoch: epoch, OpID: r.OpID(),
 	})
 	return registryError(err)
 }
@@ -114,6 +119,31 @@ func (m *machine) row(ctx context.Context, in *input) (att api.Attachment, found
 	return att, err == nil, registryError(err)
 }
 
-func (in *input) release(opID string, force bool) api.AttachmentRelease {
-	return api.AttachmentRelease{Host: in.Host, Epoch: in.Epoch, OpID: opID, Force: force}
+// giveBack releases the attachment, which nothing on this host has any more.
+func (m *machine) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
+	return m.asOfNow(ctx, in, func(epoch int64, again string) error {
+		_, err := m.Registry.ReleaseAttachment(ctx, r.OpID()+"."+what+again, in.AttachmentID, api.AttachmentRelease{
+			Host: in.Host, Epoch: epoch, OpID: r.OpID(), Force: force,
+		})
+		return err
+	})
+}
+
+// asOfNow says something of the attachment under the epoch of the op and, if the
+// host was fenced since and is back, under its new one: what the attachment is in the
+// end is said by nobody else, and one that was taken from the host is not there. It
+// is not for what takes the volume. Again tells the op ids of the calls apart.
+func (m *machine) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
+	err := say(in.Epoch, "")
+	if api.CodeOf(err) != api.CodeStaleEpoch {
+		return err
+	}
+	now, hostErr := m.host(ctx)
+	if hostErr != nil {
+		return hostErr
+	}
+	if now.Epoch <= in.Epoch {
+		return err
+	}
+	return say(now.Epoch, fmt.Sprintf(".%d", now.Epoch))
 }

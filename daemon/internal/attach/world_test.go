@@ -112,7 +112,9 @@ func (w *world) input(attachmentID, instanceID string) input {
 }
 
 func (w *world) newManager() *Manager {
-	host := func(context.Context) (Host, error) { return Host{ID: testHost, Name: hostName, Epoch: 1}, nil }
+	host := func(context.Context) (Host, error) {
+		return Host{ID: testHost, Name: hostName, Epoch: w.registry.rejoined()}, nil
+	}
 	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known}
 	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
