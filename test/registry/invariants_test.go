@@ -4,6 +4,7 @@ package registry
 
 import (
 	"context"
+	"iter"
 	"os"
 	"strings"
 	"testing"
@@ -95,10 +96,10 @@ func (c *cluster) checkTrail(t *testing.T) {
 	t.Helper()
 	var last int64
 	for e := range c.trail(t) {
-		if e != last+1 {
-			t.Fatalf("event %d comes after event %d", e, last)
+		if e.Seq != last+1 {
+			t.Fatalf("event %d comes after event %d", e.Seq, last)
 		}
-		last = e
+		last = e.Seq
 	}
 	log := string(must(os.ReadFile(c.Log()))(t))
 	if n := strings.Count(log, "the audit trail is not what was written"); n > 0 || !strings.Contains(log, "audit trail verified") {
@@ -111,14 +112,14 @@ func (c *cluster) checkTrail(t *testing.T) {
 	}
 }
 
-// trail yields the numbers of all events.
-func (c *cluster) trail(t *testing.T) func(func(int64) bool) {
+// trail yields all events.
+func (c *cluster) trail(t *testing.T) iter.Seq[api.Event] {
 	t.Helper()
-	return func(yield func(int64) bool) {
+	return func(yield func(api.Event) bool) {
 		for since := int64(0); ; {
 			page := reads(t, func(ctx context.Context) ([]api.Event, error) { return c.local.Events(ctx, since) })
 			for _, e := range page {
-				if !yield(e.Seq) {
+				if !yield(e) {
 					return
 				}
 				since = e.Seq
