@@ -31,6 +31,11 @@ const busyTimeoutMS = 5000
 // memory: what a busy registry looks up in one commit after the other.
 const writeCacheKiB = 16 << 10
 
+// foldAtPages is how long the log of commits gets before a commit folds it into
+// the file, which costs that commit two more writes to stable storage: 16 MiB. The
+// longer it is, the more changes of one page cost one write of it.
+const foldAtPages = 4096
+
 // DB is an open database. Both pools are safe for concurrent use.
 type DB struct {
 	// Write is the one connection that may change something. Its transactions
@@ -143,7 +148,7 @@ func dsn(path, mode string) string {
 	if mode == "rw" {
 		q.Set("_txlock", "immediate")
 		q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)",
-			fmt.Sprintf("cache_size(-%d)", writeCacheKiB))
+			fmt.Sprintf("cache_size(-%d)", writeCacheKiB), fmt.Sprintf("wal_autocheckpoint(%d)", foldAtPages))
 	}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
 	return u.String()

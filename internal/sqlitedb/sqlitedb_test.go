@@ -165,7 +165,7 @@ func TestFilesAreForTheOwnerAlone(t *testing.T) {
 func TestConnectionsAreDurableAndReadersCannotWrite(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "a.db"), schema)
 	defer closeDB(t, db)
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "temp_store": "2", "foreign_keys": "1", "busy_timeout": "5000"} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "temp_store": "2", "wal_autocheckpoint": "4096", "foreign_keys": "1", "busy_timeout": "5000"} {
 		var got string
 		if err := db.Write.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil {
 			t.Fatal(err)
