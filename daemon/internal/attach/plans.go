@@ -26,12 +26,13 @@ const (
 
 // The steps that somebody asks about.
 const (
-	stepNameBegin      = "begin"
-	stepNameRemember   = "remember"
-	stepNameAttachLive = "attach_live"
-	stepNameDetachLive = "detach_live"
-	stepNameComplete   = "complete"
-	stepNameRelease    = "release"
+	stepNameBegin        = "begin"
+	stepNameRemember     = "remember"
+	stepNameAttachConfig = "attach_config"
+	stepNameAttachLive   = "attach_live"
+	stepNameDetachLive   = "detach_live"
+	stepNameComplete     = "complete"
+	stepNameRelease      = "release"
 )
 
 // Plans returns the plans of all op kinds of attachments, for the runner.

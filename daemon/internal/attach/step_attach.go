@@ -15,12 +15,15 @@ import (
 // the running guest gets it, so that the definition chooses the address and every
 // later boot has the disk at the same one.
 func (m *machine) stepAttachConfig() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *input) error {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
 		v, err := m.look(ctx, in)
 		if err != nil || v.config == attached {
 			return err
 		}
 		if err := in.mayAttach(v); err != nil {
+			return err
+		}
+		if err := r.Note(ctx, namedNote{Named: true}); err != nil {
 			return err
 		}
 		return in.attachError(m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, in.disk()))
@@ -45,7 +48,13 @@ func (m *machine) stepAttachConfig() op.Step {
 		}
 		return done(v.config == attached), nil
 	}
-	return step("attach_config", do, undo, observe)
+	return step(stepNameAttachConfig, do, undo, observe)
+}
+
+// namedNote is written before the definition gets the disk: a guest that is started
+// from then on may have it, and so may a state of it that is saved.
+type namedNote struct {
+	Named bool `json:"named"`
 }
 
 // seenWithout says whether the definition is without the disk, by a look.

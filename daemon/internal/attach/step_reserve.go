@@ -26,7 +26,7 @@ func (m *machine) stepReserve() op.Step {
 		if err != nil || !found {
 			return err
 		}
-		if err := m.seenGone(ctx, in); err != nil {
+		if err := m.seenGone(ctx, r, in); err != nil {
 			return err
 		}
 		err = m.giveBack(ctx, r, in, "unreserve", true)
@@ -46,11 +46,20 @@ func (m *machine) stepReserve() op.Step {
 // seenGone makes sure, by a look, that no domain has the disk before its volume
 // is given back. A guest that was started while the disk was still in its
 // definition has it now, and has to let go.
-func (m *machine) seenGone(ctx context.Context, in *input) error {
+//
+// One that was saved since the definition got the disk may have been started with it
+// before: what it has is seen when it is restored, or its saved state removed.
+func (m *machine) seenGone(ctx context.Context, r *op.Run, in *input) error {
+	var note namedNote
+	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {
+		return err
+	}
 	v, err := m.look(ctx, in)
 	switch {
 	case err != nil:
 		return err
+	case v.saved && note.Named:
+		return op.WaitFor(waitGuest, in.notSaved(v))
 	case v.config == absent && v.live == attached:
 		if err := m.takeBack(ctx, in, false); err != nil {
 			return err
