@@ -33,7 +33,8 @@ var acceptRestoreCommand = command{
 	summary: "make a registry that was restored from a backup take changes again; stop it first",
 	help: `A registry that is older than what its hosts were told takes no changes. Compare it
 with the hosts before ("volferryctl instance list" and "attachment list" on each),
-and say in the evidence how; it goes into the audit trail.
+and say in the evidence how; it goes into the audit trail. Every host gets a new
+epoch: it stops guests with disks that the registry has not attached to them.
 `,
 	flags: func(set *flag.FlagSet, o *options) {
 		set.StringVar(&o.evidence, "evidence", "", "how it is known that the registry and the hosts agree (`text`)")

@@ -127,7 +127,7 @@ func staleEpoch(host hostRow, epoch int64) error {
 		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.name, host.epoch).
 			With("epoch", host.epoch)
 	}
-	why := "it was fenced meanwhile"
+	why := "it was fenced meanwhile, or the registry was restored"
 	if epoch > host.epoch {
 		why = "the registry never gave that out, so its database may be older than the host"
 	}

@@ -180,9 +180,19 @@ func (m *marks) restored() bool {
 	return len(m.shown) > 0
 }
 
+// epochsOfTimeline is how many epochs a host can have in one timeline. Those of a
+// new one begin above all that the history which was lost can have given out.
+const epochsOfTimeline = 1 << 20
+
 // AcceptRestore takes an operator's word that the registry was compared with the
 // hosts, and starts a new timeline: marks of older ones prove nothing any more.
 // It is the one change that a read-only store takes, and is allowed at any time.
+//
+// Every host gets a new epoch with it, for whatever one was told in the lost
+// history: a host that was fenced there would otherwise be refused for ever, one
+// that has not heard of its fence would be believed, and attachments that the
+// database does not know would be used while it gives their volumes to others. No
+// host is fenced: each lets go of what it does not have any more, and rejoins.
 func (s *Store) AcceptRestore(ctx context.Context, call Call, evidence string) (api.RegistryMark, error) {
 	if err := checkEvidence("evidence", evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -201,6 +211,9 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, evidence string) (
 			return api.RegistryMark{}, err
 		}
 		tx.onCommit(func() { s.marks.begin(timeline) })
+		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
+			return api.RegistryMark{}, err
+		}
 		event, err := tx.addEvent(ctx, api.Event{
 			What: "registry.accept_restore", Object: "registry/" + id,
 			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
@@ -208,6 +221,24 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, evidence string) (
 		})
 		return api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(tx.end.hash)}, err
 	})
+}
+
+// renewEpochs gives every host the first epoch of a timeline.
+func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) error {
+	tx.forgetHosts()
+	if err := tx.exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1", timeline*epochsOfTimeline); err != nil {
+		return err
+	}
+	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery)
+	if err != nil {
+		return err
+	}
+	tx.onCommit(func() {
+		for _, h := range hosts {
+			s.hosts.store(h, "")
+		}
+	})
+	return nil
 }
 
 // admitAlways is for the change that ends being read-only.

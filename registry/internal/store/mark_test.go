@@ -149,9 +149,8 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 		t.Errorf("event = %+v", e)
 	}
 	wantReadOnly(t, s, false)
-	if err := show(t, s, m); err != nil {
-		t.Errorf("the mark of the old timeline: %v", err)
-	}
+	// The mark of the old timeline proves nothing; the epoch of it is old as well.
+	wantCode(t, show(t, s, m), api.CodeStaleEpoch, "host a")
 	wantReadOnly(t, s, false)
 	again := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, checked))(t)
 	if again != accepted {
@@ -239,5 +238,42 @@ func TestTheLastLookAtTheTrailIsKept(t *testing.T) {
 	}
 	if c, _ := s.LastAudit(); c.Err == nil {
 		t.Errorf("look = %+v", c)
+	}
+}
+
+// A fence that the backup does not know of must neither lock a host out for ever nor
+// be forgotten.
+func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
+	s := newSite(t)
+	lost := int64(40)
+	m := s.Mark()
+	m.Seq++
+	shown := reportOf(hostA, "a", lost)
+	shown.Mark = &m
+	wantCode(t, second(s.Report(t.Context(), nobody, shown)), api.CodeRegistryUnavailable, "restored from a backup")
+	accepted := must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+
+	shown.Mark = &accepted
+	err := second(s.Report(t.Context(), nobody, shown))
+	wantCode(t, err, api.CodeStaleEpoch, "host a")
+	epoch, _ := api.AsError(err).Details["epoch"].(int64)
+	if epoch <= lost {
+		t.Fatalf("epoch = %d after one of %d", epoch, lost)
+	}
+	for _, old := range []int64{1, lost} {
+		wantCode(t, post(t.Context(), s, as(hostA, old)), api.CodeStaleEpoch, "host a")
+	}
+	if h := must(s.Host(t.Context(), hostA))(t); h.Status == api.HostFenced || h.Epoch != epoch {
+		t.Errorf("host = %+v, want epoch %d and no fence", h, epoch)
+	}
+	must(s.RejoinHost(t.Context(), as(hostA, epoch), hostA, api.HostRejoin{Epoch: epoch}))(t)
+	must(s.Report(t.Context(), as(hostA, epoch), reportOf(hostA, "a", epoch)))(t)
+	if err := post(t.Context(), s, as(hostA, epoch)); err != nil {
+		t.Error(err)
+	}
+	// And again, from there.
+	must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	if h := must(s.Host(t.Context(), hostA))(t); h.Epoch <= epoch {
+		t.Errorf("epoch = %d after %d", h.Epoch, epoch)
 	}
 }

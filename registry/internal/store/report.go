@@ -43,15 +43,16 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 			return api.Host{}, err
 		}
 	}
+	// A report that says nothing new is refused as well, so that the host can
+	// show why the registry does not work; and one of an older epoch with the same
+	// error, or the host would let go of what it lost by an older state of things.
+	if err := s.writable(); err != nil {
+		return api.Host{}, err
+	}
 	if known {
 		if err := host.admitReport(in.Epoch); err != nil {
 			return api.Host{}, err
 		}
-	}
-	// A report that says nothing new is refused as well, so that the host can
-	// show why the registry does not work.
-	if err := s.writable(); err != nil {
-		return api.Host{}, err
 	}
 	if !s.hosts.note(in, digest) {
 		if host, err = s.storeReport(ctx, call, in, digest); err != nil {
