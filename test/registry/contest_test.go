@@ -4,6 +4,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -165,7 +166,7 @@ func (l *lane) contest(ctx context.Context) error {
 			return l.a.TransitionMigration(ctx, "cancel-"+migration, migration, in)
 		})
 	default:
-		err = fmt.Errorf("attach was answered %v and migrate %v, and the volume is %+v", attachErr, migrateErr, v)
+		err = errors.Join(fmt.Errorf("no winner and no loser, or not as they say; the volume is %+v", v), attachErr, migrateErr)
 	}
 	return err
 }
