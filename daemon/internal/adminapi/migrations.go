@@ -47,6 +47,9 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 	if err != nil {
 		return err
 	}
+	if err := s.mayMove(r.Context(), id, volumeID); err != nil {
+		return err
+	}
 	m, err := s.Migrations.Start(r.Context(), migrate.StartRequest{
 		OpID: id, VolumeID: volumeID, Target: target, Composite: composite,
 	})
@@ -54,6 +57,19 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 		return err
 	}
 	return s.accepted(w, r, m, id)
+}
+
+// mayMove refuses to begin a move that a detach, which was given up, may still take
+// the disk from. A repeated request is not begun anew.
+func (s *Server) mayMove(ctx context.Context, opID, volumeRef string) error {
+	if _, err := s.Migrations.Request(ctx, opID); err == nil {
+		return nil
+	}
+	vol, err := s.Registry.Volume(ctx, volumeRef)
+	if err != nil {
+		return err
+	}
+	return s.Attachments.MayMove(ctx, vol.ID)
 }
 
 // call is one of the manager's calls on a started migration.

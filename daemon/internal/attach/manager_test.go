@@ -195,6 +195,33 @@ func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
 	}
 }
 
+// What was asked of QEMU may take the disk from under a move.
+func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.attached(t, testAtt, web)
+			must(t, d.manager.MayMove(context.Background(), testVolume))
+			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+			_, err := d.detach("d", web)
+			wantCode(t, err, api.CodeInstanceBusy)
+			if restart {
+				d.restart()
+			}
+			wantCode(t, d.manager.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
+			must(t, d.manager.MayMove(context.Background(), "another"))
+			must(t, w.Destroy(web)) // and with the process its requests are gone
+			must(t, d.manager.MayMove(context.Background(), testVolume))
+		}, hv.StateRunning)
+	}
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.attached(t, testAtt, web)
+		_, err := d.detach("never resumed", web)
+		wantCode(t, err, api.CodeInstanceBusy)
+		must(t, d.manager.MayMove(context.Background(), testVolume)) // it was not asked
+	}, hv.StatePaused)
+}
+
 func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

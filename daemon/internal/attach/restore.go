@@ -5,6 +5,7 @@ package attach
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,17 +23,28 @@ import (
 
 // late is the attachments that a guest may lose although it is to keep them.
 type late struct {
+	recalling sync.Mutex
+	recalled  bool // what the journal knows is in here
+
 	mu  sync.Mutex
-	all map[string]input // by attachment
+	all map[string]lateInput // by attachment
 }
 
-func (l *late) add(in *input) {
+// lateInput is such an attachment. Asked: its guest was asked to let go of it and has
+// not answered.
+type lateInput struct {
+	input
+	asked bool
+}
+
+func (l *late) add(in *input, asked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
-		l.all = map[string]input{}
+		l.all = map[string]lateInput{}
 	}
-	l.all[in.AttachmentID] = *in
+	asked = asked || l.all[in.AttachmentID].asked // by a detach before
+	l.all[in.AttachmentID] = lateInput{*in, asked}
 }
 
 func (l *late) drop(attachmentID string) {
@@ -41,14 +53,10 @@ func (l *late) drop(attachmentID string) {
 	delete(l.all, attachmentID)
 }
 
-func (l *late) list() []input {
+func (l *late) list() []lateInput {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]input, 0, len(l.all))
-	for _, in := range l.all {
-		out = append(out, in)
-	}
-	return out
+	return slices.Collect(maps.Values(l.all))
 }
 
 // lateEvery is how often is looked without an event.
@@ -58,10 +66,12 @@ const lateEvery = time.Minute
 // until ctx ends.
 func (g *Manager) Run(ctx context.Context) error {
 	events := g.machine.HV.Events(ctx)
-	g.recallLate(ctx)
 	tick := time.NewTicker(lateEvery)
 	defer tick.Stop()
 	for {
+		if err := g.recallLate(ctx); err != nil && ctx.Err() == nil {
+			g.log.Warn("cannot read which detaches were given up", "err", err)
+		}
 		g.restoreLate(ctx)
 		select {
 		case <-ctx.Done():
@@ -78,37 +88,80 @@ func (g *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// recallLate finds in the journal what a daemon before this one expected: the
+// recallLate finds in the journal, once, what a daemon before this one expected: the
 // attachments whose last detach was undone.
-func (g *Manager) recallLate(ctx context.Context) {
+func (g *Manager) recallLate(ctx context.Context) error {
+	late := &g.machine.late
+	late.recalling.Lock()
+	defer late.recalling.Unlock()
+	if late.recalled {
+		return nil
+	}
 	ops, err := g.journal.Ops(ctx, kindDetach, false)
 	if err != nil {
-		g.log.Warn("cannot read which detaches were given up", "err", err)
-		return
+		return err
 	}
 	last := map[string]op.Op{}
 	for _, o := range ops {
 		last[o.Group] = o
 	}
 	for _, o := range last {
-		var in input
 		records, err := g.journal.Records(ctx, o.ID)
-		if err == nil && slices.ContainsFunc(records, gaveUpOnGuest) && json.Unmarshal(o.Input, &in) == nil {
-			g.machine.late.add(&in)
+		if err != nil {
+			return err
+		}
+		var in input
+		if asked, gaveUp := howItEnded(records); gaveUp && json.Unmarshal(o.Input, &in) == nil {
+			late.add(&in, asked)
 		}
 	}
+	late.recalled = true
+	return nil
 }
 
-// gaveUpOnGuest says whether a record is of a detach that does not wait for its
-// guest any more.
-func gaveUpOnGuest(r op.Record) bool {
-	return r.Step == stepNameDetachLive && r.Kind == op.EventUndoStarted
+// howItEnded says of a detach whether it asked its guest, and whether it does not
+// wait for it any more.
+func howItEnded(records []op.Record) (asked, gaveUp bool) {
+	for _, r := range records {
+		if r.Step != stepNameDetachLive {
+			continue
+		}
+		var note unplugNote
+		asked = asked || (r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil && note.Asked)
+		gaveUp = gaveUp || r.Kind == op.EventUndoStarted
+	}
+	return asked, gaveUp
+}
+
+// MayMove refuses to move a volume whose guest was asked to let go of it and did not:
+// it may still do so at any time, and QEMU would lose the disk in the middle of the
+// move, with its overlay or its block job. The next start of the guest ends that.
+func (g *Manager) MayMove(ctx context.Context, volumeID string) error {
+	if err := g.recallLate(ctx); err != nil {
+		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+	}
+	for _, in := range g.machine.late.list() {
+		if in.VolumeID != volumeID || !in.asked {
+			continue
+		}
+		v, err := g.machine.look(ctx, &in.input)
+		if err != nil {
+			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
+		}
+		if v.dom != nil && (v.active || v.saved) {
+			return api.Errorf(api.CodeInstanceBusy,
+				"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
+				in.VolumeName, in.InstanceName, in.Device)
+		}
+	}
+	return nil
 }
 
 // restoreLate looks at the guests that may have let go, and submits what gives
 // the disk back.
 func (g *Manager) restoreLate(ctx context.Context) {
-	for _, in := range g.machine.late.list() {
+	for _, l := range g.machine.late.list() {
+		in := l.input
 		v, err := g.machine.look(ctx, &in)
 		switch {
 		case err != nil:
@@ -150,7 +203,7 @@ func (g *Manager) restore(ctx context.Context, in *input) {
 		})
 	}
 	if err != nil {
-		g.machine.late.add(in)
+		g.machine.late.add(in, false) // what was asked for has happened
 		g.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
 	}
 }

@@ -219,10 +219,12 @@ func (m *machine) putBack(ctx context.Context, r *op.Run, in *input, where hv.Wh
 
 var errLookAgain = errors.New("the disk was put back and is to be looked at")
 
-// goneNote is written once the guest was seen without the disk: a state that is saved
-// from then on does not have it.
-type goneNote struct {
-	Gone bool `json:"gone"`
+// unplugNote is written before the guest is asked for the first time: from then on
+// it may let go at any time, whatever became of the detach. Gone is written once it
+// was seen without the disk: a state that is saved from then on does not have it.
+type unplugNote struct {
+	Asked bool `json:"asked,omitempty"`
+	Gone  bool `json:"gone,omitempty"`
 }
 
 // stepDetachLive waits until no process has the disk and no start will bring it
@@ -230,7 +232,8 @@ type goneNote struct {
 // again.
 func (m *machine) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		if err := m.unplug(ctx, in); err != nil {
+		asking := func() error { return r.Note(ctx, unplugNote{Asked: true}) }
+		if err := m.unplugAfter(ctx, in, asking); err != nil {
 			return err
 		}
 		v, err := m.look(ctx, in)
@@ -242,10 +245,14 @@ func (m *machine) stepDetachLive() op.Step {
 		case v.saved:
 			return in.notSaved(v)
 		}
-		return r.Note(ctx, goneNote{Gone: true})
+		return r.Note(ctx, unplugNote{Gone: true})
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
-		m.late.add(in)
+		var note unplugNote
+		if _, err := r.Noted(stepNameDetachLive, &note); err != nil {
+			return err
+		}
+		m.late.add(in, note.Asked)
 		return m.putBack(ctx, r, in, hv.Live)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
@@ -261,7 +268,7 @@ func (m *machine) stepDetachLive() op.Step {
 // lookGone looks at the domain, and says whether the guest was seen without the
 // disk before.
 func (m *machine) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
-	var note goneNote
+	var note unplugNote
 	if _, err := r.Noted(stepNameDetachLive, &note); err != nil {
 		return nil, false, err
 	}

@@ -27,6 +27,12 @@ const (
 // paused is not asked before it runs: it could not answer, and would do so at a
 // time when nobody asks any more.
 func (m *machine) unplug(ctx context.Context, in *input) error {
+	return m.unplugAfter(ctx, in, func() error { return nil })
+}
+
+// unplugAfter is unplug that calls asking before the guest is asked for the first
+// time, and does not ask if that fails.
+func (m *machine) unplugAfter(ctx context.Context, in *input, asking func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := m.HV.Events(ctx)
@@ -45,6 +51,11 @@ func (m *machine) unplug(ctx context.Context, in *input) error {
 			return op.UnknownOutcome(in.changed(v))
 		}
 		if answers(v) && (asked.IsZero() || time.Since(asked) >= askEvery) {
+			if asked.IsZero() {
+				if err := asking(); err != nil {
+					return err
+				}
+			}
 			asked = time.Now()
 			if refusal, err = m.ask(ctx, in); err != nil {
 				return err
