@@ -37,6 +37,8 @@ type session struct {
 	noWait   bool
 	progress string
 	now      time.Time
+	// saidStale: the user knows that the registry is away.
+	saidStale bool
 }
 
 func newSession(c *cli.Context) (*session, error) {
@@ -107,10 +109,24 @@ func maybeDone(err error) bool {
 
 func (s *session) call(ctx context.Context, method, path, noun string, in any, opts ...client.Option) (answer, error) {
 	var doc json.RawMessage
-	if err := s.client.Do(ctx, method, path, in, &doc, opts...); err != nil {
+	if err := s.client.Do(ctx, method, path, in, &doc, append(opts, client.Whole())...); err != nil {
 		return answer{}, s.explain(err)
 	}
-	return newAnswer(noun, doc)
+	a, err := newAnswer(noun, doc)
+	if err == nil {
+		s.sayIfStale(a)
+	}
+	return a, err
+}
+
+// sayIfStale says, once, that what is shown is from the daemon's memory.
+func (s *session) sayIfStale(a answer) {
+	var age float64
+	if s.saidStale || s.json || string(a.members["stale"]) != "true" || json.Unmarshal(a.members["age_seconds"], &age) != nil {
+		return
+	}
+	s.saidStale = true
+	s.say("The registry is away: this is what it said %s ago.", render.Duration(time.Duration(age*float64(time.Second))))
 }
 
 // stream reads a stream of events; errors are those of call.

@@ -110,6 +110,7 @@ type call struct {
 	key         string
 	retryWithin time.Duration
 	patience    time.Duration
+	whole       bool
 }
 
 func newCall(opts []Option) (c call) {
@@ -126,6 +127,10 @@ func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 // patience has Do wait for the answer for longer: the request asks the daemon to
 // hold it back for d.
 func patience(d time.Duration) Option { return func(c *call) { c.patience = d } }
+
+// Whole has Do fill out as the whole document, also where there is one noun: for
+// who passes on what is said about the answer (stale, age_seconds).
+func Whole() Option { return func(c *call) { c.whole = true } }
 
 // RetryRefused repeats a GET for up to within while nobody listens
 // there, as when a daemon restarts. Other methods are sent once.
@@ -167,7 +172,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 	if out == nil {
 		return nil
 	}
-	return decodeAnswer(method, path, body, out)
+	return decodeAnswer(method, path, body, out, options.whole)
 }
 
 // send returns an answer of a 2xx status, whose body the caller closes.
@@ -232,7 +237,7 @@ func (c *Client) answeredError(resp *http.Response) error {
 // were adopted before.
 var remarks = []string{"schema_version", "stale", "age_seconds", "already_adopted"}
 
-func decodeAnswer(method, path string, body []byte, out any) error {
+func decodeAnswer(method, path string, body []byte, out any, whole bool) error {
 	var document map[string]json.RawMessage
 	if err := json.Unmarshal(body, &document); err != nil {
 		return api.Errorf(api.CodeInternal, "cannot read the answer to %s %s: %v", method, path, err)
@@ -245,7 +250,7 @@ func decodeAnswer(method, path string, body []byte, out any) error {
 		delete(document, remark)
 	}
 	value := json.RawMessage(body)
-	if len(document) == 1 {
+	if len(document) == 1 && !whole {
 		for _, only := range document {
 			value = only
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
@@ -219,5 +220,27 @@ func TestARequestWhoseOperationWasHaltedIsToldWhy(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 	if err := h(httptest.NewRecorder(), r); api.CodeOf(err) != api.CodeStaleEpoch {
 		t.Errorf("got %v, want stale_epoch", err)
+	}
+}
+
+// The guest has let go, and only the registry does not know it yet.
+func TestAQueuedReleaseIsShownAsDetaching(t *testing.T) {
+	known := []api.Attachment{{ID: "a1", State: api.AttachmentAttached}, {ID: "a2", State: api.AttachmentAttached}}
+	v := uplink.View{Attachments: known, Volumes: []api.Volume{{ID: "v", Attachments: known}}}
+	shown := letGo(v, []api.Attachment{{ID: "a2"}})
+	for _, atts := range [][]api.Attachment{shown.Attachments, shown.Volumes[0].Attachments} {
+		if atts[0].State != api.AttachmentAttached || atts[1].State != api.AttachmentDetaching {
+			t.Errorf("shown are %+v", atts)
+		}
+	}
+	if known[1].State != api.AttachmentAttached || v.Volumes[0].Attachments[1].State != api.AttachmentAttached {
+		t.Error("what is remembered was changed")
+	}
+}
+
+func TestAListThatIsEmptyInMemoryIsAList(t *testing.T) {
+	empty := memory{"registry-view.json": `{"read_at":"2026-01-01T00:00:00Z"}`}
+	if _, body := askOf(t, newServer(t, nowhere, empty), "GET", "/v1/volumes", ""); !strings.Contains(body, `"volumes":[]`) {
+		t.Errorf("the list is %s", body)
 	}
 }

@@ -22,6 +22,7 @@ func (s *Server) stale(w http.ResponseWriter, r *http.Request, recall recall) (d
 	if !known {
 		return false, nil
 	}
+	view = letGo(view, s.Attachments.Queued())
 	noun, err := recall(&view, r)
 	if err != nil {
 		return true, err
@@ -30,13 +31,35 @@ func (s *Server) stale(w http.ResponseWriter, r *http.Request, recall recall) (d
 		httpjson.Noun{Name: "stale", Value: true}, httpjson.Noun{Name: "age_seconds", Value: age.Seconds()})
 }
 
+// letGo is the view with those attachments as detaching whose guest has let go,
+// and whose release waits for the registry.
+func letGo(v uplink.View, queued []api.Attachment) uplink.View {
+	if len(queued) == 0 {
+		return v
+	}
+	told := func(known []api.Attachment) []api.Attachment {
+		out := slices.Clone(known)
+		for i := range out {
+			if slices.ContainsFunc(queued, func(q api.Attachment) bool { return q.ID == out[i].ID }) {
+				out[i].State = api.AttachmentDetaching
+			}
+		}
+		return out
+	}
+	v.Attachments, v.Volumes = told(v.Attachments), slices.Clone(v.Volumes)
+	for i := range v.Volumes {
+		v.Volumes[i].Attachments = told(v.Volumes[i].Attachments)
+	}
+	return v
+}
+
 // all recalls a list.
 func all[T any](nouns string, of func(*uplink.View) []T) recall {
 	return func(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
 		if _, err := httpjson.Query(r); err != nil {
 			return httpjson.Noun{}, err
 		}
-		return httpjson.Noun{Name: nouns, Value: slices.Concat([]T{}, of(v))}, nil
+		return httpjson.Noun{Name: nouns, Value: append([]T{}, of(v)...)}, nil
 	}
 }
 

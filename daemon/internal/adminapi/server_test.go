@@ -15,7 +15,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -49,7 +52,23 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Deps{Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up, Version: "1"})
+	return New(Deps{
+		Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up,
+		Attachments: newAttachments(t), Version: "1",
+	})
+}
+
+// newAttachments is a manager of attachments with nothing at work.
+func newAttachments(t *testing.T) *attach.Manager {
+	t.Helper()
+	g := attach.New(attach.Config{}, attach.Ports{}, nil, nil, slog.New(slog.DiscardHandler))
+	runner, err := op.New(op.Config{Journal: optest.NewJournal(), Plans: g.Plans(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runner.Stop)
+	g.Bind(runner)
+	return g
 }
 
 // ask sends a request to an API that remembers nothing and whose registry is at

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -16,7 +17,7 @@ import (
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	st := api.Status{
 		Program: "volferryd", Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
-		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart()},
+		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart()},
 	}
 	s.count(r.Context(), &st)
 	for _, p := range st.Parts {
@@ -76,6 +77,24 @@ func (s *Server) epochPart() api.Check {
 
 func (s *Server) tasksPart() api.Check {
 	return api.Check{Name: "tasks", Status: "ok", Message: fmt.Sprintf("%d at work for the registry", s.Uplink.TasksRunning())}
+}
+
+// releasesPart tells of volumes that were detached while the registry was away.
+func (s *Server) releasesPart() api.Check {
+	const name = "releases"
+	queued := s.Attachments.Queued()
+	if len(queued) == 0 {
+		return api.Check{Name: name, Status: "ok", Message: "none waits"}
+	}
+	volumes := make([]string, len(queued))
+	for i := range queued {
+		volumes[i] = queued[i].VolumeID
+	}
+	return api.Check{
+		Name: name, Status: "warn",
+		Message: fmt.Sprintf("%d detached volumes stay reserved until the registry is told: %s", len(queued), strings.Join(volumes, ", ")),
+		Advice:  "the registry is told when it answers; volferryctl volume show says detaching until then",
+	}
 }
 
 // count fills in what can be counted now; a part that is away is told of by
