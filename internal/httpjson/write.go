@@ -3,9 +3,12 @@
 package httpjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
+	"sync"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -24,17 +27,47 @@ type Noun struct {
 
 // WriteAll answers with the document {"schema_version":1, noun: value, ...}.
 func WriteAll(w http.ResponseWriter, status int, nouns ...Noun) error {
+	d, _ := documents.Get().(*document) // nothing else is in it
+	defer d.done()
 	// By hand, so that a reader meets the version before what it governs.
-	body := fmt.Appendf(nil, "{\"schema_version\":%d", api.SchemaVersion)
+	d.text.WriteString(documentHead)
 	for _, n := range nouns {
-		value, err := json.Marshal(n.Value)
-		if err != nil {
+		d.text.WriteByte(',')
+		d.text.Write(strconv.AppendQuote(d.text.AvailableBuffer(), n.Name))
+		d.text.WriteByte(':')
+		if err := d.values.Encode(n.Value); err != nil {
 			return fmt.Errorf("encode %s: %w", n.Name, err)
 		}
-		body = fmt.Appendf(body, ",%q:%s", n.Name, value)
+		d.text.Truncate(d.text.Len() - 1) // the encoder's newline
 	}
-	writeJSON(w, status, append(body, '}', '\n'))
+	d.text.WriteString("}\n")
+	writeJSON(w, status, d.text.Bytes())
 	return nil
+}
+
+var documentHead = fmt.Sprintf(`{"schema_version":%d`, api.SchemaVersion)
+
+// document is an answer in the making. They are used again: most answers are
+// short, and there are many.
+type document struct {
+	text   bytes.Buffer
+	values *json.Encoder // into text
+}
+
+// keepDocument is the size of an answer above which its memory is given back.
+const keepDocument = 64 << 10
+
+var documents = sync.Pool{New: func() any {
+	d := &document{}
+	d.values = json.NewEncoder(&d.text)
+	return d
+}}
+
+func (d *document) done() {
+	if d.text.Cap() <= keepDocument {
+		d.text.Reset()
+		documents.Put(d)
+	}
 }
 
 // WriteError answers with an ErrorBody and the status of err's code.
