@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 
 // retype gives a volume another type: at once where its bytes may stay, else by
 // a migration at the end of which type and place change together. A repeated
-// request goes the way that it went first.
+// request goes the way that it went first, and is answered as then.
 func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.VolumeRetype](r)
 	if err != nil {
@@ -30,22 +31,24 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 		}
 		return s.pass(w, r, *moved, nil)
 	}
+	// Before anything is looked at: it may have been done, whatever stands against
+	// it now.
+	v, refusal := s.Store.RetypeVolume(r.Context(), call, ref, in)
+	if refusal == nil {
+		return httpjson.Write(w, http.StatusOK, "volume", v)
+	}
+	if _, moves := api.AsError(refusal).Details["to_pool"]; !moves {
+		return refusal
+	}
 	plan, err := s.Store.PlanRetype(r.Context(), ref, in)
+	if err != nil || plan.InPlace {
+		return cmp.Or(err, refusal)
+	}
+	req, err := retypeRequest(ref, call.Key, api.MigrationTarget{ToPool: plan.ToPool, ToType: in.Type})
 	if err != nil {
 		return err
 	}
-	if !plan.InPlace {
-		req, err := retypeRequest(ref, call.Key, api.MigrationTarget{ToPool: plan.ToPool, ToType: in.Type})
-		if err != nil {
-			return err
-		}
-		return s.pass(w, r, req, func(ctx context.Context) (api.Host, error) { return s.where().Volume(ctx, plan.Volume) })
-	}
-	v, err := s.Store.RetypeVolume(r.Context(), call, ref, in)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "volume", v)
+	return s.pass(w, r, req, func(ctx context.Context) (api.Host, error) { return s.where().Volume(ctx, plan.Volume) })
 }
 
 // retypeTask returns the call that a retype was made before, nil if none was.
