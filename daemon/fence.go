@@ -8,7 +8,28 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/uplink"
+	"github.com/volferry/volferry/internal/api"
 )
+
+// told is the uplink's configuration with what the migrations are told, and tell:
+// in which epoch the registry has this host, and that it answers. Of is asked
+// when there is something to tell, since the one cannot be made without the other.
+func told(cfg uplink.Config, of func() *migrate.Manager) uplink.Config {
+	cfg.Migrations = func(ctx context.Context) ([]api.Migration, error) { return of().List(ctx, false) }
+	cfg.OnEpoch = func(epoch int64) { of().Epoch(epoch) }
+	cfg.OnUp = func() { of().Wake(false, true) }
+	return cfg
+}
+
+// migrationHost is this host for the migrations. While it is fenced its epoch is
+// that of before.
+func migrationHost(up *uplink.Uplink) func(context.Context) (migrate.Host, error) {
+	return func(ctx context.Context) (migrate.Host, error) {
+		h, err := up.Host(ctx)
+		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
+	}
+}
 
 // fencedOps halts the operations of a host that was fenced.
 type fencedOps struct {

@@ -66,28 +66,21 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, Log: log})
 	guards := instance.NewGuards(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
 	var migrations *migrate.Manager
-	up, err = uplink.New(uplink.Config{
+	up, err = uplink.New(told(uplink.Config{
 		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), Dir: cfg.StateDir, SharedPools: cfg.SharedPools,
 		HV: virt, Registry: registry, Guards: guards, Log: log,
-		Migrations: func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
-		OnEpoch:    func(epoch int64) { migrations.Epoch(epoch) },
-		OnUp:       func() { migrations.Wake(false, true) },
-	})
+	}, func() *migrate.Manager { return migrations }))
 	if err != nil {
 		return err
 	}
 	site := up.Site(registry)
-	host := func(ctx context.Context) (migrate.Host, error) {
-		h, err := up.Host(ctx)
-		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
-	}
 	storage := image.Storage{}
 	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths,
 	}, migrate.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards,
-	}, records, host, log)
+	}, records, migrationHost(up), log)
 	attachments := attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir}, attach.Ports{
 		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up,
 	}, records, func(ctx context.Context) (attach.Host, error) {

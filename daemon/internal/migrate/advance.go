@@ -63,7 +63,7 @@ func (g *Manager) atWork(id string) bool {
 const replanDelay = 100 * time.Millisecond
 
 // advance submits the op that a migration needs next, if any. What cannot be
-// done now is tried again soon.
+// done now is tried again, less and less often.
 func (g *Manager) advance(ctx context.Context, id string) {
 	g.admit.Lock()
 	defer g.admit.Unlock()
@@ -72,8 +72,7 @@ func (g *Manager) advance(ctx context.Context, id string) {
 	}
 	h, err := g.loadHistory(ctx, id)
 	if err != nil {
-		g.log.Warn("cannot read a migration", "migration", id, "err", err)
-		time.AfterFunc(replanDelay, func() { g.watch.notify(id) })
+		g.tryAgain(id, err)
 		return
 	}
 	todo, request, ok := h.next()
@@ -92,9 +91,10 @@ func (g *Manager) advance(ctx context.Context, id string) {
 		err = g.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
 	}
 	if err != nil {
-		g.log.Warn("cannot go on with a migration yet", "migration", id, "err", err)
-		time.AfterFunc(replanDelay, func() { g.watch.notify(id) })
+		g.tryAgain(id, err)
+		return
 	}
+	g.stalled.over(id)
 }
 
 // Wake tells the ops that wait for libvirt or for the registry that it is back.
@@ -105,6 +105,7 @@ func (g *Manager) Wake(hypervisor, registry bool) {
 	if registry {
 		g.runner.Wake(waitRegistry)
 	}
+	g.stalled.hurry()
 }
 
 // Request returns where the request stands that began with this op. An op that

@@ -57,6 +57,8 @@ type Manager struct {
 	// look at the op.
 	groups sync.Map
 
+	stalled stalled
+
 	// admit makes the look at a migration and the submission of its next op
 	// one.
 	admit sync.Mutex

@@ -109,8 +109,10 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 
 // rejoin lets go of what the host lost, and then says so to the registry.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
-	u.reporting.Lock() // no report of the old epoch overtakes
-	defer u.reporting.Unlock()
+	if err := u.reporting.take(ctx); err != nil { // no report of the old epoch overtakes
+		return err
+	}
+	defer u.reporting.leave()
 	u.halted.Store(true)
 	if err := u.cfg.Ops.Halt(ctx); err != nil {
 		return fmt.Errorf("halt operations: %w", err)

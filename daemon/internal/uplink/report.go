@@ -17,8 +17,10 @@ import (
 // is open.
 func (u *Uplink) report(ctx context.Context) (busy bool, err error) {
 	r := u.describe(ctx)
-	u.reporting.Lock()
-	defer u.reporting.Unlock()
+	if err := u.reporting.take(ctx); err != nil {
+		return false, err
+	}
+	defer u.reporting.leave()
 	r.Epoch, r.Mark = u.recall().Epoch, u.recall().Mark
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()

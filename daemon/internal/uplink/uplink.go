@@ -86,7 +86,7 @@ type Uplink struct {
 
 	// reporting makes reports one after the other, so that the last answer is
 	// the newest.
-	reporting sync.Mutex
+	reporting turn
 	// halted: ops were halted and have not been resumed.
 	halted atomic.Bool
 	// candidate is a view that was read and not confirmed yet. Of reporting.
@@ -117,7 +117,7 @@ func New(cfg Config) (*Uplink, error) {
 		cfg: cfg, files: files{
 			memory: filepath.Join(cfg.Dir, "uplink.json"), view: filepath.Join(cfg.Dir, "registry-view.json"),
 		},
-		ready: make(chan struct{}), news: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
+		ready: make(chan struct{}), reporting: make(turn, 1), news: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
 	}
 	if err := u.files.load(&u.memory, &u.view); err != nil {
 		return nil, err
@@ -126,9 +126,19 @@ func New(cfg Config) (*Uplink, error) {
 	return u, nil
 }
 
-// BindOps gives the uplink what it was not made with: the ops need it first.
-// Call it before Run.
-func (u *Uplink) BindOps(ops Ops) { u.cfg.Ops = ops }
+// BindOps gives the uplink what it was not made with, as the ops need it first,
+// and tells them the epoch that an earlier process was told: one that began in an
+// older one asks whether what it works on is still this host's. Call it before
+// any op goes on.
+func (u *Uplink) BindOps(ops Ops) {
+	u.cfg.Ops = ops
+	m := u.recall()
+	if m.Fence != nil {
+		u.cfg.OnEpoch(m.Fence.Epoch)
+		return
+	}
+	u.cfg.OnEpoch(m.Epoch)
+}
 
 const (
 	// reportEvery is how often the registry hears of this host.
@@ -265,6 +275,21 @@ func (u *Uplink) Up() bool {
 
 // upLocked is Up for callers that hold mu.
 func (u *Uplink) upLocked() bool { return u.err == nil && u.host.ID != "" }
+
+// turn is held by one at a time. Unlike a mutex it is not waited for by who has
+// been told to stop.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) leave() { <-t }
 
 // sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestWhatCannotBeBegunIsTriedLessAndLessOftenUntilThereIsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s stalled
+		var n int
+		var try func()
+		try = func() {
+			n++
+			s.again("m", try)
+		}
+		try()
+		pass(time.Minute)
+		synctest.Wait()
+		if n < 10 || n > 15 {
+			t.Errorf("%d tries in the first minute", n)
+		}
+		pass(time.Hour)
+		synctest.Wait()
+		before := n
+		s.hurry()
+		pass(2*replanDelay + replanDelay/2)
+		synctest.Wait()
+		if n != before+2 {
+			t.Errorf("%d tries after there was news, want 2", n-before)
+		}
+		s.over("m")
+		before = n
+		pass(time.Hour)
+		synctest.Wait()
+		if n != before {
+			t.Errorf("%d tries after it went on", n-before)
+		}
+	})
+}
+
+// The host is fenced between two ops of a `volume migrate`.
+func TestAMigrationBetweenTwoOpsGoesOnSoonAfterTheHostIsBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		halted := make(chan struct{})
+		d.journal.AfterAppend(func(r op.Record) {
+			if r.Kind == op.EventFinished {
+				d.journal.AfterAppend(nil)
+				go func() { d.runner.Halt(); close(halted) }()
+				pass(time.Millisecond)
+			}
+		})
+		id := d.migrate()
+		<-halted
+		pass(time.Hour)
+		if m := d.get(id); m.State != api.MigrationStarted {
+			t.Errorf("the migration is %s, want it between its start and its copy", m.State)
+		}
+		d.manager().Wake(false, true)
+		must(t, d.runner.Resume(context.Background()))
+		began := time.Now()
+		d.until(id, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it went on after %s", took)
+		}
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
