@@ -17,13 +17,13 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/demo)(/|$$)
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
 
 SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test build lint shellcheck test-unit test-conformance test-e2e test-hosts test-crash bench \
+.PHONY: help demo test build lint shellcheck test-unit test-registry-short test-registry test-conformance test-e2e test-hosts test-crash bench \
 	install clean lab compiler
 
 help: ## Show this list
@@ -34,7 +34,7 @@ demo: build ## Move a volume under a running guest and prove that no write was l
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo
 
-test: build lint test-unit test-conformance test-e2e test-hosts ## Everything that CI runs
+test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## Everything that CI runs
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -52,6 +52,12 @@ shellcheck:
 
 test-unit: compiler ## Unit tests with the race detector, op matrix, conformance of the fake, the tree itself
 	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)')
+
+test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
+	$(GO) test -v -count=1 -timeout 5m ./test/registry
+
+test-registry: build ## The same for longer: more than a minute of history, hundreds of deaths
+	VOLFERRY_REGISTRY=long $(GO) test -v -count=1 -timeout 20m ./test/registry
 
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
 	CGO_ENABLED=1 $(GO) test -race -count=1 $(REAL_LIBVIRT)

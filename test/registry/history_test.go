@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -55,17 +54,17 @@ func ofVolume(all []porcupine.Operation, volume string) []porcupine.Operation {
 // checkTimeout bounds the search for an order of one volume's operations.
 const checkTimeout = 2 * time.Minute
 
-// checkLinearizable fails the test if there is no order of the operations in which
-// one after the other the registry could have answered so.
-func checkLinearizable(t *testing.T, first world, operations []porcupine.Operation) {
-	t.Helper()
+// checkLinearizable returns an error if there is no order of the operations in
+// which one after the other the registry could have answered so.
+func checkLinearizable(first world, operations []porcupine.Operation) error {
 	result, info := porcupine.CheckOperationsVerbose(modelOf(first), operations, checkTimeout)
 	switch result {
 	case porcupine.Ok:
+		return nil
 	case porcupine.Unknown:
-		t.Errorf("no order of %d operations was found within %s, nor that there is none", len(operations), checkTimeout)
+		return fmt.Errorf("no order of %d operations was found within %s, nor that there is none", len(operations), checkTimeout)
 	default:
-		t.Errorf("there is no order of %d operations that explains the answers:\n%s", len(operations), explain(first, info, operations))
+		return fmt.Errorf("there is no order of %d operations that explains the answers:\n%s", len(operations), explain(first, info, operations))
 	}
 }
 
