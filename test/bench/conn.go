@@ -52,7 +52,11 @@ func dial(ctx context.Context, address string, h *host) (*conn, error) {
 	return &conn{host: h, tls: t, in: make([]byte, 0, 2048)}, nil
 }
 
-func (c *conn) close() { _ = c.tls.Close() }
+func (c *conn) close() {
+	if c.tls != nil {
+		_ = c.tls.Close()
+	}
+}
 
 // post sends a request and returns the body of its answer, which is good until
 // the next one. An answer that is no success is an error.

@@ -78,14 +78,39 @@ func (b *bench) fillSite(ctx context.Context, r *report) error {
 	return nil
 }
 
-// memory is that of a registry with all its attachments and the connections of its
-// clients, just after their load.
-func (b *bench) memory(_ context.Context, r *report) error {
+// memory is that of a registry just after the load of its clients, and of the same
+// registry started anew, with all its attachments and a connection of each host.
+func (b *bench) memory(ctx context.Context, r *report) error {
+	if err := b.memoryNow(r, len(b.clients)); err != nil {
+		return err
+	}
+	b.disconnect()
+	b.registry.Stop()
+	if err := b.registry.Start(ctx); err != nil {
+		return err
+	}
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	for _, c := range b.clients[loadHosts:] {
+		c.close()
+	}
+	if _, err := b.drive(ctx, b.clients[:min(loadHosts, len(b.clients))], 0, b.seconds); err != nil {
+		return err
+	}
+	if err := b.memoryNow(r, loadHosts); err != nil {
+		return err
+	}
+	b.disconnect()
+	return b.connect(ctx)
+}
+
+func (b *bench) memoryNow(r *report, connections int) error {
 	resident, own, err := memory(b.registry.PID())
 	if err != nil {
 		return err
 	}
-	m := r.add("memory", fmt.Sprintf("memory at %d attachments and %d connections", b.attachments, len(b.clients)))
+	m := r.add("memory", fmt.Sprintf("memory at %d attachments, after the load of %d connections", b.attachments, connections))
 	m.value("rss_mib", float64(resident)/(1<<20), "RSS %.0f MiB")
 	m.value("anonymous_mib", float64(own)/(1<<20), "anonymous %.0f MiB")
 	m.aim("RSS ≤ 100 MiB", resident <= aimResident)

@@ -81,31 +81,27 @@ func (b *bench) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.connectClients(ctx)
+	return b.makeClients(ctx)
 }
 
 func (b *bench) close() {
-	for _, c := range b.clients {
-		c.close()
-	}
+	b.disconnect()
 	for _, h := range b.hearts {
 		h.close()
 	}
 	b.registry.Stop()
 }
 
-// connectClients makes the clients, each with a volume and an instance.
-func (b *bench) connectClients(ctx context.Context) error {
+// makeClients makes the clients, each with a volume and an instance.
+func (b *bench) makeClients(ctx context.Context) error {
 	for i := range b.options.clients {
-		h := b.hosts[i%loadHosts]
-		c, err := dial(ctx, b.registry.Listen, h)
-		if err != nil {
-			return err
-		}
 		b.clients = append(b.clients, &client{
-			conn: c, volume: newID(b.random), instance: newID(b.random), device: "vdb",
+			conn: &conn{host: b.hosts[i%loadHosts]}, volume: newID(b.random), instance: newID(b.random), device: "vdb",
 			random: rand.New(rand.NewPCG(b.seed, uint64(i)+1)),
 		})
+	}
+	if err := b.connect(ctx); err != nil {
+		return err
 	}
 	return inParallel(len(b.clients), func(i int) error {
 		c := b.clients[i]
@@ -118,6 +114,24 @@ func (b *bench) connectClients(ctx context.Context) error {
 			}),
 		)
 	})
+}
+
+// connect gives every client a connection.
+func (b *bench) connect(ctx context.Context) error {
+	for _, c := range b.clients {
+		connected, err := dial(ctx, b.registry.Listen, c.host)
+		if err != nil {
+			return err
+		}
+		c.conn = connected
+	}
+	return nil
+}
+
+func (b *bench) disconnect() {
+	for _, c := range b.clients {
+		c.close()
+	}
 }
 
 // fill adds instances with disks until the site has so many attachments.
