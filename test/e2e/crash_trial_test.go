@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -21,6 +23,11 @@ type trial struct {
 	// begin brings things to where the request can be made, and returns its
 	// command line.
 	begin func(*testing.T) (args []string)
+	// noun is what the command answers with; empty is a migration.
+	noun string
+	// ended waits for the end of a request that is of no migration, and claims that
+	// it is right. Want and settled are of migrations.
+	ended func(*testing.T, *request)
 	want  api.MigrationState
 	// settled claims that the migration ended right and left nothing behind.
 	settled func(*testing.T, api.Migration)
@@ -131,6 +138,10 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	r := x.ask(t, args)
 	b.strike(t, r.lost, p)
 	x.struck++
+	if x.ended != nil {
+		x.ended(t, r)
+		return
+	}
 	m := x.followed(t, r)
 	x.noteGap(t, p, from, time.Now())
 	x.settled(t, m)
@@ -141,8 +152,8 @@ type request struct {
 	lost     context.Context // ends when it failed, or lasts too long
 	answered chan struct{}
 	// What it printed, once it is answered.
-	migration api.Migration
-	err       error
+	answer json.RawMessage
+	err    error
 }
 
 // ask makes the request.
@@ -157,7 +168,7 @@ func (x *trial) ask(t *testing.T, args []string) *request {
 	r := &request{lost: lost, answered: make(chan struct{})}
 	go func() {
 		defer close(r.answered)
-		if r.migration, r.err = site.Get[api.Migration](t.Context(), x.Caller, "migration", args...); r.err != nil {
+		if r.answer, r.err = site.Get[json.RawMessage](t.Context(), x.Caller, cmp.Or(x.noun, "migration"), args...); r.err != nil {
 			lose(r.err)
 		}
 	}()
@@ -171,11 +182,15 @@ func (x *trial) followed(t *testing.T, r *request) api.Migration {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	if x.waits && r.migration.State != x.want {
-		t.Errorf("the command returned with the migration in state %s, want %s", r.migration.State, x.want)
+	var m api.Migration
+	if err := json.Unmarshal(r.answer, &m); err != nil {
+		t.Fatal(err)
 	}
-	x.ctl(t, "--progress", "none", "migration", "watch", r.migration.ID)
-	m := get[api.Migration](t, x.host, "migration", "migration", "show", r.migration.ID)
+	if x.waits && m.State != x.want {
+		t.Errorf("the command returned with the migration in state %s, want %s", m.State, x.want)
+	}
+	x.ctl(t, "--progress", "none", "migration", "watch", m.ID)
+	m = get[api.Migration](t, x.host, "migration", "migration", "show", m.ID)
 	if m.State != x.want || m.Error != nil {
 		t.Fatalf("ended as %s, want %s: %+v", m.State, x.want, m)
 	}

@@ -66,14 +66,21 @@ func TestCDROMIsASlotAndNoVolume(t *testing.T) {
 }
 
 // libvirt puts no overlay on a disk that others may be writing to.
-func TestShareableDiskMovesOnlyWhileItsGuestIsKeptStopped(t *testing.T) {
+func TestShareableDiskIsMirroredWhileItsGuestRuns(t *testing.T) {
 	h, a, _ := sharedPools(t)
 	d := h.diskIn(t, a, api.FormatRaw)
 	d.Shareable = true
 	g := h.runningGuest(t, d)
-	e := g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-pool", "b")
-	mustContain(t, e.Message, g.Name, "shareable", "stop the instance")
-	g.writes(t)
+	e := h.refuses(t, api.CodeUnsupportedDisk, "migration", "start", g.attachment(t, "vda").ID, "--to-pool", "b")
+	mustContain(t, e.Message, g.Name, "shareable", "volume migrate")
+	h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", g.volumeName("vda"), "--to-pool", "b", "--method", "overlay")
+	for _, pool := range []string{"b", "a"} {
+		if m := g.migrate(t, "vda", "--to-pool", pool); m.Method != "mirror" {
+			t.Errorf("a shareable disk was moved by %s", m.Method)
+		}
+		g.writes(t)
+		g.assertSettledAndGoOn(t)
+	}
 
 	g.powerOff(t)
 	v := g.start(t, "vda", "--to-pool", "b")

@@ -179,10 +179,12 @@ func (g *guest) pause(t *testing.T) {
 	if err := g.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	g.host.paused[g.Name] = true
 }
 
 func (g *guest) resume(t *testing.T) {
 	t.Helper()
+	delete(g.host.paused, g.Name)
 	if err := g.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}

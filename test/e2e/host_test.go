@@ -26,9 +26,10 @@ const volumeBytes = 64 << 20
 type host struct {
 	*site.Site
 
-	poolA, poolB string // the directories of the pools a and b
-	made         int    // volumes and guests, for names and seeds
-	broken       bool   // a test failed on it
+	poolA, poolB string          // the directories of the pools a and b
+	made         int             // volumes and guests, for names and seeds
+	paused       map[string]bool // the guests that a test has paused
+	broken       bool            // a test failed on it
 }
 
 // shared is the host of the tests that do nothing to the programs themselves. To
@@ -116,7 +117,7 @@ func openHost(t *testing.T, dir string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{Site: s}
+	h := &host{Site: s, paused: map[string]bool{}}
 	h.poolA, h.poolB = h.dirPool(t, "a"), h.dirPool(t, "b")
 	return h
 }
@@ -159,10 +160,20 @@ func get[T any](t *testing.T, h *host, noun string, args ...string) T {
 // and returns what it said.
 func (h *host) fails(t *testing.T, exit int, code api.Code, args ...string) api.Error {
 	t.Helper()
-	out, err := h.Ctl(t.Context(), append([]string{"-o", "json", "--progress", "none"}, args...)...)
+	_, err := h.Ctl(t.Context(), append([]string{"-o", "json", "--progress", "none"}, args...)...)
+	if err == nil {
+		t.Fatalf("volferryctl %s: want code %s, and it did", strings.Join(args, " "), code)
+	}
+	return mustHaveFailed(t, err, exit, code)
+}
+
+// mustHaveFailed claims that a volferryctl -o json exited with this status and
+// named this code, and returns what it said.
+func mustHaveFailed(t *testing.T, err error, exit int, code api.Code) api.Error {
+	t.Helper()
 	var failed *site.CtlError
 	if !errors.As(err, &failed) {
-		t.Fatalf("volferryctl %s: want code %s, got: %v %s", strings.Join(args, " "), code, err, out)
+		t.Fatalf("want code %s, got: %v", code, err)
 	}
 	var body api.ErrorBody
 	if err := json.Unmarshal([]byte(failed.Stderr), &body); err != nil || body.Error == nil {
@@ -231,4 +242,14 @@ func exists(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// logged says how many lines of the daemon's log have the words.
+func (h *host) logged(t *testing.T, words string) int {
+	t.Helper()
+	text, err := os.ReadFile(h.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), words)
 }

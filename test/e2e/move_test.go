@@ -25,9 +25,12 @@ func (g *guest) migrate(t *testing.T, target string, args ...string) api.Migrati
 	// The windows are around the moments at which, by the migration's word, the
 	// guest's disk was switched; what came between is the copy.
 	frozen := m.FinishedAt.Add(-time.Duration(m.ExposedSeconds * float64(time.Second)))
+	switched := m.FinishedAt.Add(-time.Second)
+	if switched.Before(before) {
+		switched = before
+	}
 	g.noteStalls(t, target, m, g.idle(before),
-		span{*m.StartedAt, frozen.Add(stallMargin)},
-		span{m.FinishedAt.Add(-time.Second), m.FinishedAt.Add(stallMargin)})
+		span{*m.StartedAt, frozen.Add(stallMargin)}, span{switched, m.FinishedAt.Add(stallMargin)})
 	return m
 }
 

@@ -77,13 +77,18 @@ func longestGap(h *lab.History, s span) time.Duration {
 // acknowledgements. A guest that did not run all the time is not asked.
 func (g *guest) noteStalls(t *testing.T, target string, m api.Migration, idle, start, end span) {
 	t.Helper()
-	if m.StallMS.Start == nil || m.StallMS.Switch == nil {
+	byMirror := m.Method == "mirror" // it has no switch at its start
+	if (m.StallMS.Start == nil && !byMirror) || m.StallMS.Switch == nil {
 		return // it did not run at one of them
 	}
 	h := g.History(target)
 	atStart, atSwitch := longestGap(h, start), longestGap(h, end)
+	first := "-"
+	if !byMirror {
+		first = ms(*m.StallMS.Start)
+	}
 	line := fmt.Sprintf("%s\t%s to %s\t%s\t%s\t%s\t%s\t%s", strings.TrimPrefix(t.Name(), "Test"), m.Src.Format, m.Dst.Format,
-		inMS(longestGap(h, idle)), ms(*m.StallMS.Start), inMS(atStart), ms(*m.StallMS.Switch), inMS(atSwitch))
+		inMS(longestGap(h, idle)), first, inMS(atStart), ms(*m.StallMS.Switch), inMS(atSwitch))
 	t.Log("stalls: " + strings.ReplaceAll(line, "\t", ", "))
 	stalls.Lock()
 	defer stalls.Unlock()

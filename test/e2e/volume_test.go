@@ -82,13 +82,19 @@ func (g *guest) attach(t *testing.T, v *volume, flags ...string) *plugged {
 		t.Fatalf("attach ended as %+v", a)
 	}
 	p := &plugged{volume: v, guest: g, mode: a.Mode, dev: a.Device}
+	g.took(t, p)
+	return p
+}
+
+// took is the guest with a volume that was just attached to it.
+func (g *guest) took(t *testing.T, p *plugged) {
+	t.Helper()
 	g.slots = g.persistentSlots(t)
 	g.plugged = append(g.plugged, p)
 	p.assertAttached(t)
 	if g.state(t) == "running" {
 		p.appears(t)
 	}
-	return p
 }
 
 // appears waits until the guest has the disk. What it writes to it from now on
