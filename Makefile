@@ -71,8 +71,9 @@ test-hosts: build lab ## Several hosts and a registry over TLS, with real guests
 test-crash: build lab ## Kill everything at every step of a move; half an hour (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 60m -run '^TestKill' ./test/e2e
 
-bench: ## Benchmarks of the engine and the registry
+bench: build ## Benchmarks of the engine and the registry, and the load of a whole site on a registry
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
+	$(GO) run ./test/bench
 
 install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
 	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(HOOKS)'
