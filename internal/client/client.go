@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -199,6 +201,8 @@ func (c *Client) send(ctx context.Context, method, path string, in any, options 
 // roundTrip sends the request, and again while that is asked for and sensible.
 func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (*http.Response, error) {
 	deadline := time.Now().Add(options.retryWithin)
+	var written atomic.Int32
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Add(1) }})
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
 		r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
 		if err != nil {
@@ -212,7 +216,7 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 		}
 		resp, err := c.http.Do(r)
 		if err == nil || method != http.MethodGet || !refused(err) || time.Now().Add(pause).After(deadline) {
-			return resp, err
+			return resp, wasSent(err, int(written.Load()))
 		}
 		select {
 		case <-ctx.Done():

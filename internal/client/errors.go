@@ -22,15 +22,39 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
 
+// sentError is of a request that was sent before: net/http sends one with an
+// Idempotency-Key again, by itself, where a connection that was kept breaks under
+// it. Then the last error says nothing of what became of the first attempt.
+type sentError struct{ err error }
+
+func (e *sentError) Error() string { return e.err.Error() }
+func (e *sentError) Unwrap() error { return e.err }
+
+// wasSent marks the error of a request that was written so many times, if it
+// could be taken for one of a request that never was.
+func wasSent(err error, times int) error {
+	var (
+		op        *net.OpError
+		handshake *handshakeError
+	)
+	neverWritten := refused(err) || errors.Is(err, syscall.EACCES) || errors.As(err, &handshake) || errors.As(err, &op) && op.Op == "dial"
+	if err != nil && (times > 1 || times == 1 && neverWritten) {
+		return &sentError{err}
+	}
+	return err
+}
+
 // transportError says what it means for the caller that no answer came.
 func (c *Client) transportError(ctx context.Context, err error) error {
 	var (
 		op        *net.OpError
 		handshake *handshakeError
+		sent      *sentError
 	)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for %s: %w", c.target, ctx.Err())
+	case errors.As(err, &sent):
 	case refused(err):
 		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there", c.target)
 	case errors.Is(err, syscall.EACCES):
