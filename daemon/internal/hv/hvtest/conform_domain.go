@@ -19,6 +19,7 @@ var domainTests = map[string]func(*testing.T, *bench){
 	"StatisticsCountTheAllocationOfTheTop":       testStats,
 	"WriteLimitIsSetAndLifted":                   testWriteLimit,
 	"EventsTellOfLifecycle":                      testLifecycleEvents,
+	"PowerOffEndsTheProcessAtOnce":               testPowerOff,
 	"ACancelledCallerIsToldThatNothingIsCertain": testCancelledCaller,
 }
 
@@ -73,6 +74,7 @@ func testNotFound(t *testing.T, b *bench) {
 	for call, err := range map[string]error{
 		"Domain":              noDomain,
 		"Suspend":             b.hv.Suspend(ctx, nobody),
+		"PowerOff":            b.hv.PowerOff(ctx, nobody),
 		"Resume":              b.hv.Resume(ctx, nobody),
 		"Snapshot, no domain": b.hv.Snapshot(ctx, nobody, "vda", overlay),
 		"Snapshot":            b.hv.Snapshot(ctx, g.id, "vdz", overlay),
@@ -119,6 +121,38 @@ func testNotActive(t *testing.T, b *bench) {
 	if got := b.read(t, id).ConfigDisk("vda").Chain; len(got) != 1 || got[0] != src {
 		t.Errorf("the refused calls changed the definition: %+v", got)
 	}
+}
+
+// testPowerOff: running or paused, and with a job, a domain is off when the call
+// returns, keeps its definition, and can be started again.
+func testPowerOff(t *testing.T, b *bench) {
+	g := b.start(t)
+	events := b.hv.Events(t.Context())
+	overlay := g.snapshot(t, 1)
+	off := func() {
+		t.Helper()
+		for range 2 { // the second time it is off already
+			ok(t, b.hv.PowerOff(t.Context(), g.id))
+			if d := g.domain(t); d.State != hv.StateStopped || d.Live != nil {
+				t.Fatalf("after PowerOff the domain is %s, with the live disks %+v", d.State, d.Live)
+			}
+		}
+		g.wantConfig(t, overlay, g.src)
+		if _, err := b.hv.OpenFiles(t.Context(), g.id, g.src.Path); !errors.Is(err, hv.ErrNotActive) {
+			t.Errorf("OpenFiles after PowerOff = %v, want ErrNotActive", err)
+		}
+	}
+	off()
+	awaitEvent(t, events, hv.Event{Kind: hv.EventLifecycle, DomainID: g.id, Detail: "stopped"})
+	b.Start(t, g.id)
+	ok(t, b.hv.Suspend(t.Context(), g.id))
+	ok(t, b.hv.CommitActive(t.Context(), g.id, "vda", 1))
+	off()
+	b.Start(t, g.id)
+	if d := g.domain(t); d.State != hv.StateRunning || d.LiveDisk("vda").Mirror != nil {
+		t.Errorf("started again the domain is %s, its disk %+v", d.State, d.LiveDisk("vda"))
+	}
+	g.CheckGuest(t, g.id, "vda", 1, 2)
 }
 
 func testStats(t *testing.T, b *bench) {
