@@ -42,10 +42,8 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 // trouble is what happens to a registry while it works.
 type trouble struct {
 	every, until time.Duration // bounds of the peace between two blows
-	pauses       bool
+	pauses       bool          // it stands still as often as it dies
 	kills, stops int
-	// between a death and the start that follows it.
-	whileDead func()
 }
 
 // haunt kills the registry and starts it again, or has it stand still for a
@@ -70,9 +68,6 @@ func (b *trouble) haunt(ctx context.Context, c *cluster, r *rand.Rand) error {
 func (b *trouble) killAndStart(ctx context.Context, c *cluster) error {
 	b.kills++
 	c.Kill()
-	if b.whileDead != nil {
-		b.whileDead()
-	}
 	return c.Start(context.WithoutCancel(ctx))
 }
 
