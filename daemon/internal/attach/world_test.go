@@ -149,12 +149,15 @@ func (w *world) around(lost error, effect func() error) error {
 func (w *world) onHV(effect func() error) error { return w.around(hv.ErrUnavailable, effect) }
 
 // look notes what must never be: an image in a domain without an attachment.
+// Another op may be at work: what was seen between two looks at the registry is
+// held against both.
 func (w *world) look() {
+	rows := w.registry.all()
 	doms, err := w.Fake.Domains(context.Background())
 	if err != nil {
 		return
 	}
-	rows := w.registry.all()
+	rows = append(rows, w.registry.all()...)
 	for i := range doms {
 		for where, disks := range map[string][]hv.Disk{"running": doms[i].Live, "defined": doms[i].Config} {
 			for _, d := range disks {
