@@ -85,6 +85,9 @@ type Domain struct {
 	ManagedSave bool
 	Snapshots   int
 	Checkpoints int
+	// Run tells the process from those that the domain had before: each start makes
+	// it another one. 0 if the domain is not active.
+	Run int
 	// Live are the disks of the running process, nil if the domain is not
 	// active. Config are the disks of the persistent definition, nil if the
 	// domain is transient.

@@ -13,6 +13,7 @@ import (
 // parsedDomain is what is read from a domain's XML.
 type parsedDomain struct {
 	active bool // it is the XML of a process
+	run    int  // of that process
 	disks  []hv.Disk
 }
 
@@ -22,6 +23,9 @@ func parseDomain(doc string) (*parsedDomain, error) {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	p := &parsedDomain{active: dom.ID != nil, disks: []hv.Disk{}}
+	if dom.ID != nil {
+		p.run = *dom.ID
+	}
 	if dom.Devices == nil {
 		return p, nil
 	}

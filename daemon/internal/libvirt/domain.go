@@ -181,7 +181,7 @@ func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
 		return nil, false, nil
 	}
 	if current.active {
-		d.Live = current.disks
+		d.Live, d.Run = current.disks, current.run
 	}
 	if f.persistent {
 		config, err := parseDomain(f.configXML)

@@ -15,7 +15,7 @@ import (
 // is ready, or until it has got nowhere for as long as patience (0: for ever).
 func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
 	least, since := int64(math.MaxInt64), m.now()
-	begun, pace := false, meter{}
+	begun, pace := 0, meter{} // the run of the guest in which the job was begun
 	for {
 		if err := m.stillOurs(ctx, s); err != nil {
 			return false, err
@@ -34,8 +34,10 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		switch {
 		case mirror != nil && mirror.Ready:
 			return true, nil
-		case mirror == nil && begun:
-			return false, m.jobFailed(ctx, s, w.to(s))
+		case mirror == nil && begun != 0 && begun != v.dom.Run:
+			return false, guestRestarted(s)
+		case mirror == nil && begun != 0:
+			return false, m.jobFailed(ctx, s, w.to(s), begun)
 		case mirror == nil && v.live != s.before():
 			// Without an overlay QEMU would quietly do a full copy and zero dst.
 			return false, changed(s, v)
@@ -45,7 +47,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			if err := begin(); err != nil {
 				return false, m.guestError(ctx, s, err)
 			}
-			begun = true
+			begun = v.dom.Run
 			continue
 		}
 		job := m.reportJob(ctx, s, &pace)

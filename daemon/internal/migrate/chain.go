@@ -72,8 +72,12 @@ func (m *machine) lookAt(ctx context.Context, s *Spec) (*view, error) {
 // mirrorTo returns the running job on the disk if it is the one that brings
 // the disk to img, and an error if there is a job that is not ours.
 func (v *view) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
-	if v.mirror == nil {
+	switch {
+	case v.mirror == nil:
 		return nil, nil
+	case v.mirror.Job == hv.JobOther && v.mirror.Image.Path == img.Path:
+		// So libvirt shows a job of ours that has failed, until it is gone.
+		return &hv.Mirror{Job: kind, Image: v.mirror.Image}, nil
 	}
 	if v.mirror.Job != kind || v.mirror.Image.Path != img.Path {
 		return nil, api.Errorf(api.CodeChainChanged,
@@ -136,6 +140,11 @@ func guestIsOff(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
 
+// guestRestarted: the process is another one, and the jobs of the one before are gone.
+func guestRestarted(s *Spec) error {
+	return &errWorldChanged{fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
+}
+
 // foldEnded: a block job is gone before its time, because it met an I/O error or
 // because the guest's process is another one now. The guest is where it was
 // before, whatever the job did.
@@ -156,9 +165,10 @@ func jobEnded(s *Spec, into hv.Image) string {
 // fold is made again, since it is short. A mirror would meet the same error once
 // more after hours: that is for a person to look at, unless the guest's process is
 // about to be gone, which libvirt says of its jobs first.
-func (m *machine) jobFailed(ctx context.Context, s *Spec, into hv.Image) error {
+// The job was one of this run of the guest.
+func (m *machine) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
 	if s.Method == MethodMirror {
-		return m.guestErrorAfter(ctx, s, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
+		return m.guestErrorAfter(ctx, s, run, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
 	}
 	return foldEnded(s, into)
 }
@@ -205,10 +215,13 @@ const (
 // guest is off; an op that is undone in that moment could find, half-way back,
 // a world that it cannot judge.
 func (m *machine) guestError(ctx context.Context, s *Spec, err error) error {
-	return m.guestErrorAfter(ctx, s, deathNotice, err)
+	return m.guestErrorAfter(ctx, s, 0, deathNotice, err)
 }
 
-func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, notice time.Duration, err error) error {
+// guestErrorAfter is guestError that knows, unless run is 0, in which run of the guest
+// it was: one that was stopped and started again meanwhile is told from one that
+// runs on.
+func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
 	if typed := m.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
 		return typed
 	}
@@ -219,6 +232,9 @@ func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, notice time.Dura
 		}
 		if !v.active {
 			return guestIsOff(s)
+		}
+		if run != 0 && v.dom.Run != run {
+			return guestRestarted(s)
 		}
 		if sleepErr := sleep(ctx, max(deathPoll, notice/100)); sleepErr != nil {
 			return sleepErr

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -252,6 +253,25 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 		d.world.SetStep(2)
 		d.moved(d.until(m.ID, api.MigrationCompleted))
 	})
+}
+
+// Nobody has seen that it was off.
+func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
+	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": destroyNotice / 2} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				m := d.mirroring(mirrorToNewPool)
+				d.world.Step(3)
+				if before > 0 {
+					must(t, d.world.BreakJob(testInstance, "vda"))
+					pass(before)
+				}
+				must(t, errors.Join(d.world.Destroy(testInstance), d.world.Start(testInstance)))
+				d.world.SetStep(2)
+				d.moved(d.until(m.ID, api.MigrationCompleted))
+			})
+		})
+	}
 }
 
 // The instance's other disks, and its attachments, are not held up by a mirror

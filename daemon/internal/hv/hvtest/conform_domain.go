@@ -50,10 +50,16 @@ func testStates(t *testing.T, b *bench) {
 			t.Errorf("after Resume: %s, %q", d.State, d.PauseReason)
 		}
 	}
+	run := d.Run
 	b.Destroy(t, id)
-	if d = b.read(t, id); d.State != hv.StateStopped || d.Live != nil {
+	if d = b.read(t, id); d.State != hv.StateStopped || d.Live != nil || d.Run != 0 {
 		t.Errorf("destroyed domain = %+v", d)
 	}
+	b.Start(t, id)
+	if d = b.read(t, id); run == 0 || d.Run == 0 || d.Run == run {
+		t.Errorf("the process was %d, and after another start it is %d", run, d.Run)
+	}
+	b.Destroy(t, id)
 	all, err := b.hv.Domains(t.Context())
 	ok(t, err)
 	for i := range all {

@@ -32,6 +32,7 @@ type Fake struct {
 	perLook int // blocks that a look advances a job
 	faults  []*Fault
 	calls   []string
+	runs    int // processes that were ever started
 }
 
 // domain is the state of one domain.

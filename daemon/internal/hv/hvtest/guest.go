@@ -58,6 +58,8 @@ func (f *Fake) start(id string) error {
 		disk.Terminated = true
 	}
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
+	f.runs++
+	dom.Run = f.runs
 	dom.ManagedSave, dom.saved = false, nil
 	dom.stats, dom.limits = make(map[string]*hv.DiskStats), make(map[string]int64)
 	f.lifecycle(dom, "started")
@@ -93,7 +95,7 @@ func (f *Fake) end(id string, details ...string) error {
 }
 
 func (f *Fake) kill(dom *domain) {
-	dom.Live, dom.State, dom.PauseReason, dom.byUser = nil, hv.StateStopped, "", false
+	dom.Live, dom.Run, dom.State, dom.PauseReason, dom.byUser = nil, 0, hv.StateStopped, "", false
 	clear(dom.jobs)
 	clear(dom.leaving)
 	dom.forget()
