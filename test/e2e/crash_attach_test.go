@@ -5,7 +5,6 @@ package e2e
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/site"
@@ -164,23 +163,7 @@ func TestKillOfTheOthersInAnAttachAndADetach(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
-	for name, strike := range map[string]func(*testing.T){
-		"libvirtd": func(t *testing.T) {
-			if err := g.host.Libvirtd.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := g.host.Libvirtd.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"registry": func(t *testing.T) {
-			g.host.KillRegistry()
-			<-time.After(outage)
-			if err := g.host.StartRegistry(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
+	for name, strike := range g.host.others() {
 		t.Run(name, func(t *testing.T) {
 			forEachPlug(t, func(t *testing.T, detaches bool) {
 				x := g.plugTrial(v, "running", "running", detaches)

@@ -17,30 +17,38 @@ import (
 // outage is for how long something is away that did not die for good.
 const outage = 500 * time.Millisecond
 
+// others are what the daemon leans on, and how it dies and comes back.
+func (h *host) others() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"libvirtd": func(t *testing.T) {
+			if err := h.Libvirtd.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Libvirtd.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"registry": func(t *testing.T) {
+			h.KillRegistry()
+			<-time.After(outage)
+			if err := h.StartRegistry(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
 func TestKillOfLibvirtdAtEveryStepOfTheSwitch(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeInSwitches(t, "running", point.atStart, g.host.othersDie(func(t *testing.T) {
-		if err := g.host.Libvirtd.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.host.Libvirtd.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}))
+	g.strikeInSwitches(t, "running", point.atStart, g.host.othersDie(g.host.others()["libvirtd"]))
 	g.assertSettled(t)
 }
 
 func TestKillOfTheRegistryAtEveryStepOfTheSwitch(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeInSwitches(t, "running", point.atStart, g.host.othersDie(func(t *testing.T) {
-		g.host.KillRegistry()
-		<-time.After(outage)
-		if err := g.host.StartRegistry(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}))
+	g.strikeInSwitches(t, "running", point.atStart, g.host.othersDie(g.host.others()["registry"]))
 	g.assertSettled(t)
 }
 

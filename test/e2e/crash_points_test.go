@@ -60,7 +60,7 @@ func (p point) inPause() bool {
 	switch s := p.step(); {
 	case s == "pause":
 		return p.isAfter("do") || p.isAfter("succeeded")
-	case s == "drain", s == "pivot", strings.HasPrefix(s, "name_"):
+	case s == "drain", s == "compare", s == "pivot", strings.HasPrefix(s, "name_"):
 		return true
 	default:
 		return s == "resume" && !p.isAfter("succeeded")
