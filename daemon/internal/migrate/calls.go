@@ -347,7 +347,8 @@ func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
 
 // copied says whether dst is known to be a copy: the built-in copier has made
 // it, and read it back if that was asked for, or a complete before this one has
-// compared it.
+// compared it. Where other tools write to dst, what the copier saw there does not
+// count; what a complete saw does, since its fold may have begun after it.
 func (g *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
 	h, err := g.loadHistory(ctx, s.MigrationID)
 	if err != nil {
@@ -356,7 +357,7 @@ func (g *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
 	return slices.ContainsFunc(h.ops, func(o opView) bool {
 		var res CopyResult
 		if o.goal == goalCopy && o.State == op.StateDone && decodeOutput(&o, copyStep, &res) {
-			return res.Verified || s.Verify == VerifyNone
+			return s.Verify == VerifyNone || (res.Verified && !s.ExternalCopy)
 		}
 		var seen verifiedOutput
 		return decodeOutput(&o, verifyStep, &seen) && seen.Compared

@@ -29,6 +29,23 @@ func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *tes
 	})
 }
 
+// Another tool may write to dst after the built-in copier has read it back.
+func TestAnExternalCopyIsComparedAlsoAfterTheBuiltInCopierMadeOne(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopied)
+		must(t, d.world.WriteBlock(m.Dst.Path, 1, 77))
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		m = d.until(m.ID, api.MigrationCopied, api.MigrationStarted)
+		if m.Error == nil || m.Error.Code != api.CodeCopyMismatch {
+			t.Errorf("the migration is %s with error %v, want copy_mismatch", m.State, m.Error)
+		}
+	})
+}
+
 // Where src has a hole, the copier writes nothing if it trusts dst to be zeros.
 func TestTheCopierTrustsOnlyANewFileThatNobodyWrote(t *testing.T) {
 	for name, c := range map[string]struct {

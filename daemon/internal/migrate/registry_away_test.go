@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -133,6 +134,9 @@ func TestWithoutTheLockNothingIsTouched(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { d.world.registry.setDown(true) }})
 		m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+		must(t, err)
+		synctest.Wait() // the answer may be of the moment before it begins to wait
+		m, err = d.manager().Get(context.Background(), m.ID)
 		must(t, err)
 		if m.State != api.MigrationStarting || m.Phase != "waiting for registry" {
 			t.Errorf("the migration is %s (%s)", m.State, m.Phase)
