@@ -22,6 +22,8 @@ type Config struct {
 	// UnplugTimeout is how long a running guest has to let go of a disk before
 	// it keeps it. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
+	// BootID tells one boot of this host from another.
+	BootID string
 }
 
 // DefaultUnplugTimeout is long enough for a guest that is busy, and short enough
@@ -62,7 +64,7 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 	}
 	return &Manager{
 		rules:    location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
-		machine:  &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, log: log},
+		machine:  &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
 		journal:  journal,
 		host:     host,
 		log:      log,
@@ -81,6 +83,7 @@ type machine struct {
 	Ports
 	host          func(context.Context) (Host, error)
 	unplugTimeout time.Duration
+	bootID        string
 	log           *slog.Logger
 	late          late
 	// submit stores and starts an op that follows another one.

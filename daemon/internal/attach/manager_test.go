@@ -210,7 +210,14 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 			}
 			wantCode(t, d.manager.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
 			must(t, d.manager.MayMove(context.Background(), "another"))
+			must(t, w.Save(web)) // and with the process its requests
+			pass(lateEvery)
+			must(t, w.Start(web))
+			wantCode(t, d.manager.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
 			must(t, w.Destroy(web)) // and with the process its requests are gone
+			must(t, d.manager.MayMove(context.Background(), testVolume))
+			must(t, w.Start(web))
+			d.restart() // and what was given up is found again
 			must(t, d.manager.MayMove(context.Background(), testVolume))
 		}, hv.StateRunning)
 	}

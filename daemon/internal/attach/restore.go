@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -30,21 +31,40 @@ type late struct {
 	all map[string]lateInput // by attachment
 }
 
-// lateInput is such an attachment. Asked: its guest was asked to let go of it and has
-// not answered.
+// lateInput is such an attachment. Asked is the process that was asked to let go of
+// it and has not answered.
 type lateInput struct {
 	input
-	asked bool
+	asked process
 }
 
-func (l *late) add(in *input, asked bool) {
+// process tells one process of a domain from the next; none is the zero one.
+type process struct {
+	// Boot is of this host, since libvirt counts anew after it.
+	Boot string `json:"boot,omitempty"`
+	Run  int    `json:"run,omitempty"`
+	// Saved: it was saved, and what is restored has its requests.
+	Saved bool `json:"saved,omitempty"`
+}
+
+func (l *late) add(in *input, asked process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
 		l.all = map[string]lateInput{}
 	}
-	asked = asked || l.all[in.AttachmentID].asked // by a detach before
+	asked = cmp.Or(asked, l.all[in.AttachmentID].asked) // by a detach before
 	l.all[in.AttachmentID] = lateInput{*in, asked}
+}
+
+// saved keeps that the domain of an attachment was saved.
+func (l *late) saved(attachmentID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if in, ok := l.all[attachmentID]; ok && in.asked != (process{}) {
+		in.asked.Saved = true
+		l.all[attachmentID] = in
+	}
 }
 
 func (l *late) drop(attachmentID string) {
@@ -121,13 +141,15 @@ func (g *Manager) recallLate(ctx context.Context) error {
 
 // howItEnded says of a detach whether it asked its guest, and whether it does not
 // wait for it any more.
-func howItEnded(records []op.Record) (asked, gaveUp bool) {
+func howItEnded(records []op.Record) (asked process, gaveUp bool) {
 	for _, r := range records {
 		if r.Step != stepNameDetachLive {
 			continue
 		}
 		var note unplugNote
-		asked = asked || (r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil && note.Asked)
+		if r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil {
+			asked = cmp.Or(note.Asked, asked)
+		}
 		gaveUp = gaveUp || r.Kind == op.EventUndoStarted
 	}
 	return asked, gaveUp
@@ -141,14 +163,15 @@ func (g *Manager) MayMove(ctx context.Context, volumeID string) error {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 	}
 	for _, in := range g.machine.late.list() {
-		if in.VolumeID != volumeID || !in.asked {
+		if in.VolumeID != volumeID || in.asked == (process{}) {
 			continue
 		}
 		v, err := g.machine.look(ctx, &in.input)
 		if err != nil {
 			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
 		}
-		if v.dom != nil && (v.active || v.saved) {
+		asked := in.asked.Saved || in.asked == g.machine.processOf(v)
+		if v.saved || v.active && asked {
 			return api.Errorf(api.CodeInstanceBusy,
 				"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
 				in.VolumeName, in.InstanceName, in.Device)
@@ -156,6 +179,9 @@ func (g *Manager) MayMove(ctx context.Context, volumeID string) error {
 	}
 	return nil
 }
+
+// processOf is the process of an active domain.
+func (m *machine) processOf(v *view) process { return process{Boot: m.bootID, Run: v.dom.Run} }
 
 // restoreLate looks at the guests that may have let go, and submits what gives
 // the disk back.
@@ -168,6 +194,9 @@ func (g *Manager) restoreLate(ctx context.Context) {
 			continue
 		case v.dom == nil || !v.active && !v.saved:
 			g.machine.late.drop(in.AttachmentID) // with the process its requests are gone
+			continue
+		case v.saved:
+			g.machine.late.saved(in.AttachmentID)
 			continue
 		case !v.active || v.live != absent || v.config != attached || g.isBusy(&in):
 			continue
@@ -203,7 +232,7 @@ func (g *Manager) restore(ctx context.Context, in *input) {
 		})
 	}
 	if err != nil {
-		g.machine.late.add(in, false) // what was asked for has happened
+		g.machine.late.add(in, process{}) // what was asked for has happened
 		g.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
 	}
 }

@@ -223,8 +223,8 @@ var errLookAgain = errors.New("the disk was put back and is to be looked at")
 // it may let go at any time, whatever became of the detach. Gone is written once it
 // was seen without the disk: a state that is saved from then on does not have it.
 type unplugNote struct {
-	Asked bool `json:"asked,omitempty"`
-	Gone  bool `json:"gone,omitempty"`
+	Asked process `json:"process,omitzero"`
+	Gone  bool    `json:"gone,omitempty"`
 }
 
 // stepDetachLive waits until no process has the disk and no start will bring it
@@ -232,7 +232,7 @@ type unplugNote struct {
 // again.
 func (m *machine) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		asking := func() error { return r.Note(ctx, unplugNote{Asked: true}) }
+		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: m.processOf(v)}) }
 		if err := m.unplugAfter(ctx, in, asking); err != nil {
 			return err
 		}

@@ -27,18 +27,19 @@ const (
 // paused is not asked before it runs: it could not answer, and would do so at a
 // time when nobody asks any more.
 func (m *machine) unplug(ctx context.Context, in *input) error {
-	return m.unplugAfter(ctx, in, func() error { return nil })
+	return m.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
-// unplugAfter is unplug that calls asking before the guest is asked for the first
-// time, and does not ask if that fails.
-func (m *machine) unplugAfter(ctx context.Context, in *input, asking func() error) error {
+// unplugAfter is unplug that calls asking before a process of the guest is asked for
+// the first time, and does not ask if that fails.
+func (m *machine) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := m.HV.Events(ctx)
 	over := time.NewTimer(m.unplugTimeout)
 	defer over.Stop()
 	var asked time.Time
+	var run int // the process that was asked
 	var refusal error
 	for {
 		v, err := m.look(ctx, in)
@@ -51,10 +52,11 @@ func (m *machine) unplugAfter(ctx context.Context, in *input, asking func() erro
 			return op.UnknownOutcome(in.changed(v))
 		}
 		if answers(v) && (asked.IsZero() || time.Since(asked) >= askEvery) {
-			if asked.IsZero() {
-				if err := asking(); err != nil {
+			if v.dom.Run != run {
+				if err := asking(v); err != nil {
 					return err
 				}
+				run = v.dom.Run
 			}
 			asked = time.Now()
 			if refusal, err = m.ask(ctx, in); err != nil {
