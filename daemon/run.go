@@ -66,6 +66,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, Log: log})
 	guards := instance.NewGuards(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
 	var migrations *migrate.Manager
+	var attachments *attach.Manager
 	up, err = uplink.New(told(uplink.Config{
 		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), Dir: cfg.StateDir, SharedPools: cfg.SharedPools,
 		HV: virt, Registry: registry, Guards: guards, Log: log,
@@ -77,11 +78,12 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	storage := image.Storage{}
 	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
 	migrations = migrate.New(migrate.Config{
-		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths,
+		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths, SharedPools: cfg.SharedPools,
 	}, migrate.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards,
+		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) },
 	}, records, migrationHost(up), log)
-	attachments := attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir}, attach.Ports{
+	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, BootID: bootID()}, attach.Ports{
 		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up,
 	}, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)

@@ -18,6 +18,9 @@ type Ports struct {
 	Copier   Copier
 	Registry Registry
 	Guards   Guards
+	// MayMove refuses to move a volume of which a guest may let go at any time
+	// (attach.Manager). Nil: there are no attachments but those of the definitions.
+	MayMove func(ctx context.Context, volumeID string) error
 }
 
 // machine is what the steps share: the ports, and what is known only in memory.
@@ -27,6 +30,7 @@ type machine struct {
 	copier   Copier
 	registry Registry
 	guards   Guards
+	mayMove  func(ctx context.Context, volumeID string) error
 	board    *board
 	log      *slog.Logger
 	now      func() time.Time
@@ -43,7 +47,7 @@ type machine struct {
 // progress changes.
 func newMachine(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *machine {
 	m := &machine{
-		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards,
+		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, mayMove: ports.MayMove,
 		board: newBoard(change), log: log, now: time.Now, host: host,
 	}
 	m.stopping, m.stop = context.WithCancel(context.Background())

@@ -29,6 +29,9 @@ type Config struct {
 	// AllowedPaths are the directories that a destination given by path may be
 	// in. Empty: everywhere but where the system lives.
 	AllowedPaths []string
+	// SharedPools are pools in which other hosts see the same bytes, besides those
+	// whose type says so.
+	SharedPools []string
 }
 
 // Host is this host as the registry knows it.

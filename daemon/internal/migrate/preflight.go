@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,7 +32,10 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
 		BandwidthBps: target.BandwidthBytesPerSecond, Method: MethodOffline,
 	}
-	if err := checkVolume(vol, host); err != nil {
+	if err := checkVolume(vol); err != nil {
+		return nil, err
+	}
+	if err := g.checkReach(ctx, vol, host); err != nil {
 		return nil, err
 	}
 	if err := g.checkSource(ctx, s); err != nil {
@@ -94,7 +99,7 @@ func checkTarget(t api.MigrationTarget) error {
 
 // checkVolume checks what the registry says of the volume. The registry checks
 // the same again, in one transaction with the lock.
-func checkVolume(vol api.Volume, host Host) error {
+func checkVolume(vol api.Volume) error {
 	if vol.MigrationID != "" {
 		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
 			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
@@ -105,12 +110,30 @@ func checkVolume(vol api.Volume, host Host) error {
 	if vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", vol.Name, vol.Status)
 	}
+	return nil
+}
+
+// checkReach refuses a volume whose bytes, or whose instance, another host has. One
+// that nothing is attached to is moved by any host that has its shared pool.
+func (g *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) error {
 	owner := vol.Host
 	if len(vol.Attachments) == 1 {
 		owner = vol.Attachments[0].Host
 	}
-	if owner != "" && owner != host.ID && owner != host.Name {
-		return api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there", vol.Name, owner)
+	if owner == "" || owner == host.ID || owner == host.Name {
+		return nil
+	}
+	elsewhere := api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there", vol.Name, owner)
+	if len(vol.Attachments) == 1 || vol.Location.Pool == "" {
+		return elsewhere
+	}
+	pools, err := g.machine.hv.Pools(ctx)
+	if err != nil {
+		return noHypervisor()
+	}
+	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == vol.Location.Pool })
+	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(g.cfg.SharedPools, pools[i].Name)) {
+		return elsewhere
 	}
 	return nil
 }

@@ -89,6 +89,17 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			must(t, w.SetConfigChain(context.Background(), testInstance, "vda",
 				[]hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}}))
 		}, api.CodeChainChanged, "which"},
+		{"an unattached volume in another host's pool", toNewPool, func(t *testing.T, w *world) {
+			must(t, w.Undefine(testInstance))
+			w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: "/old", Active: true})
+			w.elsewhere("old")
+		}, api.CodeNotYourHost, "elsewhere"},
+		{"an unattached volume in a pool that only another host has", toNewPool, func(_ *testing.T, w *world) {
+			w.elsewhere("theirs")
+		}, api.CodeNotYourHost, "elsewhere"},
+		{"an unattached volume at a path of another host", toNewPool, func(_ *testing.T, w *world) {
+			w.elsewhere("")
+		}, api.CodeNotYourHost, "elsewhere"},
 		{"an instance that was forgotten", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Attachments, w.registry.vol.Status = nil, api.VolumeAvailable
 		}, api.CodeVolumeInUse, "is disk vda of instance web"},
@@ -153,5 +164,59 @@ func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 		must(t, err)
 		d.moved(d.until(m.ID, api.MigrationCompleted))
 		must(t, d.world.Start(testInstance))
+	})
+}
+
+// elsewhere makes the world's volume one that another host made in a pool, and that
+// nothing is attached to.
+func (w *world) elsewhere(pool string) {
+	v := &w.registry.vol
+	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
+}
+
+func TestAnUnattachedVolumeIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		must(t, d.world.Undefine(testInstance))
+		d.world.AddPool(hv.PoolInfo{Name: "old", Type: "netfs", Path: "/old", Active: true})
+		d.world.elsewhere("old")
+		d.until(d.migrate(), api.MigrationCompleted)
+	})
+}
+
+// A detach of the disk is under way when the start is asked for, and its guest does
+// not let go.
+func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.mayMove = func() error { return api.Errorf(api.CodeInstanceBusy, "it may let go of it at any time") }
+			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
+			if api.CodeOf(err) != api.CodeInstanceBusy {
+				t.Errorf("got %v, want instance_busy", err)
+			}
+			if calls := d.changes(0); len(calls) > 0 {
+				t.Errorf("a refused start made the calls %v", calls)
+			}
+			d.stayed()
+			d.world.mayMove = nil // it was started anew
+			d.moved(d.until(d.migrateTo(target), api.MigrationCompleted))
+		})
+	}
+}
+
+// libvirt shows a job that has failed as one of another kind, until it is gone.
+func TestAJobThatFailsIsNotTakenForSomebodyElses(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.mirroring(mirrorToNewPool)
+		d.world.mu.Lock()
+		d.world.seen = func(dom *hv.Domain) {
+			dom.LiveDisk("vda").Mirror.Job = hv.JobOther
+			must(t, d.world.BreakJob(testInstance, "vda"))
+		}
+		d.world.mu.Unlock()
+		m = d.until(m.ID, api.MigrationCancelled)
+		if m.Error == nil || !strings.Contains(m.Error.Message, "QEMU ended the copy") {
+			t.Errorf("the migration says %v", m.Error)
+		}
+		d.gone(m)
 	})
 }

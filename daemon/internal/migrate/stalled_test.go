@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,33 +17,30 @@ import (
 func TestWhatCannotBeBegunIsTriedLessAndLessOftenUntilThereIsNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stalled
-		var n int
+		var n atomic.Int64
 		var try func()
 		try = func() {
-			n++
+			n.Add(1)
 			s.again("m", try)
 		}
+		more := func(d time.Duration) int64 {
+			before := n.Load()
+			pass(d)
+			synctest.Wait()
+			return n.Load() - before
+		}
 		try()
-		pass(time.Minute)
-		synctest.Wait()
-		if n < 10 || n > 15 {
+		if n := more(time.Minute); n < 10 || n > 15 {
 			t.Errorf("%d tries in the first minute", n)
 		}
-		pass(time.Hour)
-		synctest.Wait()
-		before := n
+		more(time.Hour)
 		s.hurry()
-		pass(2*replanDelay + replanDelay/2)
-		synctest.Wait()
-		if n != before+2 {
-			t.Errorf("%d tries after there was news, want 2", n-before)
+		if n := more(2*replanDelay + replanDelay/2); n != 2 {
+			t.Errorf("%d tries after there was news, want 2", n)
 		}
 		s.over("m")
-		before = n
-		pass(time.Hour)
-		synctest.Wait()
-		if n != before {
-			t.Errorf("%d tries after it went on", n-before)
+		if n := more(time.Hour); n != 0 {
+			t.Errorf("%d tries after it went on", n)
 		}
 	})
 }

@@ -15,6 +15,9 @@ import (
 // here on nobody else attaches, deletes or migrates the volume, or uses dst.
 func (m *machine) stepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := m.notLeaving(ctx, s); err != nil {
+			return err
+		}
 		_, err := m.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
 			ID: s.MigrationID, VolumeID: s.VolumeID,
 			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
@@ -54,6 +57,20 @@ func (m *machine) stepRegister() op.Step {
 }
 
 const registerStep = "register"
+
+// notLeaving refuses a volume whose guest may let go of it: QEMU would lose the disk
+// under its overlay or its job. It is asked when the instance's other ops are over,
+// since one of them may be the detach that was given up.
+func (m *machine) notLeaving(ctx context.Context, s *Spec) error {
+	if m.mayMove == nil || !s.attached() {
+		return nil
+	}
+	err := m.mayMove(ctx, s.VolumeID)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return op.WaitFor(waitHypervisor, err)
+	}
+	return err
+}
 
 // grantOutput says that the registry has granted the lock: what goes wrong from
 // then on is the migration's end and not a refusal to begin it.

@@ -44,9 +44,14 @@ type world struct {
 	images   *fakeImages
 	copier   *fakeCopier
 
+	// mayMove is asked of the world's attachments.
+	mayMove func() error
+
 	mu    sync.Mutex
 	quiet bool
-	next  uint64
+	// seen is shown, and may change, the next look.
+	seen func(*hv.Domain)
+	next uint64
 }
 
 // newWorld makes a host whose instance is in the given state on src.
@@ -85,7 +90,14 @@ func must(t *testing.T, err error) {
 // Domain lets the guest write a block whenever it is looked at.
 func (w *world) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	w.guestWrites()
-	return w.Fake.Domain(ctx, id)
+	dom, err := w.Fake.Domain(ctx, id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && w.seen != nil {
+		w.seen(dom)
+		w.seen = nil
+	}
+	return dom, err
 }
 
 // setQuiet makes the guest write no more.
@@ -107,7 +119,13 @@ func (w *world) guestWrites() {
 }
 
 func (w *world) ports() Ports {
-	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards}
+	mayMove := func(context.Context, string) error {
+		if w.mayMove == nil {
+			return nil
+		}
+		return w.mayMove()
+	}
+	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove}
 }
 
 // testSpec is the spec of the migration of the world's volume to the pool.
