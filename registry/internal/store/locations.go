@@ -20,11 +20,13 @@ func locationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes}
 }
 
-// scopeOf returns in which scope a location on a host is unique.
+// scopeOf returns in which scope a location on a host is unique. A path that leads
+// into the directory of a shared pool is a place that other hosts see, whether or
+// not the pool is named.
 func scopeOf(ctx context.Context, q querier, hostID string, l api.Location) (string, error) {
 	var shared bool
-	err := q.QueryRowContext(ctx, "SELECT shared FROM pools WHERE host_id = ? AND name = ?", hostID, l.Pool).Scan(&shared)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND shared = 1
+		AND (name = ?2 OR (path <> '' AND substr(?3, 1, length(path) + 1) = path || '/')))`, hostID, l.Pool, l.Path).Scan(&shared); err != nil {
 		return "", fmt.Errorf("look up pool: %w", err)
 	}
 	if shared {
