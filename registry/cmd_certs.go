@@ -205,6 +205,9 @@ func (in *invocation) issueHost(ca *mtls.CA, name string, valid time.Duration) (
 		return mtls.Pair{}, fmt.Errorf("the certificate in %s is of the host id %s; a host keeps its id", in.out, old.ID)
 	case known:
 		in.id = old.ID
+	case in.id == "" && in.replace:
+		// A new id would be another host, and the registry would refuse this one.
+		return mtls.Pair{}, fmt.Errorf("there is no certificate in %s to replace: name its directory with --out, or give the host's id with --id (`volferryctl host show %s` has it)", in.out, name)
 	case in.id == "":
 		in.id = uuid.NewString()
 	}
