@@ -40,7 +40,8 @@ func drainCommand() *cli.Command {
 			{Name: "show", Usage: "show one drain with its volumes", ArgsUsage: "DRAIN", Action: withSession(drainShow)},
 			{
 				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
-				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a volume was not moved.",
+				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
+					"left a volume behind.",
 			},
 			drainVerb("pause", "begin no more moves; those that run go on", "Paused drain %s: the moves that run go on to their end."),
 			drainVerb("resume", "go on with a drain that was paused", "Drain %s goes on."),
