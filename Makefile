@@ -19,6 +19,10 @@ LINT_VERSION := 2.15.0
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
 NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
 
+# Packages whose simulations the race detector would make too long: it has some of
+# their trials (-short), and all are run without it.
+SIMULATED := ./daemon/internal/attach ./daemon/internal/migrate ./registry/internal/store
+
 SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
 .DEFAULT_GOAL := help
@@ -50,8 +54,9 @@ shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
-test-unit: compiler ## Unit tests with the race detector, op matrix, conformance of the fake, the tree itself
-	CGO_ENABLED=1 $(GO) test -race $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)')
+test-unit: compiler ## Unit tests with the race detector, op matrix, simulations, conformance of the fake, the tree itself
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)')
+	$(GO) test -timeout 20m $(SIMULATED)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
 	$(GO) test -v -count=1 -timeout 5m ./test/registry

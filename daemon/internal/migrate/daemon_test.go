@@ -137,6 +137,15 @@ func (d *daemon) call(id string) Call {
 	return Call{OpID: uuid.NewString(), Subject: id}
 }
 
+// callStride is how far the next call is to which something happens: each in its
+// turn, or with -short, which is for the race detector, some of them.
+func callStride() int {
+	if testing.Short() {
+		return 7
+	}
+	return 1
+}
+
 // inBubble runs a test in fake time on a world whose instance is in a state.
 func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()

@@ -65,7 +65,7 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 // else, and rejoins later.
 func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
-		for n := 1; ; n++ {
+		for n := 1; ; n += callStride() {
 			reached := false
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				calls := 0

@@ -64,7 +64,7 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 // first record after that, then at the second, and so on.
 func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
 	t.Helper()
-	for n := 1; ; n++ {
+	for n := 1; ; n += callStride() {
 		reached := false
 		t.Run(fmt.Sprintf("%s, record %d", name, n), func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

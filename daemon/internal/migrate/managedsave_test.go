@@ -17,7 +17,7 @@ import (
 // A guest that is saved on src is started on src again, whatever the persistent
 // XML says: src is not frozen then.
 func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
-	for n := 1; ; n++ {
+	for n := 1; ; n += callStride() {
 		reached := false
 		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

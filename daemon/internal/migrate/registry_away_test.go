@@ -31,7 +31,7 @@ func (d *daemon) away(how time.Duration) {
 func everyRegistryCall(t *testing.T, state hv.State, run func(t *testing.T, d *daemon)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
-		for n := 1; ; n++ {
+		for n := 1; ; n += callStride() {
 			reached := false
 			t.Run(fmt.Sprintf("after %v, call %d", after, n), func(t *testing.T) {
 				inBubble(t, state, func(t *testing.T, d *daemon) {

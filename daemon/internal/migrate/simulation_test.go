@@ -23,7 +23,7 @@ type simulation func(t *testing.T, d *daemon, fault hvtest.Fault)
 // ran to its end before it happened.
 func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
-	for n := 1; ; n++ {
+	for n := 1; ; n += callStride() {
 		reached := false
 		name := fmt.Sprintf("call %d", n)
 		t.Run(name, func(t *testing.T) {

@@ -168,7 +168,11 @@ func TestOfReserveAndMigrationOneWins(t *testing.T) {
 	s := newCluster(t)
 	attached(func(in *api.AttachmentReserve) { in.VolumeID = local })(t, s)
 	wins := map[int]int{}
-	for round := range 1000 {
+	rounds := 1000
+	if testing.Short() { // for the race detector
+		rounds = 100
+	}
+	for round := range rounds {
 		migration := api.MigrationRegister{
 			ID: id(migrationKind, 100+round), VolumeID: local, SrcAttachmentID: first, DstAttachmentID: id(attachmentKind, 2000+round),
 			Host: hostA, Epoch: 1, Generation: 1, Dst: at("/slow/local"), Method: "mirror", OpID: "op-m",
