@@ -83,7 +83,7 @@ func (m *machine) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 // followCap makes the operator's latest cap the mirror's. A fold has none: it is
 // short, and the guest waits for its end.
 func (m *machine) followCap(ctx context.Context, s *Spec, job *hv.Job) {
-	want := m.board.bandwidth(s)
+	want := m.bandwidth(s)
 	if s.Method != MethodMirror || job == nil || job.BandwidthBps == want {
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// board holds what is known of running migrations in memory only: progress for
-// the eye, the bandwidth cap, when a pause began. Losing it loses nothing.
+// board holds what is known of running migrations in memory: progress for the eye,
+// the bandwidth cap, when a pause began. Losing it loses nothing.
 type board struct {
 	mu     sync.Mutex
 	lines  map[string]Progress
@@ -43,22 +43,20 @@ func (b *board) clear(id string) {
 	b.mu.Unlock()
 }
 
-// bandwidth is the cap of a migration's copy now: the operator's latest word,
-// else what the migration was started with.
-func (b *board) bandwidth(s *Spec) int64 {
+// bandwidth is the cap of a migration's copy, which is read if it is not known yet.
+func (b *board) bandwidth(id string, read func() int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if bps, ok := b.caps[s.MigrationID]; ok {
-		return bps
+	if _, known := b.caps[id]; !known {
+		b.caps[id] = read()
 	}
-	return s.BandwidthBps
+	return b.caps[id]
 }
 
 func (b *board) setBandwidth(id string, bps int64) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.caps[id] = bps
-	b.mu.Unlock()
-	b.change(id)
 }
 
 func (b *board) pausedAt(id string, at time.Time) {

@@ -5,8 +5,11 @@ package migrate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -133,9 +136,31 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst hv.Image, sizeBytes i
 	return copyError(ctx, err)
 }
 
+func (c *CopyEngine) capPath(key string) string { return c.cursorPath(key) + ".cap" }
+
+// SetCap implements Copier.
+func (c *CopyEngine) SetCap(key string, bytesPerSecond int64) error {
+	return atomicfile.Write(c.capPath(key), strconv.AppendInt(nil, bytesPerSecond, 10), 0o600)
+}
+
+// Cap implements Copier.
+func (c *CopyEngine) Cap(key string) (bytesPerSecond int64, set bool, err error) {
+	text, err := os.ReadFile(c.capPath(key))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	if bytesPerSecond, err = strconv.ParseInt(string(text), 10, 64); err != nil {
+		return 0, false, fmt.Errorf("read the cap of a copy: %w", err)
+	}
+	return bytesPerSecond, true, nil
+}
+
 // Forget implements Copier.
 func (c *CopyEngine) Forget(_ context.Context, key string) error {
-	return atomicfile.Remove(c.cursorPath(key))
+	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.capPath(key)))
 }
 
 // copyError says in the user's words what went wrong with a copy.

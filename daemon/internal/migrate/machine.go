@@ -54,6 +54,21 @@ func newMachine(ports Ports, host func(context.Context) (Host, error), change fu
 	return m
 }
 
+// bandwidth is the cap of a migration's copy now: the operator's latest word, also
+// from before a restart, else what the migration was started with.
+func (m *machine) bandwidth(s *Spec) int64 {
+	return m.board.bandwidth(s.MigrationID, func() int64 {
+		bps, set, err := m.copier.Cap(s.copyKey())
+		if err != nil {
+			m.log.Warn("cannot read which cap a migration was given", "migration", s.MigrationID, "err", err)
+		}
+		if err != nil || !set {
+			return s.BandwidthBps
+		}
+		return bps
+	})
+}
+
 // Bounds of the waits inside steps.
 const (
 	// jobPoll is how often a running block job is looked at.

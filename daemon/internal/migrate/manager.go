@@ -332,8 +332,8 @@ func (g *Manager) ids(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// SetBandwidth changes the cap of a migration's copy while it runs; 0 lifts it.
-// A restart of the daemon forgets it.
+// SetBandwidth changes the cap of a migration's copy; 0 lifts it. It holds until
+// the end of the migration.
 func (g *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond int64) (api.Migration, error) {
 	if bytesPerSecond < 0 {
 		return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", bytesPerSecond)
@@ -345,7 +345,15 @@ func (g *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond in
 	if m.State.Final() {
 		return m, api.Errorf(api.CodeNoMigration, "migration %s is %s; there is nothing to slow down", m.ID, m.State)
 	}
+	h, err := g.loadHistory(ctx, id)
+	if err == nil {
+		err = g.machine.copier.SetCap(h.spec.copyKey(), bytesPerSecond)
+	}
+	if err != nil {
+		return m, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
+	}
 	g.machine.board.setBandwidth(id, bytesPerSecond)
+	g.watch.notify(id)
 	return g.Get(ctx, id)
 }
 

@@ -63,7 +63,11 @@ type Copier interface {
 	// Compare returns nil if the two have the same content, and an *api.Error
 	// with copy_mismatch and the first offset if not.
 	Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error
-	// Forget drops the cursor of a key.
+	// SetCap keeps, durably, the cap that the operator has given the copy of a key
+	// after it was begun; Cap returns it, false if there is none.
+	SetCap(key string, bytesPerSecond int64) error
+	Cap(key string) (bytesPerSecond int64, set bool, err error)
+	// Forget drops the cursor and the cap of a key.
 	Forget(ctx context.Context, key string) error
 }
 

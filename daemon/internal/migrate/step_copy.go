@@ -26,7 +26,7 @@ func (m *machine) stepCopy() op.Step {
 		res, err := m.copier.Copy(ctx, CopyRequest{
 			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(),
 			Verify: s.Verify == VerifyFull, DstIsZero: zero,
-			BandwidthBps: func() int64 { return m.board.bandwidth(s) },
+			BandwidthBps: func() int64 { return m.bandwidth(s) },
 			GuestWrites:  m.guestWrites(s),
 			Progress:     func(p Progress) { m.board.set(s.MigrationID, p) },
 		})

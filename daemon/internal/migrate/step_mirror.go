@@ -44,7 +44,7 @@ func (m *machine) stepMirror() op.Step {
 		begin := func() error {
 			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
 			if s.Method == MethodMirror {
-				opts.BandwidthBps = m.board.bandwidth(s)
+				opts.BandwidthBps = m.bandwidth(s)
 			}
 			return m.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.dstImage(), opts)
 		}

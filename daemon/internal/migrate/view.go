@@ -18,7 +18,7 @@ func (g *Manager) render(h *history) api.Migration {
 		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 		Src: s.Src, Dst: s.Dst, Method: s.Method, State: state, Phase: phaseOf(h, state),
-		BytesTotal: s.sizeBytes(), BandwidthBytesPerSecond: g.machine.board.bandwidth(s),
+		BytesTotal: s.sizeBytes(), BandwidthBytesPerSecond: g.machine.bandwidth(s),
 		Verify: s.Verify, ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Error: failure,
 	}
 	started := h.ops[0].Op.CreatedAt.UTC()

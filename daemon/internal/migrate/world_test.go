@@ -70,7 +70,7 @@ func newWorld(t *testing.T, state hv.State) *world {
 	}}}))
 	w.registry = newFakeRegistry()
 	w.images = &fakeImages{w.Fake}
-	w.copier = &fakeCopier{fake: w.Fake, done: map[string]bool{}}
+	w.copier = &fakeCopier{fake: w.Fake, done: map[string]bool{}, caps: map[string]int64{}}
 	if state.Active() {
 		must(t, w.Start(testInstance))
 	}
@@ -254,6 +254,7 @@ type fakeCopier struct {
 
 	mu   sync.Mutex
 	done map[string]bool
+	caps map[string]int64
 	last CopyRequest
 }
 
@@ -309,7 +310,22 @@ func (c *fakeCopier) Forget(_ context.Context, key string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.done, key)
+	delete(c.caps, key)
 	return nil
+}
+
+func (c *fakeCopier) SetCap(key string, bytesPerSecond int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.caps[key] = bytesPerSecond
+	return nil
+}
+
+func (c *fakeCopier) Cap(key string) (bytesPerSecond int64, set bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bytesPerSecond, set = c.caps[key]
+	return bytesPerSecond, set, nil
 }
 
 // fakeGuards are guards in memory, with the hook that asks them.
