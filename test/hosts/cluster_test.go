@@ -119,7 +119,7 @@ func get[T any](t *testing.T, at site.Caller, noun string, args ...string) T {
 }
 
 // refuses runs volferryctl, which must be refused with this code.
-func refuses(t *testing.T, at site.Caller, code api.Code, args ...string) api.Error {
+func refuses(t *testing.T, at site.Caller, code api.Code, args ...string) {
 	t.Helper()
 	out, err := at.Ctl(t.Context(), append([]string{"-o", "json", "--progress", "none"}, args...)...)
 	var failed *site.CtlError
@@ -133,7 +133,6 @@ func refuses(t *testing.T, at site.Caller, code api.Code, args ...string) api.Er
 	if body.Error.Code != code {
 		t.Fatalf("want code %s: %v", code, failed)
 	}
-	return *body.Error
 }
 
 // eventually waits until cond is true, which something in progress will make it.
