@@ -59,19 +59,19 @@ test-unit: compiler ## Unit tests with the race detector, op matrix, simulations
 	$(GO) test -timeout 20m $(SIMULATED)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
-	$(GO) test -v -count=1 -timeout 5m ./test/registry
+	$(GO) test -v -count=1 -timeout 10m ./test/registry
 
 test-registry: build ## The same for longer: more than a minute of history, hundreds of deaths
 	VOLFERRY_REGISTRY=long $(GO) test -v -count=1 -timeout 20m ./test/registry
 
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
-	CGO_ENABLED=1 $(GO) test -race -count=1 $(REAL_LIBVIRT)
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 20m $(REAL_LIBVIRT)
 
 test-e2e: build lab ## Real guests through volferryctl (root)
-	$(GO) test -v -count=1 -timeout 15m ./test/e2e
+	$(GO) test -v -count=1 -timeout 40m ./test/e2e
 
 test-hosts: build lab ## Several hosts and a registry over TLS, with real guests (root)
-	$(GO) test -v -count=1 -timeout 20m ./test/hosts
+	$(GO) test -v -count=1 -timeout 30m ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move; half an hour (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 60m -run '^TestKill' ./test/e2e
