@@ -4,11 +4,13 @@ package api
 
 // VolumeAttach asks for a volume at an instance: the body of POST
 // /v1/volumes/{volume}/attach. An empty Device is the next free one, an empty
-// Mode is rw.
+// Mode is rw. Root is the slot with boot index 0, which must be empty, and the
+// instance stopped or shelved_offloaded.
 type VolumeAttach struct {
 	Instance string `json:"instance"`
 	Device   string `json:"device,omitempty"`
 	Mode     Mode   `json:"mode,omitempty"`
+	Root     bool   `json:"root,omitempty"`
 }
 
 // VolumeDetach asks for the end of a volume's attachment at an instance: the
@@ -33,6 +35,9 @@ type AttachmentReserve struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	OpID       string `json:"op_id"`
+	// Root says that Device is the root slot and is meant to be: a root slot is
+	// given to no one else.
+	Root bool `json:"root,omitempty"`
 }
 
 // AttachmentTransition moves an attachment to another state if it is in one of
@@ -55,6 +60,8 @@ type AttachmentRelease struct {
 	Epoch int64  `json:"epoch"`
 	OpID  string `json:"op_id"`
 	Force bool   `json:"force,omitempty"`
+	// Slot is kept with the empty slot of a root volume.
+	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
 // VolumeForget takes a volume whose bytes are gone out of the registry.

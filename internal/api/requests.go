@@ -76,6 +76,10 @@ type MigrationTarget struct {
 	Verify                  string `json:"verify,omitempty"`
 	DeleteSource            bool   `json:"delete_source,omitempty"`
 	ExternalCopy            bool   `json:"external_copy,omitempty"`
+	// PauseAll saves every guest that has the volume with its RAM, moves the volume,
+	// and wakes them: for volumes with several attachments. The registry does it,
+	// whoever asks.
+	PauseAll bool `json:"pause_all,omitempty"`
 }
 
 // MigrationComplete is the body of migration:complete.
@@ -111,6 +115,8 @@ type HostReport struct {
 type InstanceReport struct {
 	ID    string        `json:"id"`
 	State InstanceState `json:"state"`
+	// Note is Instance.Note.
+	Note string `json:"note,omitempty"`
 }
 
 // AdoptedDisk is one disk of a domain that an instance adoption registers as a

@@ -187,14 +187,26 @@ type BlockDeviceMapping struct {
 	AttachmentID *string `json:"attachment_id"`
 	// Note says why a slot with a disk in it has no volume.
 	Note string `json:"note,omitempty"`
+	// Slot is what is known of an empty slot, so that a volume can be put there
+	// again.
+	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
 // Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID.
+// Host is empty for one that is shelved_offloaded.
 type Instance struct {
-	ID                  string               `json:"id"`
-	Name                string               `json:"name"`
-	Host                string               `json:"host"`
-	State               InstanceState        `json:"state"`
+	ID    string        `json:"id"`
+	Name  string        `json:"name"`
+	Host  string        `json:"host"`
+	State InstanceState `json:"state"`
+	// LockReason is set while the instance is locked, by an operator or by the
+	// migration LockedBy.
+	Locked     bool   `json:"locked"`
+	LockReason string `json:"lock_reason,omitempty"`
+	LockedBy   string `json:"locked_by,omitempty"`
+	// Note says what its host found that is not as it was left: its domain is
+	// gone, or has other disks than the registry knows of.
+	Note                string               `json:"note,omitempty"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
 	CreatedAt           time.Time            `json:"created_at"`
 	UpdatedAt           time.Time            `json:"updated_at"`

@@ -61,3 +61,8 @@ func (r *Registry) ReleaseAttachment(ctx context.Context, opID, id string, in ap
 func (r *Registry) DeleteAttachment(ctx context.Context, opID, id string) error {
 	return r.Do(ctx, http.MethodDelete, to("attachments", id)+"?force=1", nil, nil, IdempotencyKey(opID))
 }
+
+// TransitionInstance moves an instance between its host and the shelf.
+func (r *Registry) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
+	return tell[api.ShelvedInstance](ctx, r, opID, http.MethodPost, to("instances", ref)+"/transition", in)
+}

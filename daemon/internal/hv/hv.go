@@ -42,6 +42,9 @@ var (
 	// ErrExists: the pool volume is there already, or the target or the
 	// guest-visible address of a disk is taken.
 	ErrExists = errors.New("already exists")
+	// ErrGuarded: the host's hook refused the start of a domain; the error says
+	// why in the hook's words. The domain is off.
+	ErrGuarded = errors.New("start refused")
 	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
 )
@@ -85,6 +88,8 @@ type Domain struct {
 	ManagedSave bool
 	Snapshots   int
 	Checkpoints int
+	// MemoryBytes is how much RAM the domain may have.
+	MemoryBytes int64
 	// Run tells the process from those that the domain had before: each start makes
 	// it another one. 0 if the domain is not active.
 	Run int
@@ -252,6 +257,20 @@ type DiskSpec struct {
 	// with this Target: it is attached exactly as it was, address and all, and
 	// the fields above are not looked at.
 	Definition string
+	// Slot, where not empty, is what DiskDefinition returned of a disk with this
+	// Target: everything of it stays, address, boot order and unknown elements, but
+	// for Image, ReadOnly, Shareable and, where it is not empty, Serial, which are
+	// those of here. Bus and BootOrder are not looked at.
+	Slot string
+}
+
+// DomainDefinition is everything that a host needs to have a domain that is off:
+// its definition, with the secrets in it, and the variables of a UEFI guest (nil
+// if it has none).
+type DomainDefinition struct {
+	Domain    string
+	NVRAM     []byte
+	Autostart bool
 }
 
 // PoolInfo is a storage pool of this host. Path is empty where pools of its type have none.
@@ -353,6 +372,43 @@ type Hypervisor interface {
 	// PowerOff ends the domain's process at once, as a power cut ends a machine.
 	// A domain that is off is no error.
 	PowerOff(ctx context.Context, id string) error
+	// PowerOn starts a domain that is off; one that is active is no error. ErrGuarded
+	// if the host's hook refuses it, ErrInUse if an image is open elsewhere. A
+	// managed save image is restored, with the disks of its time.
+	PowerOn(ctx context.Context, id string) error
+	// Shutdown asks the guest to shut down (ACPI), and returns when it was asked:
+	// it may take its time, refuse or never have heard of it. A domain that is off
+	// is no error.
+	Shutdown(ctx context.Context, id string) error
+	// RebootGuest asks the guest to reboot. ErrNotActive if the domain is off.
+	RebootGuest(ctx context.Context, id string) error
+	// DomainDefinition reads the persistent definition of a domain. ErrUnsupported for a
+	// transient one, and for one that leans on more of its host than images, pools
+	// and NVRAM (passed-through devices, shared directories, QEMU options, sockets
+	// or files of its own): it could not be made on another host, or would let
+	// whoever wrote it reach into that host.
+	DomainDefinition(ctx context.Context, id string) (DomainDefinition, error)
+	// DefineDomain makes the persistent domain id of a definition that DomainDefinition
+	// returned, here or on another host, with these disks in the place of all disks
+	// of the definition that are no CD-ROM or floppy drives, and its NVRAM, if there
+	// is one, replaced. ErrExists if there is a domain with this id or name already;
+	// ErrUnsupported for a definition that DomainDefinition would not return. On any
+	// other error nothing is defined.
+	DefineDomain(ctx context.Context, id string, def DomainDefinition, disks []DiskSpec) error
+	// UndefineDomain removes the definition of a domain that is off. Images and NVRAM
+	// stay. No such domain is no error; ErrActive if it is active, ErrBusy if it
+	// has a managed save image, snapshots or checkpoints.
+	UndefineDomain(ctx context.Context, id string) error
+	// SaveMemory writes the RAM of an active domain into a new file at path and ends its
+	// process; when it returns nil the domain is off, all its disks are closed and
+	// the file is durable. If it fails the domain goes on as it was. ErrNotActive
+	// if it is off, ErrExists if there is a file.
+	SaveMemory(ctx context.Context, id, path string) error
+	// RestoreMemory starts the domain id from a file of SaveMemory, with these chains in the
+	// place of those that the named targets had, running or paused. The file stays.
+	// ErrActive if it is active; ErrGuarded as PowerOn. On other errors the domain is
+	// off and the file as it was.
+	RestoreMemory(ctx context.Context, id, path string, chains map[string][]Image, paused bool) error
 	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
 	// second; 0 lifts it. A lower limit that the domain's owner set stays, and
 	// comes back after ours. ErrUnsupported if the owner limits the total.

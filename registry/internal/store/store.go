@@ -31,7 +31,10 @@ var schema1 string
 //go:embed schema/2.sql
 var schema2 string
 
-var schema = []string{schema1, schema2}
+//go:embed schema/3.sql
+var schema3 string
+
+var schema = []string{schema1, schema2, schema3}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {
