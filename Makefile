@@ -54,7 +54,7 @@ shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
-test-unit: compiler ## Unit tests with the race detector, op matrix, simulations, conformance of the fake, the tree itself
+test-unit: compiler lab ## Unit tests with the race detector, op matrix, simulations, conformance of the fake, the tree itself
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)')
 	$(GO) test -timeout 20m $(SIMULATED)
 
