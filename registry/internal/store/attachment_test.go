@@ -154,7 +154,8 @@ func TestTheIndexHoldsAReservedVolume(t *testing.T) {
 	reserved(func(in *api.AttachmentReserve) { in.VolumeID = data })(t, s)
 	reserved(atWeb)(t, s)
 	for volume, locked := range map[string]bool{data: true, disk: false} {
-		_, err := s.db.Write.ExecContext(t.Context(), `INSERT INTO attachments SELECT 'x' || volume_id, volume_id, '`+web+`', 'sda', mode, state, exclusive, NULL, '', 1, 1
+		device := map[bool]string{true: "sda", false: "sdb"}[locked]
+		_, err := s.db.Write.ExecContext(t.Context(), `INSERT INTO attachments SELECT 'x' || volume_id, volume_id, '`+web+`', '`+device+`', mode, state, exclusive, NULL, '', 1, 1
 			FROM attachments WHERE volume_id = ?`, volume)
 		if strings.Contains(fmt.Sprint(err), "attachments.volume_id") != locked {
 			t.Errorf("a second attachment of volume %s, past the rules: %v", volume, err)
