@@ -113,9 +113,17 @@ type PausedInstance struct {
 	FreeBytes   int64 `json:"free_bytes"`
 }
 
+// The calls below come from the registry alone, in a move with all guests paused.
+// Each is answered with 202 and its op, whose id is the Idempotency-Key; GET
+// /v1/ops/{op} says when it is over: done, undone (nothing was changed) or
+// needs_operator. A refusal below 500 says that nothing was changed either. The
+// first try of a call has the id that is said here, with M the migration and I the
+// instance; the n-th, from the second on, has "." and n behind it.
+
 // InstanceSave has a host put an instance to rest for a migration, with its RAM in
 // a file of the host, so that no process has the volume open: the body of POST
-// /v1/instances/{instance}/save. It comes from the registry alone.
+// /v1/instances/{instance}/save, with the id M.save.I. One that is off stays off.
+// Until it is restored the instance is guarded.
 type InstanceSave struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
@@ -123,9 +131,44 @@ type InstanceSave struct {
 
 // InstanceRestore has a host wake an instance that was saved for a migration, with
 // the volume at Location, as it was: running, paused or off. It is the body of POST
-// /v1/instances/{instance}/restore.
+// /v1/instances/{instance}/restore, with the id M.restore.I where Location is dst
+// and M.back.I where it is src. For an instance that was not saved, or is as it was
+// already, it only looks that this is so.
 type InstanceRestore struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
 	Location    Location `json:"location"`
 }
+
+// CopySaved has a host copy a volume while every guest that has it is saved: the
+// body of POST /v1/migrations/{migration}/copy-saved, with the id M.copy. It makes
+// dst, copies, makes it durable and verifies as Verify says (empty is full). Dst has
+// no path where it is to be made in a pool; the op's location is dst as it was made.
+// Its progress is in the reports of the host, as a migration with this id.
+type CopySaved struct {
+	MigrationID             string   `json:"migration_id"`
+	VolumeID                string   `json:"volume_id"`
+	VolumeName              string   `json:"volume_name"`
+	Src                     Location `json:"src"`
+	Dst                     Location `json:"dst"`
+	BandwidthBytesPerSecond int64    `json:"bandwidth_bytes_per_second,omitempty"`
+	Verify                  string   `json:"verify,omitempty"`
+}
+
+// DropSaved has the host of a copy remove one end of it: the body of POST
+// /v1/migrations/{migration}/drop-saved. Drop is DropDst, with the id M.drop,
+// for what copy-saved made, if it made anything (a copy that still runs is stopped
+// first); or DropSrc, with the id M.delete, after the volume has moved for good. Location is that end as the registry knows it; what is not the end of this
+// host's copy is never removed.
+type DropSaved struct {
+	MigrationID string   `json:"migration_id"`
+	VolumeID    string   `json:"volume_id"`
+	Drop        string   `json:"drop"`
+	Location    Location `json:"location"`
+}
+
+// The ends of a copy that DropSaved may name.
+const (
+	DropSrc = "src"
+	DropDst = "dst"
+)

@@ -251,13 +251,14 @@ type Migration struct {
 }
 
 // Op is a durable operation on a host. Migration is set where the op is part
-// of one.
+// of one; Location is what a copy with all guests paused has made, once it is done.
 type Op struct {
 	ID          string     `json:"id"`
 	Kind        string     `json:"kind"`
 	State       string     `json:"state"`
 	Step        string     `json:"step,omitempty"`
 	MigrationID string     `json:"migration_id,omitempty"`
+	Location    *Location  `json:"location,omitempty"`
 	CreatedAt   time.Time  `json:"created_at"`
 	FinishedAt  *time.Time `json:"finished_at"`
 	Error       *Error     `json:"error"`
