@@ -72,6 +72,39 @@ func (g *Guards) Has(id, owner string) (bool, error) {
 	return len(without(lines, owner)) < len(lines), nil
 }
 
+// Guard is one reason why a domain must not be started, and whose it is.
+type Guard struct{ Owner, Reason string }
+
+// The owners of guards that say something of the instance as a whole.
+const (
+	// GuardRoot: the root volume is missing.
+	GuardRoot = "root"
+	// GuardShelf: the instance is on the shelf, or another host's.
+	GuardShelf = "shelf"
+)
+
+// Of returns the guards of a domain. An error means that nobody can tell, which is
+// not the same as none.
+func (g *Guards) Of(id string) ([]Guard, error) {
+	path, err := g.path(id)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := readLines(path)
+	if err != nil {
+		return nil, fmt.Errorf("look for guards of instance %s: %w", id, err)
+	}
+	var out []Guard
+	for _, line := range lines {
+		guard := Guard{Reason: line}
+		if i := strings.LastIndex(line, " ["); i >= 0 && strings.HasSuffix(line, "]") {
+			guard = Guard{Owner: line[i+2 : len(line)-1], Reason: line[:i]}
+		}
+		out = append(out, guard)
+	}
+	return out, nil
+}
+
 // change replaces the lines of a domain's file.
 func (g *Guards) change(id string, edit func([]string) []string) error {
 	path, err := g.path(id)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+import (
+	"context"
+	"time"
+)
+
+// Await waits until it is worth looking at a domain again: an event speaks of it or
+// of all, or the time of a look without one has come. It returns false when over
+// fires, and an error when ctx ends.
+func Await(ctx context.Context, events <-chan Event, domainID string, lookEvery time.Duration, over <-chan time.Time) (bool, error) {
+	tick := time.NewTimer(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case e, open := <-events:
+			if open && (e.DomainID == domainID || e.DomainID == "") {
+				return true, nil
+			}
+			if !open {
+				events = nil
+			}
+		case <-tick.C:
+			return true, nil
+		case <-over:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}

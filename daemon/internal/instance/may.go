@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// find reads an instance from the registry, or from what this host remembers while
+// that is away.
+func (m *machine) find(ctx context.Context, ref string) (api.Instance, error) {
+	inst, err := m.Registry.Instance(ctx, ref)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
+		if known, ok := m.Known.KnownInstance(ctx, ref); ok {
+			return known, nil
+		}
+	}
+	return inst, err
+}
+
+// subjectOf is the subject of an op on an instance, which has to be on this host.
+func (m *machine) subjectOf(ctx context.Context, inst api.Instance) (subject, error) {
+	host, err := m.host(ctx)
+	if err != nil {
+		return subject{}, err
+	}
+	if !host.is(inst.Host) && inst.State != api.InstanceShelvedOffloaded {
+		return subject{}, api.Errorf(api.CodeNotYourHost, "instance %s is on host %s and this is %s; run this there, or ask the registry", inst.Name, inst.Host, host.Name)
+	}
+	return subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
+}
+
+// domain reads the domain of an instance, nil if there is none. Its errors are typed
+// for the runner.
+func (m *machine) domain(ctx context.Context, id string) (*hv.Domain, error) {
+	dom, err := m.HV.Domain(ctx, id)
+	if errors.Is(err, hv.ErrNotFound) {
+		return nil, nil
+	}
+	return dom, request.HV(err)
+}
+
+// now is an instance as it is now, as far as anybody tells.
+func (m *machine) now(ctx context.Context, s *subject) api.Instance {
+	inst, err := m.find(ctx, s.InstanceID)
+	if err != nil {
+		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
+	}
+	if dom, err := m.domain(ctx, s.InstanceID); err == nil && dom != nil && !shelved(inst.State) {
+		inst.State = StateOf(dom.State)
+	}
+	return inst
+}
+
+func shelved(s api.InstanceState) bool {
+	return s == api.InstanceShelved || s == api.InstanceShelvedOffloaded
+}
+
+// verbs are the ops as a person says them.
+var verbs = map[string]string{
+	kindStart: "start", kindStop: "stop", kindReboot: "reboot", kindPause: "pause", kindUnpause: "unpause",
+}
+
+// may refuses an op that only changes whether the instance runs. It changes
+// nothing, and its errors are typed for the runner.
+func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api.Instance) error {
+	verb := verbs[kind]
+	if shelved(inst.State) {
+		return forbidden(verb, inst.Name, "it is %s; `volferryctl instance unshelve %s` brings it back", inst.State, inst.Name)
+	}
+	dom, err := m.domain(ctx, inst.ID)
+	if err != nil {
+		return err
+	}
+	if err := inState(kind, dom, inst.Name, in.Force); err != nil {
+		return err
+	}
+	if inst.Locked {
+		return locked(verb, inst)
+	}
+	if kind == kindUnpause {
+		return m.notSwitching(&in.subject, verb)
+	}
+	if kind != kindStart {
+		return nil
+	}
+	if rootMissing(inst) {
+		return noRoot(inst.Name)
+	}
+	return m.notGuarded(&in.subject)
+}
+
+// inState refuses an op for which the domain is not in the right state.
+func inState(kind string, dom *hv.Domain, name string, force bool) error {
+	verb := verbs[kind]
+	switch {
+	case dom == nil:
+		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", verb, name, name)
+	case dom.State == hv.StateOther && !(kind == kindStop && force):
+		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: it is neither running, paused nor stopped; try again when it is", verb, name)
+	case kind == kindStart:
+		if dom.State.Active() {
+			return forbidden(verb, name, "it is %s already", dom.State)
+		}
+	case !dom.State.Active():
+		return forbidden(verb, name, "it is stopped")
+	case kind == kindStop && dom.State == hv.StatePaused && !force:
+		return forbidden(verb, name, "it is paused and cannot answer; unpause it first, or use --force")
+	case (kind == kindReboot || kind == kindPause) && dom.State == hv.StatePaused:
+		return forbidden(verb, name, "it is paused")
+	case kind == kindUnpause && dom.State == hv.StateRunning:
+		return forbidden(verb, name, "it is running")
+	}
+	return nil
+}
+
+func forbidden(verb, name, why string, args ...any) *api.Error {
+	return api.Errorf(api.CodeStateForbidden, "cannot "+verb+" instance "+name+": "+why, args...)
+}
+
+func locked(verb string, inst api.Instance) *api.Error {
+	e := api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked: %s", verb, inst.Name, inst.LockReason)
+	if inst.LockedBy != "" {
+		e = e.With("locked_by", inst.LockedBy)
+	}
+	return e
+}
+
+// noRoot is the refusal of an instance whose root volume is missing.
+func noRoot(name string) *api.Error {
+	return api.Errorf(api.CodeRootVolumeMissing, "cannot start instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", name, name)
+}
+
+// rootMissing says whether the root slot of an instance has lost its volume. A disk
+// that is no volume is a root as well.
+func rootMissing(inst api.Instance) bool {
+	for _, s := range inst.BlockDeviceMappings {
+		if s.BootIndex != nil && *s.BootIndex == 0 {
+			return s.VolumeID == nil && s.Note == ""
+		}
+	}
+	return false
+}
+
+// notGuarded refuses the start of an instance that is guarded, for whatever reason:
+// the hook would refuse it as well, but it may not be installed.
+func (m *machine) notGuarded(s *subject) error {
+	guards, err := m.Guards.Of(s.InstanceID)
+	if err != nil {
+		return err
+	}
+	reasons := make([]string, 0, len(guards))
+	for _, g := range guards {
+		switch g.Owner {
+		case GuardRoot:
+			return noRoot(s.InstanceName)
+		case GuardShelf:
+			return forbidden("start", s.InstanceName, "%s", g.Reason)
+		}
+		reasons = append(reasons, g.Reason)
+	}
+	if len(reasons) > 0 {
+		return api.Errorf(api.CodeInstanceBusy, "cannot start instance %s: %s", s.InstanceName, strings.Join(reasons, "; "))
+	}
+	return nil
+}
+
+// notSwitching refuses to touch a guest that a migration holds paused.
+func (m *machine) notSwitching(s *subject, verb string) error {
+	if !m.Migrations.Switching(s.InstanceID) {
+		return nil
+	}
+	return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: a migration holds it paused for its switch; `volferryctl migration list` shows which", verb, s.InstanceName)
+}
+
+// refusal is an error of the hypervisor for an op of a person: what he is told, or
+// what the runner does about it.
+func (s *subject) refusal(verb string, err error) error {
+	cannot := func(code api.Code, why string) error {
+		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)
+	}
+	switch {
+	case errors.Is(err, hv.ErrGuarded):
+		return cannot(api.CodeInstanceBusy, err.Error())
+	case errors.Is(err, hv.ErrInUse):
+		return cannot(api.CodeVolumeInUse, err.Error())
+	case errors.Is(err, hv.ErrNotActive):
+		return cannot(api.CodeStateForbidden, "it is stopped")
+	case errors.Is(err, hv.ErrNotFound):
+		return cannot(api.CodeNotFound, "it is not defined on this host any more")
+	}
+	return request.HV(err)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+)
+
+// The op kinds of instances.
+const (
+	kindStart   = "instance_start"
+	kindStop    = "instance_stop"
+	kindReboot  = "instance_reboot"
+	kindPause   = "instance_pause"
+	kindUnpause = "instance_unpause"
+)
+
+var kinds = []string{kindStart, kindStop, kindReboot, kindPause, kindUnpause}
+
+// The steps that somebody asks about.
+const (
+	stepNameAdmit  = "admit"
+	stepNameReport = "report"
+)
+
+// Plans returns the plans of all op kinds of instances, for the runner.
+func (g *Manager) Plans() []op.Plan {
+	return slices.Concat(g.machine.powerPlans())
+}
+
+// PowerKey is the key of ops that start, stop, pause or need an instance to stay
+// off or on.
+func PowerKey(instanceID string) string { return "power/" + instanceID }
+
+// Key is the key of ops that change what an instance is made of. A migration holds
+// it for hours.
+func Key(instanceID string) string { return "instance/" + instanceID }
+
+// subject is the instance that an op is about: the beginning of every input here.
+type subject struct {
+	request.Asked
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+	// Host and Epoch are the tokens of the op.
+	Host     string `json:"host"`
+	HostName string `json:"host_name"`
+	Epoch    int64  `json:"epoch"`
+	// Whole: nobody else changes the instance meanwhile. Otherwise only whether it
+	// is on is this op's.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// Keys implements request.Input.
+func (s *subject) Keys() []string {
+	if s.Whole {
+		return []string{PowerKey(s.InstanceID), Key(s.InstanceID)}
+	}
+	return []string{PowerKey(s.InstanceID)}
+}
+
+// Group implements request.Input.
+func (s *subject) Group() string { return s.InstanceID }
+
+// doFunc and observeFunc are steps written against the input instead of the raw
+// run.
+type (
+	doFunc[I any]      func(ctx context.Context, r *op.Run, in *I) error
+	observeFunc[I any] func(ctx context.Context, r *op.Run, in *I) (op.Observation, error)
+)
+
+// step makes an op.Step of functions that take the input. Undo and observe may
+// be nil.
+func step[I any](name string, do, undo doFunc[I], observe observeFunc[I]) op.Step {
+	st := op.Step{Name: name, Do: decoded(do)}
+	if undo != nil {
+		st.Undo = decoded(undo)
+	}
+	if observe != nil {
+		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+			seen := op.Unknown
+			err := decoded(func(ctx context.Context, r *op.Run, in *I) (err error) {
+				seen, err = observe(ctx, r, in)
+				return err
+			})(ctx, r)
+			return seen, err
+		}
+	}
+	return st
+}
+
+func decoded[I any](f doFunc[I]) func(context.Context, *op.Run) error {
+	return func(ctx context.Context, r *op.Run) error {
+		var in I
+		if err := r.Input(&in); err != nil {
+			return err
+		}
+		return f(ctx, r, &in)
+	}
+}
+
+// stepReport tells the registry what the op has made of the instance, so that
+// whoever waited for the op finds the registry knowing it.
+func (m *machine) stepReport() op.Step {
+	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
+		m.Report(ctx)
+		return nil
+	}}
+}
+
+// done turns a yes or no into an observation.
+func done(yes bool) op.Observation {
+	if yes {
+		return op.Done
+	}
+	return op.NotDone
+}

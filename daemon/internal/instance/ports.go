@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Ports are the systems that the ops of instances work on.
+type Ports struct {
+	HV         hv.Hypervisor
+	Registry   Site
+	Guards     GuardKeeper
+	Locations  Locations
+	Migrations Migrations
+	Known      Known
+	// Report tells the registry of this host now, and returns when it has
+	// answered or cannot: what it did not hear it is told again anyway.
+	Report func(ctx context.Context)
+}
+
+// Site is what the ops of instances need of the registry. Every mutation carries an
+// op id and may be repeated. Errors are *api.Error; the code registry_unavailable
+// means that the outcome is unknown.
+type Site interface {
+	Volume(ctx context.Context, ref string) (api.Volume, error)
+	Instance(ctx context.Context, ref string) (api.Instance, error)
+	// Attachments returns those of a volume and at an instance; an empty
+	// reference is any.
+	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
+	TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
+}
+
+// GuardKeeper keeps domains from being started (Guards).
+type GuardKeeper interface {
+	Set(domainID, owner, reason string) error
+	Clear(domainID, owner string) error
+	Has(domainID, owner string) (bool, error)
+	Of(domainID string) ([]Guard, error)
+}
+
+// Locations are the images of volumes on this host (attach.Manager).
+type Locations interface {
+	// Connect makes the location of an attachment ready for a domain of this host
+	// that does not exist yet: it looks at pool, image, size and users as an attach
+	// does, and returns the image. Its errors are typed for the runner. It may be
+	// repeated.
+	Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error)
+	// Disconnect ends the use of the location on this host, unless another domain
+	// or attachment needs it.
+	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error
+}
+
+// Migrations are the migrations of this host (migrate.Manager).
+type Migrations interface {
+	// List returns the migrations of this host: those that are open, or all.
+	List(ctx context.Context, all bool) ([]api.Migration, error)
+	// Switching says whether a migration may be holding the instance paused now.
+	Switching(instanceID string) bool
+}
+
+// Known is what this host remembers of the registry while that is away.
+type Known interface {
+	// KnownInstance finds an instance of this host by id, name or the beginning
+	// of its id.
+	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)
+}

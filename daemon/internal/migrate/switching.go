@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import "slices"
+
+// Switching says whether a migration may be holding the instance paused now: it
+// must not be let run by anybody else then.
+func (g *Manager) Switching(instanceID string) bool {
+	for _, st := range g.runner.Active() {
+		if duringPause[st.Step] && slices.Contains(st.Op.Keys, "instance/"+instanceID) {
+			return true
+		}
+	}
+	return false
+}

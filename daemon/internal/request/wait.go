@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// grantPoll is how often an op that was just begun is looked at.
+const grantPoll = 5 * time.Millisecond
+
+// Granted waits until the op is past its first steps, those that only ask whether
+// it may be, so that a refusal is the answer to the request and not a surprise
+// later. An op that waits is not waited for long; one that has not even got its turn
+// behind something that lasts is taken back. An op that was undone is an error.
+func (d *Desk) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
+	st, err := d.granted(ctx, opID, first)
+	if err == nil && st.State == op.StateUndone {
+		return st, Failure(st)
+	}
+	return st, err
+}
+
+func (d *Desk) granted(ctx context.Context, opID string, first []string) (op.Status, error) {
+	enough := time.NewTimer(d.patience())
+	defer enough.Stop()
+	poll := time.NewTicker(grantPoll)
+	defer poll.Stop()
+	for {
+		st, err := d.Runner.Status(ctx, opID)
+		if err != nil {
+			return st, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+		}
+		// Before its first step, and when that is undone, an op has no step.
+		if st.State != op.StateRunning || (st.Step != "" && !slices.Contains(first, st.Step)) {
+			return d.ended(ctx, st)
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return st, fmt.Errorf("wait for op %s: %w", opID, context.Cause(ctx))
+		case <-enough.C:
+			if st.Waiting == WaitTurn && !d.behindOurs(st) {
+				return d.takeBackTurn(ctx, st)
+			}
+			return st, nil
+		}
+	}
+}
+
+// ended waits for the end of an op that is being undone; what is not done is no
+// success.
+func (d *Desk) ended(ctx context.Context, st op.Status) (op.Status, error) {
+	if st.State != op.StateUndoing {
+		return st, nil
+	}
+	return d.Wait(ctx, st.Op.ID)
+}
+
+// behindOurs says whether everything that an op waits behind is an op of this
+// manager: these do not last.
+func (d *Desk) behindOurs(mine op.Status) bool {
+	for _, st := range d.Runner.Active() {
+		if st.Op.ID != mine.Op.ID && share(st.Op.Keys, mine.Op.Keys) && !d.ours(st.Op.Kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// takeBackTurn ends an op that has touched nothing because something else works
+// on its instance.
+func (d *Desk) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
+	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
+	if err := d.Runner.Interrupt(st.Op.ID, busy); err != nil {
+		return st, nil //nolint:nilerr // it has got its turn since
+	}
+	return d.Wait(ctx, st.Op.ID)
+}
+
+// Wait waits for the end of an op, but not longer than a request may wait for
+// what is away. It returns where the op stands.
+func (d *Desk) Wait(ctx context.Context, opID string) (op.Status, error) {
+	bounded, cancel := context.WithTimeout(ctx, d.patience())
+	defer cancel()
+	now, err := d.Runner.Wait(bounded, opID)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return now, nil
+	}
+	return now, err
+}
+
+// End returns once an op is over: done, or undone, which is an error. Work may
+// take its time; what waits for something that is away, or for the operator, is
+// answered with an error that begins with doing, and goes on by itself.
+func (d *Desk) End(ctx context.Context, opID, doing string) (op.Status, error) {
+	for {
+		st, err := d.Wait(ctx, opID)
+		switch {
+		case err != nil:
+			return st, err
+		case st.State == op.StateDone:
+			return st, nil
+		case st.State == op.StateUndone:
+			return st, Failure(st)
+		case st.State == op.StateNeedsOperator:
+			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", doing, st.Failure.Message).
+				With("op_id", opID).With("cause", st.Failure.Code)
+		}
+		if err := stuck(opID, doing, st.Waiting); err != nil {
+			return st, err
+		}
+	}
+}
+
+// stuck is the answer for an op that waits, nil for one that works.
+func stuck(opID, doing, waiting string) error {
+	code, what := api.CodeInstanceBusy, "another operation has to end first"
+	switch waiting {
+	case "":
+		return nil
+	case WaitRegistry:
+		code, what = api.CodeRegistryUnavailable, "the registry does not answer"
+	case WaitHypervisor:
+		code, what = api.CodeHypervisorUnavailable, "libvirt does not answer"
+	}
+	return api.Errorf(code, "%s, but %s; it goes on by itself (op %s)", doing, what, opID).With("op_id", opID)
+}
+
+// Failure is why an op was undone.
+func Failure(st op.Status) *api.Error {
+	f := st.Failure
+	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
+}
