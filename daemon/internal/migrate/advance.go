@@ -123,7 +123,7 @@ func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	if _, ours := goals[st.Op.Kind]; !ours {
 		return out, nil
 	}
-	out.MigrationID = st.Op.Group
+	out.MigrationID, out.Location = st.Op.Group, made(&st)
 	h, err := g.loadHistory(ctx, st.Op.Group)
 	if err != nil {
 		return api.Op{}, err

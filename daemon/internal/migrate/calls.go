@@ -191,7 +191,7 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 		return err
 	}
 	o := h.running()
-	if o == nil || o.goal == goalCancel {
+	if o == nil || o.goal == goalCancel || h.spec.Method == MethodSave {
 		return nil
 	}
 	parked := o.State == op.StateNeedsOperator
@@ -270,9 +270,12 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	return m, c.OpID, err
 }
 
-// notByHand refuses the calls that a mirror makes by itself, unless it waits for
-// the operator, whose word to look again they are.
+// notByHand refuses the calls that the registry makes, or that a mirror makes by
+// itself, unless it waits for the operator, whose word to look again they are.
 func notByHand(h *history, what goal, state api.MigrationState) error {
+	if h.spec.Method == MethodSave {
+		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: it moves with all guests paused, which the registry does", what, h.spec.VolumeName)
+	}
 	if h.spec.Method != MethodMirror || what == goalCancel || state == api.MigrationNeedsOperator {
 		return nil
 	}

@@ -98,6 +98,9 @@ func journalError(err error) *api.Error {
 // state is the state of the migration and, where its last op did not do what
 // was asked, why.
 func (h *history) state() (api.MigrationState, *api.Error) {
+	if h.spec.Method == MethodSave {
+		return h.stateOfSaved()
+	}
 	state, failure := api.MigrationStarting, (*api.Error)(nil)
 	for i := range h.ops {
 		o := &h.ops[i]
@@ -191,7 +194,7 @@ const maxReplans = 10
 // overtook, and bring a `volume migrate` from one call to the next. It returns
 // the goal and the request that it serves; ok is false if there is nothing.
 func (h *history) next() (todo goal, request string, ok bool) {
-	if h.running() != nil {
+	if h.running() != nil || h.spec.Method == MethodSave {
 		return "", "", false
 	}
 	last := &h.ops[len(h.ops)-1]

@@ -304,10 +304,10 @@ func (g *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.State.Final() {
+		if over(&m) {
 			g.over.Store(id, nil)
 		}
-		if all || !m.State.Final() {
+		if all || !over(&m) {
 			out = append(out, m)
 		}
 	}
@@ -317,7 +317,7 @@ func (g *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 // ids returns the ids of all migrations, oldest first.
 func (g *Manager) ids(ctx context.Context) ([]string, error) {
 	var ops []op.Op
-	for _, kind := range []string{kindStart, kindStartOffline, kindStartMirror} {
+	for _, kind := range []string{kindStart, kindStartOffline, kindStartMirror, kindCopySaved} {
 		more, err := g.journal.Ops(ctx, kind, false)
 		if err != nil {
 			return nil, journalError(err)

@@ -45,10 +45,13 @@ var goals = map[string]goal{
 	kindCopy: goalCopy, kindMirror: goalCopy,
 	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
 	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindLetGo: goalCancel,
+	kindCopySaved: goalCopy, kindDropDst: goalCancel, kindDropSrc: goalComplete,
 }
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
-func (g *Manager) Plans() []op.Plan { return g.machine.plans(g.copied, g.completed) }
+func (g *Manager) Plans() []op.Plan {
+	return append(g.machine.plans(g.copied, g.completed), g.machine.savedPlans(g.copied)...)
+}
 
 // ask is a question about a migration that its other ops answer.
 type ask func(context.Context, *Spec) (bool, error)

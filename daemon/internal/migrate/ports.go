@@ -43,6 +43,9 @@ type Images interface {
 	// there is nothing at its path. It refuses a qcow2 image that leans on
 	// other files.
 	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// Connect makes sure that nothing that this host has in memory of the image is
+	// read again: another host may have written to it.
+	Connect(ctx context.Context, path string) error
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)

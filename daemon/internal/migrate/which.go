@@ -21,7 +21,7 @@ func (g *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if err != nil {
 		return w, err
 	}
-	if h != nil {
+	if h != nil && h.spec.Method != MethodSave { // where that ended is the registry's word
 		w.Journal = h.chain()
 	}
 	attached, err := g.holder(ctx, &vol, &w)

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// MethodSave is the method of a move with all guests paused. The registry leads it:
+// a host that copies for it has a part of it only, and changes nothing of its row.
+const MethodSave = "save"
+
+// CopySaved makes dst and copies src to it, while every guest that has the volume is
+// saved. It returns as soon as that has begun; its op has dst as its location (see
+// Request). An op that is undone has removed what it made.
+func (g *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
+	g.admit.Lock()
+	defer g.admit.Unlock()
+	if id, err := g.repeated(ctx, opID, goalCopy, in); id != "" || err != nil {
+		return g.getOr(ctx, id, err)
+	}
+	h, err := g.savedHistory(ctx, in.MigrationID)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	if err := h.mayCopySaved(); err != nil {
+		return api.Migration{}, err
+	}
+	spec, err := g.preflightSaved(ctx, in)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	if err := g.submit(ctx, kindCopySaved, opID, input{Spec: *spec, Request: opID}, in); err != nil {
+		return api.Migration{}, err
+	}
+	g.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return g.Get(ctx, spec.MigrationID)
+}
+
+// savedHistory is what this host has done for a move that the registry leads:
+// nothing yet, if the journal knows nothing of it.
+func (g *Manager) savedHistory(ctx context.Context, id string) (*history, error) {
+	if _, err := uuid.Parse(id); err != nil {
+		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
+	}
+	h, err := g.loadHistory(ctx, id)
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound:
+		return &history{}, nil
+	case err == nil && h.spec.Method != MethodSave:
+		return nil, api.Errorf(api.CodeConflict, "migration %s of volume %s is not one with all guests paused", id, h.spec.VolumeName)
+	}
+	return h, err
+}
+
+// mayCopySaved refuses a copy beside another one, and one that comes after the word
+// to drop it.
+func (h *history) mayCopySaved() error {
+	if o := h.find(goalCancel); o != nil && !o.undone() {
+		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.spec.VolumeName, h.spec.MigrationID)
+	}
+	if o := h.find(goalCopy); o != nil && !o.undone() {
+		return api.Errorf(api.CodeMigrationActive, "cannot copy volume %s once more: op %s does it, or has done it", h.spec.VolumeName, o.Op.ID).
+			With("migration_id", h.spec.MigrationID)
+	}
+	return nil
+}
+
+// preflightSaved makes every check that can be made before anything is touched.
+func (g *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, error) {
+	target := api.MigrationTarget{
+		ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify,
+	}
+	if target.ToPool == "" {
+		target.ToPath = in.Dst.Path
+	}
+	if err := checkTarget(target); err != nil {
+		return nil, err
+	}
+	host, err := g.host(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spec{
+		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
+		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
+		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: MethodSave,
+	}
+	if err := g.checkSource(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := g.resolveDestination(ctx, s, target); err != nil {
+		return nil, err
+	}
+	if err := s.callDestination(in.Dst.Name); err != nil {
+		return nil, err
+	}
+	if err := chooseVerify(s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// callDestination gives dst in a pool the name that the registry has reserved.
+func (s *Spec) callDestination(name string) error {
+	if name == "" || s.Dst.Pool == "" {
+		return nil
+	}
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return api.Errorf(api.CodeInvalidArgument, "the name of dst is %.60q, which no pool can have", name)
+	}
+	s.Dst.Name, s.Dst.Path = name, filepath.Join(filepath.Dir(s.Dst.Path), name)
+	return nil
+}
+
+// DropSaved removes one end of the copy that this host made for a move with all
+// guests paused. It returns as soon as that has begun. A copy that still runs is
+// stopped first, and one that is asked for later is refused.
+func (g *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
+	kind := map[string]string{api.DropSrc: kindDropSrc, api.DropDst: kindDropDst}[in.Drop]
+	if kind == "" {
+		return api.Errorf(api.CodeInvalidArgument, "drop is %.20q; it must be %s or %s", in.Drop, api.DropSrc, api.DropDst)
+	}
+	if err := g.stopCopySaved(ctx, in); err != nil {
+		return err
+	}
+	g.admit.Lock()
+	defer g.admit.Unlock()
+	if id, err := g.repeated(ctx, opID, goals[kind], in); id != "" || err != nil {
+		return err
+	}
+	h, err := g.savedHistory(ctx, in.MigrationID)
+	if err != nil {
+		return err
+	}
+	if kind == kindDropSrc {
+		err = h.mayDropSrc(in)
+	}
+	if err != nil {
+		return err
+	}
+	spec := h.spec
+	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, MethodSave
+	spec.DeleteSource = kind == kindDropSrc
+	return g.submit(ctx, kind, opID, input{Spec: spec, Request: opID}, in)
+}
+
+// mayDropSrc: what this host has not copied, whole and compared, it does not delete.
+func (h *history) mayDropSrc(in api.DropSaved) error {
+	o := h.find(goalCopy)
+	if o == nil || o.State != op.StateDone || h.spec.Verify != VerifyFull || in.Location.Path != h.spec.Src.Path {
+		return api.Errorf(api.CodeStateForbidden, "cannot delete %s: this host has not copied and verified it for migration %s", in.Location.Path, in.MigrationID)
+	}
+	return nil
+}
+
+// stopCopySaved stops a copy whose dst is to be dropped, and waits until it is
+// undone.
+func (g *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
+	h, err := g.savedHistory(ctx, in.MigrationID)
+	if err != nil || in.Drop != api.DropDst {
+		return err
+	}
+	o := h.running()
+	if o == nil || o.goal != goalCopy {
+		return nil
+	}
+	if err := g.goOn(ctx, o); err != nil {
+		return err
+	}
+	if err := g.runner.Interrupt(o.Op.ID, errCancelled); err != nil && !errors.Is(err, op.ErrFinished) {
+		return fmt.Errorf("stop the copy: %w", err)
+	}
+	return nil // the drop gets its turn behind it
+}
+
+// stateOfSaved is state for what this host does of a move that the registry leads.
+func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
+	last := &h.ops[len(h.ops)-1]
+	switch {
+	case last.State == op.StateNeedsOperator:
+		return api.MigrationNeedsOperator, apiError(last.Failure)
+	case !last.State.Final():
+		return during[last.goal], apiError(last.Failure)
+	case last.Op.Kind == kindDropSrc:
+		return api.MigrationCompleted, apiError(last.Failure)
+	case last.undone() && last.goal == goalCopy:
+		return api.MigrationError, apiError(last.Failure)
+	case last.undone():
+		return api.MigrationCancelling, apiError(last.Failure)
+	}
+	return after[last.goal], nil
+}
+
+// over says whether this host has nothing more to do for a migration. One that the
+// registry leads is over here when it is copied.
+func over(m *api.Migration) bool {
+	return m.State.Final() || (m.Method == MethodSave && m.State == api.MigrationCopied)
+}
+
+// made is the location that the op of a copy-saved has made, nil for other ops and
+// before its end.
+func made(st *op.Status) *api.Location {
+	if st.Op.Kind != kindCopySaved || st.State != op.StateDone {
+		return nil
+	}
+	var in input
+	if json.Unmarshal(st.Op.Input, &in) != nil {
+		return nil
+	}
+	return &in.Spec.Dst
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The op kinds of this host's part in a move with all guests paused.
+const (
+	kindCopySaved = "migration_copy_saved"
+	kindDropDst   = "migration_drop_dst"
+	kindDropSrc   = "migration_drop_src"
+)
+
+// savedPlans: src is frozen because no guest is there that could write. The registry
+// leads, so each step asks it first, and nothing is told to it but the end.
+func (m *machine) savedPlans(copied ask) []op.Plan {
+	plans := []op.Plan{
+		{Kind: kindCopySaved, Steps: []op.Step{
+			m.wanted(m.stepClosed("closed"), toCopy),
+			m.wanted(m.stepCreateDestination(), toCopy),
+			m.wanted(m.forgotten(m.stepCopy()), toCopy),
+			m.wanted(m.stepClosed("still_closed"), toCopy),
+		}},
+		{Kind: kindDropDst, Steps: []op.Step{
+			m.stepForget(),
+			m.wanted(onlyIf(copied, m.stepRemoveDestination()), toCancel),
+		}},
+		{Kind: kindDropSrc, Steps: []op.Step{
+			m.stepForget(),
+			m.wanted(m.stepClosed("closed"), toDelete),
+			m.wanted(m.stepReleaseSource(), toDelete),
+		}},
+	}
+	for i := range plans {
+		plans[i] = m.fenced(plans[i])
+	}
+	return plans
+}
+
+// purpose is what the registry must say of a migration, and of its volume, for a
+// step of this host to be what is wanted.
+type purpose struct {
+	verb string
+	// is says whether it is so.
+	is func(s *Spec, row *api.Migration, vol *api.Volume) bool
+}
+
+var (
+	toCopy = purpose{"copy", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		return openForCopy(row.State) && vol.Location.Path == s.Src.Path
+	}}
+	toCancel = purpose{"remove the copy of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		return row.State == api.MigrationCancelling && vol.Location.Path != s.Dst.Path
+	}}
+	toDelete = purpose{"delete the source of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		return vol.Location.Path == s.Dst.Path
+	}}
+)
+
+// openForCopy: the registry goes forward and has not flipped the volume.
+func openForCopy(state api.MigrationState) bool {
+	switch state {
+	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:
+		return true
+	case api.MigrationCompleting, api.MigrationCompleted, api.MigrationCancelling, api.MigrationCancelled,
+		api.MigrationError, api.MigrationNeedsOperator, api.MigrationOrphaned:
+	}
+	return false
+}
+
+// wanted makes a step ask the registry, which is waited for, whether its effect is
+// still what it wants: what it asked for may reach this host late.
+func (m *machine) wanted(st op.Step, p purpose) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		row, err := m.registry.Migration(ctx, s.MigrationID)
+		if err != nil {
+			return m.registryError(err)
+		}
+		vol, err := m.registry.Volume(ctx, s.VolumeID)
+		if err != nil {
+			return m.registryError(err)
+		}
+		if row.Method != MethodSave || row.VolumeID != s.VolumeID || !p.is(s, &row, &vol) {
+			return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s for migration %s: by the registry it is %s, and the volume is at %s",
+				p.verb, vol.Name, s.MigrationID, row.State, vol.Location.Path).With("state", row.State)
+		}
+		return do(ctx, r)
+	}
+	return st
+}
+
+// onlyIf is a step that does nothing, and is done, unless the answer is yes.
+func onlyIf(yes ask, st op.Step) op.Step {
+	do, observe := st.Do, st.Observe
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if is, err := asked(ctx, r, yes); err != nil || !is {
+			return err
+		}
+		return do(ctx, r)
+	}
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		is, err := asked(ctx, r, yes)
+		if err != nil {
+			return op.Unknown, err
+		}
+		if !is {
+			return op.Done, nil
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
+func asked(ctx context.Context, r *op.Run, question ask) (bool, error) {
+	s, err := specOf(r)
+	if err != nil {
+		return false, err
+	}
+	return question(ctx, s)
+}
+
+// stepClosed makes sure that nobody on this host has src open. Before a copy it also
+// makes sure that nothing old is read of it: others wrote to it from elsewhere.
+func (m *machine) stepClosed(name string) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if err := m.closed(ctx, s); err != nil {
+			return err
+		}
+		return m.images.Connect(ctx, s.Src.Path)
+	}
+	return step(name, do, nil, nil)
+}
+
+// closed refuses a src that somebody on this host has open, by the definition of
+// what runs, by the kernel's word, or lent to a mount or a device.
+func (m *machine) closed(ctx context.Context, s *Spec) error {
+	doms, err := m.hv.Domains(ctx)
+	if err != nil {
+		return m.hvError(err)
+	}
+	for i := range doms {
+		if open, err := m.opens(ctx, &doms[i], s.Src.Path); err != nil || open {
+			return errors.Join(err, inUseBy(s, open, "instance "+doms[i].Name))
+		}
+	}
+	user, err := m.images.InUse(ctx, s.Src.Path)
+	if err != nil {
+		return err
+	}
+	return inUseBy(s, user != "", user)
+}
+
+func inUseBy(s *Spec, yes bool, who string) error {
+	if !yes {
+		return nil
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", s.VolumeName, s.Src.Path, who)
+}
+
+// opens says whether a domain's process has the image at path.
+func (m *machine) opens(ctx context.Context, dom *hv.Domain, path string) (bool, error) {
+	if !dom.State.Active() {
+		return false, nil
+	}
+	for i := range dom.Live {
+		if location.Names(&dom.Live[i], path) {
+			return true, nil
+		}
+	}
+	files, err := m.hv.OpenFiles(ctx, dom.ID, path)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return false, nil // it went off meanwhile
+	}
+	return len(files) > 0, m.hvError(err)
+}
+
+// forgotten is the copy of a dst that does not outlive it: the cursor goes before
+// dst does, or the next copy would go on in the middle of an empty one.
+func (m *machine) forgotten(st op.Step) op.Step {
+	st.Undo = m.stepForget().Do
+	return st
+}
+
+// stepForget drops the cursor of the copy.
+func (m *machine) stepForget() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return m.copier.Forget(ctx, s.copyKey()) }
+	return step("forget", do, nil, nil)
+}
