@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"fmt"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// ParseDisk implements hv.Hypervisor.
+func (*Conn) ParseDisk(definition string) (hv.Disk, error) {
+	var x libvirtxml.DomainDisk
+	if err := x.Unmarshal(definition); err != nil {
+		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
+	}
+	return diskOf(&x), nil
+}
