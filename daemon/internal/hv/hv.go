@@ -388,6 +388,8 @@ type Hypervisor interface {
 	// or files of its own): it could not be made on another host, or would let
 	// whoever wrote it reach into that host.
 	DomainDefinition(ctx context.Context, id string) (DomainDefinition, error)
+	// ParseDisk reads what DiskDefinition returned, here or on another host.
+	ParseDisk(definition string) (Disk, error)
 	// DefineDomain makes the persistent domain id of a definition that DomainDefinition
 	// returned, here or on another host, with these disks in the place of all disks
 	// of the definition that are no CD-ROM or floppy drives, and its NVRAM, if there
@@ -402,12 +404,14 @@ type Hypervisor interface {
 	// SaveMemory writes the RAM of an active domain into a new file at path and ends its
 	// process; when it returns nil the domain is off, all its disks are closed and
 	// the file is durable. If it fails the domain goes on as it was. ErrNotActive
-	// if it is off, ErrExists if there is a file.
+	// if it is off, ErrExists if there is a file, ErrBusy while a block job runs,
+	// ErrUnsupported for a transient domain, of which nothing would be left.
 	SaveMemory(ctx context.Context, id, path string) error
 	// RestoreMemory starts the domain id from a file of SaveMemory, with these chains in the
-	// place of those that the named targets had, running or paused. The file stays.
-	// ErrActive if it is active; ErrGuarded as PowerOn. On other errors the domain is
-	// off and the file as it was.
+	// place of those that the named targets had, running or paused. The persistent
+	// definition is not touched, and the file stays. ErrActive if it is active,
+	// ErrNotFound if it is not defined or had no such disk; ErrGuarded and ErrInUse
+	// as PowerOn. On other errors the domain is off and the file as it was.
 	RestoreMemory(ctx context.Context, id, path string, chains map[string][]Image, paused bool) error
 	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
 	// second; 0 lifts it. A lower limit that the domain's owner set stays, and

@@ -118,7 +118,7 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst 
 		return api.Instance{}, false, fmt.Errorf("list pools: %w", err)
 	}
 	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: StateOf(dom.State)}
-	boot := bootIndexes(dom.Config)
+	boot := BootIndexes(dom.Config)
 	for i := range dom.Config {
 		d := &dom.Config[i]
 		disk, why := a.disk(ctx, dom, d)
@@ -207,9 +207,9 @@ func inPool(l *api.Location, pools []hv.PoolInfo) {
 	}
 }
 
-// bootIndexes counts the boot order from 0. Without any <boot order=>, the
-// first disk boots, as libvirt has it.
-func bootIndexes(disks []hv.Disk) map[string]*int {
+// BootIndexes counts the boot order of a definition's disks from 0, by target.
+// Without any <boot order=>, the first disk boots, as libvirt has it.
+func BootIndexes(disks []hv.Disk) map[string]*int {
 	out := map[string]*int{}
 	ordered := false
 	for _, d := range disks {
