@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -114,6 +116,38 @@ func names(ctx context.Context, s *session, nouns string) map[string]string {
 		out[t.ID] = t.Name
 	}
 	return out
+}
+
+// idPattern is an id, or a beginning of one that is long enough to be meant so.
+var idPattern = regexp.MustCompile(`^[0-9a-f]{4,}[0-9a-f-]*$`)
+
+// called is the name of what the user named by ref, where that is an id or the
+// beginning of one; else ref itself.
+func (s *session) called(ctx context.Context, nouns, ref string) string {
+	if !idPattern.MatchString(ref) {
+		return ref
+	}
+	name := ref
+	for id, n := range names(ctx, s, nouns) {
+		switch {
+		case n == ref:
+			return ref
+		case n != "" && strings.HasPrefix(id, ref):
+			name = n
+		}
+	}
+	return name
+}
+
+// nameIn is the name of the noun in an answer, or instead where it has none.
+func (a answer) nameIn(noun, instead string) string {
+	var named struct {
+		Name string `json:"name"`
+	}
+	if a.decode(noun, &named) != nil || named.Name == "" {
+		return instead
+	}
+	return named.Name
 }
 
 // nameOr is the name of id, or id itself.

@@ -27,14 +27,15 @@ Things are named by name, by id, or by the unique beginning of an id. Flags may 
 before or after the names. Results go to stdout, talk to stderr.
 
 Work that lasts is waited for. Ctrl-C stops the waiting, never the work, and prints how
-to follow it and how to cancel it; a second Ctrl-C ends volferryctl at once.
+to follow it and how to cancel it; the exit status is 130 then. A second Ctrl-C ends
+volferryctl at once.
 
 With -o json stdout gets one object, {"schema_version":1,"<noun>":{...}}, and an error is
 one line on stderr, {"error":{"code":...,"message":...}}.
 
 Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
 5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
-7 it needs an operator.`
+7 it needs an operator, 130 you stopped waiting.`
 
 // newApp builds the command tree. Nothing is connected yet: each command opens
 // its own session.
@@ -93,8 +94,11 @@ func globalFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "socket", EnvVars: []string{"VOLFERRY_SOCKET"}, DefaultText: "the daemon's, else the registry's, in /run/volferry",
-			Usage: "talk to the daemon or registry at Unix socket `PATH`",
+			Usage: "talk to the daemon or registry at Unix socket `PATH`, or to a registry at https://HOST[:PORT]",
 		},
+		&cli.StringFlag{Name: "ca", EnvVars: []string{"VOLFERRY_CA"}, Usage: "for https: the registry's authority is in `FILE`"},
+		&cli.StringFlag{Name: "cert", EnvVars: []string{"VOLFERRY_CERT"}, Usage: "for https: your certificate, of an operator, is in `FILE`"},
+		&cli.StringFlag{Name: "key", EnvVars: []string{"VOLFERRY_KEY"}, Usage: "for https: its key is in `FILE`"},
 		&cli.StringFlag{
 			Name: "output", Aliases: []string{"o"}, Value: "table", DefaultText: "table",
 			Usage:  "print results as `FORMAT`: table or json",
@@ -142,7 +146,11 @@ func missingVerb(c *cli.Context) error {
 	if word == "help" {
 		return usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", prefix(c), word, programName)
 	}
-	return usagef("%sunknown command %q. %s", prefix(c), word, cli.SuggestCommand(c.Command.Subcommands, word))
+	suggestion := cli.SuggestCommand(c.Command.Subcommands, word)
+	if strings.Contains(suggestion, `""`) {
+		suggestion = "See the list of them."
+	}
+	return usagef("%sunknown command %q. %s", prefix(c), word, suggestion)
 }
 
 // wrongFlag is what a flag that does not parse comes to, in our words.

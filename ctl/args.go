@@ -25,6 +25,8 @@ func arrange(app *cli.App, argv []string) []string {
 		case word == "--":
 			a.arguments = append(a.arguments, rest...)
 			rest = nil
+		case isHelp(word):
+			a.help = true
 		case isFlag(word):
 			rest = a.takeFlag(app, word, rest)
 		case word == "help" && len(a.path) == 0 && !a.help:
@@ -85,15 +87,19 @@ func (a *arrangement) line(program string) []string {
 	if a.noValue {
 		return out
 	}
-	if a.help {
-		out = append(out, "--help")
-	}
-	// A noun without a verb has no arguments: they are words it does not know.
-	if len(a.arguments) > 0 && a.command != nil && len(a.command.Subcommands) == 0 {
+	verb := a.command != nil && len(a.command.Subcommands) == 0
+	switch {
+	case a.help && (verb || len(a.arguments) == 0):
+		return append(out, "--help")
+	// Without a verb there are no arguments: they are words that are not known,
+	// and of those there is no help.
+	case verb && len(a.arguments) > 0:
 		out = append(out, "--")
 	}
 	return append(out, a.arguments...)
 }
+
+func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
 
 // isFlag says whether a word is written as a flag; "-" alone is not.
 func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }

@@ -25,6 +25,14 @@ func doctorCommand() *cli.Command {
 
 func doctor(c *cli.Context, s *session) error {
 	checks, a, err := list[api.Check](c.Context, s, v1("doctor"), "checks")
+	if isNotFound(err) {
+		return &advisedError{
+			err:  api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which has none", s.client.Target()),
+			exit: api.ExitUsage,
+			advice: fmt.Sprintf("Ask the daemon on that host: %[1]s --socket %[2]s doctor\nHow the registry is: %[1]s --socket %[3]s status",
+				programName, daemonSocket, s.client.Target()),
+		}
+	}
 	if err != nil {
 		return err
 	}

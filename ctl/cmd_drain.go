@@ -215,12 +215,12 @@ func drainList(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED"}}
+	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED", "LEFT BEHIND"}}
 	ids := make([]string, 0, len(drains))
 	for _, d := range drains {
 		ids = append(ids, d.ID)
 		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
-			render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal), render.Time(d.StartedAt))
+			render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal), render.Time(d.StartedAt), leftBehind(d))
 	}
 	return s.printList(a, ids, &t, "No pool is being drained: '"+programName+" pool drain POOL --to POOL' begins.")
 }
@@ -243,13 +243,19 @@ func drainShow(c *cli.Context, s *session) error {
 	if err := s.printRecord(a, d.ID, &r); err != nil || s.json || s.quiet {
 		return err
 	}
-	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE", "WHY"}}
+	return s.printDrainVolumes(d)
+}
+
+// printDrainVolumes is the table of a drain's volumes, and under it why some of
+// them stay: sentences fit no table.
+func (s *session) printDrainVolumes(d *api.Drain) error {
+	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
+	reasons := []string{""}
 	for _, v := range d.Volumes {
-		why := "-"
+		t.Add(v.VolumeName, v.Host, render.Bytes(v.SizeBytes), v.State)
 		if v.Error != nil {
-			why = v.Error.Message
+			reasons = append(reasons, fmt.Sprintf("%s %s: %s", v.VolumeName, v.State, v.Error.Message))
 		}
-		t.Add(v.VolumeName, render.OrDash(v.Host), render.Bytes(v.SizeBytes), v.State, why)
 	}
 	if len(t.Rows) == 0 {
 		return nil
@@ -257,6 +263,27 @@ func drainShow(c *cli.Context, s *session) error {
 	if err := s.printLines(""); err != nil {
 		return err
 	}
-	_, err = t.Write(s.stdout, terminalWidth(s.stdout))
-	return err
+	if _, err := t.Write(s.stdout, terminalWidth(s.stdout)); err != nil || len(reasons) == 1 {
+		return err
+	}
+	return s.printLines(reasons...)
+}
+
+// leftBehind is why the first volume that a drain could not move stays, and of
+// how many more that is true.
+func leftBehind(d api.Drain) string {
+	line, more := "", 0
+	for _, v := range d.Volumes {
+		switch {
+		case v.Error == nil:
+		case line == "":
+			line = v.VolumeName + ": " + v.Error.Message
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		line += fmt.Sprintf(" (and %d more)", more)
+	}
+	return line
 }

@@ -51,8 +51,9 @@ func events(c *cli.Context, s *session) error {
 		}
 		return render.JSON(s.stdout, answer{}.with("events", doc).members)
 	}
+	known := s.newEventNames(c.Context)
 	for _, e := range all {
-		if err := s.printEvent(e); err != nil {
+		if err := s.printEvent(e, known); err != nil {
 			return err
 		}
 	}
@@ -88,8 +89,9 @@ func (s *session) followEvents(ctx context.Context, since int64) error {
 		lost: s.newDisplay().lost,
 	}
 	var failed error
+	known := s.newEventNames(ctx)
 	err := f.run(ctx, since, func(e api.Event) bool {
-		failed = s.printEvent(e)
+		failed = s.printEvent(e, known)
 		return failed == nil
 	})
 	if errors.Is(err, context.Canceled) {
@@ -98,7 +100,34 @@ func (s *session) followEvents(ctx context.Context, since int64) error {
 	return errors.Join(failed, err)
 }
 
-func (s *session) printEvent(e api.Event) error {
+// eventNames finds the names of the things that events are about, by the lists of
+// when they are first asked for.
+type eventNames struct {
+	load   func(nouns string) map[string]string
+	loaded map[string]map[string]string
+}
+
+func (s *session) newEventNames(ctx context.Context) *eventNames {
+	return &eventNames{load: func(nouns string) map[string]string { return names(ctx, s, nouns) }, loaded: map[string]map[string]string{}}
+}
+
+// object is an event's object, "volume/ID", with its name where it has one.
+func (n *eventNames) object(object string) string {
+	kind, id, _ := strings.Cut(object, "/")
+	nouns, named := map[string]string{"volume": "volumes", "instance": "instances", "host": "hosts", "type": "types"}[kind]
+	if !named {
+		return object
+	}
+	if _, there := n.loaded[nouns]; !there {
+		n.loaded[nouns] = n.load(nouns)
+	}
+	if name := n.loaded[nouns][id]; name != "" {
+		return object + " (" + name + ")"
+	}
+	return object
+}
+
+func (s *session) printEvent(e api.Event, known *eventNames) error {
 	switch {
 	case s.json:
 		return render.JSONLine(s.stdout, struct {
@@ -108,6 +137,7 @@ func (s *session) printEvent(e api.Event) error {
 	case s.quiet:
 		return s.printLines(strconv.FormatInt(e.Seq, 10))
 	}
+	e.Object = known.object(e.Object)
 	return s.printLines(eventLine(e))
 }
 

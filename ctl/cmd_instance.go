@@ -15,23 +15,23 @@ import (
 func instanceCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "instance",
-		Usage: "libvirt domains under Volferry's care",
-		Subcommands: []*cli.Command{
+		Usage: "libvirt domains under Volferry's care: look at them, start, stop, shelve and lock them",
+		Subcommands: append([]*cli.Command{
 			{Name: "list", Usage: "list instances", Action: withSession(instanceList)},
 			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
-				UsageText: programName + " instance adopt (DOMAIN | --all)",
+				UsageText: programName + " instance adopt (DOMAIN | --all) [--host HOST]",
 				Description: "Every disk that Volferry can look after becomes a volume with one attachment. Neither the\n" +
 					"domain nor its disks are touched; it may be running. To adopt again is no error.",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}},
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, hostFlag("take it over on `HOST`")},
 			},
 			{
 				Name: "forget", Usage: "let go of an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
 				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
 					"its images, untouched; it can be adopted again.",
 			},
-		},
+		}, lifecycleCommands()...),
 	}
 }
 
@@ -44,7 +44,11 @@ func instanceList(c *cli.Context, s *session) error {
 	ids := make([]string, 0, len(instances))
 	for _, i := range instances {
 		ids = append(ids, i.ID)
-		t.Add(i.Name, i.ID, string(i.State), i.Host, fmt.Sprint(volumesOf(i)))
+		state := string(i.State)
+		if i.Locked {
+			state += ", locked"
+		}
+		t.Add(i.Name, i.ID, state, i.Host, fmt.Sprint(volumesOf(i)))
 	}
 	return s.printList(a, ids, &t, "No instance yet: '"+programName+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.")
 }
@@ -70,9 +74,11 @@ func instanceShow(c *cli.Context, s *session) error {
 	r.Add("name", i.Name)
 	r.Add("host", i.Host)
 	r.Add("state", string(i.State))
+	r.Add("locked", lockLine(i))
+	r.AddIf("note", i.Note)
 	disks := make([]string, 0, len(i.BlockDeviceMappings))
 	for _, slot := range i.BlockDeviceMappings {
-		disks = append(disks, diskLine(slot, volumes))
+		disks = append(disks, diskLine(i, slot, volumes))
 	}
 	r.Add("disks", disks...)
 	r.Add("adopted", render.Time(i.CreatedAt))
@@ -80,19 +86,45 @@ func instanceShow(c *cli.Context, s *session) error {
 	return s.printRecord(a, i.ID, &r)
 }
 
-func diskLine(slot api.BlockDeviceMapping, volumes map[string]string) string {
+// lockLine says whether an instance is locked, by which migration if it is one,
+// and why.
+func lockLine(i *api.Instance) string {
+	if !i.Locked {
+		return render.YesNo(false)
+	}
+	line := render.YesNo(true)
+	if i.LockedBy != "" {
+		line += ", by migration " + i.LockedBy
+	}
+	return line + ": " + render.OrDash(i.LockReason)
+}
+
+// diskLine is a slot of an instance: what is in it, or why nothing is.
+func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
 	line := slot.Device
 	if slot.BootIndex != nil {
 		line += fmt.Sprintf(" (boot %d)", *slot.BootIndex)
 	}
 	if slot.VolumeID == nil {
-		return line + "  no volume: " + render.OrDash(slot.Note)
+		return line + "  volume -: " + whyEmpty(i, slot)
 	}
 	line += "  volume " + nameOr(volumes, *slot.VolumeID)
 	if slot.AttachmentID != nil {
 		line += ", attachment " + *slot.AttachmentID
 	}
 	return line
+}
+
+// whyEmpty says why no volume is in a slot: there is a disk that is none, or the
+// volume was detached.
+func whyEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
+	switch {
+	case slot.Note != "":
+		return slot.Note
+	case slot.BootIndex != nil && *slot.BootIndex == 0:
+		return fmt.Sprintf("detached, so it does not start; '%s volume attach VOLUME %s --root' gives it one", programName, i.Name)
+	}
+	return "detached"
 }
 
 func instanceAdopt(c *cli.Context, s *session) error {
@@ -104,9 +136,13 @@ func instanceAdopt(c *cli.Context, s *session) error {
 	if in.All {
 		noun = "instances"
 	}
-	a, finished, err := s.perform(c.Context, http.MethodPost, "/v1/instances:adopt", noun, in)
-	if err != nil || !finished {
+	path, err := s.atHost(c, "/v1/instances:adopt")
+	if err != nil {
 		return err
+	}
+	a, finished, err := s.perform(c.Context, http.MethodPost, path, noun, in)
+	if err != nil || !finished {
+		return whichHost(c, err)
 	}
 	adopted, err := adoptedInstances(a)
 	if err != nil {
@@ -144,5 +180,5 @@ func instanceForget(c *cli.Context, s *session) error {
 	if err != nil || !finished {
 		return err
 	}
-	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its volumes stay, its domain and images are untouched.", name))
+	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its volumes stay, its domain and images are untouched.", a.nameIn("instance", name)))
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
@@ -106,7 +107,7 @@ func migrationCancel(c *cli.Context, s *session) error {
 
 func migrationComplete(c *cli.Context, s *session) error {
 	if dst := c.Args().Get(1); dst != "" {
-		return s.step(c.Context, "complete", c.Args().First(), api.MigrationComplete{DstAttachmentID: dst})
+		return s.step(c.Context, "complete", c.Args().First(), api.MigrationComplete{DstAttachmentID: s.attachmentID(c.Context, dst)})
 	}
 	err := s.migrate(c.Context, v1("migrations", c.Args().First(), "complete"), nil)
 	if isNotFound(err) {
@@ -122,6 +123,7 @@ func migrationComplete(c *cli.Context, s *session) error {
 // attachment, id may be a migration's, of a volume that is not attached; where
 // it is neither, the first answer is the one to show.
 func (s *session) step(ctx context.Context, verb, id string, in any) error {
+	id = s.attachmentID(ctx, id)
 	err := s.migrate(ctx, v1("attachments", id, "migration:"+verb), in)
 	if !isNotFound(err) {
 		return err
@@ -130,6 +132,19 @@ func (s *session) step(ctx context.Context, verb, id string, in any) error {
 		return second
 	}
 	return err
+}
+
+// attachmentID is the id of the attachment that ref is the beginning of. What
+// cannot be found is left for the request itself to answer.
+func (s *session) attachmentID(ctx context.Context, ref string) string {
+	if uuid.Validate(ref) == nil {
+		return ref
+	}
+	at, _, err := show[api.Attachment](ctx, s, v1("attachments", ref), "attachment")
+	if err != nil {
+		return ref
+	}
+	return at.ID
 }
 
 // isNotFound says whether a request was answered with not_found. An operation

@@ -15,7 +15,10 @@ func poolCommand() *cli.Command {
 		Usage: "libvirt storage pools: where volumes can live",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList)},
-			{Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow)},
+			{
+				Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow),
+				Flags: []cli.Flag{hostFlag("the pool of that name on `HOST`")},
+			},
 			poolDrainCommand(),
 		},
 	}
@@ -37,9 +40,13 @@ func poolList(c *cli.Context, s *session) error {
 }
 
 func poolShow(c *cli.Context, s *session) error {
-	p, a, err := show[api.Pool](c.Context, s, v1("pools", c.Args().First()), "pool")
+	path, err := s.atHost(c, v1("pools", c.Args().First()))
 	if err != nil {
 		return err
+	}
+	p, a, err := show[api.Pool](c.Context, s, path, "pool")
+	if err != nil {
+		return whichHost(c, err)
 	}
 	var r render.Record
 	r.Add("name", p.Name)

@@ -111,7 +111,7 @@ func typeDelete(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.printResult(a, name, fmt.Sprintf("Deleted volume type %s.", name))
+	return s.printResult(a, name, fmt.Sprintf("Deleted volume type %s.", a.nameIn("type", name)))
 }
 
 func (s *session) printType(a answer, verb string) error {

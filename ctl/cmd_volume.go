@@ -26,6 +26,7 @@ func volumeCommand() *cli.Command {
 					&cli.StringFlag{Name: "pool", DefaultText: "one that the type allows", Usage: "put it into `POOL`"},
 					formatFlag("raw"),
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+					hostFlag("make it on `HOST`"),
 				},
 			},
 			{
@@ -41,6 +42,7 @@ func volumeCommand() *cli.Command {
 					formatFlag(""),
 					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`"},
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+					hostFlag("the image is on `HOST`"),
 				},
 			},
 			{Name: "list", Usage: "list volumes", Action: withSession(volumeList)},
@@ -137,9 +139,13 @@ func volumeAdopt(c *cli.Context, s *session) error {
 
 // makeVolume sends what makes a volume called name, and shows the volume.
 func (s *session) makeVolume(c *cli.Context, path, name string, in any, verb string) error {
+	path, err := s.atHost(c, path)
+	if err != nil {
+		return err
+	}
 	a, finished, err := s.perform(c.Context, http.MethodPost, path, "volume", in)
 	if err != nil || !finished {
-		return err
+		return whichHost(c, err)
 	}
 	if !a.has("volume") {
 		if a, err = s.get(c.Context, v1("volumes", name), "volume"); err != nil {
@@ -188,7 +194,7 @@ func volumeDelete(c *cli.Context, s *session) error {
 	if err != nil || !finished {
 		return err
 	}
-	return s.printResult(a, name, fmt.Sprintf("Deleted volume %s.", name))
+	return s.printResult(a, name, fmt.Sprintf("Deleted volume %s.", a.nameIn("volume", name)))
 }
 
 func volumeMigrate(c *cli.Context, s *session) error {

@@ -32,6 +32,7 @@ var flagWords = map[string][]string{
 // flagThings are the collections that the values of other flags name.
 var flagThings = map[string]string{
 	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
+	"host": "hosts",
 }
 
 // argumentThings are the collections that arguments name.

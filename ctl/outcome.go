@@ -71,12 +71,14 @@ func standing(m *api.Migration) string {
 	again := ""
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
-		return fmt.Sprintf("Migration %s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %s volume which %s",
+		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",
 			m.ID, programName, volumeName(m))
 	case api.MigrationCompleted:
 		return fmt.Sprintf("Volume %s is at %s.", volumeName(m), place(m.Dst))
 	case api.MigrationCancelled, api.MigrationError:
 		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", volumeName(m), place(m.Src))
+	case api.MigrationCancelling:
+		return beingCancelled(m)
 	case api.MigrationStarted:
 		if m.ExternalCopy {
 			again = "\nTry again:    mend the copy, then " + completeCommandLine(m)
@@ -87,8 +89,15 @@ func standing(m *api.Migration) string {
 		again = "\nTry again:    " + completeCommandLine(m)
 	default:
 	}
-	return fmt.Sprintf("Migration %[2]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
-		programName, m.ID, m.State, handle(m), again)
+	return fmt.Sprintf("Migration %[2]s of volume %[6]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
+		programName, m.ID, m.State, handle(m), again, volumeName(m))
+}
+
+// beingCancelled is how a migration stands that somebody is cancelling: there is
+// nothing to do but to look on.
+func beingCancelled(m *api.Migration) string {
+	return fmt.Sprintf("Migration %[2]s of volume %[3]s is being cancelled: the volume will be at %[4]s as before.\nFollow it: %[1]s migration watch %[2]s",
+		programName, m.ID, volumeName(m), place(m.Src))
 }
 
 func completeCommandLine(m *api.Migration) string {

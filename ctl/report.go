@@ -12,7 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// exitInterrupted is what a shell shows of a process that SIGINT ended.
+// exitInterrupted is what a shell shows of a process that SIGINT ended. A script
+// must not take what was not waited for to be done.
 const exitInterrupted = 130
 
 // advisedError is an error with its own exit status and, for people only, a
@@ -49,7 +50,7 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	var detached *detachedError
 	if errors.As(err, &detached) {
 		render.Line(stderr, "%s", detached.advice)
-		return api.ExitDone
+		return exitInterrupted
 	}
 	body, exit := classify(err)
 	if asJSON {

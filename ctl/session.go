@@ -42,9 +42,9 @@ type session struct {
 }
 
 func newSession(c *cli.Context) (*session, error) {
-	cl, err := client.New(chooseSocket(c.String("socket")), client.UnavailableAs(codeUnreachable))
+	cl, err := connect(c)
 	if err != nil {
-		return nil, usagef("--socket: %w", err)
+		return nil, err
 	}
 	return &session{
 		client:   cl,

@@ -84,7 +84,7 @@ func volumeWhich(c *cli.Context, s *session) error {
 		return err
 	}
 	var r render.Record
-	r.Add("volume", w.VolumeID)
+	r.Add("volume", named(names(c.Context, s, "volumes"), w.VolumeID))
 	r.Add("agree", render.YesNo(w.Agree))
 	r.Add("authoritative", chain(w.Authoritative)...)
 	if w.Registry != nil {
@@ -100,7 +100,7 @@ func volumeWhich(c *cli.Context, s *session) error {
 		return err
 	}
 	if w.Authoritative == nil {
-		return api.Errorf(api.CodeNeedsOperator, "registry, journal and hypervisor disagree about volume %s, and Volferry cannot tell which copy is the good one", c.Args().First())
+		return api.Errorf(api.CodeNeedsOperator, "registry, journal and hypervisor disagree about volume %s, and Volferry cannot tell which copy is the good one", s.called(c.Context, "volumes", c.Args().First()))
 	}
 	return nil
 }

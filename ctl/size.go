@@ -29,11 +29,19 @@ func parseSize(text string) (int64, error) {
 	return n, nil
 }
 
+// slowestBare is the least rate that is taken without a unit: who writes less
+// means another unit than bytes.
+const slowestBare = 64 << 10
+
 // parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
 func parseRate(text string) (int64, error) {
-	n, ok := quantity(strings.TrimSuffix(text, "/s"))
+	number := strings.TrimSuffix(text, "/s")
+	n, ok := quantity(number)
 	if !ok {
 		return 0, usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
+	}
+	if bare := strings.Trim(number, "0123456789.") == ""; bare && n > 0 && n < slowestBare {
+		return 0, usagef("--bandwidth %[1]q would be %[2]s bytes per second: write for example %[2]sMiB/s, or %[2]sB/s if that is meant", text, number)
 	}
 	return n, nil
 }

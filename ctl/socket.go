@@ -5,8 +5,12 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 )
 
 // Where the daemon and the registry listen unless told otherwise.
@@ -14,6 +18,9 @@ const (
 	daemonSocket   = "/run/volferry/volferryd.sock"
 	registrySocket = "/run/volferry/registry.sock"
 )
+
+// daemonProgram is what the daemon calls itself in its status.
+const daemonProgram = "volferryd"
 
 // codeUnreachable marks the errors of calls that nobody answered, which the
 // user sees with a code of the closed list.
@@ -33,6 +40,29 @@ func chooseSocket(asked string) string {
 	return daemonSocket
 }
 
+// connect makes the client of the socket or registry that the user names. It
+// connects with the first request.
+func connect(c *cli.Context) (*client.Client, error) {
+	target := chooseSocket(c.String("socket"))
+	settings := []client.Setting{client.UnavailableAs(codeUnreachable)}
+	if isRemote(target) {
+		for _, file := range []string{"ca", "cert", "key"} {
+			if c.String(file) == "" {
+				return nil, usagef("--socket %s: --%s is missing: give --ca, --cert and --key, or VOLFERRY_CA, VOLFERRY_CERT and VOLFERRY_KEY; 'volferry-registry issue-cert operator NAME' makes the files", target, file)
+			}
+		}
+		settings = append(settings, client.TLS(c.String("ca"), c.String("cert"), c.String("key")))
+	}
+	cl, err := client.New(target, settings...)
+	if err != nil {
+		return nil, usagef("--socket: %w", err)
+	}
+	return cl, nil
+}
+
+// isRemote says whether target is a registry on another machine, and no socket.
+func isRemote(target string) bool { return strings.HasPrefix(target, "https://") }
+
 // explain turns the error of a call that nobody answered into one that says
 // what to do. Answers stay as they are.
 func (s *session) explain(err error) error {
@@ -40,14 +70,15 @@ func (s *session) explain(err error) error {
 	if !errors.As(err, &e) || e.Code != codeUnreachable {
 		return err
 	}
-	said, program := *e, "volferryd"
+	said, program := *e, daemonProgram
 	said.Code = api.CodeHypervisorUnavailable
-	if s.client.Target() == registrySocket {
+	target := s.client.Target()
+	if target == registrySocket || isRemote(target) {
 		said.Code, program = api.CodeRegistryUnavailable, "volferry-registry"
 	}
-	return &advisedError{
-		err:    &said,
-		exit:   api.ExitUnavailable,
-		advice: "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET.",
+	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET."
+	if isRemote(target) {
+		advice = ""
 	}
+	return &advisedError{err: &said, exit: api.ExitUnavailable, advice: advice}
 }

@@ -15,11 +15,14 @@ import (
 func volumeAttachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "give a volume to an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeAttach),
-		UsageText: programName + " volume attach VOLUME INSTANCE [--device vdb] [--mode rw|ro]",
+		UsageText: programName + " volume attach VOLUME INSTANCE [--device vdb] [--mode rw|ro]\n       " + programName + " volume attach VOLUME INSTANCE --root",
 		Description: "A volume has one attachment, unless its type is multiattach: then instances, also on several\n" +
-			"hosts, share it, and it is up to them not to destroy each other's data.",
+			"hosts, share it, and it is up to them not to destroy each other's data.\n\n" +
+			"With --root the instance boots from it, in the place of the root volume that was detached from\n" +
+			"it. The instance is stopped or shelved_offloaded then, and does not start before.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", DefaultText: "the next free one", Usage: "as `DEVICE` of the instance, for example vdb"},
+			&cli.BoolFlag{Name: "root", Usage: "as its root volume, in the slot that is empty"},
 			&cli.StringFlag{Name: "mode", Value: string(api.ModeRW), DefaultText: "rw", Usage: "`MODE`: rw, or ro for a guest that may only read", Action: known("mode")},
 		},
 	}
@@ -30,7 +33,8 @@ func volumeDetachCommand() *cli.Command {
 		Name: "detach", Usage: "take a volume away from an instance, also while it runs", ArgsUsage: "VOLUME INSTANCE", Action: withSession(volumeDetach),
 		Description: "A running guest is asked to let go of the disk, and its answer is awaited. If it does not\n" +
 			"answer, everything is as before: unmount the disk in the guest, or stop the instance, and try\n" +
-			"again.",
+			"again. A root volume is taken from an instance that is stopped or shelved_offloaded; it does not\n" +
+			"start until it has another one.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "whatever the state of the attachment; still only if the guest does not have the disk"}},
 	}
 }
@@ -54,7 +58,10 @@ func volumeRetypeCommand() *cli.Command {
 
 func volumeAttach(c *cli.Context, s *session) error {
 	volume, instance := c.Args().Get(0), c.Args().Get(1)
-	in := api.VolumeAttach{Instance: instance, Device: c.String("device"), Mode: api.Mode(c.String("mode"))}
+	in := api.VolumeAttach{Instance: instance, Device: c.String("device"), Mode: api.Mode(c.String("mode")), Root: c.Bool("root")}
+	if in.Root && in.Device != "" {
+		return usagef("volume attach: --root and --device exclude each other: the root slot has its device")
+	}
 	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", volume, "attach"), "attachment", in)
 	if err != nil || !finished {
 		return err
@@ -63,7 +70,12 @@ func volumeAttach(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.printResult(a, at.ID, fmt.Sprintf("Attached volume %s to instance %s as %s (attachment %s).", volume, instance, at.Device, at.ID))
+	what := "volume"
+	if in.Root {
+		what = "root volume"
+	}
+	volume, instance = s.called(c.Context, "volumes", volume), s.called(c.Context, "instances", instance)
+	return s.printResult(a, at.ID, fmt.Sprintf("Attached %s %s to instance %s as %s (attachment %s).", what, volume, instance, at.Device, at.ID))
 }
 
 // attachmentAfter is the attachment of an answer as it is now, after its op.
@@ -86,6 +98,7 @@ func volumeDetach(c *cli.Context, s *session) error {
 	if err != nil || !finished {
 		return err
 	}
+	volume, instance = s.called(c.Context, "volumes", volume), s.called(c.Context, "instances", instance)
 	return s.printDetached(a, fmt.Sprintf("Detached volume %s from instance %s.", volume, instance))
 }
 

@@ -168,6 +168,12 @@ func (s *session) settle(ctx context.Context, w *work) (answer, error) {
 	return a.with("migration", ma.members["migration"]), nil
 }
 
+// overtakenByCancel says whether the op ended because somebody cancels its
+// migration, whose state does not show that in the first moment.
+func (w work) overtakenByCancel() bool {
+	return w.op.Error != nil && w.op.Error.Details["state"] == string(api.MigrationCancelling) && !w.migration.State.Final()
+}
+
 // failure is nil for an op that is done.
 func (w work) failure() error {
 	if w.op.State == opDone {
@@ -179,6 +185,9 @@ func (w work) failure() error {
 	}
 	if w.migration != nil {
 		failed.advice = standing(w.migration)
+		if w.overtakenByCancel() {
+			failed.advice = beingCancelled(w.migration)
+		}
 		if failed.err == nil {
 			failed.err = w.migration.Error
 		}

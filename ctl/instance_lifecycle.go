@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// lifecycleCommands are the verbs that start, stop, put away and lock an
+// instance.
+func lifecycleCommands() []*cli.Command {
+	return []*cli.Command{
+		{
+			Name: "start", Usage: "power an instance on", ArgsUsage: "INSTANCE", Action: withSession(instanceStart),
+			Description: "Refused while its root volume is missing: give it one with '" + programName + " volume attach\n" +
+				"VOLUME INSTANCE --root'. One that is shelved comes back with 'instance unshelve'.",
+		},
+		{
+			Name: "stop", Usage: "shut an instance down", ArgsUsage: "INSTANCE", Action: withSession(instanceStop),
+			Description: "The guest is asked, as by its power button, and its answer is awaited. If it does not obey in\n" +
+				"time it runs on and the exit status is 6. --force does not ask: it is a power cut, and the only\n" +
+				"way for a guest that is paused.\n\n" +
+				"For example: " + programName + " instance stop web1 --timeout 5m",
+			Flags: stopFlags(),
+		},
+		simpleVerb("reboot", "ask an instance to boot again", "The guest is asked, as by its power button, and not waited for.", "Asked instance %s to reboot."),
+		simpleVerb("pause", "hold an instance's processors", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
+		simpleVerb("unpause", "let a paused instance go on", "Also one that was paused by an error of its disk: it tries again.", "Instance %s goes on."),
+		{
+			Name: "shelve", Usage: "put an instance away, with nothing of it left on its host", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
+			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
+				"the host. Its volumes stay attached to it and nothing is deleted; they can be detached and\n" +
+				"others attached in their place. With --offload=false its domain stays, and cannot be started.\n\n" +
+				"For example: " + programName + " instance shelve web1 --timeout 5m",
+			Flags: append([]cli.Flag{
+				&cli.BoolFlag{Name: "offload", Value: true, Usage: "take its domain off the host; --offload=false keeps it there"},
+			}, stopFlags()...),
+		},
+		{
+			Name: "unshelve", Usage: "bring a shelved instance back, and start it", ArgsUsage: "INSTANCE", Action: withSession(instanceUnshelve),
+			Description: "On the host that had it last, or on any that reaches the pools of its volumes. Refused while its\n" +
+				"root volume is missing.\n\n" +
+				"For example: " + programName + " instance unshelve web1 --host hv2",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "host", DefaultText: "the one that had it last", Usage: "on `HOST`"}},
+		},
+		{
+			Name: "lock", Usage: "keep everybody from changing an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceLock),
+			UsageText: programName + " instance lock INSTANCE --reason TEXT",
+			Description: "Until 'instance unlock' it is not started, stopped, shelved or given other volumes. Moves of its\n" +
+				"volumes go on: the guest does not notice them.\n\n" +
+				"For example: " + programName + " instance lock web1 --reason 'audit until Friday, ask Ann'",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "what those who are refused will read: `TEXT`"}},
+		},
+		simpleVerb("unlock", "lift the lock of an instance", "The lock of a move with all guests paused is lifted by its end alone.", "Unlocked instance %s."),
+	}
+}
+
+func stopFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "force", Usage: "cut the power, without asking the guest"},
+		&cli.StringFlag{Name: "timeout", DefaultText: "2m", Usage: "how long the guest has to obey, `TIME`: 300, 300s or 5m"},
+	}
+}
+
+// simpleVerb is a verb that needs nothing but an instance. Done is what is said
+// afterwards, with its name.
+func simpleVerb(verb, usage, description, done string) *cli.Command {
+	return &cli.Command{
+		Name: verb, Usage: usage, ArgsUsage: "INSTANCE", Description: description,
+		Action: withSession(func(c *cli.Context, s *session) error {
+			return s.actOnInstance(c, verb, nil, func(i *api.Instance) string { return fmt.Sprintf(done, i.Name) })
+		}),
+	}
+}
+
+// actOnInstance asks for a verb of an instance, waits for what lasts, and says
+// what became of it as the instance is then.
+func (s *session) actOnInstance(c *cli.Context, verb string, in any, done func(*api.Instance) string) error {
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("instances", c.Args().First(), verb), "instance", in)
+	if err != nil || !finished {
+		return err
+	}
+	i, a, err := s.instanceAfter(c.Context, a)
+	if err != nil {
+		return err
+	}
+	return s.printResult(a, i.ID, done(i))
+}
+
+// instanceAfter is the instance of an answer as it is now, after its op.
+func (s *session) instanceAfter(ctx context.Context, a answer) (*api.Instance, answer, error) {
+	i := new(api.Instance)
+	if err := a.decode("instance", i); err != nil || !a.has("op") {
+		return i, a, err
+	}
+	now, shown, err := show[api.Instance](ctx, s, v1("instances", i.ID), "instance")
+	if err != nil {
+		return nil, a, err
+	}
+	return now, a.with("instance", shown.members["instance"]), nil
+}
+
+func instanceStart(c *cli.Context, s *session) error {
+	return s.actOnInstance(c, "start", nil, func(i *api.Instance) string { return "Started instance " + i.Name + "." })
+}
+
+func instanceStop(c *cli.Context, s *session) error {
+	seconds, err := stopTimeout(c)
+	if err != nil {
+		return err
+	}
+	in := api.InstanceStop{Force: c.Bool("force"), TimeoutSeconds: seconds}
+	return s.actOnInstance(c, "stop", in, func(i *api.Instance) string {
+		if in.Force {
+			return "Cut the power of instance " + i.Name + "."
+		}
+		return "Stopped instance " + i.Name + "."
+	})
+}
+
+func instanceShelve(c *cli.Context, s *session) error {
+	seconds, err := stopTimeout(c)
+	if err != nil {
+		return err
+	}
+	in := api.InstanceShelve{KeepOnHost: !c.Bool("offload"), Force: c.Bool("force"), TimeoutSeconds: seconds}
+	return s.actOnInstance(c, "shelve", in, func(i *api.Instance) string {
+		where := "no host has it now"
+		if i.State == api.InstanceShelved {
+			where = "it stays on host " + render.OrDash(i.Host) + " and is not started there"
+		}
+		return fmt.Sprintf("Shelved instance %[1]s: %[2]s. '%[3]s instance unshelve %[1]s' brings it back.", i.Name, where, programName)
+	})
+}
+
+func instanceUnshelve(c *cli.Context, s *session) error {
+	return s.actOnInstance(c, "unshelve", api.InstanceUnshelve{Host: c.String("host")}, func(i *api.Instance) string {
+		line := fmt.Sprintf("Unshelved instance %s: it is on host %s, %s.", i.Name, render.OrDash(i.Host), i.State)
+		if i.Note != "" {
+			line += " " + i.Note
+		}
+		return line
+	})
+}
+
+func instanceLock(c *cli.Context, s *session) error {
+	in := api.InstanceLock{Reason: strings.TrimSpace(c.String("reason"))}
+	if in.Reason == "" {
+		return usagef("instance lock: --reason is missing: say what others shall read, for example --reason 'audit until Friday, ask Ann'")
+	}
+	return s.actOnInstance(c, "lock", in, func(i *api.Instance) string {
+		return fmt.Sprintf("Locked instance %s: %s", i.Name, in.Reason)
+	})
+}
+
+// stopTimeout reads --timeout, seconds or a number with a unit, as whole seconds;
+// 0 where it is not given.
+func stopTimeout(c *cli.Context) (int, error) {
+	if !c.IsSet("timeout") {
+		return 0, nil
+	}
+	if c.Bool("force") {
+		return 0, usagef("%s--force does not wait for the guest: leave --timeout out", prefix(c))
+	}
+	text := c.String("timeout")
+	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 {
+		return seconds, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return 0, usagef("%s--timeout %q is not a time: write for example 300 (seconds), 300s or 5m", prefix(c), text)
+	}
+	return int(d / time.Second), nil
+}

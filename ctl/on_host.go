@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// hostFlag is --host of the commands that the registry passes on to a host.
+func hostFlag(usage string) cli.Flag {
+	return &cli.StringFlag{Name: "host", Usage: usage + ", where the registry is asked and knows several"}
+}
+
+// atHost is path with the host that --host names. A daemon speaks for its own
+// host alone, so another one is refused there.
+func (s *session) atHost(c *cli.Context, path string) (string, error) {
+	host := c.String("host")
+	if host == "" {
+		return path, nil
+	}
+	st, _, err := show[api.Status](c.Context, s, v1("status"), "status")
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case st.Program != daemonProgram:
+		return path + "?host=" + url.QueryEscape(host), nil
+	case host == st.Host, host == st.HostID:
+		return path, nil
+	}
+	return "", usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", prefix(c), host, s.client.Target(), st.Host)
+}
+
+// whichHost adds to an error that names several hosts how one of them is chosen.
+func whichHost(c *cli.Context, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	hosts, several := e.Details["hosts"].([]any)
+	if !several {
+		return err
+	}
+	names := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		names = append(names, fmt.Sprint(h))
+	}
+	return &advisedError{err: e, exit: e.Code.ExitStatus(), advice: "Give --host with one of them: " + strings.Join(names, ", ") + "."}
+}
