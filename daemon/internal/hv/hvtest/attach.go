@@ -66,17 +66,13 @@ func (f *Fake) described(id string, where hv.Where) (*domain, *[]hv.Disk, error)
 // diskOf is the disk that libvirt makes of a spec.
 func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	if spec.Definition != "" {
-		var disk hv.Disk
-		if err := json.Unmarshal([]byte(spec.Definition), &disk); err != nil {
-			return hv.Disk{}, fmt.Errorf("parse definition of disk: %w", err)
-		}
-		if disk.Target != spec.Target {
-			return hv.Disk{}, fmt.Errorf("the definition is of disk %s, not of %s", disk.Target, spec.Target)
-		}
-		return disk, nil
+		return definedDisk(spec.Definition, spec.Target)
 	}
 	if err := checkImage(spec.Image); err != nil {
 		return hv.Disk{}, err
+	}
+	if spec.Slot != "" {
+		return slotDisk(spec)
 	}
 	disk := hv.Disk{
 		Target: spec.Target, Bus: spec.Bus, Device: "disk", Serial: spec.Serial,
@@ -85,6 +81,35 @@ func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	}
 	if !spec.ReadOnly {
 		disk.Discard = "unmap"
+	}
+	return disk, nil
+}
+
+// definedDisk reads what DiskDefinition returned.
+func definedDisk(definition, target string) (hv.Disk, error) {
+	disk, err := parseDisk(definition)
+	if err != nil {
+		return hv.Disk{}, err
+	}
+	if disk.Target != target {
+		return hv.Disk{}, fmt.Errorf("the definition is of disk %s, not of %s", disk.Target, target)
+	}
+	return disk, nil
+}
+
+// slotDisk puts another image into the place that a disk had.
+func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
+	disk, err := definedDisk(spec.Slot, spec.Target)
+	if err != nil {
+		return hv.Disk{}, err
+	}
+	disk.Chain, disk.Terminated = []hv.Image{spec.Image}, true
+	disk.ReadOnly, disk.Shareable = spec.ReadOnly, spec.Shareable
+	if spec.Shareable {
+		disk.Cache = "none"
+	}
+	if spec.Serial != "" {
+		disk.Serial = spec.Serial
 	}
 	return disk, nil
 }

@@ -25,13 +25,8 @@ func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv
 		if disk == nil {
 			return fmt.Errorf("%w: disk %s of the definition", hv.ErrNotFound, target)
 		}
-		if len(chain) == 0 {
-			return errors.New("the chain is empty")
-		}
-		for _, img := range chain {
-			if err := checkImage(img); err != nil {
-				return err
-			}
+		if err := checkChain(chain); err != nil {
+			return err
 		}
 		disk.Chain, disk.Terminated = slices.Clone(chain), true
 		f.lifecycle(dom, "defined")
@@ -106,6 +101,18 @@ func (f *Fake) startChain(disk hv.Disk) ([]hv.Image, error) {
 	}
 	probed, err := f.headerChain(last.backing.Path)
 	return append(chain, probed...), err
+}
+
+func checkChain(chain []hv.Image) error {
+	if len(chain) == 0 {
+		return errors.New("the chain is empty")
+	}
+	for _, img := range chain {
+		if err := checkImage(img); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkImage(img hv.Image) error {

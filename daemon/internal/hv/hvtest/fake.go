@@ -22,8 +22,8 @@ var _ hv.Hypervisor = (*Fake)(nil)
 type Fake struct {
 	*Images
 
-	// OnStart, if set, is asked before a domain starts, as libvirt's hook is;
-	// an error refuses the start. Set it before use.
+	// OnStart, if set, is asked before a domain starts, whoever starts it, as
+	// libvirt's hook is; an error refuses the start. Set it before use.
 	OnStart func(domainID string) error
 
 	feed    hv.Feed
@@ -32,7 +32,8 @@ type Fake struct {
 	perLook int // blocks that a look advances a job
 	faults  []*Fault
 	calls   []string
-	runs    int // processes that were ever started
+	runs    int               // processes that were ever started
+	nvram   map[string][]byte // files, which outlive their domains
 }
 
 // domain is the state of one domain.
@@ -49,6 +50,14 @@ type domain struct {
 	// are the live disks whose request it has not answered.
 	unplug  Unplug
 	leaving map[string]bool
+	// shutdown is how the guest takes requests to shut down or, if thenReboot, to
+	// reboot, of which it has asked open ones.
+	shutdown   Shutdown
+	asked      int
+	thenReboot bool
+	reboots    int
+	// leansOn is what of its host the domain needs, see SetLeansOn.
+	leansOn string
 }
 
 // defaultPerLook is how many blocks a look advances a job: few, so that tests
@@ -61,6 +70,7 @@ func New() *Fake {
 		Images:  newImages(),
 		domains: make(map[string]*domain),
 		pools:   make(map[string]*hv.PoolInfo),
+		nvram:   make(map[string][]byte),
 		perLook: defaultPerLook,
 	}
 	f.holders = f.countHolders
@@ -69,23 +79,15 @@ func New() *Fake {
 }
 
 // Define adds a persistent domain that is off. Only the identity, Autostart,
-// Config and the counts of snapshots and checkpoints of d are used; each disk's
-// images must exist.
+// MemoryBytes, Config and the counts of snapshots and checkpoints of d are used;
+// each disk's images must exist.
 func (f *Fake) Define(d hv.Domain) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.domains[d.ID] != nil {
 		return fmt.Errorf("define domain %s: it is there already", d.ID)
 	}
-	dom := &domain{
-		Domain: hv.Domain{
-			ID: d.ID, Name: d.Name, State: hv.StateStopped, Persistent: true, Autostart: d.Autostart,
-			Snapshots: d.Snapshots, Checkpoints: d.Checkpoints, Config: copyDisks(d.Config),
-		},
-		jobs:    make(map[string]*job),
-		acked:   make(map[string]map[int64]uint64),
-		leaving: make(map[string]bool),
-	}
+	dom := newDomain(d)
 	for i := range dom.Config {
 		disk := &dom.Config[i]
 		if err := f.expect(dom, disk); err != nil {
@@ -98,6 +100,20 @@ func (f *Fake) Define(d hv.Domain) error {
 	f.domains[d.ID] = dom
 	f.lifecycle(dom, "defined")
 	return nil
+}
+
+// newDomain is a persistent domain that is off.
+func newDomain(d hv.Domain) *domain {
+	return &domain{
+		Domain: hv.Domain{
+			ID: d.ID, Name: d.Name, State: hv.StateStopped, Persistent: true, Autostart: d.Autostart,
+			MemoryBytes: d.MemoryBytes,
+			Snapshots:   d.Snapshots, Checkpoints: d.Checkpoints, Config: copyDisks(d.Config),
+		},
+		jobs:    make(map[string]*job),
+		acked:   make(map[string]map[int64]uint64),
+		leaving: make(map[string]bool),
+	}
 }
 
 // expect notes what the guest finds on a disk that is new to it, for
@@ -140,8 +156,9 @@ func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
 	var all []hv.Domain
 	err := f.call(ctx, "Domains", func() error {
 		for _, id := range slices.Sorted(maps.Keys(f.domains)) {
-			f.advance(f.domains[id], f.perLook)
-			all = append(all, f.domains[id].view())
+			if dom, err := f.look(id); err == nil {
+				all = append(all, dom.view())
+			}
 		}
 		return nil
 	})
@@ -155,11 +172,10 @@ func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
 func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	var view hv.Domain
 	err := f.call(ctx, "Domain", func() error {
-		dom, err := f.find(id)
+		dom, err := f.look(id)
 		if err != nil {
 			return err
 		}
-		f.advance(dom, f.perLook)
 		view = dom.view()
 		return nil
 	})
@@ -202,6 +218,18 @@ func (f *Fake) find(id string) (*domain, error) {
 		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id)
 	}
 	return dom, nil
+}
+
+// look finds a domain after time has passed for it: its guest has done what it
+// was asked for, and its jobs have advanced.
+func (f *Fake) look(id string) (*domain, error) {
+	dom, err := f.find(id)
+	if err != nil {
+		return nil, err
+	}
+	f.obey(dom)
+	f.advance(dom, f.perLook)
+	return f.find(id) // a transient one may be gone
 }
 
 // liveDisk finds a disk of an active domain.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -19,11 +18,6 @@ var ErrPaused = errors.New("the domain is paused")
 // It is refused while an image is missing, or another domain holds it, or
 // OnStart says no.
 func (f *Fake) Start(id string) error {
-	if f.OnStart != nil {
-		if err := f.OnStart(id); err != nil {
-			return fmt.Errorf("start domain %s: hook: %w", id, err)
-		}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.start(id); err != nil {
@@ -33,6 +27,9 @@ func (f *Fake) Start(id string) error {
 }
 
 func (f *Fake) start(id string) error {
+	if err := f.askHook(id); err != nil {
+		return err
+	}
 	dom, err := f.find(id)
 	if err != nil {
 		return err
@@ -44,6 +41,16 @@ func (f *Fake) start(id string) error {
 	if dom.ManagedSave {
 		disks = copyDisks(dom.saved)
 	}
+	if err := f.run(dom, disks); err != nil {
+		return err
+	}
+	dom.ManagedSave, dom.saved = false, nil
+	f.lifecycle(dom, "started")
+	return nil
+}
+
+// run makes a process that has these disks open.
+func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	for i := range disks {
 		disk := &disks[i]
 		if disk.Chain, err = f.startChain(*disk); err != nil {
@@ -60,9 +67,7 @@ func (f *Fake) start(id string) error {
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
 	f.runs++
 	dom.Run = f.runs
-	dom.ManagedSave, dom.saved = false, nil
 	dom.stats, dom.limits = make(map[string]*hv.DiskStats), make(map[string]int64)
-	f.lifecycle(dom, "started")
 	return nil
 }
 
@@ -98,6 +103,7 @@ func (f *Fake) kill(dom *domain) {
 	dom.Live, dom.Run, dom.State, dom.PauseReason, dom.byUser = nil, 0, hv.StateStopped, "", false
 	clear(dom.jobs)
 	clear(dom.leaving)
+	dom.asked, dom.reboots = 0, 0
 	dom.forget()
 	if !dom.Persistent {
 		delete(f.domains, dom.ID)
@@ -116,9 +122,7 @@ func (f *Fake) Reboot(id string) error {
 	if !dom.State.Active() {
 		return hv.ErrNotActive
 	}
-	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
-		f.release(dom, target)
-	}
+	f.reboot(dom)
 	return nil
 }
 

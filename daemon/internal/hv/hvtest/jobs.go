@@ -108,11 +108,13 @@ func (j *job) mark(blocks map[int64]uint64) {
 func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 	var found *hv.Job
 	err := f.call(ctx, "Job", func() error {
+		if _, err := f.look(id); err != nil {
+			return err
+		}
 		dom, _, err := f.liveDisk(id, target)
 		if err != nil {
 			return err
 		}
-		f.advance(dom, f.perLook)
 		if j := dom.jobs[target]; j != nil {
 			found = &hv.Job{
 				Kind:         j.kind,
@@ -210,11 +212,13 @@ func (f *Fake) SetStep(blocksPerLook int) {
 	f.perLook = blocksPerLook
 }
 
-// Step advances every job by so many blocks.
+// Step advances every job by so many blocks, and lets every guest do what it was
+// asked for.
 func (f *Fake) Step(blocks int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, dom := range f.domains {
+		f.obey(dom)
 		f.advance(dom, blocks)
 	}
 }

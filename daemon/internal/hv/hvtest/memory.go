@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// memory is what a file of SaveMemory holds. The files are real ones, since
+// whoever saves a guest looks for their directory and removes them.
+type memory struct {
+	Domain string
+	Disks  []hv.Disk
+	// Acked is what the guest, which goes on where it was, expects of its disks.
+	Acked  map[string]map[int64]uint64
+	ByUser bool // a person had paused it
+}
+
+const memoryMode = 0o600
+
+// SaveMemory implements hv.Hypervisor.
+func (f *Fake) SaveMemory(ctx context.Context, id, path string) error {
+	return f.call(ctx, "SaveMemory", func() error {
+		dom, err := f.find(id)
+		switch {
+		case err != nil:
+			return err
+		case !dom.State.Active():
+			return hv.ErrNotActive
+		case !dom.Persistent:
+			return fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
+		case len(dom.jobs) > 0:
+			return fmt.Errorf("%w: domain has active block job", hv.ErrBusy)
+		}
+		saved := memory{Domain: id, Disks: dom.Live, Acked: make(map[string]map[int64]uint64), ByUser: dom.byUser}
+		for i := range dom.Live {
+			saved.Acked[dom.Live[i].Target] = dom.acked[dom.Live[i].Target]
+		}
+		if err := saved.write(path); err != nil {
+			return err
+		}
+		f.kill(dom)
+		f.lifecycle(dom, "stopped")
+		return nil
+	})
+}
+
+func (m *memory) write(path string) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, memoryMode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %w", hv.ErrExists, err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
+}
+
+// RestoreMemory implements hv.Hypervisor.
+func (f *Fake) RestoreMemory(ctx context.Context, id, path string, chains map[string][]hv.Image, paused bool) error {
+	return f.call(ctx, "RestoreMemory", func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		if dom.State.Active() {
+			return hv.ErrActive
+		}
+		saved, err := readMemory(path)
+		if err != nil {
+			return err
+		}
+		if saved.Domain != id {
+			return fmt.Errorf("%s holds the memory of domain %s", path, saved.Domain)
+		}
+		if err := saved.setChains(chains); err != nil {
+			return err
+		}
+		if err := f.askHook(id); err != nil {
+			return err
+		}
+		return f.restore(dom, saved, paused)
+	})
+}
+
+func readMemory(path string) (*memory, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var saved memory
+	if err := json.Unmarshal(text, &saved); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", path, err)
+	}
+	return &saved, nil
+}
+
+func (m *memory) setChains(chains map[string][]hv.Image) error {
+	for target, chain := range chains {
+		disk := findDisk(m.Disks, target)
+		if disk == nil {
+			return fmt.Errorf("%w: disk %s in the saved domain", hv.ErrNotFound, target)
+		}
+		if err := checkChain(chain); err != nil {
+			return err
+		}
+		disk.Chain, disk.Terminated = slices.Clone(chain), true
+	}
+	return nil
+}
+
+// restore runs the domain with the memory of then. AssertNoWriteLost finds out if
+// a disk is no longer as that memory has it.
+func (f *Fake) restore(dom *domain, saved *memory, paused bool) error {
+	if dom.State.Active() { // since the hook was asked
+		return hv.ErrActive
+	}
+	if err := f.run(dom, saved.Disks); err != nil {
+		return err
+	}
+	maps.Copy(dom.acked, saved.Acked)
+	f.lifecycle(dom, "started")
+	if saved.ByUser && !paused {
+		f.violate("domain %s was restored running though a person had paused it", dom.Name)
+	}
+	dom.byUser = saved.ByUser
+	f.pause(dom, paused, hv.PauseUser)
+	return nil
+}

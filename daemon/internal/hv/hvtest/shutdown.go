@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Shutdown is what a guest does when it is asked to shut down, or to reboot.
+type Shutdown string
+
+// What a guest may do. A paused one does nothing before it runs.
+const (
+	ShutdownObeys   Shutdown = "obeys"   // at the next look or Step; what a new domain's guest does
+	ShutdownSlow    Shutdown = "slow"    // once it has been asked twice
+	ShutdownIgnores Shutdown = "ignores" // it never does; Stop is a guest that does so by itself
+)
+
+// asksOfSlow is how often a slow guest is asked before it does something.
+const asksOfSlow = 2
+
+// SetShutdown sets what the domain's guest does with requests from now on, those
+// that it has not followed yet included.
+func (f *Fake) SetShutdown(id string, how Shutdown) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	dom.shutdown = how
+	return nil
+}
+
+// Shutdown implements hv.Hypervisor.
+func (f *Fake) Shutdown(ctx context.Context, id string) error {
+	return f.call(ctx, "Shutdown", func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		if dom.State.Active() {
+			dom.asked, dom.thenReboot = dom.asked+1, false
+		}
+		return nil
+	})
+}
+
+// RebootGuest implements hv.Hypervisor.
+func (f *Fake) RebootGuest(ctx context.Context, id string) error {
+	return f.call(ctx, "RebootGuest", func() error {
+		dom, err := f.find(id)
+		if err != nil {
+			return err
+		}
+		if !dom.State.Active() {
+			return hv.ErrNotActive
+		}
+		dom.asked, dom.thenReboot = dom.asked+1, true
+		return nil
+	})
+}
+
+// Reboots counts the restarts of the guest since its process started.
+func (f *Fake) Reboots(id string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if dom := f.domains[id]; dom != nil {
+		return dom.reboots
+	}
+	return 0
+}
+
+// obey lets a guest that runs do what it was asked for.
+func (f *Fake) obey(dom *domain) {
+	if dom.asked == 0 || dom.State != hv.StateRunning || dom.shutdown == ShutdownIgnores ||
+		dom.shutdown == ShutdownSlow && dom.asked < asksOfSlow {
+		return
+	}
+	if dom.thenReboot {
+		f.reboot(dom)
+		return
+	}
+	f.kill(dom)
+	f.lifecycle(dom, "shutdown")
+	f.lifecycle(dom, "stopped")
+}
+
+// reboot restarts the guest in its process.
+func (f *Fake) reboot(dom *domain) {
+	dom.asked = 0
+	dom.reboots++
+	for _, target := range slices.Sorted(maps.Keys(dom.leaving)) {
+		f.release(dom, target)
+	}
+}
