@@ -149,8 +149,8 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (str
 // again says whether an answer is of an attempt that another one may follow: it
 // was refused for the moment, or it moved the volume, which came back since.
 func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, a api.TaskAnswer) (bool, error) {
-	if refused := refusal(a.Status, a.Body); refused != nil {
-		return passes(refused), nil
+	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
+		return relay.Passes(refused), nil
 	}
 	begun, err := begun(a.Body)
 	if err != nil {
@@ -188,38 +188,12 @@ func taskID(drainID, volumeID string, n int) string {
 	return uuid.NewSHA1(taskNamespace, []byte(drainID+"/"+volumeID+"/"+strconv.Itoa(n))).String()
 }
 
-// refusal is the error that a host answered, nil if it did what was asked.
-func refusal(status int, body []byte) *api.Error {
-	if status < http.StatusMultipleChoices {
-		return nil
-	}
-	var e api.ErrorBody
-	if err := json.Unmarshal(body, &e); err != nil || e.Error == nil {
-		return api.Errorf(api.CodeInternal, "the host answered %d, which is not Volferry's way to say it", status)
-	}
-	return e.Error
-}
-
-// passes says whether a refusal is of the moment: nothing was done, and the same
-// may go well later.
-func passes(e *api.Error) bool {
-	if e == nil {
-		return false
-	}
-	switch e.Code { //nolint:exhaustive // all others stay as they are
-	case api.CodeHypervisorUnavailable, api.CodeRegistryUnavailable, api.CodeJournalUnavailable,
-		api.CodeStaleEpoch, api.CodeStaleGeneration, api.CodeInstanceBusy:
-		return true
-	}
-	return false
-}
-
 // heard records what a host said to the call that moves a volume.
 func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status int, body []byte, err error) error {
 	if err != nil {
 		return l.notAsked(ctx, d, v, err)
 	}
-	refused := refusal(status, body)
+	refused := relay.Refusal(status, body)
 	switch {
 	case refused == nil:
 		var err error
@@ -228,7 +202,7 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 				"host %s took the request and did not say which migration it began (%v); `volferryctl migration list` shows it", v.Host, err))
 		}
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
-	case passes(refused):
+	case relay.Passes(refused):
 		l.putOff(d, v)
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	}
@@ -262,7 +236,7 @@ func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 		if err != nil {
 			return err
 		}
-		if refused := refusal(status, body); refused != nil {
+		if refused := relay.Refusal(status, body); refused != nil {
 			return refused
 		}
 		var answer struct {

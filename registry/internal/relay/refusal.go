@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Refusal is the error that a host answered, nil if it did what was asked.
+func Refusal(status int, body []byte) *api.Error {
+	if status < http.StatusMultipleChoices {
+		return nil
+	}
+	var e api.ErrorBody
+	if err := json.Unmarshal(body, &e); err != nil || e.Error == nil {
+		return api.Errorf(api.CodeInternal, "the host answered %d, which is not Volferry's way to say it", status)
+	}
+	return e.Error
+}
+
+// Passes says whether a refusal is of the moment: nothing was done, and the same
+// may go well later.
+func Passes(e *api.Error) bool {
+	if e == nil {
+		return false
+	}
+	switch e.Code { //nolint:exhaustive // all others stay as they are
+	case api.CodeHypervisorUnavailable, api.CodeRegistryUnavailable, api.CodeJournalUnavailable,
+		api.CodeStaleEpoch, api.CodeStaleGeneration, api.CodeInstanceBusy:
+		return true
+	}
+	return false
+}
