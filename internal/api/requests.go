@@ -111,6 +111,11 @@ type HostReport struct {
 	Migrations []Migration      `json:"migrations,omitempty"`
 }
 
+// DetailReportFirst is in the details of a registry_unavailable to a host that
+// has not reported to this run of the registry: a report is due now, and after it
+// the same request may be sent again.
+const DetailReportFirst = "report_first"
+
 // InstanceReport is the state of one instance in a HostReport.
 type InstanceReport struct {
 	ID    string        `json:"id"`

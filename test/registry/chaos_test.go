@@ -68,7 +68,11 @@ func (b *trouble) haunt(ctx context.Context, c *cluster, r *rand.Rand) error {
 func (b *trouble) killAndStart(ctx context.Context, c *cluster) error {
 	b.kills++
 	c.Kill()
-	return c.Start(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	return c.introduce(ctx)
 }
 
 func (b *trouble) freeze(ctx context.Context, c *cluster, d time.Duration) error {

@@ -89,6 +89,7 @@ func TestAFullDiskRefusesChangesAndDamagesNothing(t *testing.T) {
 	c.Stop()
 	disk := smallDisk(t, c)
 	c.mustStart(t)
+	c.mustIntroduce(t)
 	free := fill(t, disk)
 	told := changesUntil(t, c, h, true)
 	// Every kind of caller is told, and may read.
@@ -108,6 +109,7 @@ func TestAFullDiskRefusesChangesAndDamagesNothing(t *testing.T) {
 		free()
 	}
 	// The next request tries again, without a restart.
+	c.mustIntroduce(t)
 	more := changesUntil(t, c, h, false)
 	if len(more) == 0 {
 		t.Error("no change was taken when there was space again")

@@ -46,6 +46,7 @@ func TestTheSameRequestHasTheSameAnswerWhateverHappenedSince(t *testing.T) {
 				if restart {
 					c.Kill()
 					c.mustStart(t)
+					c.mustIntroduce(t)
 				}
 				again, _, err := insist(t.Context(), func(ctx context.Context) (any, error) { return r.change(ctx, key) })
 				if err != nil {

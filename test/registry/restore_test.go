@@ -95,6 +95,8 @@ func TestADatabaseFromYesterdayIsReadOnlyUntilThatIsAccepted(t *testing.T) {
 	told := *a.mark.Load()
 	c.putBack(t, yesterday)
 
+	// Before any host has shown what it was told, no change of one is taken.
+	wantCode(t, attachOnce(t, c, a, kept.ID, instance), api.CodeRegistryUnavailable, "has not heard from host a yet")
 	wantCode(t, a.report(t.Context(), c.of(t, a)), api.CodeRegistryUnavailable, "accept-restore")
 	checkReadOnly(t, c, a, kept.ID, instance)
 	if status := reads(t, c.operator.Status); !status.Degraded || !slices.ContainsFunc(status.Parts, func(p api.Check) bool {
@@ -113,9 +115,10 @@ func TestADatabaseFromYesterdayIsReadOnlyUntilThatIsAccepted(t *testing.T) {
 	checkReadOnly(t, c, a, kept.ID, instance)
 
 	c.accept(t)
-	for _, h := range c.hosts {
-		c.comeBack(t, h)
-	}
+	c.comeBack(t, a)
+	// What the lost history gave to b is free in the backup.
+	wantCode(t, attachOnce(t, c, a, kept.ID, instance), api.CodeRegistryUnavailable, "host b")
+	c.comeBack(t, b)
 	now := *a.mark.Load()
 	if now.Timeline <= told.Timeline || now.RegistryID != told.RegistryID {
 		t.Errorf("mark = %+v after %+v", now, told)
@@ -178,6 +181,7 @@ func TestHostsThatWereFencedSinceTheBackupWorkAgainOnceThatIsAccepted(t *testing
 	c.accept(t)
 
 	// What it wants was begun before the fence.
+	wantCode(t, away.report(t.Context(), c.of(t, away)), api.CodeStaleEpoch, "host away")
 	wantCode(t, attachOnce(t, c, away, volume.ID, instance), api.CodeStaleEpoch, "host away")
 	for _, h := range c.hosts {
 		c.comeBack(t, h)

@@ -54,6 +54,8 @@ type host struct {
 	rejoining sync.Mutex
 	// mark is the newest mark that it was told.
 	mark atomic.Pointer[api.RegistryMark]
+	// daemon is its client.
+	daemon *client.Registry
 }
 
 // cluster is a registry over TLS with hosts and an operator.
@@ -125,7 +127,8 @@ func (c *cluster) newHost(t *testing.T, name string) *host {
 	if err := c.Issue(t.Context(), h.tls, "host", name, "--id", h.id); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.report(t.Context(), c.of(t, h)); err != nil {
+	h.daemon = c.of(t, h)
+	if err := h.report(t.Context(), h.daemon); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -150,12 +153,35 @@ func (c *cluster) of(t *testing.T, h *host) *client.Registry {
 	return c.client(t, h.tls, "host", func() (string, int64) { return h.id, h.epoch.Load() })
 }
 
-// report reports for a host, once, and takes in what it is told.
-func (h *host) report(ctx context.Context, r *client.Registry) error {
-	answer, err := r.Report(ctx, api.HostReport{
+// describe is what a host says of itself.
+func (h *host) describe() api.HostReport {
+	return api.HostReport{
 		ID: h.id, Name: h.name, BootID: "first", Epoch: h.epoch.Load(), Mark: h.mark.Load(),
 		Pools: []api.Pool{{Name: sharedPool, Type: "netfs", Path: "/shared", Shared: true, Multiattach: true, Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 39}},
-	})
+	}
+}
+
+// introduce has every host say what it was told to a registry that was started
+// again, which takes no change of it before. A fence is no news here.
+func (c *cluster) introduce(ctx context.Context) error {
+	for _, h := range c.hosts {
+		if _, _, err := insist(ctx, func(ctx context.Context) (api.Host, error) { return h.daemon.Report(ctx, h.describe()) }); err != nil && api.CodeOf(err) != api.CodeStaleEpoch {
+			return fmt.Errorf("report of host %s: %w", h.name, err)
+		}
+	}
+	return nil
+}
+
+func (c *cluster) mustIntroduce(t *testing.T) {
+	t.Helper()
+	if err := c.introduce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// report reports for a host, once, and takes in what it is told.
+func (h *host) report(ctx context.Context, r *client.Registry) error {
+	answer, err := r.Report(ctx, h.describe())
 	if err != nil {
 		return fmt.Errorf("report of host %s: %w", h.name, err)
 	}

@@ -47,6 +47,9 @@ func (u *Uplink) Fence() *Fence {
 func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	now, known := epochIn(err)
 	switch {
+	case reportFirst(err):
+		u.Changed()
+		return err
 	case api.CodeOf(err) != api.CodeStaleEpoch || !known:
 		return err
 	case now == epoch && !sure:
@@ -71,6 +74,13 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	u.cfg.Log.Warn("this host was fenced", "epoch", epoch, "now", now)
 	u.Changed()
 	return err
+}
+
+// reportFirst says whether the registry refused a change because this host has not
+// reported since it was started.
+func reportFirst(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == api.CodeRegistryUnavailable && e.Details[api.DetailReportFirst] == true
 }
 
 // epochIn reads the registry's epoch of this host from its stale_epoch.

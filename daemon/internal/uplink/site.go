@@ -21,14 +21,19 @@ type Site struct {
 // Site returns the registry for the operations of this host.
 func (u *Uplink) Site(r *client.Registry) *Site { return &Site{Registry: r, up: u} }
 
-// carry sends a change, and looks at its refusal.
-func carry[T any](u *Uplink, send func() (T, error)) (T, error) {
+// carry sends a change, and looks at its refusal. A registry that was just started
+// wants to hear of this host first.
+func carry[T any](ctx context.Context, u *Uplink, send func() (T, error)) (T, error) {
 	var none T
 	if err := u.Admit(); err != nil {
 		return none, waiting(err)
 	}
 	_, epoch := u.Token()
 	v, err := send()
+	if reportFirst(err) && u.Refresh(ctx) == nil {
+		_, epoch = u.Token()
+		v, err = send()
+	}
 	if err == nil {
 		return v, nil
 	}
@@ -46,23 +51,23 @@ func waiting(err error) error {
 
 // RegisterVolume is client.Registry's.
 func (s *Site) RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
-	return carry(s.up, func() (api.Volume, error) { return s.Registry.RegisterVolume(ctx, opID, in) })
+	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.RegisterVolume(ctx, opID, in) })
 }
 
 // TransitionVolume is client.Registry's.
 func (s *Site) TransitionVolume(ctx context.Context, opID, ref string, in api.VolumeTransition) (api.Volume, error) {
-	return carry(s.up, func() (api.Volume, error) { return s.Registry.TransitionVolume(ctx, opID, ref, in) })
+	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.TransitionVolume(ctx, opID, ref, in) })
 }
 
 // DeleteVolume is client.Registry's.
 func (s *Site) DeleteVolume(ctx context.Context, opID, ref string) error {
-	_, err := carry(s.up, func() (struct{}, error) { return struct{}{}, s.Registry.DeleteVolume(ctx, opID, ref) })
+	_, err := carry(ctx, s.up, func() (struct{}, error) { return struct{}{}, s.Registry.DeleteVolume(ctx, opID, ref) })
 	return err
 }
 
 // RegisterInstance is client.Registry's.
 func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
-	inst, err := carry(s.up, func() (api.Instance, error) { return s.Registry.RegisterInstance(ctx, opID, in) })
+	inst, err := carry(ctx, s.up, func() (api.Instance, error) { return s.Registry.RegisterInstance(ctx, opID, in) })
 	if err != nil {
 		return inst, err
 	}
@@ -79,13 +84,13 @@ func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.Instanc
 
 // ForgetInstance is client.Registry's.
 func (s *Site) ForgetInstance(ctx context.Context, opID, ref string) error {
-	_, err := carry(s.up, func() (struct{}, error) { return struct{}{}, s.Registry.ForgetInstance(ctx, opID, ref) })
+	_, err := carry(ctx, s.up, func() (struct{}, error) { return struct{}{}, s.Registry.ForgetInstance(ctx, opID, ref) })
 	return err
 }
 
 // ReserveAttachment is client.Registry's.
 func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
-	a, err := carry(s.up, func() (api.Attachment, error) { return s.Registry.ReserveAttachment(ctx, opID, in) })
+	a, err := carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.ReserveAttachment(ctx, opID, in) })
 	if err != nil {
 		return a, err
 	}
@@ -104,17 +109,17 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 
 // TransitionAttachment is client.Registry's.
 func (s *Site) TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
-	return carry(s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })
+	return carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })
 }
 
 // ReleaseAttachment is client.Registry's.
 func (s *Site) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
-	return carry(s.up, func() (api.Attachment, error) { return s.Registry.ReleaseAttachment(ctx, opID, id, in) })
+	return carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.ReleaseAttachment(ctx, opID, id, in) })
 }
 
 // RegisterMigration is client.Registry's.
 func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
-	m, err := carry(s.up, func() (api.Migration, error) { return s.Registry.RegisterMigration(ctx, opID, in) })
+	m, err := carry(ctx, s.up, func() (api.Migration, error) { return s.Registry.RegisterMigration(ctx, opID, in) })
 	if err != nil {
 		return m, err
 	}
@@ -133,7 +138,7 @@ func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error)
 
 // TransitionMigration is client.Registry's.
 func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api.MigrationTransition) (api.Migration, error) {
-	m, err := carry(s.up, func() (api.Migration, error) { return s.Registry.TransitionMigration(ctx, opID, ref, in) })
+	m, err := carry(ctx, s.up, func() (api.Migration, error) { return s.Registry.TransitionMigration(ctx, opID, ref, in) })
 	if err != nil || in.Dst == nil {
 		return m, err
 	}

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -19,12 +21,16 @@ import (
 // read with this noun.
 func (w *world) siteOf(noun string, v any) *Site {
 	w.t.Helper()
+	return w.siteAt(func(rw http.ResponseWriter, _ *http.Request) { _ = httpjson.Write(rw, http.StatusOK, noun, v) })
+}
+
+// siteAt is the registry as operations use it, where this answers them.
+func (w *world) siteAt(answer http.HandlerFunc) *Site {
+	w.t.Helper()
 	socket := filepath.Join(w.t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(w.t.Context(), "unix", socket)
 	w.must(err)
-	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		_ = httpjson.Write(rw, http.StatusOK, noun, v)
-	})}
+	server := &http.Server{Handler: answer}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	c, err := client.NewRegistry(socket)
@@ -80,4 +86,36 @@ func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A registry that was just started takes no change of a host that it has not
+// heard of: the operation does not notice.
+func TestAChangeIsSentAgainAfterTheReportThatTheRegistryWantsFirst(t *testing.T) {
+	w := newWorld(t)
+	var sent atomic.Int32
+	s := w.siteAt(func(rw http.ResponseWriter, _ *http.Request) {
+		if sent.Add(1); len(w.registry.reports) == 0 {
+			httpjson.WriteError(rw, api.Errorf(api.CodeRegistryUnavailable, "just started").With(api.DetailReportFirst, true))
+			return
+		}
+		_ = httpjson.Write(rw, http.StatusOK, "volume", api.Volume{ID: "v"})
+	})
+	v, err := s.TransitionVolume(t.Context(), "op", "v", api.VolumeTransition{})
+	if err != nil || v.ID != "v" || sent.Load() != 2 || len(w.registry.reports) != 1 {
+		t.Errorf("volume %q (%v), sent %d times with %d reports", v.ID, err, sent.Load(), len(w.registry.reports))
+	}
+}
+
+func TestARegistryThatWantsAReportFirstGetsItAtOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute + time.Millisecond)
+		before := len(w.registry.reports)
+		_ = w.up.refused(1, true, api.Errorf(api.CodeRegistryUnavailable, "just started").With(api.DetailReportFirst, true))
+		pass(300 * time.Millisecond)
+		if n := len(w.registry.reports) - before; n != 1 {
+			t.Errorf("%d reports within 300 ms, want 1", n)
+		}
+		w.kill()
+	})
 }

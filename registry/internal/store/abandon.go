@@ -93,6 +93,13 @@ func (tx *changeTx) abandon(ctx context.Context, m api.Migration, in api.Migrati
 		return m, api.Errorf(api.CodeStateForbidden, "cannot abandon migration %s of volume %s: it is %s and host %s goes on with it; cancel it, or fence the host if it cannot touch the volume any more",
 			m.ID, m.VolumeName, m.State, m.Host).With("state", m.State)
 	}
+	host, err := tx.resolveHost(ctx, m.Host)
+	if err != nil {
+		return m, err
+	}
+	if err := host.checkFenced("abandon migration " + m.ID + " of volume " + m.VolumeName); err != nil {
+		return m, err
+	}
 	before, err := tx.stateBefore(ctx, m.ID)
 	if err != nil {
 		return m, err

@@ -51,10 +51,8 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if !host.fenced {
-			return api.Attachment{}, api.Errorf(api.CodeStateForbidden,
-				"cannot delete the attachment of volume %s to instance %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first",
-				h.volumeName, h.instanceName, h.Host)
+		if err := host.checkFenced("delete the attachment of volume " + h.volumeName + " to instance " + h.instanceName); err != nil {
+			return api.Attachment{}, err
 		}
 		if h.movedBy != "" {
 			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "cannot delete the attachment of volume %s to instance %s: migration %s was moving the volume; abandon that first",

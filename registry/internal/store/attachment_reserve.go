@@ -209,8 +209,10 @@ func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID
 	}
 	reached, err := reaches(ctx, tx, hostID, owner, v.scope, v.location.Pool)
 	switch {
-	case err != nil || reached:
+	case err != nil:
 		return err
+	case reached:
+		return tx.checkSettled(ctx, "attach", v.name, v.location, hostID)
 	case elsewhere:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, place(v.location))
 	}

@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,7 +65,7 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 // shows by the present epoch that it knows of the fence. Its orphaned migrations
 // are as they were before. A host that is not fenced is as it was.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
-	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitAny, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *changeTx) (api.Host, error) {
 		host, err := tx.resolveHost(ctx, ref)
 		if err != nil {
 			return api.Host{}, err
@@ -75,7 +76,7 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 		if in.Epoch != host.epoch {
 			return api.Host{}, staleEpoch(host, in.Epoch)
 		}
-		if !host.fenced {
+		if !host.fenced && !host.behind {
 			return s.hostByID(ctx, tx, host.id)
 		}
 		if err := tx.setEpoch(ctx, host.id, host.epoch, false); err != nil {
@@ -85,14 +86,53 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 			return api.Host{}, err
 		}
 		return s.hostChanged(ctx, tx, host, api.Event{
-			What: "host.rejoin", From: api.HostFenced, To: api.HostUp, Token: &api.Token{Epoch: host.epoch},
+			What: "host.rejoin", From: standing(host), To: api.HostUp, Token: &api.Token{Epoch: host.epoch},
 		})
 	})
 }
 
+// admitRejoin takes a host whatever epoch it was told, unless it may know that the
+// database is from a backup.
+func admitRejoin(ctx context.Context, s *Store, tx *changeTx) error {
+	if err := admitAny(ctx, s, tx); err != nil || tx.call.Host == nil {
+		return err
+	}
+	host, err := tx.hostRow(ctx, tx.call.Host.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // the name of it says more
+	}
+	if err != nil {
+		return err
+	}
+	return s.admitHeard(host)
+}
+
+// standing is what a host was that comes back.
+func standing(h hostRow) string {
+	if h.fenced {
+		return api.HostFenced
+	}
+	return "behind"
+}
+
+// checkFenced says whether an operator's word stands that the host cannot touch
+// anything. A fence that is older than a restore does not: the host may have come
+// back in the history that was lost.
+func (h hostRow) checkFenced(verb string) error {
+	switch {
+	case !h.fenced:
+		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first", verb, h.name)
+	case h.behind:
+		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s was fenced before the registry was restored from a backup, and may have come back in the history that was lost; "+
+			"fence it once more if it cannot touch the volume now", verb, h.name)
+	}
+	return nil
+}
+
+// setEpoch gives a host an epoch, with which it is not behind any more.
 func (tx *changeTx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.forgetHosts()
-	return tx.exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ? WHERE id = ?", epoch, fenced, hostID)
+	return tx.exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
 // hostChanged audits what was done to a host, has the next report of it looked at

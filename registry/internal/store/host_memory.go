@@ -28,6 +28,9 @@ type sighting struct {
 	// stored is the digest of the part of the report that is in the database;
 	// "" if that has to be written again.
 	stored string
+	// compared says that a report of this host was compared with our history since
+	// the start: nothing that it was told speaks against this database.
+	compared bool
 	// mark is the last one that the host was told.
 	mark api.RegistryMark
 	// migrations are those that are open on it, as it last said, by id.
@@ -68,6 +71,22 @@ func (m *hostMemory) note(in api.HostReport, digest string) (stored bool) {
 		s.pools = in.Pools
 	}
 	return s.stored == digest
+}
+
+// compare notes that what a host was told before the start is known.
+func (m *hostMemory) compare(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.seen[id]; s != nil {
+		s.compared = true
+	}
+}
+
+func (m *hostMemory) wasCompared(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[id]
+	return s != nil && s.compared
 }
 
 // store notes what the database has of a host now. The writer calls it, in the

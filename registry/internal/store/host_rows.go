@@ -15,17 +15,19 @@ type hostRow struct {
 	id, name, version, bootID string
 	epoch                     int64
 	fenced                    bool
+	// behind is a host that has not come back since a restore was accepted.
+	behind            bool
 	lastSeen, created         time.Time
 }
 
-const hostQuery = "SELECT id, name, version, boot_id, epoch, fenced, last_seen_us, created_us FROM hosts"
+const hostQuery = "SELECT id, name, version, boot_id, epoch, fenced, behind, last_seen_us, created_us FROM hosts"
 
 func scanHostRow(row scanner) (hostRow, error) {
 	var (
 		h             hostRow
 		seen, created int64
 	)
-	err := row.Scan(&h.id, &h.name, &h.version, &h.bootID, &h.epoch, &h.fenced, &seen, &created)
+	err := row.Scan(&h.id, &h.name, &h.version, &h.bootID, &h.epoch, &h.fenced, &h.behind, &seen, &created)
 	h.lastSeen, h.created = fromMicros(seen), fromMicros(created)
 	return h, err
 }
@@ -36,6 +38,9 @@ func scanHostRow(row scanner) (hostRow, error) {
 type hostCache struct {
 	byID   map[string]hostRow
 	byName map[string]hostRow
+	// behind are the hosts that are behind, once they were looked up.
+	behind      []hostRow
+	behindKnown bool
 }
 
 func newHostCache() *hostCache {
@@ -45,6 +50,7 @@ func newHostCache() *hostCache {
 func (c *hostCache) empty() {
 	clear(c.byID)
 	clear(c.byName)
+	c.behind, c.behindKnown = nil, false
 }
 
 // forgetHosts is called before a change of a host.
@@ -64,6 +70,19 @@ func (t *writeTx) hostRow(ctx context.Context, id string) (hostRow, error) {
 	}
 	t.hosts.byID[h.id], t.hosts.byName[h.name] = h, h
 	return h, nil
+}
+
+// hostsBehind returns the hosts that are behind, by name.
+func (t *writeTx) hostsBehind(ctx context.Context) ([]hostRow, error) {
+	if t.hosts.behindKnown {
+		return t.hosts.behind, nil
+	}
+	behind, err := queryAll(ctx, t, scanHostRow, hostQuery+" WHERE behind = 1 ORDER BY name")
+	if err != nil {
+		return nil, err
+	}
+	t.hosts.behind, t.hosts.behindKnown = behind, true
+	return behind, nil
 }
 
 // resolveHost returns the host that ref names.

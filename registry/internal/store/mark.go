@@ -160,7 +160,7 @@ func (s *Store) gaveOut(ctx context.Context, now, m api.RegistryMark) (bool, err
 // ReadOnly says whether the store takes no changes because it was found to be
 // older than what hosts were told, and if so why and what to do. This is kept in
 // memory alone: after a restart the next report of such a host finds it again,
-// and until then changes are taken.
+// and until then no change of it is taken.
 func (s *Store) ReadOnly() (reason string, yes bool) {
 	reason = s.marks.reason()
 	return reason, reason != ""
@@ -172,6 +172,18 @@ func (s *Store) writable() error {
 		return nil
 	}
 	return api.Errorf(api.CodeRegistryUnavailable, "nothing was changed, because %s", s.marks.reason())
+}
+
+// admitHeard refuses the changes of a host that has not shown since the start
+// which history it knows. By them a database from a backup would go on, until the
+// first report proves what it is.
+func (s *Store) admitHeard(host hostRow) error {
+	if s.hosts.wasCompared(host.id) {
+		return nil
+	}
+	return api.Errorf(api.CodeRegistryUnavailable,
+		"nothing was changed: the registry was just started and has not heard from host %s yet; its daemon reports and tries again by itself", host.name).
+		With(api.DetailReportFirst, true)
 }
 
 func (m *marks) restored() bool {
@@ -193,6 +205,7 @@ const epochsOfTimeline = 1 << 20
 // that has not heard of its fence would be believed, and attachments that the
 // database does not know would be used while it gives their volumes to others. No
 // host is fenced: each lets go of what it does not have any more, and rejoins.
+// Until then it is behind (checkSettled).
 func (s *Store) AcceptRestore(ctx context.Context, call Call, evidence string) (api.RegistryMark, error) {
 	if err := checkEvidence("evidence", evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -226,7 +239,7 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, evidence string) (
 // renewEpochs gives every host the first epoch of a timeline.
 func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) error {
 	tx.forgetHosts()
-	if err := tx.exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1", timeline*epochsOfTimeline); err != nil {
+	if err := tx.exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
 		return err
 	}
 	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery)
@@ -238,6 +251,32 @@ func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) e
 			s.hosts.store(h, "")
 		}
 	})
+	return nil
+}
+
+// checkSettled refuses to give a host a volume that another host may have, by a
+// history that was lost in a restore: one that reaches the volume's place and has
+// not come back since. A host lets go of such volumes when it comes back, and one
+// that is fenced is kept from them by who has fenced it.
+func (tx *changeTx) checkSettled(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
+	behind, err := tx.hostsBehind(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range behind {
+		if h.id == hostID {
+			continue
+		}
+		scope, err := scopeOf(ctx, tx, h.id, l)
+		if err != nil {
+			return err
+		}
+		if scope == scopeShared {
+			return api.Errorf(api.CodeRegistryUnavailable,
+				"cannot %s volume %s now: the registry was restored from a backup, and host %s, which reaches %s, has not come back since and may have it; "+
+					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.name, place(l)).With("host", h.name)
+		}
+	}
 	return nil
 }
 

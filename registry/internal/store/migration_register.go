@@ -143,8 +143,11 @@ func (tx *changeTx) checkReach(ctx context.Context, verb string, v api.Volume, h
 		return fmt.Errorf("read host of volume: %w", err)
 	}
 	yes, err := reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
-	if err != nil || yes {
+	switch {
+	case err != nil:
 		return err
+	case yes:
+		return tx.checkSettled(ctx, verb, v.Name, v.Location, hostID)
 	}
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }

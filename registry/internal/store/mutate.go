@@ -71,7 +71,9 @@ type admission func(context.Context, *Store, *changeTx) error
 // caller asked: a key that was used for the same is answered as then, and one
 // that was used for something else is refused with idempotency_mismatch. A host
 // that comes with another epoch than its own, or is fenced, is refused with
-// stale_epoch before anything else.
+// stale_epoch before anything else; and one that has not reported since the start
+// with registry_unavailable, for what it was told may prove that the database is
+// from a backup.
 func mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
 	return mutateIf(ctx, s, call, what, request, admitToken, do)
 }
@@ -133,11 +135,22 @@ func admitToken(ctx context.Context, s *Store, tx *changeTx) error {
 		return err
 	}
 	tx.host = &host
+	if err := s.admitHeard(host); err != nil {
+		return err
+	}
 	return tx.admitEpoch(host, tx.call.Host.Epoch)
 }
 
 // admitAny takes whoever comes, unless the store is read-only.
 func admitAny(_ context.Context, s *Store, _ *changeTx) error { return s.writable() }
+
+// callerID is the id of the host that asks, "" for an operator.
+func (tx *changeTx) callerID() string {
+	if tx.host == nil {
+		return ""
+	}
+	return tx.host.id
+}
 
 func hashRequest(what string, request any) ([]byte, error) {
 	b, err := json.Marshal([]any{what, request})

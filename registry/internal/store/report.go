@@ -49,6 +49,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	if err := s.writable(); err != nil {
 		return api.Host{}, err
 	}
+	s.hosts.compare(in.ID)
 	if known {
 		if err := host.admitReport(in.Epoch); err != nil {
 			return api.Host{}, err
@@ -59,6 +60,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 			return api.Host{}, err
 		}
 		s.hosts.see(in.ID, now)
+		s.hosts.compare(in.ID) // it may be new
 		s.hosts.note(in, digest)
 	}
 	if err := s.noteMigrations(ctx, in); err != nil {

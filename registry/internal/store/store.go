@@ -34,7 +34,10 @@ var schema2 string
 //go:embed schema/3.sql
 var schema3 string
 
-var schema = []string{schema1, schema2, schema3}
+//go:embed schema/4.sql
+var schema4 string
+
+var schema = []string{schema1, schema2, schema3, schema4}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {

@@ -153,6 +153,11 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		case v.Status != in.From:
 			return v, api.Errorf(api.CodeConflict, "volume %s is %s, no longer %s", v.Name, v.Status, in.From).With("status", v.Status)
 		}
+		if in.To == api.VolumeDeleting {
+			if err := tx.checkSettled(ctx, "delete", v.Name, v.Location, tx.callerID()); err != nil {
+				return v, err
+			}
+		}
 		if in.Location != nil {
 			if err := tx.relocate(ctx, v, *in.Location); err != nil {
 				return v, err
