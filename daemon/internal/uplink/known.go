@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// KnownInstance finds an instance of this host, by its id, its name or the beginning
+// of its id, by what the registry last said and has granted since: for those who
+// cannot ask it now.
+func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
+	v, _, _ := u.View()
+	var found []api.Instance
+	for i := range v.Instances {
+		inst := &v.Instances[i]
+		if !u.ours(api.Attachment{Host: inst.Host}) {
+			continue
+		}
+		if inst.ID == ref || inst.Name == ref {
+			return u.withGranted(*inst), true
+		}
+		if len(ref) >= minPrefix && strings.HasPrefix(inst.ID, ref) {
+			found = append(found, *inst)
+		}
+	}
+	if len(found) != 1 {
+		return api.Instance{}, false
+	}
+	return u.withGranted(found[0]), true
+}
+
+// withGranted puts what was granted since the view was read into the slots that
+// were empty then.
+func (u *Uplink) withGranted(inst api.Instance) api.Instance {
+	inst.BlockDeviceMappings = slices.Clone(inst.BlockDeviceMappings)
+	for _, a := range u.granted() {
+		if a.InstanceID != inst.ID {
+			continue
+		}
+		for i := range inst.BlockDeviceMappings {
+			if s := &inst.BlockDeviceMappings[i]; s.Device == a.Device && s.VolumeID == nil {
+				s.VolumeID, s.AttachmentID = &a.VolumeID, &a.ID
+			}
+		}
+	}
+	return inst
+}
