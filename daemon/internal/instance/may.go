@@ -91,7 +91,7 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 		return nil
 	}
 	if rootMissing(inst) {
-		return noRoot(inst.Name)
+		return noRoot(verb, inst.Name)
 	}
 	return m.notGuarded(&in.subject)
 }
@@ -133,8 +133,8 @@ func locked(verb string, inst api.Instance) *api.Error {
 }
 
 // noRoot is the refusal of an instance whose root volume is missing.
-func noRoot(name string) *api.Error {
-	return api.Errorf(api.CodeRootVolumeMissing, "cannot start instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", name, name)
+func noRoot(verb, name string) *api.Error {
+	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
 }
 
 // rootMissing says whether the root slot of an instance has lost its volume. A disk
@@ -159,7 +159,7 @@ func (m *machine) notGuarded(s *subject) error {
 	for _, g := range guards {
 		switch g.Owner {
 		case GuardRoot:
-			return noRoot(s.InstanceName)
+			return noRoot("start", s.InstanceName)
 		case GuardShelf:
 			return forbidden("start", s.InstanceName, "%s", g.Reason)
 		}

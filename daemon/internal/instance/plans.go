@@ -17,9 +17,12 @@ const (
 	kindReboot  = "instance_reboot"
 	kindPause   = "instance_pause"
 	kindUnpause = "instance_unpause"
+
+	kindShelve   = "instance_shelve"
+	kindUnshelve = "instance_unshelve"
 )
 
-var kinds = []string{kindStart, kindStop, kindReboot, kindPause, kindUnpause}
+var kinds = []string{kindStart, kindStop, kindReboot, kindPause, kindUnpause, kindShelve, kindUnshelve}
 
 // The steps that somebody asks about.
 const (
@@ -29,7 +32,7 @@ const (
 
 // Plans returns the plans of all op kinds of instances, for the runner.
 func (g *Manager) Plans() []op.Plan {
-	return slices.Concat(g.machine.powerPlans())
+	return slices.Concat(g.machine.powerPlans(), []op.Plan{g.machine.shelvePlan(), g.machine.unshelvePlan()})
 }
 
 // PowerKey is the key of ops that start, stop, pause or need an instance to stay

@@ -101,8 +101,9 @@ func (g *Manager) begin(ctx context.Context, opID, kind, ref string, how stoppin
 	})
 }
 
-// take brings a request to where it is granted, and returns the instance.
-func (g *Manager) take(ctx context.Context, req request.Request) (api.Instance, error) {
+// take brings a request to where it is granted, and returns the instance. Asks are
+// the steps besides the first that somebody may refuse.
+func (g *Manager) take(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
 	o, err := g.desk.Submit(ctx, req)
 	if err != nil {
 		return api.Instance{}, err
@@ -111,7 +112,7 @@ func (g *Manager) take(ctx context.Context, req request.Request) (api.Instance, 
 	if err := json.Unmarshal(o.Input, &s); err != nil {
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	if _, err := g.desk.Granted(ctx, o.ID, stepNameAdmit); err != nil {
+	if _, err := g.desk.Granted(ctx, o.ID, append(asks, stepNameAdmit)...); err != nil {
 		return api.Instance{}, err
 	}
 	return g.machine.now(ctx, &s), nil
@@ -147,7 +148,9 @@ func (m *machine) stepStart() op.Step {
 }
 
 func (m *machine) stepStop() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *powerInput) error { return m.powerOff(ctx, &in.subject, in.stopping) }
+	do := func(ctx context.Context, _ *op.Run, in *powerInput) error {
+		return m.powerOff(ctx, &in.subject, in.stopping)
+	}
 	return step("power_off", do, nil, m.seen(off))
 }
 

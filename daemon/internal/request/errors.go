@@ -5,6 +5,7 @@ package request
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -56,4 +57,35 @@ func Refused(err error) error {
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer; nothing was changed")
 	}
 	return err
+}
+
+// Lost says whether what an op works on is not this host's any more: the host was
+// fenced since the op began, or an operator has ended it. Whatever becomes of it now
+// is not for this op to touch.
+func Lost(err error) bool {
+	switch api.CodeOf(err) {
+	case api.CodeStaleEpoch, api.CodeNotYourHost, api.CodeNotFound:
+		return true
+	default:
+		return false
+	}
+}
+
+// AsOfNow says something to the registry under the epoch of an op and, if the host
+// was fenced since and is back, under its epoch of now: what became of a thing in the
+// end is said by nobody else, and one that was taken from the host is not there. It
+// is not for what takes a thing. Again tells the op ids of the calls apart.
+func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
+	err := say(epoch, "")
+	if api.CodeOf(err) != api.CodeStaleEpoch {
+		return err
+	}
+	current, nowErr := now()
+	if nowErr != nil {
+		return nowErr
+	}
+	if current <= epoch {
+		return err
+	}
+	return say(current, fmt.Sprintf(".%d", current))
 }

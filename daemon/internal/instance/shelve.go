@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// shelveInput is the input of a shelve.
+type shelveInput struct {
+	subject
+	stopping
+	// Keep: the instance stays on its host.
+	Keep bool `json:"keep,omitempty"`
+	// Was: it was shelved before, and only leaves its host.
+	Was bool `json:"was,omitempty"`
+}
+
+// BeginShelve puts an instance away: it is stopped, the registry gets what this host
+// knows of it, and it leaves the host.
+func (g *Manager) BeginShelve(ctx context.Context, opID, instanceRef string, how api.InstanceShelve) (api.Instance, error) {
+	return g.take(ctx, request.Request{
+		OpID: opID, Kind: kindShelve, Asked: asked{instanceRef, how},
+		Decide: func(ctx context.Context) (request.Input, error) {
+			in := &shelveInput{stopping: stopping{how.Force, how.TimeoutSeconds}, Keep: how.KeepOnHost}
+			if err := in.stopping.check(); err != nil {
+				return nil, err
+			}
+			inst, err := g.machine.Registry.Instance(ctx, instanceRef)
+			if err != nil {
+				return nil, err
+			}
+			if in.subject, err = g.machine.subjectOf(ctx, inst); err != nil {
+				return nil, err
+			}
+			in.Whole, in.Was = true, inst.State == api.InstanceShelved
+			return in, g.machine.mayShelve(ctx, in, inst)
+		},
+	})
+}
+
+func (m *machine) shelvePlan() op.Plan {
+	return op.Plan{Kind: kindShelve, Commit: stepNameUndefine, Steps: []op.Step{
+		m.stepMayShelve(),
+		m.stepStopToShelve(),
+		m.stepGuardShelf(),
+		m.stepStore(),
+		m.stepUndefine(),
+		m.stepOffload(),
+		m.stepReport(),
+	}}
+}
+
+// stepMayShelve looks once more, now that no other op is at it, whether the op may
+// be.
+func (m *machine) stepMayShelve() op.Step {
+	return step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *shelveInput) error {
+		inst, err := m.Registry.Instance(ctx, in.InstanceID)
+		if err != nil {
+			return request.Registry(err)
+		}
+		return m.mayShelve(ctx, in, inst)
+	}, nil, nil)
+}
+
+// mayShelve refuses what would be stopped in the middle, or could not come back.
+func (m *machine) mayShelve(ctx context.Context, in *shelveInput, inst api.Instance) error {
+	const verb = "shelve"
+	switch {
+	case inst.State == api.InstanceShelvedOffloaded, inst.State == api.InstanceShelved && in.Keep:
+		return forbidden(verb, inst.Name, "it is %s already", inst.State)
+	case (inst.State == api.InstanceShelved) != in.Was:
+		return api.Errorf(api.CodeConflict, "cannot shelve instance %s: it is %s by now; look, and ask again", inst.Name, inst.State)
+	case inst.Locked:
+		return locked(verb, inst)
+	}
+	dom, err := m.domain(ctx, inst.ID)
+	if err != nil {
+		return err
+	}
+	if err := mayLeave(dom, inst.Name, in.Force); err != nil {
+		return err
+	}
+	if err := m.notMoving(ctx, inst); err != nil {
+		return err
+	}
+	atts, err := m.Registry.Attachments(ctx, "", inst.ID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := mayTake(dom, atts, in.Keep); err != nil {
+		return err
+	}
+	_, err = m.HV.DomainDefinition(ctx, inst.ID)
+	if errors.Is(err, hv.ErrUnsupported) {
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: %v", inst.Name, err)
+	}
+	return request.HV(err)
+}
+
+// mayLeave refuses a domain of which more is on the host than its definition.
+func mayLeave(dom *hv.Domain, name string, force bool) error {
+	const verb = "shelve"
+	left := func(what, how string) error {
+		return forbidden(verb, name, "it has %s; %s", what, how)
+	}
+	switch {
+	case dom == nil:
+		return api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", name, name)
+	case !dom.Persistent:
+		return forbidden(verb, name, "it is transient; define it first (virsh dumpxml, virsh define)")
+	case dom.State == hv.StateOther:
+		return api.Errorf(api.CodeInstanceBusy, "cannot shelve instance %s: it is neither running, paused nor stopped; try again when it is", name)
+	case dom.State == hv.StatePaused && !force:
+		return forbidden(verb, name, "it is paused and cannot shut down; unpause it first, or use --force")
+	case dom.ManagedSave:
+		return left("a managed save image", "start it, or remove the image (virsh managedsave-remove "+name+")")
+	case dom.Snapshots > 0:
+		return left("snapshots", "delete them first (virsh snapshot-list "+name+")")
+	case dom.Checkpoints > 0:
+		return left("checkpoints", "delete them first (virsh checkpoint-list "+name+")")
+	}
+	return nil
+}
+
+// notMoving refuses an instance of which a volume moves.
+func (m *machine) notMoving(ctx context.Context, inst api.Instance) error {
+	open, err := m.Migrations.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(open, func(mig api.Migration) bool { return mig.InstanceID == inst.ID })
+	if i < 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeMigrationActive, "cannot shelve instance %s: migration %s is moving one of its volumes; complete or cancel that first", inst.Name, open[i].ID).
+		With("migration_id", open[i].ID)
+}
+
+// mayTake refuses disks that are not what the registry has of them, and disks
+// that only this host has, of an instance that is to leave it.
+func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
+	for _, a := range atts {
+		if a.State != api.AttachmentAttached {
+			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `volferryctl attachment delete %s --force`", dom.Name, a.Device, a.State, a.ID)
+		}
+	}
+	if what := differs(dom, atts); what != "" {
+		return api.Errorf(api.CodeChainChanged, "cannot shelve instance %s: %s", dom.Name, what)
+	}
+	for i := range dom.Config {
+		d := &dom.Config[i]
+		volume := slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.Device == d.Target })
+		if !keep && !volume && !isDrive(d) {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s is no volume and would stay behind; adopt it, or keep the instance on its host (without --offload)", dom.Name, d.Target)
+		}
+	}
+	return nil
+}
+
+// isDrive says whether media are put into it: no volume is there.
+func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }
+
+// differs says in what the persistent disks of a domain are not those of its
+// attachments, "" if they are: each at its location, or at an overlay over it.
+func differs(dom *hv.Domain, atts []api.Attachment) string {
+	for _, a := range atts {
+		if a.State != api.AttachmentAttached {
+			continue // an op is at it
+		}
+		d := dom.ConfigDisk(a.Device)
+		switch {
+		case d == nil:
+			return fmt.Sprintf("its definition has no disk %s, which is volume %s at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, a.VolumeID, a.Location.Path, dom.Name)
+		case !location.Names(d, a.Location.Path):
+			return fmt.Sprintf("its disk %s is at %s, and volume %s is at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, d.Top().Path, a.VolumeID, a.Location.Path, dom.Name)
+		}
+	}
+	return ""
+}

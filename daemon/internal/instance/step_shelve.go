@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The steps of a shelve that somebody asks about.
+const (
+	stepNameStop     = "stop"
+	stepNameStore    = "store"
+	stepNameUndefine = "undefine"
+)
+
+// ranNote is written before the guest is stopped.
+type ranNote struct {
+	Ran bool `json:"ran"`
+}
+
+// stepStopToShelve stops the instance. Undone, a guest that ran runs again, if the
+// instance is still this host's.
+func (m *machine) stepStopToShelve() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+		var note ranNote
+		noted, err := r.Noted(stepNameStop, &note)
+		if err != nil {
+			return err
+		}
+		if !noted {
+			dom, err := m.domain(ctx, in.InstanceID)
+			if err != nil {
+				return err
+			}
+			if err := r.Note(ctx, ranNote{dom != nil && dom.State == hv.StateRunning}); err != nil {
+				return err
+			}
+		}
+		return m.powerOff(ctx, &in.subject, in.stopping)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+		var note ranNote
+		if _, err := r.Noted(stepNameStop, &note); err != nil || !note.Ran {
+			return err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		if err != nil || dom == nil || dom.State.Active() {
+			return err
+		}
+		if mine, err := m.mine(ctx, &in.subject); err != nil || !mine {
+			return err
+		}
+		err = m.powerOn(ctx, &in.subject)
+		if api.CodeOf(err) != "" {
+			m.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
+			return nil
+		}
+		return err
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+		dom, err := m.domain(ctx, in.InstanceID)
+		return done(dom == nil || !dom.State.Active()), err
+	}
+	return step(stepNameStop, do, undo, observe)
+}
+
+// stepGuardShelf keeps the domain off, here and for good, unless the instance turns
+// out to stay this host's.
+func (m *machine) stepGuardShelf() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *shelveInput) error { return m.guardShelf(&in.subject) }
+	undo := func(ctx context.Context, _ *op.Run, in *shelveInput) error {
+		if mine, err := m.mine(ctx, &in.subject); err != nil || !mine {
+			return err
+		}
+		return m.Guards.Clear(in.InstanceID, GuardShelf)
+	}
+	observe := func(_ context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+		has, err := m.Guards.Has(in.InstanceID, GuardShelf)
+		return done(has), err
+	}
+	return step("guard", do, undo, observe)
+}
+
+func (m *machine) guardShelf(s *subject) error {
+	return m.Guards.Set(s.InstanceID, GuardShelf, shelfReason(s.InstanceName))
+}
+
+func shelfReason(name string) string {
+	return "instance " + name + " is shelved, or another host's; `volferryctl instance unshelve " + name + "`"
+}
+
+// mine says whether the instance is this host's and not on the shelf. It needs the
+// registry's word.
+func (m *machine) mine(ctx context.Context, s *subject) (bool, error) {
+	inst, found, err := m.row(ctx, s)
+	return found && !shelved(inst.State), err
+}
+
+// row reads the instance from the registry. One that is not this host's is as good
+// as none. Its errors are typed for the runner.
+func (m *machine) row(ctx context.Context, s *subject) (inst api.Instance, found bool, err error) {
+	inst, err = m.Registry.Instance(ctx, s.InstanceID)
+	if request.Lost(err) {
+		return inst, false, nil
+	}
+	host := Host{ID: s.Host, Name: s.HostName}
+	return inst, err == nil && host.is(inst.Host), request.Registry(err)
+}
+
+// stored is what the registry has, or will have, of the domain.
+type stored struct {
+	Digest string `json:"digest"`
+}
+
+// stepStore brings what this host knows of the instance to the registry, which has
+// it as shelved from there on. Asked again it stores what is there then.
+func (m *machine) stepStore() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+		m.Report(ctx) // it was stopped a moment ago
+		return m.store(ctx, r, in)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+		inst, found, err := m.row(ctx, &in.subject)
+		if err != nil || in.Was || !found || inst.State != api.InstanceShelved {
+			return err
+		}
+		err = m.settle(ctx, r, &in.subject, "unstore", api.InstanceShelved, api.InstanceStopped)
+		if request.Lost(err) {
+			return nil
+		}
+		return request.Registry(err)
+	}
+	return step(stepNameStore, do, undo, nil)
+}
+
+// store sends the definition to the registry, unless that has it as it is.
+func (m *machine) store(ctx context.Context, r *op.Run, in *shelveInput) error {
+	def, digest, err := m.define(ctx, in)
+	if err != nil {
+		return err
+	}
+	inst, found, err := m.row(ctx, &in.subject)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return api.Errorf(api.CodeNotYourHost, "instance %s is not this host's any more", in.InstanceName)
+	}
+	from := api.InstanceStopped
+	if inst.State == api.InstanceShelved {
+		from = api.InstanceShelved
+	}
+	if err := r.Note(ctx, stored{digest}); err != nil {
+		return err
+	}
+	_, err = m.Registry.TransitionInstance(ctx, r.OpID()+".store."+string(from)+"."+digest[:8], in.InstanceID, api.InstanceTransition{
+		From: from, To: api.InstanceShelved, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(), Definition: &def,
+	})
+	return request.Registry(err)
+}
+
+// stepUndefine takes the domain off this host, and with it the last way back. It
+// looks that the registry has the instance on its shelf, and has it as it is.
+func (m *machine) stepUndefine() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+		if in.Keep {
+			return nil
+		}
+		inst, found, err := m.row(ctx, &in.subject)
+		switch {
+		case err != nil:
+			return err
+		case !found || inst.State != api.InstanceShelved:
+			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: the registry does not have it on this host's shelf any more", in.InstanceName)
+		}
+		if err := m.storedAsItIs(ctx, r, in); err != nil {
+			return err
+		}
+		err = m.HV.UndefineDomain(ctx, in.InstanceID)
+		if errors.Is(err, hv.ErrActive) {
+			return forbidden("shelve", in.InstanceName, "somebody has started it")
+		}
+		return request.HV(err)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+		if in.Keep {
+			return op.Done, nil
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		return done(dom == nil), err
+	}
+	return step(stepNameUndefine, do, nil, observe)
+}
+
+// storedAsItIs stores a domain once more that somebody has edited since it was
+// stored.
+func (m *machine) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) error {
+	dom, err := m.domain(ctx, in.InstanceID)
+	switch {
+	case err != nil || dom == nil:
+		return err
+	case dom.State.Active():
+		return forbidden("shelve", in.InstanceName, "somebody has started it")
+	}
+	var had stored
+	for _, name := range []string{stepNameUndefine, stepNameStore} {
+		if noted, err := r.Noted(name, &had); err != nil {
+			return err
+		} else if noted {
+			break
+		}
+	}
+	_, digest, err := m.define(ctx, in)
+	if err != nil || digest == had.Digest {
+		return err
+	}
+	m.log.Info("the definition of a shelved instance was changed, and is stored again", "instance", in.InstanceName)
+	return m.store(ctx, r, in)
+}
+
+// stepOffload says that no host has the instance.
+func (m *machine) stepOffload() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+		if in.Keep {
+			return nil
+		}
+		err := m.settle(ctx, r, &in.subject, "offload", api.InstanceShelved, api.InstanceShelvedOffloaded)
+		return request.Registry(err)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+		if in.Keep {
+			return op.Done, nil
+		}
+		// One that is not this host's any more was offloaded, or taken by a fence.
+		inst, found, err := m.row(ctx, &in.subject)
+		return done(!found || inst.State != api.InstanceShelved), err
+	}
+	return step("offload", do, nil, observe)
+}
+
+// settle says to the registry where the instance is now, under the epoch of now.
+func (m *machine) settle(ctx context.Context, r *op.Run, s *subject, what string, from, to api.InstanceState) error {
+	now := func() (int64, error) {
+		h, err := m.host(ctx)
+		return h.Epoch, err
+	}
+	return request.AsOfNow(s.Epoch, now, func(epoch int64, again string) error {
+		_, err := m.Registry.TransitionInstance(ctx, r.OpID()+"."+what+again, s.InstanceID, api.InstanceTransition{
+			From: from, To: to, Host: s.Host, Epoch: epoch, OpID: r.OpID(),
+		})
+		return err
+	})
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The steps of an unshelve that somebody asks about.
+const (
+	stepNameClaim    = "claim"
+	stepNameConnect  = "connect"
+	stepNameDefine   = "define"
+	stepNameComplete = "complete"
+)
+
+// claimed is what this host took from the shelf.
+type claimed struct {
+	api.ShelvedInstance
+	// Kept: the domain never left this host.
+	Kept bool `json:"kept,omitempty"`
+}
+
+// stepClaim takes the instance from the shelf. Of two hosts one wins. The output is
+// what it is made of.
+func (m *machine) stepClaim() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		inst, found, err := m.row(ctx, &in.subject)
+		if err != nil {
+			return err
+		}
+		if found && inst.State == api.InstanceShelved {
+			kept, err := m.kept(ctx, r, in, inst)
+			if err != nil || kept {
+				return err
+			}
+		}
+		if err := r.Note(ctx, claimNote{Claiming: true}); err != nil {
+			return err
+		}
+		got, err := m.Registry.TransitionInstance(ctx, r.OpID()+".claim", in.InstanceID, api.InstanceTransition{
+			From: api.InstanceShelvedOffloaded, To: api.InstanceShelved, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
+		})
+		if err != nil {
+			return request.Registry(err)
+		}
+		if got.Definition == nil {
+			return api.Errorf(api.CodeInternal, "the registry has instance %s without its definition", in.InstanceName)
+		}
+		return r.SetOutput(claimed{ShelvedInstance: got})
+	}
+	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		var note claimNote
+		if _, err := r.Noted(stepNameClaim, &note); err != nil || !note.Claiming {
+			return err
+		}
+		inst, found, err := m.row(ctx, &in.subject)
+		if err != nil || !found || inst.State != api.InstanceShelved {
+			return err
+		}
+		err = m.settle(ctx, r, &in.subject, "unclaim", api.InstanceShelved, api.InstanceShelvedOffloaded)
+		if request.Lost(err) {
+			return nil
+		}
+		return request.Registry(err)
+	}
+	return step(stepNameClaim, do, undo, nil)
+}
+
+// claimNote is written before the instance is claimed.
+type claimNote struct {
+	Claiming bool `json:"claiming"`
+}
+
+// kept finds out whether the domain of an instance that is shelved here never left.
+// One that was offloaded by half is offloaded now: it has no domain any more.
+func (m *machine) kept(ctx context.Context, r *op.Run, in *unshelveInput, inst api.Instance) (bool, error) {
+	var note claimNote
+	if _, err := r.Noted(stepNameClaim, &note); err != nil || note.Claiming {
+		return false, err // it is claimed already, by this op
+	}
+	dom, err := m.domain(ctx, in.InstanceID)
+	if err != nil {
+		return false, err
+	}
+	if dom == nil {
+		return false, request.Registry(m.settle(ctx, r, &in.subject, "offload", api.InstanceShelved, api.InstanceShelvedOffloaded))
+	}
+	atts, err := m.Registry.Attachments(ctx, "", in.InstanceID)
+	if err != nil {
+		return false, request.Registry(err)
+	}
+	return true, r.SetOutput(claimed{ShelvedInstance: api.ShelvedInstance{Instance: inst, Attachments: atts}, Kept: true})
+}
+
+// stepGuardUnshelved keeps the domain off that is about to be defined. The guard
+// stays if the op is undone: the instance is not this host's then.
+func (m *machine) stepGuardUnshelved() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error { return m.guardShelf(&in.subject) }
+	observe := func(_ context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
+		has, err := m.Guards.Has(in.InstanceID, GuardShelf)
+		return done(has), err
+	}
+	return step("guard", do, nil, observe)
+}
+
+// stepConnectVolumes makes every location ready on this host. The output is the disks.
+func (m *machine) stepConnectVolumes() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		got, err := m.claimedBy(r)
+		if err != nil || got.Kept {
+			return err
+		}
+		disks := make([]hv.DiskSpec, 0, len(got.Attachments))
+		for _, a := range got.Attachments {
+			vol, err := m.Registry.Volume(ctx, a.VolumeID)
+			if err != nil {
+				return request.Registry(err)
+			}
+			img, err := m.Locations.Connect(ctx, vol, a)
+			if err != nil {
+				return err
+			}
+			disks = append(disks, diskFor(got, a, vol, img))
+		}
+		return r.SetOutput(disks)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		got, err := m.claimedBy(r)
+		if err != nil || got.Kept {
+			return err
+		}
+		for _, a := range got.Attachments {
+			if err := m.Locations.Disconnect(ctx, api.Volume{ID: a.VolumeID}, a); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return step(stepNameConnect, do, undo, nil)
+}
+
+func (m *machine) claimedBy(r *op.Run) (claimed, error) {
+	var got claimed
+	ok, err := r.Output(stepNameClaim, &got)
+	if err == nil && !ok {
+		err = errors.New("nothing was claimed")
+	}
+	return got, err
+}
+
+// diskFor is the disk of an attachment as it is now, in the slot that it has.
+func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.DiskSpec {
+	spec := hv.DiskSpec{
+		Target: a.Device, Bus: busOf(a.Device), Serial: vol.ID, Image: img, ReadOnly: a.Mode == api.ModeRO, Shareable: vol.Multiattach,
+	}
+	if slot, ok := slotOf(got, a.Device); ok {
+		spec.Slot = slot.Disk
+		if !slot.SerialOfVolume {
+			spec.Serial = "" // the slot's stays
+		}
+	}
+	return spec
+}
+
+// slotOf is what is known of a slot: of one that was emptied on the shelf, or before,
+// the registry keeps it with the slot.
+func slotOf(got claimed, device string) (api.SlotDefinition, bool) {
+	if got.Definition != nil {
+		if slot, ok := got.Definition.Disks[device]; ok {
+			return slot, true
+		}
+	}
+	for _, s := range got.Instance.BlockDeviceMappings {
+		if s.Device == device && s.Slot != nil {
+			return *s.Slot, true
+		}
+	}
+	return api.SlotDefinition{}, false
+}
+
+// busOf is the bus of a disk of which nothing is known but its name.
+func busOf(device string) string {
+	if len(device) > 2 && device[:2] == "sd" {
+		return "scsi"
+	}
+	return "virtio"
+}
+
+// defineNote says that this op defines the domain: what is there then is its own.
+type defineNote struct {
+	Defining bool `json:"defining"`
+}
+
+// stepDefine makes the domain.
+func (m *machine) stepDefine() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		got, err := m.claimedBy(r)
+		if err != nil || got.Kept {
+			return err
+		}
+		var disks []hv.DiskSpec
+		if _, err := r.Output(stepNameConnect, &disks); err != nil {
+			return err
+		}
+		def := hv.DomainDefinition{Domain: got.Definition.Domain, Autostart: got.Definition.Autostart}
+		if def.NVRAM, err = unpacked(got.Definition.NVRAM); err != nil {
+			return err
+		}
+		if err := m.notTaken(ctx, r, in); err != nil {
+			return err
+		}
+		if err := r.Note(ctx, defineNote{true}); err != nil {
+			return err
+		}
+		err = m.HV.DefineDomain(ctx, in.InstanceID, def, disks)
+		if errors.Is(err, hv.ErrExists) {
+			return m.taken(ctx, r, in, err)
+		}
+		return in.refusal("unshelve", err)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		var note defineNote
+		if _, err := r.Noted(stepNameDefine, &note); err != nil || !note.Defining {
+			return err
+		}
+		err := m.HV.UndefineDomain(ctx, in.InstanceID)
+		if errors.Is(err, hv.ErrActive) {
+			return op.UnknownOutcome(fmt.Errorf("instance %s runs, though it is guarded and not this host's; stop it (virsh destroy %s)", in.InstanceName, in.InstanceName))
+		}
+		return request.HV(err)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *unshelveInput) (op.Observation, error) {
+		var note defineNote
+		got, err := m.claimedBy(r)
+		if err != nil || got.Kept {
+			return op.Done, err
+		}
+		if _, err := r.Noted(stepNameDefine, &note); err != nil || !note.Defining {
+			return op.NotDone, err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		return done(dom != nil), err
+	}
+	return step(stepNameDefine, do, undo, observe)
+}
+
+// notTaken refuses to define a domain that is there and not this op's.
+func (m *machine) notTaken(ctx context.Context, r *op.Run, in *unshelveInput) error {
+	var note defineNote
+	if _, err := r.Noted(stepNameDefine, &note); err != nil || note.Defining {
+		return err
+	}
+	dom, err := m.domain(ctx, in.InstanceID)
+	if err != nil || dom == nil {
+		return err
+	}
+	return m.taken(ctx, r, in, hv.ErrExists)
+}
+
+// taken is the refusal for a domain whose id or name is taken on this host. What has
+// it is not this op's to undefine.
+func (m *machine) taken(ctx context.Context, r *op.Run, in *unshelveInput, err error) error {
+	if noteErr := r.Note(ctx, defineNote{false}); noteErr != nil {
+		return noteErr
+	}
+	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain with its name or id (%v); undefine or rename that first", in.InstanceName, err)
+}
+
+// stepVerify reads the domain back: it is off, and has exactly the disks that it is
+// to have.
+func (m *machine) stepVerify() op.Step {
+	return step("verify", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		got, err := m.claimedBy(r)
+		if err != nil {
+			return err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		if err != nil {
+			return err
+		}
+		if what := unlike(dom, got); what != "" {
+			return api.Errorf(api.CodeChainChanged, "cannot unshelve instance %s: %s", in.InstanceName, what)
+		}
+		return nil
+	}, nil, nil)
+}
+
+// unlike says what is wrong with a domain that was brought back, "" if nothing is.
+func unlike(dom *hv.Domain, got claimed) string {
+	switch {
+	case dom == nil:
+		return "its domain is gone"
+	case dom.State.Active():
+		return "somebody has started its domain"
+	}
+	if what := differs(dom, got.Attachments); what != "" || got.Kept {
+		return what
+	}
+	volumes := 0
+	for i := range dom.Config {
+		if !isDrive(&dom.Config[i]) {
+			volumes++
+		}
+	}
+	if volumes != len(got.Attachments) {
+		return fmt.Sprintf("its domain has %d disks, and %d volumes are attached to it", volumes, len(got.Attachments))
+	}
+	for _, a := range got.Attachments {
+		d := dom.ConfigDisk(a.Device)
+		switch {
+		case d == nil || len(d.Chain) != 1 || !d.Terminated:
+			return fmt.Sprintf("its disk %s is not the volume alone", a.Device)
+		case d.ReadOnly != (a.Mode == api.ModeRO):
+			return fmt.Sprintf("its disk %s is read-only: %t", a.Device, d.ReadOnly)
+		}
+	}
+	return ""
+}
+
+// stepComplete says that the instance is this host's again: the shelf is empty.
+func (m *machine) stepComplete() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		_, err := m.Registry.TransitionInstance(ctx, r.OpID()+".complete", in.InstanceID, api.InstanceTransition{
+			From: api.InstanceShelved, To: api.InstanceStopped, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
+		})
+		return request.Registry(err)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
+		mine, err := m.mine(ctx, &in.subject)
+		return done(mine), err
+	}
+	return step(stepNameComplete, do, nil, observe)
+}
+
+// stepClear lets the instance be started.
+func (m *machine) stepClear() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error {
+		return errors.Join(m.Guards.Clear(in.InstanceID, GuardRoot), m.Guards.Clear(in.InstanceID, GuardShelf))
+	}
+	return step("clear", do, nil, nil)
+}
+
+// stepThenStart has another op start the instance: whether that goes well changes
+// nothing of this one.
+func (m *machine) stepThenStart() op.Step {
+	return step("then_start", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+		next := powerInput{subject: in.subject}
+		next.Asked, next.Whole = request.Asked{}, false
+		data, err := json.Marshal(next)
+		if err != nil {
+			return fmt.Errorf("encode the start of instance %s: %w", in.InstanceName, err)
+		}
+		return m.submit(ctx, op.Op{
+			ID: StartOf(r.OpID()), Kind: kindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
+		})
+	}, nil, nil)
+}
