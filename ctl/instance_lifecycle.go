@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -144,13 +145,36 @@ func instanceShelve(c *cli.Context, s *session) error {
 }
 
 func instanceUnshelve(c *cli.Context, s *session) error {
-	return s.actOnInstance(c, "unshelve", api.InstanceUnshelve{Host: c.String("host")}, func(i *api.Instance) string {
-		line := fmt.Sprintf("Unshelved instance %s: it is on host %s, %s.", i.Name, render.OrDash(i.Host), i.State)
-		if i.Note != "" {
-			line += " " + i.Note
-		}
-		return line
-	})
+	name := c.Args().First()
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("instances", name, "unshelve"), "instance", api.InstanceUnshelve{Host: c.String("host")})
+	if err != nil || !finished {
+		return err
+	}
+	if err := s.awaitStart(c.Context, a, name); err != nil {
+		return err
+	}
+	i, a, err := s.instanceAfter(c.Context, a)
+	if err != nil {
+		return err
+	}
+	return s.printResult(a, i.ID, fmt.Sprintf("Unshelved instance %s: it is on host %s, %s.", i.Name, render.OrDash(i.Host), i.State))
+}
+
+// awaitStart waits for the op that starts what an unshelve has brought back.
+func (s *session) awaitStart(ctx context.Context, a answer, name string) error {
+	if !a.has("op") {
+		return nil
+	}
+	var unshelve api.Op
+	if err := a.decode("op", &unshelve); err != nil {
+		return err
+	}
+	_, err := s.await(ctx, work{op: api.Op{ID: api.StartOp(unshelve.ID)}})
+	var failed *advisedError
+	if errors.As(err, &failed) && failed.exit == api.ExitOpFailed {
+		failed.advice = fmt.Sprintf("Instance %[1]s is unshelved and stopped; '%[2]s instance start %[1]s' starts it.", name, programName)
+	}
+	return err
 }
 
 func instanceLock(c *cli.Context, s *session) error {

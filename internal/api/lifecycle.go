@@ -2,6 +2,8 @@
 
 package api
 
+import "strings"
+
 // InstanceStop asks for an instance to be off: the body of POST
 // /v1/instances/{instance}/stop. The guest is asked (ACPI) and has
 // TimeoutSeconds (0 is 120) to obey; one that does not is instance_busy. Force
@@ -28,6 +30,18 @@ type InstanceShelve struct {
 type InstanceUnshelve struct {
 	Host string `json:"host,omitempty"`
 }
+
+// startSuffix is what the id of the op that starts an instance has behind that of
+// the unshelve which brought it back.
+const startSuffix = ".start"
+
+// StartOp is the id of the op that starts the instance which the op unshelve
+// brought back. There is such an op when that one is done.
+func StartOp(unshelve string) string { return unshelve + startSuffix }
+
+// AskedOp is the id of the op that was asked for, of which op is a part: the
+// unshelve, for what StartOp returns, else op itself.
+func AskedOp(op string) string { return strings.TrimSuffix(op, startSuffix) }
 
 // InstanceLock keeps everybody from changing an instance until it is unlocked:
 // the body of POST /v1/instances/{instance}/lock. Reason is what they will read.
