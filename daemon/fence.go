@@ -51,4 +51,9 @@ func (f *fencedOps) Halt(ctx context.Context) error {
 }
 
 // Resume implements uplink.Ops.
-func (f *fencedOps) Resume(ctx context.Context) error { return f.runner.Resume(ctx) }
+func (f *fencedOps) Resume(ctx context.Context) error {
+	if err := f.runner.Resume(ctx); err != nil {
+		return err
+	}
+	return f.migrations.Rejoined(ctx)
+}

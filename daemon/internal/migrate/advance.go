@@ -77,6 +77,9 @@ func (g *Manager) advance(ctx context.Context, id string) {
 	}
 	todo, request, ok := h.next()
 	if !ok {
+		todo, request, ok = g.endedMeanwhile(ctx, h)
+	}
+	if !ok {
 		return
 	}
 	last := h.ops[len(h.ops)-1]
@@ -95,6 +98,35 @@ func (g *Manager) advance(ctx context.Context, id string) {
 		return
 	}
 	g.stalled.over(id)
+}
+
+// endedMeanwhile is what is to be done for a migration that waits for somebody's
+// call, if the registry has ended it while this host was fenced: a cancel, which
+// finds that out.
+func (g *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, request string, ok bool) {
+	s := &h.spec
+	_, behind, _ := g.machine.fence.behind(s)
+	if state, _ := h.state(); !behind || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
+		return "", "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, grantBound)
+	defer cancel()
+	row, err := g.machine.registry.Migration(ctx, s.MigrationID)
+	if err != nil {
+		g.tryAgain(s.MigrationID, err)
+		return "", "", false
+	}
+	return goalCancel, h.ops[len(h.ops)-1].request, row.State.Final()
+}
+
+// Rejoined has the manager look at every open migration: this host was fenced, and
+// the registry may have ended some meanwhile.
+func (g *Manager) Rejoined(ctx context.Context) error {
+	open, err := g.List(ctx, false)
+	for i := range open {
+		g.watch.notify(open[i].ID)
+	}
+	return err
 }
 
 // Wake tells the ops that wait for libvirt or for the registry that it is back.

@@ -176,8 +176,9 @@ func (g *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// errCancelled is the failure of what cancel went before.
-var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled")
+// errCancelled is the failure of what cancel went before. The detail tells those
+// who waited for that, before the migration's own state does.
+var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
 // clearTheWay stops a copy or an uncommitted complete, which cancel goes before.
 // A start is let go to its end, which is a matter of a second.
@@ -296,13 +297,22 @@ func (h *history) alreadyServes(what goal) *opView {
 }
 
 // nextKind is kindFor with an eye on what was before: of a migration that the
-// registry has ended there is nothing to bring back.
+// registry has ended there is nothing to bring back, unless src is still the
+// instance's.
 func (g *Manager) nextKind(ctx context.Context, h *history, what goal) (string, error) {
-	if ended := h.abandoned() != nil; ended && what == goalCancel {
+	ended := h.abandoned() != nil
+	if ended && what == goalCancel && (!h.keptSrc() || h.spec.Method != MethodOverlay) {
 		return kindLetGo, nil
 	}
-	return g.kindFor(ctx, &h.spec, what)
+	kind, err := g.kindFor(ctx, &h.spec, what)
+	if back, ok := takeBack[kind]; ok && ended {
+		kind = back
+	}
+	return kind, err
 }
+
+// takeBack are the ways of a cancel for a migration that the registry has ended.
+var takeBack = map[string]string{kindCancelLive: kindTakeBackLive, kindCancelCold: kindTakeBackCold}
 
 // kindFor picks the way to a goal by whether the instance runs now.
 func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {

@@ -272,7 +272,11 @@ func Describe(err error) op.Failure {
 	}
 	var abandoned *errAbandoned
 	if errors.As(err, &abandoned) {
-		return op.Failure{Code: string(codeAbandoned), Message: err.Error(), Details: abandoned.why.Details}
+		code := codeAbandoned
+		if abandoned.kept {
+			code = codeAbandonedKept
+		}
+		return op.Failure{Code: string(code), Message: err.Error(), Details: abandoned.why.Details}
 	}
 	var e *api.Error
 	switch {
@@ -297,7 +301,7 @@ func apiError(f *op.Failure) *api.Error {
 	if code == codeWorldChanged {
 		code = api.CodeInstanceBusy
 	}
-	if code == codeAbandoned {
+	if code == codeAbandoned || code == codeAbandonedKept {
 		code = api.CodeNoMigration
 	}
 	return &api.Error{Code: code, Message: f.Message, Details: f.Details}

@@ -79,14 +79,20 @@ func epochIn(err error) int64 {
 
 // errAbandoned ends an op whose migration the registry has ended without it: an
 // operator gave it up while this host was fenced. Src and dst may be anybody's,
-// so nothing of it is undone.
-type errAbandoned struct{ why *api.Error }
+// so nothing of it is undone. Kept says that src is still the instance's.
+type errAbandoned struct {
+	why  *api.Error
+	kept bool
+}
 
 func (e *errAbandoned) Error() string { return e.why.Message }
 
-// codeAbandoned is how errAbandoned stands in the journal. It never leaves the
-// daemon.
-const codeAbandoned api.Code = "abandoned"
+// codeAbandoned and codeAbandonedKept are how errAbandoned stands in the journal.
+// They never leave the daemon.
+const (
+	codeAbandoned     api.Code = "abandoned"
+	codeAbandonedKept api.Code = "abandoned_kept"
+)
 
 // stillOurs is asked before anything is begun that touches the images of a
 // migration. It is nil unless the host was fenced since; then the registry has to
@@ -107,7 +113,7 @@ func (m *machine) stillOurs(ctx context.Context, s *Spec) error {
 		return op.WaitFor(waitRegistry, api.Errorf(api.CodeStaleEpoch,
 			"this host was fenced: the migration of volume %s stands still until the host has rejoined", s.VolumeName))
 	case row.State.Final():
-		return abandoned(s, row.State)
+		return m.abandoned(ctx, s, row.State)
 	}
 	m.fence.hold(s, epoch)
 	return nil
@@ -115,10 +121,38 @@ func (m *machine) stillOurs(ctx context.Context, s *Spec) error {
 
 // abandoned is the error for a migration that an operator gave up while this host
 // was fenced.
-func abandoned(s *Spec, at api.MigrationState) error {
-	return &errAbandoned{api.Errorf(api.CodeNoMigration,
-		"the registry has ended migration %s of volume %s while this host was fenced: it is %s there; nothing was deleted on this host (%s); `volferryctl volume which %s` shows what is known",
-		s.MigrationID, s.VolumeName, at, s.leftovers(), s.VolumeName).With("state", at)}
+func (m *machine) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
+	kept, err := m.keptSrc(ctx, s, at)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("nothing was deleted on this host (%s); `volferryctl volume which %s` shows what is known", s.leftovers(), s.VolumeName)
+	if kept {
+		what = fmt.Sprintf("instance %s still has src, so what its guest wrote is brought back into %s; %s is left as it is", s.InstanceName, s.Src.Path, s.Dst.Path)
+	}
+	return &errAbandoned{kept: kept, why: api.Errorf(api.CodeNoMigration,
+		"the registry has ended migration %s of volume %s while this host was fenced: it is %s there; %s", s.MigrationID, s.VolumeName, at, what).With("state", at)}
+}
+
+// keptSrc says whether the operator who gave the migration up kept src, and the
+// instance has it by the same attachment, alone, as it was at the beginning: then
+// nobody else can have written it, and what the guest wrote still belongs there.
+func (m *machine) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
+	if at != api.MigrationCancelled || !s.attached() {
+		return false, nil
+	}
+	vol, err := m.registry.Volume(ctx, s.VolumeID)
+	switch code := api.CodeOf(err); {
+	case code == api.CodeNotFound || code == api.CodeNotYourHost:
+		return false, nil
+	case err != nil:
+		return false, m.registryError(err)
+	}
+	if vol.MigrationID != "" || vol.Generation != s.Generation || len(vol.Attachments) != 1 {
+		return false, nil
+	}
+	att := &vol.Attachments[0]
+	return att.ID == s.SrcAttachmentID && att.InstanceID == s.InstanceID && att.State == api.AttachmentAttached && att.Location.Path == s.Src.Path, nil
 }
 
 // leftovers names what a migration may have left on this host.

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ func (d *daemon) fenced() {
 func (d *daemon) rejoined() {
 	d.world.registry.rejoin()
 	d.manager().Wake(false, true)
+	must(d.t, d.manager().Rejoined(context.Background()))
 }
 
 // changes are the calls of libvirt that change something, since the nth.
@@ -107,6 +109,7 @@ func TestAnAbandonedMigrationIsLetGoIfTheGuestIsOff(t *testing.T) {
 		d.fenced()
 		must(t, d.world.Stop(testInstance))
 		d.world.registry.abandon(id)
+		d.world.registry.take()
 		before := len(d.world.Calls())
 		d.rejoined()
 		m := d.until(id, api.MigrationError)
@@ -133,6 +136,7 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 				m := d.mirroring(target)
 				d.fenced()
 				d.world.registry.abandon(m.ID)
+				d.world.registry.take()
 				d.rejoined()
 				m = d.until(m.ID, api.MigrationNeedsOperator)
 				if m.Error == nil || !strings.Contains(m.Error.Message, "fenced") {
@@ -157,6 +161,47 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The operator kept src, and the instance still has it: nothing that its guest wrote
+// is lost, and dst, which may be another volume's by now, is not touched.
+func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
+	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
+		for _, off := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s off=%t", target.Method, off), func(t *testing.T) {
+				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+					d.world.copier.gate = make(chan struct{})
+					m := d.mirroring(target)
+					d.world.guestWrites()
+					d.fenced()
+					if off {
+						must(t, d.world.Stop(testInstance))
+					}
+					d.world.registry.abandon(m.ID)
+					d.world.SetStep(2)
+					d.rejoined()
+					d.until(m.ID, api.MigrationCancelled, api.MigrationError)
+					d.stayed()
+					if !d.world.Exists(m.Dst.Path) {
+						t.Error("dst was deleted, and may be another volume's")
+					}
+				})
+			})
+		}
+	}
+}
+
+// The same for one that waited for its caller, with no op at work.
+func TestAnAbandonedMigrationThatNobodyWorksOnIsTakenBackToo(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		d.world.guestWrites()
+		d.fenced()
+		d.world.registry.abandon(m.ID)
+		d.rejoined()
+		d.until(m.ID, api.MigrationCancelled)
+		d.stayed()
+	})
 }
 
 // A host is fenced in the pause of a switch: the guest comes first.

@@ -39,7 +39,10 @@ func (o *opView) overtaken() bool {
 }
 
 // abandoned says whether it ended because the registry had ended the migration.
-func (o *opView) abandoned() bool { return o.failedWith(codeAbandoned) }
+func (o *opView) abandoned() bool { return o.failedWith(codeAbandoned) || o.abandonedKept() }
+
+// abandonedKept says whether the instance still had src then.
+func (o *opView) abandonedKept() bool { return o.failedWith(codeAbandonedKept) }
 
 // abandoned returns why nothing is done for the migration any more, nil if the
 // registry has not ended it.
@@ -50,6 +53,17 @@ func (h *history) abandoned() *api.Error {
 		}
 	}
 	return nil
+}
+
+// keptSrc says whether what the guest wrote since the start of a migration that
+// the registry has ended still belongs into src, by the newest word.
+func (h *history) keptSrc() bool {
+	for _, o := range slices.Backward(h.ops) {
+		if o.abandoned() {
+			return o.abandonedKept()
+		}
+	}
+	return false
 }
 
 func (o *opView) failedWith(code api.Code) bool {
@@ -146,7 +160,7 @@ var (
 func (h *history) stateUndone(o *opView, i int) api.MigrationState {
 	switch {
 	case o.abandoned() && h.spec.attached():
-		return api.MigrationCancelling // kindLetGo comes next
+		return api.MigrationCancelling // it is taken back or let go next
 	case o.goal == goalStart, o.abandoned():
 		return api.MigrationError
 	case o.goal == goalCancel:

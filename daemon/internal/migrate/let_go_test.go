@@ -54,6 +54,40 @@ func TestLetGoMatrix(t *testing.T) {
 	}
 }
 
+// The registry has ended the migration, and the instance still has src: the overlay
+// is folded into it, and dst is nobody's business.
+func TestTakeBackMatrix(t *testing.T) {
+	for _, c := range []struct {
+		kind    string
+		state   hv.State
+		folding bool
+	}{
+		{kindTakeBackLive, hv.StateRunning, false},
+		{kindTakeBackLive, hv.StateRunning, true},
+		{kindTakeBackLive, hv.StatePaused, false},
+		{kindTakeBackCold, hv.StateStopped, false},
+	} {
+		t.Run(fmt.Sprintf("%s folding=%t", c.state, c.folding), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, c.state, MethodOverlay)
+				if c.folding {
+					p.fold(t)
+				}
+				p.registry.abandon(testMigration)
+				p.kind = c.kind
+				p.done = func(p *phase) error {
+					if !p.Exists(dstPath) {
+						return errors.New("dst is gone")
+					}
+					return p.settled(srcPath)
+				}
+				p.undone = func(p *phase) error { return errors.Join(p.jobLeft(), onOverlayStill(p)) }
+				return p
+			}})
+		})
+	}
+}
+
 // stopWhenAsked is the person to whom the guest of a migration is handed over that
 // the registry has ended: without a job, and not paused by us.
 func stopWhenAsked(p *phase, handOver *op.Step) {

@@ -26,8 +26,11 @@ const (
 	kindCancelCold      = "migration_cancel_cold"
 	kindCancelOffline   = "migration_cancel_offline"
 	kindCancelMirror    = "migration_cancel_mirror"
-	// kindLetGo is the cancel of a migration that the registry has ended.
-	kindLetGo = "migration_let_go"
+	// kindLetGo is the cancel of a migration that the registry has ended; kindTakeBack
+	// that of one whose src is still the instance's.
+	kindLetGo        = "migration_let_go"
+	kindTakeBackLive = "migration_take_back_live"
+	kindTakeBackCold = "migration_take_back_cold"
 )
 
 // goal is what an op kind is for.
@@ -45,6 +48,7 @@ var goals = map[string]goal{
 	kindCopy: goalCopy, kindMirror: goalCopy,
 	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
 	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindLetGo: goalCancel,
+	kindTakeBackLive: goalCancel, kindTakeBackCold: goalCancel,
 	kindCopySaved: goalCopy, kindDropDst: goalCancel, kindDropSrc: goalComplete,
 }
 
@@ -67,7 +71,7 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 	for i := range all {
 		all[i] = m.fenced(all[i])
 	}
-	return append(all, m.letGoPlan())
+	return append(append(all, m.takeBackPlans()...), m.letGoPlan())
 }
 
 // overlayPlans: src is frozen under an overlay, which is folded into dst, or

@@ -97,6 +97,13 @@ func (r *fakeRegistry) abandon(id string) {
 	r.vol.MigrationID = ""
 }
 
+// take is an operator who then takes the volume from the host.
+func (r *fakeRegistry) take() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vol.Attachments = nil
+}
+
 // call is a call: it is cut off if the registry is down, before its effect or
 // after it.
 func (r *fakeRegistry) call(effect func() error) error {

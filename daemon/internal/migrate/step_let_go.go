@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // letGoPlan ends what a migration of an instance leaves at work on this host when
@@ -35,13 +36,19 @@ func (m *machine) stepEndMirror() op.Step {
 	return step(abortStep, do, nil, observe)
 }
 
-// stepHandOver ends the migration if the guest is off. A guest that runs has src,
-// dst or the overlay open, and only a person can tell whether it may.
+// stepHandOver ends the migration if the guest is off, or on a src that is its own.
+// Of another guest that runs, with src, dst or the overlay open, only a person can
+// tell whether it may.
 func (m *machine) stepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
 		if err != nil || !v.active {
 			return err
+		}
+		if v.live == onSrc && v.config == onSrc {
+			if kept, err := m.keptSrc(ctx, s, api.MigrationCancelled); kept || err != nil {
+				return err
+			}
 		}
 		var in input
 		if err := r.Input(&in); err != nil {

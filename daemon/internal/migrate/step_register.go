@@ -140,5 +140,5 @@ func (m *machine) overAtRegistry(ctx context.Context, s *Spec, refused error) er
 	if err != nil || !row.State.Final() {
 		return m.registryError(cmp.Or(err, refused))
 	}
-	return abandoned(s, row.State)
+	return m.abandoned(ctx, s, row.State)
 }
