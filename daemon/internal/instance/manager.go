@@ -16,6 +16,9 @@ type Config struct {
 	// Patience is how long a request waits for something that is away; 0 is
 	// request.DefaultPatience.
 	Patience time.Duration
+	// SaveDir is where the RAM of instances is kept while one of their volumes moves
+	// with all guests paused.
+	SaveDir string
 }
 
 // Host is this host as the registry knows it.
@@ -41,6 +44,8 @@ type machine struct {
 	// host answers for this host once it was told who it is, registry away or not.
 	host func(context.Context) (Host, error)
 	log  *slog.Logger
+	// saveDir is Config.SaveDir.
+	saveDir string
 	// submit stores and starts an op that follows another one.
 	submit func(context.Context, op.Op) error
 }
@@ -50,7 +55,7 @@ type machine struct {
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	return &Manager{
 		desk:    request.Desk{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
-		machine: &machine{Ports: ports, host: host, log: log},
+		machine: &machine{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir},
 	}
 }
 

@@ -20,9 +20,12 @@ const (
 
 	kindShelve   = "instance_shelve"
 	kindUnshelve = "instance_unshelve"
+
+	kindSave    = "instance_save"
+	kindRestore = "instance_restore"
 )
 
-var kinds = []string{kindStart, kindStop, kindReboot, kindPause, kindUnpause, kindShelve, kindUnshelve}
+var kinds = []string{kindStart, kindStop, kindReboot, kindPause, kindUnpause, kindShelve, kindUnshelve, kindSave, kindRestore}
 
 // The steps that somebody asks about.
 const (
@@ -32,7 +35,7 @@ const (
 
 // Plans returns the plans of all op kinds of instances, for the runner.
 func (g *Manager) Plans() []op.Plan {
-	return slices.Concat(g.machine.powerPlans(), []op.Plan{g.machine.shelvePlan(), g.machine.unshelvePlan()})
+	return slices.Concat(g.machine.powerPlans(), []op.Plan{g.machine.shelvePlan(), g.machine.unshelvePlan()}, g.pausePlans())
 }
 
 // PowerKey is the key of ops that start, stop, pause or need an instance to stay

@@ -15,6 +15,7 @@ type Ports struct {
 	Registry   Site
 	Guards     GuardKeeper
 	Locations  Locations
+	Images     Images
 	Migrations Migrations
 	Known      Known
 	// Report tells the registry of this host now, and returns when it has
@@ -40,6 +41,9 @@ type GuardKeeper interface {
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]Guard, error)
+	// Enforced returns nil if libvirt asks the guard hook before it starts a domain,
+	// and else says why not.
+	Enforced() error
 }
 
 // Locations are the images of volumes on this host (attach.Manager).

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// Images are the images of volumes, and the directory of RAM files, on this host
+// (image.Storage).
+type Images interface {
+	// Inspect reads size and kind of an image of a known format.
+	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// InUse says who holds the image, in words, or "" if nobody that can be seen on
+	// this host does: a mount, a device mapper or loop device, swap.
+	InUse(ctx context.Context, path string) (string, error)
+	// Connect makes the image at path ready for a guest of this host: nothing that
+	// was cached of it before is read again.
+	Connect(ctx context.Context, path string) error
+	// Disconnect brings what this host has in memory of an image to stable storage.
+	Disconnect(ctx context.Context, path string) error
+	// FreeBytes is how much a file in dir may still grow.
+	FreeBytes(dir string) (int64, error)
+}
+
+// busyDelay is how long a step waits before it asks once more.
+const busyDelay = 200 * time.Millisecond
+
+// pauseInput is the input of the ops that put an instance to rest for a migration,
+// and wake it.
+type pauseInput struct {
+	subject
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	// Device is the disk of the instance that the volume is, Location where it is,
+	// and is to be after a restore.
+	Device   string       `json:"device"`
+	Location api.Location `json:"location"`
+	// Memory is the file that the instance's RAM is kept in.
+	Memory string `json:"memory"`
+}
+
+// owner is whose guard it is that keeps the instance at rest.
+func (in *pauseInput) owner() string { return "pause " + in.MigrationID }
+
+func (in *pauseInput) reason() string {
+	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",
+		in.InstanceName, in.VolumeName, in.MigrationID)
+}
+
+// rest is what an instance was when it was put to rest: the output of the step that
+// did it.
+type rest struct {
+	// State is what it was: running, paused or stopped. Empty: it was not put to rest.
+	State hv.State `json:"state"`
+}
+
+// paused says whether it is to be woken paused.
+func (r rest) paused() bool { return r.State == hv.StatePaused }
+
+// hadMemory says whether it had RAM to save.
+func (r rest) hadMemory() bool { return r.State.Active() && r.State != "" }
+
+// restOf is what a domain is before it is put to rest. One that an I/O error has
+// stopped goes on afterwards, as it would if the error were mended.
+func restOf(dom *hv.Domain) rest {
+	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
+		return rest{hv.StateRunning}
+	}
+	return rest{dom.State}
+}
+
+// rested is what is known of the rest of an instance for a migration, by the
+// journal: the zero rest if it was never put to rest, or not for good.
+func (g *Manager) rested(ctx context.Context, in *pauseInput) (rest, error) {
+	var is rest
+	err := g.pauseOps(ctx, in, func(st op.Status) error {
+		if data, ok := st.Outputs[stepNameSave]; ok && st.Op.Kind == kindSave && st.State == op.StateDone {
+			return json.Unmarshal(data, &is)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// awoken says whether it was asked to wake the instance again: no save for the same
+// migration may follow then.
+func (g *Manager) awoken(ctx context.Context, in *pauseInput) (bool, error) {
+	yes := false
+	err := g.pauseOps(ctx, in, func(st op.Status) error {
+		yes = yes || st.Op.Kind == kindRestore
+		return nil
+	})
+	return yes, err
+}
+
+// pauseOps calls yield with the ops of an instance for a migration, oldest first.
+func (g *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.Status) error) error {
+	ops, err := g.desk.Journal.Group(ctx, in.InstanceID)
+	if err != nil {
+		return journalError(err)
+	}
+	for _, o := range ops {
+		if o.Kind != kindSave && o.Kind != kindRestore {
+			continue
+		}
+		var of pauseInput
+		if err := json.Unmarshal(o.Input, &of); err != nil {
+			return fmt.Errorf("read op %s: %w", o.ID, err)
+		}
+		if of.MigrationID != in.MigrationID {
+			continue
+		}
+		st, err := g.desk.Runner.Status(ctx, o.ID)
+		if err != nil {
+			return journalError(err)
+		}
+		if err := yield(st); err != nil {
+			return fmt.Errorf("read op %s: %w", o.ID, err)
+		}
+	}
+	return nil
+}
+
+func journalError(err error) error {
+	return op.Retry(busyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
+}
+
+// memoryPath is where the RAM of an instance is kept for a migration.
+func (m *machine) memoryPath(instanceID, migrationID string) string {
+	return filepath.Join(m.saveDir, instanceID+"."+migrationID+".ram")
+}
+
+// memoryThere says whether the RAM file is there. An error means that nobody can
+// tell.
+func memoryThere(in *pauseInput) (bool, error) {
+	_, err := os.Lstat(in.Memory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// removeMemory removes the RAM file, durably, of an instance that has a process: its
+// RAM is there.
+func removeMemory(in *pauseInput) error {
+	if err := atomicfile.Remove(in.Memory); err != nil {
+		return fmt.Errorf("remove the saved memory of instance %s: %w", in.InstanceName, err)
+	}
+	return nil
+}
+
+// memoryBytes is how much of the save directory the RAM of a domain may take: all of
+// it, and what QEMU writes of its devices.
+func memoryBytes(dom *hv.Domain) int64 {
+	if !dom.State.Active() {
+		return 0
+	}
+	return dom.MemoryBytes + dom.MemoryBytes/10
+}
+
+// Memory says what it takes to put an instance of this host to rest.
+func (g *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedInstance, error) {
+	m := g.machine
+	inst, err := m.find(ctx, instanceRef)
+	if err != nil {
+		return api.PausedInstance{}, err
+	}
+	s, err := m.subjectOf(ctx, inst)
+	if err != nil {
+		return api.PausedInstance{}, err
+	}
+	dom, err := m.HV.Domain(ctx, inst.ID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return api.PausedInstance{}, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", inst.Name)
+	}
+	if err != nil {
+		return api.PausedInstance{}, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", inst.Name, err)
+	}
+	free, err := m.Images.FreeBytes(m.saveDir)
+	if err != nil {
+		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
+	}
+	return api.PausedInstance{
+		InstanceID: inst.ID, InstanceName: inst.Name, Host: s.HostName, State: StateOf(dom.State),
+		MemoryBytes: memoryBytes(dom), FreeBytes: free,
+	}, nil
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// The steps of a restore that others look at.
+const (
+	stepNameRested = "rested"
+	stepNameWake   = "wake"
+)
+
+// BeginRestore wakes an instance that was saved for a migration, with the volume at
+// the location, as it was: running, paused or off. For one that was not saved, or is
+// as it was already, it only looks that this is so. One that cannot be woken stays
+// saved and guarded (needs_operator), and may be asked for again.
+func (g *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
+	return g.take(ctx, request.Request{
+		OpID: opID, Kind: kindRestore, Asked: asked{instanceRef, in},
+		Decide: func(ctx context.Context) (request.Input, error) {
+			input, err := g.machine.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			if err != nil {
+				return nil, err
+			}
+			input.Location = in.Location
+			return input, nil
+		},
+	})
+}
+
+// stepRested finds out what the instance was, once no other op is at it.
+func (g *Manager) stepRested() op.Step {
+	return step(stepNameRested, func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		was, err := g.rested(ctx, in)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(was)
+	}, nil, nil)
+}
+
+// stepConnect looks at the image that the instance is to have, and makes sure that
+// nothing old is read of it: another host may have written it.
+func (m *machine) stepConnect() op.Step {
+	return step("connect", func(ctx context.Context, _ *op.Run, in *pauseInput) error {
+		info, err := m.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
+		if err != nil {
+			return in.stuck(err)
+		}
+		if info.SizeBytes != in.Location.SizeBytes {
+			return in.stuck(api.Errorf(api.CodeSizeMismatch, "%s is %d bytes and has to be %d", in.Location.Path, info.SizeBytes, in.Location.SizeBytes))
+		}
+		return m.Images.Connect(ctx, in.Location.Path)
+	}, nil, nil)
+}
+
+// image is the volume's image as the hypervisor names it.
+func (m *machine) image(ctx context.Context, in *pauseInput) (hv.Image, error) {
+	img := hv.Image{Type: hv.SourceFile, Format: string(in.Location.Format), Path: in.Location.Path}
+	info, err := m.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
+	if info.Block {
+		img.Type = hv.SourceBlock
+	}
+	return img, err
+}
+
+// stepName makes the persistent definition name the location. It comes before the
+// guard goes, so that a start by anybody in between finds the right volume.
+func (m *machine) stepName() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *pauseInput) error {
+		img, err := m.image(ctx, in)
+		if err != nil {
+			return in.stuck(err)
+		}
+		err = request.HV(m.HV.SetConfigChain(ctx, in.InstanceID, in.Device, []hv.Image{img}))
+		if errors.Is(err, hv.ErrNotFound) {
+			return in.stuck(err)
+		}
+		return err
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
+		dom, err := m.domain(ctx, in.InstanceID)
+		if err != nil || dom == nil {
+			return op.NotDone, err
+		}
+		return done(uses(dom.ConfigDisk(in.Device), in.Location.Path)), nil
+	}
+	return step("name", do, nil, observe)
+}
+
+// woken is the output of stepWake.
+type woken struct {
+	// Remark is what whoever asked should know: an instance that is not as it was.
+	Remark string `json:"remark,omitempty"`
+}
+
+// stepWake restores the guest from its RAM, paused: as long as the file is there it has
+// not run since it was saved, so that the step may be repeated whatever dies. If it
+// fails the instance is guarded again and the file is as it was.
+func (m *machine) stepWake() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		was, err := wasOf(r)
+		if err != nil {
+			return err
+		}
+		remark, err := m.wake(ctx, in, was)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(woken{remark})
+	}
+	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		was, err := wasOf(r)
+		if err != nil || was.State == "" {
+			return err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		if err != nil || (dom != nil && dom.State.Active()) {
+			return err
+		}
+		return m.Guards.Set(in.InstanceID, in.owner(), in.reason())
+	}
+	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
+		was, err := wasOf(r)
+		if err != nil {
+			return op.Unknown, err
+		}
+		guarded, err := m.Guards.Has(in.InstanceID, in.owner())
+		if err != nil || guarded {
+			return op.NotDone, err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		if err != nil || dom == nil || dom.State == hv.StateOther {
+			return op.NotDone, err
+		}
+		if dom.State.Active() {
+			return done(uses(dom.LiveDisk(in.Device), in.Location.Path)), nil
+		}
+		there, err := memoryThere(in)
+		return done(!there || !was.hadMemory()), err
+	}
+	return step(stepNameWake, do, undo, observe)
+}
+
+// wasOf is what the instance was before it was put to rest.
+func wasOf(r *op.Run) (rest, error) {
+	var was rest
+	_, err := r.Output(stepNameRested, &was)
+	return was, err
+}
+
+// wake restores an instance from its RAM, paused, with the disk that its persistent
+// definition has, and says what could not be as it was. It may be repeated. The guard
+// goes immediately before libvirt is asked, since the hook cannot tell our start from
+// others, and is back before an error is returned: whoever starts the domain in between
+// boots it from the right volume, as after a power cut.
+func (m *machine) wake(ctx context.Context, in *pauseInput, was rest) (remark string, err error) {
+	dom, err := m.domain(ctx, in.InstanceID)
+	switch {
+	case err != nil:
+		return "", err
+	case dom == nil:
+		return "", in.stuck(errors.New("it is not defined on this host any more"))
+	case dom.State == hv.StateOther:
+		return "", op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is neither running, paused nor stopped", in.InstanceName))
+	case dom.State.Active():
+		return m.awake(in, dom)
+	case !was.hadMemory():
+		return "", m.Guards.Clear(in.InstanceID, in.owner())
+	}
+	there, err := memoryThere(in)
+	if err != nil {
+		return "", in.stuck(err)
+	}
+	if !there {
+		remark = fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
+		m.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
+		return remark, m.Guards.Clear(in.InstanceID, in.owner())
+	}
+	if !uses(dom.ConfigDisk(in.Device), in.Location.Path) {
+		return "", in.stuck(in.chainChanged("persistent definition"))
+	}
+	return m.wakeFromFile(ctx, in, dom)
+}
+
+func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Domain) (remark string, err error) {
+	if err := m.Guards.Clear(in.InstanceID, in.owner()); err != nil {
+		return "", err
+	}
+	chains := map[string][]hv.Image{in.Device: dom.ConfigDisk(in.Device).Chain}
+	err = m.HV.RestoreMemory(ctx, in.InstanceID, in.Memory, chains, true)
+	if err == nil {
+		return "", nil
+	}
+	if err := m.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
+		return "", err
+	}
+	switch {
+	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy):
+		return "", request.HV(err)
+	case errors.Is(err, hv.ErrActive):
+		return "", op.Retry(busyDelay, err) // somebody was first; looked at next
+	}
+	return "", in.stuck(err)
+}
+
+// awake looks at an instance that has a process again. One that runs while its file is
+// there was started, or resumed, by somebody else: the file is of the past then, and
+// kept under a name that nothing restores.
+func (m *machine) awake(in *pauseInput, dom *hv.Domain) (remark string, err error) {
+	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
+		return "", in.stuck(in.chainChanged("running domain"))
+	}
+	there, err := memoryThere(in)
+	if err != nil {
+		return "", err
+	}
+	if there && dom.State == hv.StateRunning {
+		aside := in.Memory + ".unused"
+		if err := errors.Join(os.Rename(in.Memory, aside), atomicfile.SyncDir(m.saveDir)); err != nil {
+			return "", err
+		}
+		remark = fmt.Sprintf("instance %s was started by somebody else; its saved memory is in %s and must not be restored, since the disks have gone on", in.InstanceName, aside)
+		m.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
+	}
+	return remark, m.Guards.Clear(in.InstanceID, in.owner())
+}
+
+// stuck is the error for an instance that cannot be woken: it stays saved and guarded,
+// and a person is told where everything is and both ways on.
+func (in *pauseInput) stuck(err error) error {
+	return api.Errorf(api.CodeNeedsOperator,
+		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again: `volferryctl migration complete %s`, or cancel; to give its memory up, remove the file first: the instance is then restored stopped",
+		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, in.MigrationID).With("memory", in.Memory)
+}
+
+// stepForgetMemory removes the file, before the guest runs: what is in the process is
+// the only RAM from then on.
+func (m *machine) stepForgetMemory() op.Step {
+	return step("forget_memory", func(_ context.Context, _ *op.Run, in *pauseInput) error { return removeMemory(in) }, nil, nil)
+}
+
+// stepGoOn lets a guest run that ran.
+func (m *machine) stepGoOn() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		was, err := wasOf(r)
+		if err != nil {
+			return err
+		}
+		return m.goOn(ctx, in, was)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
+		was, err := wasOf(r)
+		if err != nil {
+			return op.Unknown, err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		return done(dom == nil || !standsStill(dom, was)), err
+	}
+	return step("resume", do, nil, observe)
+}
+
+// standsStill says whether a guest is paused by us that ran before.
+func standsStill(dom *hv.Domain, was rest) bool {
+	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
+}
+
+func (m *machine) goOn(ctx context.Context, in *pauseInput, was rest) error {
+	dom, err := m.domain(ctx, in.InstanceID)
+	if err != nil || dom == nil || !standsStill(dom, was) {
+		return err
+	}
+	err = m.HV.Resume(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return nil // it went off meanwhile
+	}
+	return request.HV(err)
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const stepNameSave = "save"
+
+// waitSave is what an op waits for that finds a domain which libvirt is saving.
+const waitSave = "save"
+
+// BeginSave puts an instance to rest for a migration that has locked it: its RAM goes
+// to a file, so that no process has the volume open, and it is guarded until it is
+// woken (BeginRestore). One that is off is guarded only.
+func (g *Manager) BeginSave(ctx context.Context, opID, instanceRef string, in api.InstanceSave) (api.Instance, error) {
+	return g.take(ctx, request.Request{
+		OpID: opID, Kind: kindSave, Asked: asked{instanceRef, in},
+		Decide: func(ctx context.Context) (request.Input, error) {
+			input, err := g.machine.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			if err != nil {
+				return nil, err
+			}
+			return input, g.maySave(ctx, input)
+		},
+	})
+}
+
+// pauseInput is the input of an op of a migration that has locked the instance.
+func (m *machine) pauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*pauseInput, error) {
+	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file's name
+		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
+	}
+	inst, err := m.Registry.Instance(ctx, instanceRef)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockedFor(inst, migrationID); err != nil {
+		return nil, err
+	}
+	in := &pauseInput{MigrationID: migrationID, Memory: m.memoryPath(inst.ID, migrationID)}
+	if in.subject, err = m.subjectOf(ctx, inst); err != nil {
+		return nil, err
+	}
+	in.Whole = true
+	vol, err := m.Registry.Volume(ctx, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	in.VolumeID, in.VolumeName = vol.ID, vol.Name
+	atts, err := m.Registry.Attachments(ctx, vol.ID, inst.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(atts) == 0 {
+		return nil, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", vol.Name, inst.Name)
+	}
+	in.Device, in.Location = atts[0].Device, atts[0].Location
+	return in, nil
+}
+
+// lockedFor refuses what does not come from the migration that has locked the
+// instance: everybody else would meet its guests in the middle of a move.
+func lockedFor(inst api.Instance, migrationID string) error {
+	switch {
+	case inst.Locked && inst.LockedBy == migrationID:
+		return nil
+	case inst.Locked:
+		return locked("save or restore", inst)
+	}
+	return forbidden("save or restore", inst.Name, "no migration has locked it; `volferryctl volume migrate VOLUME --pause-all` does this by itself")
+}
+
+// maySave makes every check that can be made before anything is touched. Its errors
+// are typed for the runner.
+func (g *Manager) maySave(ctx context.Context, in *pauseInput) error {
+	m := g.machine
+	if yes, err := g.awoken(ctx, in); err != nil || yes {
+		return errors.Join(err, lateSave(in, yes))
+	}
+	dom, err := m.pausedDomain(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := savable(dom, in); err != nil {
+		return err
+	}
+	if err := m.Guards.Enforced(); err != nil {
+		return forbidden("save", in.InstanceName, "it would have to be kept off, and %v; `volferryctl doctor` says what to do", err)
+	}
+	free, err := m.Images.FreeBytes(m.saveDir)
+	if err != nil {
+		return err
+	}
+	if need := memoryBytes(dom); free < need {
+		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: its memory may take %d bytes and %s has %d free; make room or set save_dir",
+			in.InstanceName, need, m.saveDir, free).With("free_bytes", free).With("needed_bytes", need)
+	}
+	return nil
+}
+
+func lateSave(in *pauseInput, yes bool) error {
+	if !yes {
+		return nil
+	}
+	return forbidden("save", in.InstanceName, "migration %s has asked for it to be restored already", in.MigrationID)
+}
+
+// pausedDomain reads the domain of an instance, which has to be there.
+func (m *machine) pausedDomain(ctx context.Context, in *pauseInput) (*hv.Domain, error) {
+	dom, err := m.domain(ctx, in.InstanceID)
+	if err == nil && dom == nil {
+		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `volferryctl instance show %s` says what is known", in.InstanceName, in.InstanceName)
+	}
+	return dom, err
+}
+
+// savable refuses a domain whose RAM or whose disk could not be put back.
+func savable(dom *hv.Domain, in *pauseInput) error {
+	cannot := func(why string, args ...any) error { return forbidden("save", in.InstanceName, why, args...) }
+	switch {
+	case !dom.Persistent:
+		return cannot("its domain is transient")
+	case dom.ManagedSave:
+		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: virsh managedsave-remove %s", dom.Name)
+	case dom.State == hv.StateOther:
+		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: it is neither running, paused nor stopped; try again when it is", in.InstanceName)
+	case !uses(dom.ConfigDisk(in.Device), in.Location.Path):
+		return in.chainChanged("persistent definition")
+	case dom.State.Active() && !uses(dom.LiveDisk(in.Device), in.Location.Path):
+		return in.chainChanged("running domain")
+	case dom.State.Active() && dom.LiveDisk(in.Device).Mirror != nil:
+		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: a block job runs on its disk %s", in.InstanceName, in.Device)
+	}
+	return nil
+}
+
+// uses says whether a disk is the image at path, and nothing else.
+func uses(d *hv.Disk, path string) bool {
+	return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == path
+}
+
+func (in *pauseInput) chainChanged(where string) error {
+	return api.Errorf(api.CodeChainChanged, "disk %s in the %s of instance %s is not volume %s at %s; `volferryctl volume which %s` shows what is known",
+		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, in.VolumeName)
+}
+
+// pausePlans: no process has the volume open between the two. What is done for a
+// guest that cannot be saved after all is undone; the first thing that a restore does
+// is not, since the location that it is told is right whatever follows.
+func (g *Manager) pausePlans() []op.Plan {
+	m := g.machine
+	return []op.Plan{
+		{Kind: kindSave, Steps: []op.Step{
+			step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *pauseInput) error { return g.admitSave(ctx, in) }, nil, nil),
+			m.stepRestGuard(),
+			m.stepSave(),
+			m.stepReleased(),
+			m.stepReport(),
+		}},
+		{Kind: kindRestore, Commit: stepNameWake, Steps: []op.Step{
+			g.stepRested(),
+			m.stepConnect(),
+			m.stepName(),
+			m.stepWake(),
+			m.stepForgetMemory(),
+			m.stepGoOn(),
+			m.stepReport(),
+		}},
+	}
+}
+
+// admitSave looks once more, now that no other op is at the instance.
+func (g *Manager) admitSave(ctx context.Context, in *pauseInput) error {
+	inst, err := g.machine.Registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := lockedFor(inst, in.MigrationID); err != nil {
+		return err
+	}
+	return g.maySave(ctx, in)
+}
+
+// stepRestGuard keeps everybody from starting the instance, from before its process
+// ends until it is woken.
+func (m *machine) stepRestGuard() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *pauseInput) error {
+		return m.Guards.Set(in.InstanceID, in.owner(), in.reason())
+	}
+	undo := func(_ context.Context, _ *op.Run, in *pauseInput) error {
+		return m.Guards.Clear(in.InstanceID, in.owner())
+	}
+	observe := func(_ context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
+		has, err := m.Guards.Has(in.InstanceID, in.owner())
+		return done(has), err
+	}
+	return step("guard", do, undo, observe)
+}
+
+// stepSave writes the RAM to the file and ends the process. What the instance was is
+// noted before. A guest that goes off by itself meanwhile is off, which is all that
+// the move needs.
+func (m *machine) stepSave() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		dom, err := m.pausedDomain(ctx, in)
+		if err != nil {
+			return err
+		}
+		if dom.State == hv.StateOther {
+			return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved already", in.InstanceName))
+		}
+		was := restOf(dom)
+		if noted, err := r.Noted(stepNameSave, &rest{}); err != nil {
+			return err
+		} else if !noted {
+			if err := r.Note(ctx, was); err != nil {
+				return err
+			}
+		}
+		if !was.hadMemory() {
+			return nil
+		}
+		// It runs, so what is in a file of before is not all of it.
+		if err := removeMemory(in); err != nil {
+			return err
+		}
+		err = m.HV.SaveMemory(ctx, in.InstanceID, in.Memory)
+		if errors.Is(err, hv.ErrNotActive) {
+			return nil // it went off; observed next
+		}
+		return in.refusal("save", err)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		var was rest
+		if noted, err := r.Noted(stepNameSave, &was); err != nil || !noted || !was.hadMemory() {
+			return err
+		}
+		return m.unsave(ctx, in, was)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
+		var was rest
+		noted, err := r.Noted(stepNameSave, &was)
+		if err != nil || !noted {
+			return op.NotDone, err
+		}
+		dom, err := m.pausedDomain(ctx, in)
+		if err != nil || dom.State.Active() {
+			return op.NotDone, err
+		}
+		return op.Done, r.SetOutput(was)
+	}
+	return step(stepNameSave, do, undo, observe)
+}
+
+// unsave brings a guest back that was saved, or was to be.
+func (m *machine) unsave(ctx context.Context, in *pauseInput, was rest) error {
+	dom, err := m.domain(ctx, in.InstanceID)
+	switch {
+	case err != nil:
+		return err
+	case dom != nil && dom.State == hv.StateOther:
+		return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved", in.InstanceName))
+	case dom == nil || !dom.State.Active():
+		if _, err := m.wake(ctx, in, was); err != nil {
+			return err
+		}
+	}
+	if err := removeMemory(in); err != nil {
+		return err
+	}
+	return m.goOn(ctx, in, was)
+}
+
+// stepReleased makes sure that nobody on this host has the volume open but guests
+// that the migration has still to save, and that what this host has in memory of it
+// is where others will read it.
+func (m *machine) stepReleased() op.Step {
+	return step("released", func(ctx context.Context, _ *op.Run, in *pauseInput) error {
+		doms, err := m.HV.Domains(ctx)
+		if err != nil {
+			return request.HV(err)
+		}
+		atts, err := m.Registry.Attachments(ctx, in.VolumeID, "")
+		if err != nil {
+			return request.Registry(err)
+		}
+		for i := range doms {
+			if err := m.mayHaveOpen(ctx, in, &doms[i], atts); err != nil {
+				return err
+			}
+		}
+		user, err := m.Images.InUse(ctx, in.Location.Path)
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			return in.stillOpen(user)
+		}
+		return m.Images.Disconnect(ctx, in.Location.Path)
+	}, nil, nil)
+}
+
+// mayHaveOpen refuses a domain that has the volume open and is not one that the
+// migration saves next.
+func (m *machine) mayHaveOpen(ctx context.Context, in *pauseInput, dom *hv.Domain, atts []api.Attachment) error {
+	open, err := m.opens(ctx, dom, in.Location.Path)
+	if err != nil || !open {
+		return err
+	}
+	saved, err := m.Guards.Has(dom.ID, in.owner())
+	if err != nil {
+		return err
+	}
+	for i := range atts {
+		if atts[i].InstanceID == dom.ID && !saved {
+			return nil
+		}
+	}
+	return in.stillOpen("instance " + dom.Name)
+}
+
+func (in *pauseInput) stillOpen(who string) error {
+	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", in.VolumeName, in.Location.Path, who)
+}
+
+// opens says whether a domain's process has the image at path, by its definition or
+// by the kernel's word.
+func (m *machine) opens(ctx context.Context, dom *hv.Domain, path string) (bool, error) {
+	if !dom.State.Active() {
+		return false, nil
+	}
+	for i := range dom.Live {
+		if location.Names(&dom.Live[i], path) {
+			return true, nil
+		}
+	}
+	files, err := m.HV.OpenFiles(ctx, dom.ID, path)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return false, nil // it went off meanwhile
+	}
+	return len(files) > 0, request.HV(err)
+}
