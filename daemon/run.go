@@ -93,7 +93,12 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		volume.Ports{HV: virt, Registry: site, Images: storage}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
-	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans())
+	instances := instance.New(instance.Config{}, instance.Ports{
+		HV: virt, Registry: site, Guards: guards, Migrations: migrations, Known: up,
+		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // the next report says it again
+	}, records, instanceHost(up, who), log)
+
+	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans(), instances.Plans())
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
 		Journal: records, Plans: plans, Describe: migrate.Describe,
@@ -107,6 +112,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	migrations.Bind(runner)
 	volumes.Bind(runner)
 	attachments.Bind(runner)
+	instances.Bind(runner)
 	up.BindOps(&fencedOps{runner, migrations})
 	numbers.Watch(metricsOf(cfg, virt, up, runner, migrations, storage, copier), log)
 	began := time.Now()
@@ -123,7 +129,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	admin := adminapi.New(adminapi.Deps{
-		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Registry: site, Uplink: up,
+		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,

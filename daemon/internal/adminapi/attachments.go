@@ -12,34 +12,42 @@ import (
 
 func (s *Server) attachVolume(w http.ResponseWriter, r *http.Request) error {
 	var in api.VolumeAttach
-	if err := httpjson.Decode(r, &in); err != nil {
+	r, err := decodeAndKeep(r, &in)
+	if err != nil {
 		return err
 	}
 	id, err := opID(r)
 	if err != nil {
 		return err
+	}
+	if s.onShelf(r.Context(), id, in.Instance) {
+		return s.passOn(w, r, "instance "+in.Instance+" is on no host")
 	}
 	att, err := s.Attachments.BeginAttach(r.Context(), id, r.PathValue("volume"), in)
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, att)
+	return s.begun(w, r, id, httpjson.Noun{Name: "attachment", Value: att})
 }
 
 func (s *Server) detachVolume(w http.ResponseWriter, r *http.Request) error {
 	var in api.VolumeDetach
-	if err := httpjson.Decode(r, &in); err != nil {
+	r, err := decodeAndKeep(r, &in)
+	if err != nil {
 		return err
 	}
 	id, err := opID(r)
 	if err != nil {
 		return err
 	}
+	if s.onShelf(r.Context(), id, in.Instance) {
+		return s.passOn(w, r, "instance "+in.Instance+" is on no host")
+	}
 	att, err := s.Attachments.BeginDetach(r.Context(), id, r.PathValue("volume"), in)
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, att)
+	return s.begun(w, r, id, httpjson.Noun{Name: "attachment", Value: att})
 }
 
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
@@ -51,20 +59,23 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+	if ref := r.PathValue("attachment"); s.ofShelf(r.Context(), id, ref) {
+		return s.passOn(w, r, "attachment "+ref+" is of an instance that is on no host")
+	}
 	att, err := s.Attachments.BeginDelete(r.Context(), id, r.PathValue("attachment"), force)
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, att)
+	return s.begun(w, r, id, httpjson.Noun{Name: "attachment", Value: att})
 }
 
-// begun answers with the op that does what was asked for, and its attachment.
-func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, att api.Attachment) error {
+// begun answers with the op that does what was asked for, and what it does it to.
+func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, what httpjson.Noun) error {
 	o, err := s.Migrations.Request(r.Context(), opID)
 	if err != nil {
 		return err
 	}
-	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, httpjson.Noun{Name: "attachment", Value: att})
+	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, what)
 }
 
 // forced reads the query parameter force.

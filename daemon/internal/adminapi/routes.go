@@ -63,6 +63,7 @@ func (s *Server) admitted(next handler) handler {
 
 func (s *Server) lines() []line {
 	lines := append(s.ownLines(), s.volumeLines()...)
+	lines = append(lines, s.instanceLines()...)
 	lines = append(lines, s.migrationLines()...)
 	return append(lines, s.siteLines()...)
 }
@@ -139,10 +140,23 @@ func (s *Server) volumeLines() []line {
 			in(api.VolumeDetach{}).out("op", api.Op{}).out("attachment", api.Attachment{}),
 		change(http.MethodDelete, "/v1/attachments/{attachment}", "end one attachment; force=1 whatever its state, unless the guest has the disk", s.deleteAttachment).
 			query("force").out("op", api.Op{}).out("attachment", api.Attachment{}),
+	}
+}
 
+func (s *Server) instanceLines() []line {
+	const instance = "/v1/instances/{instance}"
+	begun := func(l line) line { return l.out("op", api.Op{}).out("instance", api.Instance{}) }
+	return []line{
 		post("/v1/instances:adopt", "take over the disks of domains that exist", s.adoptInstance).
 			in(api.InstanceAdopt{}).out("instance", api.Instance{}).out("instances", []api.Instance{}).out("already_adopted", []string{}),
-		change(http.MethodDelete, "/v1/instances/{instance}", "forget an instance; its domain and images stay", s.forgetInstance).out("instance", api.Instance{}),
+		change(http.MethodDelete, instance, "forget an instance; its domain and images stay", s.forgetInstance).out("instance", api.Instance{}),
+		begun(post(instance+"/start", "start an instance", s.byInstance(s.Instances.BeginStart))),
+		begun(post(instance+"/stop", "ask the guest to shut down, or with force cut its power", s.stopInstance).in(api.InstanceStop{})),
+		begun(post(instance+"/reboot", "ask the guest to reboot", s.byInstance(s.Instances.BeginReboot))),
+		begun(post(instance+"/pause", "make an instance stand still", s.byInstance(s.Instances.BeginPause))),
+		begun(post(instance+"/unpause", "let a paused instance run", s.byInstance(s.Instances.BeginUnpause))),
+		begun(post(instance+"/shelve", "put an instance away, with what its host knows of it", s.shelveInstance).in(api.InstanceShelve{})),
+		begun(post(instance+"/unshelve", "bring a shelved instance back and start it", s.unshelveInstance).in(api.InstanceUnshelve{})),
 	}
 }
 
@@ -186,6 +200,8 @@ func (s *Server) siteLines() []line {
 		get("/v1/instances", "list the instances", s.fresh(s.recalled(all("instances", instances)))).out("instances", []api.Instance{}).remembered(),
 		get("/v1/instances/{instance}", "show an instance", s.fresh(s.recalled(one("instance", instances, instanceCalled)))).out("instance", api.Instance{}).remembered(),
 
+		post("/v1/instances/{instance}/lock", "keep everybody from changing an instance", s.proxied).in(api.InstanceLock{}).out("instance", api.Instance{}),
+		post("/v1/instances/{instance}/unlock", "let an instance be changed again", s.proxied).out("instance", api.Instance{}),
 		post("/v1/hosts/{host}/fence", "say that a host cannot touch any volume any more", s.proxied).in(api.HostFence{}).out("host", api.Host{}).access(httpjson.Fence),
 		post("/v1/types", "create a volume type", s.proxied).in(api.VolumeTypeCreate{}).out("type", api.VolumeType{}),
 		change(http.MethodPatch, "/v1/types/{type}", "change a volume type", s.proxied).in(api.VolumeTypeUpdate{}).out("type", api.VolumeType{}),

@@ -38,6 +38,7 @@ type Deps struct {
 	Migrations  *migrate.Manager
 	Volumes     *volume.Manager
 	Attachments *attach.Manager
+	Instances   *instance.Manager
 	Adopter     *instance.Adopter
 	Registry    Registry
 	// RegistryProxy answers what is the registry's to answer.

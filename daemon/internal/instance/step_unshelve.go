@@ -361,7 +361,7 @@ func (m *machine) stepThenStart() op.Step {
 			return fmt.Errorf("encode the start of instance %s: %w", in.InstanceName, err)
 		}
 		return m.submit(ctx, op.Op{
-			ID: StartOf(r.OpID()), Kind: kindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
+			ID: api.StartOp(r.OpID()), Kind: kindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}, nil, nil)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // BeginUnshelve brings a shelved instance to this host. When the op is done it is
-// stopped, and another op, with ".start" behind this one's id, starts it.
+// stopped, and another op (api.StartOp) starts it.
 func (g *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return g.take(ctx, request.Request{
 		OpID: opID, Kind: kindUnshelve, Asked: asked{Instance: instanceRef},

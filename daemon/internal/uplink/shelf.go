@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// TransitionInstance is client.Registry's. With an instance that this host takes
+// from the shelf its attachments are granted, and kept before a domain can name
+// their images.
+func (s *Site) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
+	got, err := carry(ctx, s.up, func() (api.ShelvedInstance, error) { return s.Registry.TransitionInstance(ctx, opID, ref, in) })
+	if err != nil || in.From != api.InstanceShelvedOffloaded {
+		return got, err
+	}
+	granted := make([]api.Attachment, 0, len(got.Attachments))
+	for _, a := range got.Attachments {
+		a.Host = in.Host
+		granted = append(granted, a)
+	}
+	return got, s.up.grant(granted...)
+}
