@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// An instance that comes from the shelf has its attachments already. What they are
+// connected to has to be looked at on this host as for an attach.
+
+// Connect makes the location of an attachment ready for a domain of this host that
+// does not exist yet, once pool, image, size and users were looked at, and returns
+// the image. Its errors are typed for the runner. It may be repeated.
+func (g *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
+	in := onShelf(vol, att)
+	if in.Location.Pool == "" {
+		if err := g.rules.CheckPath(in.Location.Path); err != nil {
+			return hv.Image{}, err
+		}
+	}
+	if err := g.machine.checkLocation(ctx, in); err != nil {
+		return hv.Image{}, err
+	}
+	return in.image(), g.machine.Images.Connect(ctx, in.Location.Path)
+}
+
+// Disconnect ends the use of the location on this host, unless a domain or another
+// attachment here needs it.
+func (g *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
+	return g.machine.disconnect(ctx, onShelf(vol, att))
+}
+
+func onShelf(vol api.Volume, att api.Attachment) *input {
+	return &input{
+		AttachmentID: att.ID, VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: att.InstanceID, InstanceName: att.InstanceID,
+		Device: att.Device, Mode: att.Mode, Shareable: vol.Multiattach, Location: att.Location, Host: att.Host, HostName: att.Host,
+	}
+}
