@@ -15,6 +15,9 @@ import (
 // persistent definition.
 func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec hv.DiskSpec) error {
 	return f.call(ctx, "AttachDisk", func() error {
+		if dom := f.domains[id]; dom != nil {
+			f.awaitStart(dom)
+		}
 		dom, disks, err := f.described(id, where)
 		if err != nil {
 			return err
@@ -177,6 +180,7 @@ func (f *Fake) DetachDisk(ctx context.Context, id string, where hv.Where, target
 		if err != nil {
 			return err
 		}
+		f.awaitStart(dom)
 		switch {
 		case where == hv.Live && dom.LiveDisk(target) != nil:
 			if dom.jobs[target] != nil {

@@ -32,7 +32,8 @@ type Env interface {
 	// does not hold value.
 	CheckImage(tb testing.TB, img hv.Image, block int64, value byte)
 
-	// Define makes a persistent domain of ID, Name and Config.
+	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The
+	// domain is there still, or again, at the end of the test.
 	Define(tb testing.TB, d hv.Domain)
 	Start(tb testing.TB, id string)
 	Destroy(tb testing.TB, id string)
@@ -45,12 +46,19 @@ type Env interface {
 	// until then it does not, if only by a reset of the machine.
 	LetGo(tb testing.TB, id, target string)
 
+	// Refuse makes the host's hook refuse every start of a domain, saying why, until
+	// allow is called or the test ends.
+	Refuse(tb testing.TB, id, why string) (allow func())
+
 	// Pool is the name of an active directory pool.
 	Pool(tb testing.TB) string
 }
 
 // diskBytes is the size of every image of the suite.
 const diskBytes = 8 << 20
+
+// memoryBytes is the RAM of every domain of the suite.
+const memoryBytes = 32 << 20
 
 // patience is how long the suite waits for what must happen.
 const patience = time.Minute
@@ -60,6 +68,7 @@ func Conformance(t *testing.T, env Env) {
 	t.Helper()
 	groups := []map[string]func(*testing.T, *bench){
 		domainTests, chainTests, copyTests, commitTests, poolTests, attachTests, detachTests,
+		powerTests, definitionTests, memoryTests,
 	}
 	for _, group := range groups {
 		for name, test := range group {
@@ -110,8 +119,9 @@ func (b *bench) define(t *testing.T, edit func(*hv.Disk), chain ...hv.Image) str
 		edit(&disk)
 	}
 	b.Define(t, hv.Domain{
-		ID:   id,
-		Name: "conf-" + id[:8],
+		ID:          id,
+		Name:        "conf-" + id[:8],
+		MemoryBytes: memoryBytes,
 		Config: []hv.Disk{
 			disk,
 			{

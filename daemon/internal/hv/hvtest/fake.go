@@ -56,6 +56,8 @@ type domain struct {
 	asked      int
 	thenReboot bool
 	reboots    int
+	// starting is closed when the hook has answered a start, nil if it is not asked.
+	starting chan struct{}
 	// leansOn is what of its host the domain needs, see SetLeansOn.
 	leansOn string
 }

@@ -19,14 +19,17 @@ func TestFakeKeepsThePromisesOfTheHypervisor(t *testing.T) {
 	f.AddPool(hv.PoolInfo{
 		Name: "images", Type: "dir", Path: "/pool", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 39,
 	})
-	hvtest.Conformance(t, &fakeEnv{fake: f})
+	env := &fakeEnv{fake: f, refused: make(map[string]error)}
+	f.OnStart = func(id string) error { return env.refused[id] }
+	hvtest.Conformance(t, env)
 	f.AssertNoWriteLost(t)
 }
 
 // fakeEnv is the conformance suite's view of a Fake.
 type fakeEnv struct {
-	fake  *hvtest.Fake
-	paths int
+	fake    *hvtest.Fake
+	paths   int
+	refused map[string]error
 }
 
 func (e *fakeEnv) Hypervisor() hv.Hypervisor { return e.fake }
@@ -95,6 +98,11 @@ func (e *fakeEnv) CheckGuest(tb testing.TB, id, target string, block int64, valu
 }
 
 func (e *fakeEnv) LetGo(tb testing.TB, id, target string) { e.do(tb, e.fake.ReleaseDevice(id, target)) }
+
+func (e *fakeEnv) Refuse(_ testing.TB, id, why string) func() {
+	e.refused[id] = errors.New(why)
+	return func() { delete(e.refused, id) }
+}
 
 const (
 	domain = "5f6d9a53-0000-4000-8000-000000000001"
