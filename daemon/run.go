@@ -84,7 +84,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) },
 	}, records, migrationHost(up), log)
 	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, BootID: bootID()}, attach.Ports{
-		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up,
+		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards,
+		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
 	}, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
@@ -93,7 +94,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		volume.Ports{HV: virt, Registry: site, Images: storage}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
-	instances := instance.New(instance.Config{}, instance.Ports{
+	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir}, instance.Ports{
 		HV: virt, Registry: site, Guards: guards, Locations: attachments, Migrations: migrations, Known: up,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // the next report says it again
 	}, records, instanceHost(up, who), log)
@@ -215,6 +216,7 @@ func makeDirs(cfg *config) error {
 	for dir, mode := range map[string]os.FileMode{
 		cfg.StateDir: 0o711, cfg.OverlayDir: 0o711,
 		filepath.Join(cfg.StateDir, "guards"): 0o711, filepath.Join(cfg.StateDir, "cursors"): 0o700,
+		cfg.SaveDir: 0o700, // what guests have in memory
 	} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return fmt.Errorf("make directory: %w", err)

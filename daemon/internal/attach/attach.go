@@ -80,6 +80,9 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := onThisHost(inst.Host, host, "instance "+inst.Name); err != nil {
 		return input{}, err
 	}
+	if err := checkLocked("cannot attach volume "+vol.Name, inst); err != nil {
+		return input{}, err
+	}
 	if err := checkVolume(vol, inst, host); err != nil {
 		return input{}, err
 	}
@@ -88,11 +91,11 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 		Mode: asked.Mode, Shareable: vol.Multiattach, Location: vol.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation,
 	}
-	return in, g.decideDisk(ctx, &in, asked.Device, inst)
+	return in, g.decideDisk(ctx, &in, asked, inst)
 }
 
 // decideDisk looks at the instance and the location, and chooses the device.
-func (g *Manager) decideDisk(ctx context.Context, in *input, device string, inst api.Instance) error {
+func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
 	dom, err := g.machine.HV.Domain(ctx, inst.ID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
@@ -100,11 +103,18 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, device string, inst
 	case err != nil:
 		return fmt.Errorf("read instance %s: %w", inst.Name, err)
 	}
+	if asked.Root {
+		if err := g.machine.chooseRoot(in, asked.Device, dom, inst); err != nil {
+			return err
+		}
+	}
 	if err := checkDomain("cannot attach volume "+in.VolumeName, dom); err != nil {
 		return err
 	}
-	if in.Device, err = chooseDevice(device, dom, inst); err != nil {
-		return err
+	if !asked.Root {
+		if in.Device, err = chooseDevice(asked.Device, dom, inst); err != nil {
+			return err
+		}
 	}
 	if in.Location.Pool == "" {
 		if err := g.rules.CheckPath(in.Location.Path); err != nil {

@@ -179,9 +179,10 @@ func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 		return in, err
 	}
 	in.Force = force
+	if err := g.decideDetachRoot(ctx, &in, f, dom); err != nil {
+		return in, err
+	}
 	switch {
-	case f.BootIndex != nil && *f.BootIndex == 0:
-		return in, api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s: instance %s boots from it", in.VolumeName, in.InstanceName)
 	case f.State == api.AttachmentReserved || f.State == api.AttachmentAttaching:
 		if !force {
 			return in, api.Errorf(api.CodeConflict, "cannot detach volume %s: it is only %s to instance %s; wait, or if nothing is at work on it use --force",
@@ -210,7 +211,7 @@ func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	if err != nil {
 		return in, err
 	}
-	in.Force = true
+	in.Force, in.Root = true, isRoot(f.BootIndex)
 	if err := g.machine.notMoving(ctx, &in); err != nil {
 		return in, err
 	}

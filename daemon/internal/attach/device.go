@@ -44,8 +44,8 @@ func chooseDevice(asked string, dom *hv.Domain, inst api.Instance) (string, erro
 	}
 	s := slot(asked, inst)
 	switch {
-	case s != nil && s.VolumeID == nil && s.BootIndex != nil && *s.BootIndex == 0:
-		return "", api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume: device %s of instance %s is what it boots from; choose another device", asked, inst.Name)
+	case s != nil && s.VolumeID == nil && isRoot(s.BootIndex):
+		return "", api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume: device %s of instance %s is what it boots from; say so (--root), or choose another device", asked, inst.Name)
 	case taken(asked, dom), s != nil && (s.VolumeID != nil || s.Note != ""):
 		return "", api.Errorf(api.CodeConflict, "device %s of instance %s is taken; leave --device out and the next free one is used", asked, inst.Name)
 	case busOf(asked) == "scsi" && !hasSCSI(dom):

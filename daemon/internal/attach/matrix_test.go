@@ -87,12 +87,30 @@ func TestMatrixOfDetach(t *testing.T) {
 	}
 }
 
+func TestMatrixOfAttachRoot(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		w := newRootWorld(t, false)
+		return &subject{world: w, kind: kindAttachRoot, in: w.rootInput(api.ModeRW), has: map[op.State]bool{op.StateDone: true}}
+	}})
+}
+
+func TestMatrixOfDetachRoot(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		w := newRootWorld(t, true)
+		return &subject{world: w, kind: kindDetachRoot, in: w.rootInput(api.ModeRW), has: map[op.State]bool{op.StateUndone: true}}
+	}})
+}
+
 func TestMatrixOfDelete(t *testing.T) {
-	for _, kind := range []string{kindDelete, kindRelease} {
+	for _, kind := range []string{kindDelete, kindRelease, kindDeleteRoot} {
 		t.Run(kind, func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				w := newWorld(t, hv.StateRunning)
 				in := w.input(testAtt, web)
+				in.Root = kind == kindDeleteRoot
+				if in.Root {
+					in.Device = "vdz"
+				}
 				in.Force = true
 				// Left by what is over, but an end in which it stays is good too.
 				w.registry.rows[testAtt] = in.attachment(api.AttachmentAttached)

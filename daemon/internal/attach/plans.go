@@ -22,7 +22,24 @@ const (
 	// kindRestore gives a guest back a disk that it let go of when that was no
 	// longer asked for.
 	kindRestore = "attachment_restore"
+	// The same of a root volume.
+	kindAttachRoot = "attachment_attach_root"
+	kindDetachRoot = "attachment_detach_root"
+	kindDeleteRoot = "attachment_delete_root"
 )
+
+// kinds are all of them.
+var kinds = []string{
+	kindAttach, kindDetach, kindDelete, kindRelease, kindRestore, kindAttachRoot, kindDetachRoot, kindDeleteRoot,
+}
+
+// kindFor is the op kind for a request: its own, or the one for root volumes.
+func kindFor(kind string, root bool) string {
+	if !root {
+		return kind
+	}
+	return map[string]string{kindAttach: kindAttachRoot, kindDetach: kindDetachRoot, kindDelete: kindDeleteRoot}[kind]
+}
 
 // The steps that somebody asks about.
 const (
@@ -31,6 +48,7 @@ const (
 	stepNameAttachConfig = "attach_config"
 	stepNameAttachLive   = "attach_live"
 	stepNameDetachLive   = "detach_live"
+	stepNameStayOff      = "stay_off"
 	stepNameComplete     = "complete"
 	stepNameRelease      = "release"
 )
@@ -67,6 +85,31 @@ func (g *Manager) Plans() []op.Plan {
 		{Kind: kindRestore, Steps: []op.Step{
 			m.stepAttachLive(),
 		}},
+		{Kind: kindAttachRoot, Commit: stepNameComplete, Steps: []op.Step{
+			m.stepReserve(),
+			m.stepClaim(),
+			m.stepGuard(),
+			m.stepConnect(),
+			m.stepAttachConfig(),
+			m.stepVerifyRoot(),
+			m.stepComplete(),
+			m.stepUnguard(),
+		}},
+		{Kind: kindDetachRoot, Commit: stepNameStayOff, Steps: []op.Step{
+			m.stepBegin(),
+			m.stepGuard(),
+			m.stepRemember(),
+			m.stepDetachConfig(),
+			m.stepStayOff(),
+			m.stepDisconnect(),
+			m.stepRelease(),
+		}},
+		{Kind: kindDeleteRoot, Steps: []op.Step{
+			m.stepAbsent(),
+			m.stepGuard(),
+			m.stepDisconnect(),
+			m.stepRelease(),
+		}},
 	}
 }
 
@@ -85,6 +128,11 @@ type input struct {
 	Shareable bool         `json:"shareable"`
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
+
+	// Root says that it is about a root volume. Slot is what is known of its slot
+	// while that is empty, nil if nothing is.
+	Root bool                `json:"root,omitempty"`
+	Slot *api.SlotDefinition `json:"slot,omitempty"`
 
 	// Host, Epoch and Generation are the tokens of this op.
 	Host       string `json:"host"`
@@ -113,9 +161,13 @@ func (in *input) image() hv.Image {
 // keys are what the op excludes others from. The ops of one instance run one
 // after the other, so that each finds the domain as it was left; those of one
 // volume as well, so that of two attachments that end at once exactly one is the
-// last.
+// last. Those of a root volume also exclude the instance's own starts and stops.
 func (in *input) keys() []string {
-	return []string{"instance/" + in.InstanceID, "volume/" + in.VolumeID}
+	keys := []string{"instance/" + in.InstanceID, "volume/" + in.VolumeID}
+	if in.Root {
+		keys = append(keys, "power/"+in.InstanceID)
+	}
+	return keys
 }
 
 // attachment is the attachment of the op in this state.

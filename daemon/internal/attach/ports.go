@@ -18,6 +18,9 @@ type Ports struct {
 	Images     Images
 	Migrations Migrations
 	Known      Known
+	Guards     Guards
+	// Report makes the registry know what this host is like now, if it can.
+	Report func(ctx context.Context)
 }
 
 // Registry is what attachments need of the registry. Every mutation carries an
@@ -70,6 +73,16 @@ type Known interface {
 	// KnownAt finds the attachment of a volume at an instance of this host, both
 	// by id or name.
 	KnownAt(ctx context.Context, volume, instance string) (api.Attachment, bool)
+	// KnownInstance finds an instance of this host by id or name.
+	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)
+}
+
+// Guards keep a domain from being started, whoever tries (instance.Guards).
+type Guards interface {
+	Set(domainID, owner, reason string) error
+	// Clear takes back the owner's guard; others stay.
+	Clear(domainID, owner string) error
+	Has(domainID, owner string) (bool, error)
 }
 
 // Journal is the journal of the runner.

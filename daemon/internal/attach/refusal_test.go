@@ -71,7 +71,7 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		change func(t *testing.T, w *world)
 		want   api.Code
 	}{
-		"root": {state: hv.StateStopped, change: func(_ *testing.T, w *world) {
+		"root": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
 			att := w.registry.rows[testAtt]
 			att.BootIndex = &zero
 			w.registry.rows[testAtt] = att

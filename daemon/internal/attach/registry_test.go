@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -26,6 +27,11 @@ type fakeRegistry struct {
 	vol     api.Volume
 	rows    map[string]api.Attachment
 	calls   map[string]registryCall
+	// root is the root slot of instance web where that is a volume's, reported what
+	// the registry takes for the instances' states.
+	root     *rootSlotRow
+	reported map[string]hv.State
+	locked   bool
 	// told are the states that attachments came to, in order; "" is their end.
 	told []api.AttachmentState
 	// onTell, where set, is called with each, and onVolume may change what is
@@ -44,7 +50,7 @@ var errRegistryAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is d
 
 func newFakeRegistry(w *world) *fakeRegistry {
 	return &fakeRegistry{
-		world: w, epoch: 1, rows: map[string]api.Attachment{}, calls: map[string]registryCall{},
+		world: w, epoch: 1, rows: map[string]api.Attachment{}, calls: map[string]registryCall{}, reported: map[string]hv.State{},
 		vol: api.Volume{
 			ID: testVolume, Name: "vol", Status: api.VolumeAvailable, Generation: 1, Host: hostName, SizeBytes: testSize,
 			Location: api.Location{Pool: "shared", Name: "vol.raw", Path: volPath, Format: api.FormatRaw, SizeBytes: testSize},
@@ -143,7 +149,11 @@ func (r *fakeRegistry) Instance(_ context.Context, ref string) (api.Instance, er
 		root := []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero, Note: "not a volume"}}
 		switch ref {
 		case web, "web":
-			return api.Instance{ID: web, Name: "web", Host: hostName, BlockDeviceMappings: root}, nil
+			in := api.Instance{ID: web, Name: "web", Host: hostName, Locked: r.locked, LockReason: "audit", BlockDeviceMappings: root}
+			if r.root != nil {
+				in.BlockDeviceMappings = r.root.mappings(r.rows)
+			}
+			return in, nil
 		case db, "db":
 			return api.Instance{ID: db, Name: "db", Host: hostName, BlockDeviceMappings: root}, nil
 		case "far":
@@ -178,9 +188,16 @@ func (r *fakeRegistry) ReserveAttachment(_ context.Context, opID string, in api.
 			return api.Attachment{}, api.Errorf(api.CodeStaleGeneration, "volume vol has moved")
 		case len(r.rows) > 0 && !r.vol.Multiattach:
 			return api.Attachment{}, api.Errorf(api.CodeVolumeInUse, "volume vol is attached")
+		case in.Root != r.isRoot(in.InstanceID, in.Device), in.Root && r.reported[in.InstanceID] != hv.StateStopped:
+			return api.Attachment{}, api.Errorf(api.CodeRootAttachForbidden, "instance web is %s", r.reported[in.InstanceID])
+		}
+		var bootIndex *int
+		if in.Root {
+			bootIndex = new(int)
 		}
 		return r.store(api.Attachment{
-			ID: in.ID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: hostName, Mode: in.Mode, Device: in.Device,
+			BootIndex: bootIndex,
+			ID:        in.ID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: hostName, Mode: in.Mode, Device: in.Device,
 			State: api.AttachmentReserved, Location: r.vol.Location,
 		}), nil
 	})
@@ -205,6 +222,8 @@ func (r *fakeRegistry) TransitionAttachment(_ context.Context, opID, id string, 
 			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
 		case r.vol.MigrationID != "":
 			return att, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
+		case in.To == api.AttachmentDetaching && r.isRoot(att.InstanceID, att.Device) && r.reported[att.InstanceID] != hv.StateStopped:
+			return att, api.Errorf(api.CodeRootDetachForbidden, "instance web is %s", r.reported[att.InstanceID])
 		case in.To == r.refuses:
 			return att, api.Errorf(api.CodePolicyDenied, "no attachment may be %s", in.To)
 		}
@@ -227,6 +246,9 @@ func (r *fakeRegistry) ReleaseAttachment(_ context.Context, opID, id string, in 
 			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
 		}
 		delete(r.rows, id)
+		if r.isRoot(att.InstanceID, att.Device) {
+			r.root.slot = in.Slot
+		}
 		r.told = append(r.told, "")
 		return att, nil
 	})

@@ -17,6 +17,8 @@ import (
 // request is what a caller asks for under an op id.
 type request struct {
 	opID string
+	// kind is that of the op, or kindFor of it for a root volume: which it is, is
+	// decided.
 	kind string
 	// asked is what the caller sent.
 	asked any
@@ -65,7 +67,7 @@ func (g *Manager) submit(ctx context.Context, req request) (input, error) {
 	}
 	g.goOn(ctx, in.keys())
 	err = g.runner.Submit(ctx, op.Op{
-		ID: req.opID, Kind: req.kind, Group: in.AttachmentID, Keys: in.keys(), Input: data, CreatedAt: time.Now().UTC(),
+		ID: req.opID, Kind: kindFor(req.kind, in.Root), Group: in.AttachmentID, Keys: in.keys(), Input: data, CreatedAt: time.Now().UTC(),
 	})
 	if err != nil {
 		return in, api.Errorf(api.CodeJournalUnavailable, "cannot begin: %v; nothing was changed", err)
@@ -91,12 +93,13 @@ func (g *Manager) repeated(ctx context.Context, req request, asked []byte) (in i
 	if err != nil {
 		return in, false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 	}
-	if o.Kind == req.kind {
+	same := o.Kind == req.kind || o.Kind == kindFor(req.kind, true)
+	if same {
 		if err := json.Unmarshal(o.Input, &in); err != nil {
 			return in, true, fmt.Errorf("compare with op %s: %w", req.opID, err)
 		}
 	}
-	if o.Kind != req.kind || string(in.Asked) != string(asked) {
+	if !same || string(in.Asked) != string(asked) {
 		return in, true, api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", req.opID)
 	}
 	return in, true, nil
@@ -115,9 +118,7 @@ func (g *Manager) goOn(ctx context.Context, keys []string) {
 	}
 }
 
-func ours(kind string) bool {
-	return slices.Contains([]string{kindAttach, kindDetach, kindDelete, kindRelease, kindRestore}, kind)
-}
+func ours(kind string) bool { return slices.Contains(kinds, kind) }
 
 func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(k string) bool { return slices.Contains(b, k) })

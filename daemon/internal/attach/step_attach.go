@@ -31,15 +31,19 @@ func (m *machine) stepAttachConfig() op.Step {
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := m.look(ctx, in)
 		switch {
-		case err != nil || v.config == absent:
+		case err != nil:
 			return err
 		case v.config == odd:
 			return op.UnknownOutcome(in.changed(v))
+		case v.config == attached:
+			if err := m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+				return hvError(err)
+			}
 		}
-		if err := m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
-			return hvError(err)
+		if err := m.seenWithout(ctx, in); err != nil || !in.Root {
+			return err
 		}
-		return m.seenWithout(ctx, in)
+		return m.takeBack(ctx, in, false) // there is no live step that would
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		v, err := m.look(ctx, in)
@@ -67,12 +71,23 @@ func (m *machine) seenWithout(ctx context.Context, in *input) error {
 }
 
 // disk is the disk that the attachment is to be. Its serial is the volume's id as
-// it is: a guest finds the first 20 characters of it under /dev/disk/by-id.
+// it is: a guest finds the first 20 characters of it under /dev/disk/by-id. A root
+// volume gets the disk that its slot had.
 func (in *input) disk() hv.DiskSpec {
-	return hv.DiskSpec{
+	spec := hv.DiskSpec{
 		Target: in.Device, Bus: busOf(in.Device), Serial: in.VolumeID, Image: in.image(),
 		ReadOnly: in.Mode == api.ModeRO, Shareable: in.Shareable,
 	}
+	switch {
+	case in.Slot != nil:
+		spec.Slot = in.Slot.Disk
+		if !in.Slot.SerialOfVolume {
+			spec.Serial = ""
+		}
+	case in.Root:
+		spec.BootOrder = 1
+	}
+	return spec
 }
 
 // mayAttach refuses a domain that cannot take the disk now.
@@ -84,6 +99,10 @@ func (in *input) mayAttach(v *view) error {
 		return in.changed(v)
 	case v.configDisk != nil:
 		return in.deviceTaken()
+	case in.Root:
+		if err := in.off(rootAttach, v.dom); err != nil {
+			return err
+		}
 	}
 	return checkDomain("cannot attach volume "+in.VolumeName, v.dom)
 }
@@ -178,9 +197,14 @@ func (m *machine) plug(ctx context.Context, r *op.Run, in *input) error {
 
 // takeBack takes the disk from the running guest, who may not keep it, however
 // long that takes: nothing is given back before. A guest that was saved when it
-// perhaps had it is waited for as well: it is restored with what it had.
+// perhaps had it is waited for as well: it is restored with what it had. One that
+// runs from it is not asked, but waited for until it is off.
 func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
-	err := m.unplug(ctx, in)
+	letGo := m.unplug
+	if in.Root {
+		letGo = m.runsFromIt
+	}
+	err := letGo(ctx, in)
 	if api.CodeOf(err) == api.CodeInstanceBusy {
 		return op.WaitFor(waitGuest, err)
 	}
@@ -210,10 +234,7 @@ func (m *machine) stepVerify() op.Step {
 			if p != attached {
 				return in.changed(v)
 			}
-			if wrong := in.wanted(d); wrong != "" {
-				return api.Errorf(api.CodeChainChanged, "disk %s of instance %s %s in %s", in.Device, in.InstanceName, wrong, where)
-			}
-			return nil
+			return in.isWanted(d, where, in.VolumeID)
 		}
 		if err := check(v.config, v.configDisk, "its definition"); err != nil || !v.active {
 			return err

@@ -46,6 +46,7 @@ func (m *machine) stepBegin() op.Step {
 		if err := r.Note(ctx, note); err != nil || note.Skipped {
 			return err
 		}
+		m.freshen(ctx, in)
 		err = m.transition(ctx, r, in, stepNameBegin, api.AttachmentDetaching, beginsFrom...)
 		if away(err) {
 			note.Skipped = true
@@ -119,6 +120,8 @@ func (m *machine) notMoving(ctx context.Context, in *input) error {
 type remembered struct {
 	Config string `json:"config,omitempty"`
 	Live   string `json:"live,omitempty"`
+	// SerialOfVolume: the disk's serial was its volume's id.
+	SerialOfVolume bool `json:"serial_of_volume,omitempty"`
 }
 
 // stepRemember looks at the disk, and keeps what is about to go.
@@ -131,6 +134,11 @@ func (m *machine) stepRemember() op.Step {
 		case v.config == odd || v.live == odd:
 			return in.changed(v)
 		}
+		if in.Root {
+			if err := in.off(rootDetach, v.dom); err != nil {
+				return err
+			}
+		}
 		if v.dom != nil && !v.active {
 			if err := in.notSaved(v); err != nil {
 				return err
@@ -138,6 +146,7 @@ func (m *machine) stepRemember() op.Step {
 		}
 		var kept remembered
 		if v.config == attached {
+			kept.SerialOfVolume = v.configDisk.Serial == in.VolumeID
 			if kept.Config, err = m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
 				return volatile(err)
 			}
@@ -269,7 +278,11 @@ func (m *machine) stepDetachLive() op.Step {
 // disk before.
 func (m *machine) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
 	var note unplugNote
-	if _, err := r.Noted(stepNameDetachLive, &note); err != nil {
+	last := stepNameDetachLive
+	if in.Root {
+		last = stepNameStayOff
+	}
+	if _, err := r.Noted(last, &note); err != nil {
 		return nil, false, err
 	}
 	v, err := m.look(ctx, in)

@@ -76,8 +76,12 @@ func overlooks(r *op.Run, in *input) (bool, error) {
 
 // queueRelease hands the release to an op of its own.
 func (m *machine) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
+	slot, err := in.slotKept(r)
+	if err != nil {
+		return err
+	}
 	rest := *in
-	rest.Force, rest.Request, rest.Asked = force, r.OpID(), nil
+	rest.Force, rest.Request, rest.Asked, rest.Slot = force, r.OpID(), nil, slot
 	data, err := json.Marshal(rest)
 	if err != nil {
 		return fmt.Errorf("encode the release of attachment %s: %w", in.AttachmentID, err)

@@ -15,9 +15,11 @@ import (
 // names the image, and its undo after everything has let go of it.
 func (m *machine) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
+		m.freshen(ctx, in)
 		_, err := m.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", api.AttachmentReserve{
 			ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Device: in.Device, Mode: in.Mode,
 			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
+			Root: in.Root,
 		})
 		return registryError(err)
 	}
@@ -130,9 +132,13 @@ func (m *machine) row(ctx context.Context, in *input) (att api.Attachment, found
 
 // giveBack releases the attachment, which nothing on this host has any more.
 func (m *machine) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
+	slot, err := in.slotKept(r)
+	if err != nil {
+		return err
+	}
 	return m.asOfNow(ctx, in, func(epoch int64, again string) error {
 		_, err := m.Registry.ReleaseAttachment(ctx, r.OpID()+"."+what+again, in.AttachmentID, api.AttachmentRelease{
-			Host: in.Host, Epoch: epoch, OpID: r.OpID(), Force: force,
+			Host: in.Host, Epoch: epoch, OpID: r.OpID(), Force: force, Slot: slot,
 		})
 		return err
 	})

@@ -83,9 +83,16 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk) {
 // it.
 func (v *view) gone() bool { return v.live == absent && v.config == absent && !v.saved }
 
-// wanted says what is wrong with a disk that an attach has made, "" if it is as
-// it was asked for.
-func (in *input) wanted(d *hv.Disk) string {
+// isWanted refuses a disk that an attach has made and that is not as it was asked
+// for.
+func (in *input) isWanted(d *hv.Disk, where, serial string) error {
+	if wrong := in.wanted(d, serial); wrong != "" {
+		return api.Errorf(api.CodeChainChanged, "disk %s of instance %s %s in %s", in.Device, in.InstanceName, wrong, where)
+	}
+	return nil
+}
+
+func (in *input) wanted(d *hv.Disk, serial string) string {
 	switch {
 	case d == nil:
 		return "is not there"
@@ -93,7 +100,7 @@ func (in *input) wanted(d *hv.Disk) string {
 		return fmt.Sprintf("is on %v", d.Chain)
 	case !d.Terminated:
 		return "has a chain without an end"
-	case d.Serial != in.VolumeID:
+	case d.Serial != serial:
 		return fmt.Sprintf("has the serial %q", d.Serial)
 	case d.ReadOnly != (in.Mode == api.ModeRO):
 		return fmt.Sprintf("is read-only: %t", d.ReadOnly)

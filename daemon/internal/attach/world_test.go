@@ -45,6 +45,8 @@ type world struct {
 	images     *fakeImages
 	migrations fakeMigrations
 	known      fakeKnown
+	guards     *fakeGuards
+	dirGuards  *dirGuards // in their place, where set
 	journal    *optest.Journal
 
 	mu       sync.Mutex
@@ -69,6 +71,8 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 	w.registry = newFakeRegistry(w)
 	w.images = &fakeImages{world: w}
 	w.known = fakeKnown{}
+	w.guards = &fakeGuards{world: w, reasons: map[string]string{}}
+	w.OnStart = w.guards.hook
 	w.AddPool(hv.PoolInfo{Name: "shared", Type: "dir", Path: "/shared", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	must(t, w.CreateImage(volPath, hvtest.Raw, testSize))
 	for i, id := range []string{web, db} {
@@ -115,7 +119,7 @@ func (w *world) newManager() *Manager {
 	host := func(context.Context) (Host, error) {
 		return Host{ID: testHost, Name: hostName, Epoch: w.registry.rejoined()}, nil
 	}
-	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known}
+	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort(), Report: w.registry.hear}
 	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
@@ -169,6 +173,7 @@ func (w *world) look() {
 				}
 			}
 		}
+		w.lookAtRoot(&doms[i])
 	}
 }
 
@@ -195,6 +200,9 @@ func (w *world) settled() error {
 	for i := range doms {
 		if d := &doms[i]; d.State.Active() && !slices.EqualFunc(byTarget(d.Live), byTarget(d.Config), sameDisk) {
 			errs = append(errs, fmt.Errorf("instance %s runs with %+v and is defined with %+v", d.Name, d.Live, d.Config))
+		}
+		if d := &doms[i]; d.ID == web && w.registry.root != nil {
+			errs = append(errs, w.rootSettled(d))
 		}
 	}
 	return errors.Join(errs...)
@@ -362,4 +370,8 @@ func (k fakeKnown) KnownAt(_ context.Context, volume, instance string) (api.Atta
 		}
 	}
 	return api.Attachment{}, false
+}
+
+func (k fakeKnown) KnownInstance(_ context.Context, id string) (api.Instance, bool) {
+	return api.Instance{ID: id, Name: "web", Host: hostName, State: api.InstanceStopped}, id == web
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A root volume is attached and detached only while its instance is off. As long
+// as its slot is empty a guard keeps the instance off, whoever tries to start it.
+
+func isRoot(bootIndex *int) bool { return bootIndex != nil && *bootIndex == 0 }
+
+// rootSlot is the slot that the instance boots from, nil if it has none.
+func rootSlot(inst api.Instance) *api.BlockDeviceMapping {
+	i := slices.IndexFunc(inst.BlockDeviceMappings, func(b api.BlockDeviceMapping) bool { return isRoot(b.BootIndex) })
+	if i < 0 {
+		return nil
+	}
+	return &inst.BlockDeviceMappings[i]
+}
+
+// rootChange is what is done to a root slot, as its refusal says it.
+type rootChange struct {
+	code    api.Code
+	verdict string // with the volume and the instance
+}
+
+var (
+	rootAttach = rootChange{api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s"}
+	rootDetach = rootChange{api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s"}
+)
+
+func (in *input) cannot(what rootChange) string {
+	return fmt.Sprintf(what.verdict, in.VolumeName, in.InstanceName)
+}
+
+// off refuses a change of the root slot of an instance that is not off.
+func (in *input) off(what rootChange, dom *hv.Domain) error {
+	switch {
+	case dom == nil:
+		return api.Errorf(what.code, "%s: it has no domain on this host; `virsh list --all` shows those that there are", in.cannot(what))
+	case dom.State == hv.StateStopped:
+		return nil
+	case dom.State == hv.StateOther:
+		return api.Errorf(what.code, "%s: it is not off; stop it first", in.cannot(what))
+	}
+	return api.Errorf(what.code, "%s: it is %s; stop it first", in.cannot(what), dom.State).With("state", dom.State)
+}
+
+// checkLocked refuses an instance that somebody has locked. What is begun with
+// "cannot attach volume x" goes on with why.
+func checkLocked(verdict string, inst api.Instance) error {
+	switch {
+	case !inst.Locked:
+		return nil
+	case inst.LockedBy != "":
+		return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked by migration %s; try again when that is over", verdict, inst.Name, inst.LockedBy).
+			With("migration_id", inst.LockedBy)
+	}
+	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `volferryctl instance unlock %s` if that is over", verdict, inst.Name, inst.LockReason, inst.Name)
+}
+
+// freshen makes the registry know what this host is like now before it is asked
+// about a root volume: its rules want an instance that is stopped, and it was
+// perhaps stopped a moment ago.
+func (m *machine) freshen(ctx context.Context, in *input) {
+	if in.Root {
+		m.Report(ctx)
+	}
+}
+
+// chooseRoot makes the attach one of the root slot, which has to be empty.
+func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.Instance) error {
+	if err := in.off(rootAttach, dom); err != nil {
+		return err
+	}
+	refuse := func(code api.Code, format string, args ...any) error {
+		return api.Errorf(code, "%s: %s", in.cannot(rootAttach), fmt.Sprintf(format, args...))
+	}
+	s := rootSlot(inst)
+	switch {
+	case s == nil:
+		return refuse(api.CodeNotFound, "it has no slot that it boots from; attach the volume without --root")
+	case device != "" && device != s.Device:
+		return refuse(api.CodeInvalidArgument, "it boots from %s, not from %s; leave --device out", s.Device, device)
+	case s.VolumeID != nil:
+		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", *s.VolumeID).(*api.Error).With("volume_id", *s.VolumeID)
+	case s.Note != "":
+		return refuse(api.CodeUnsupportedDisk, "its disk %s is what it boots from, and that is %s; only volumes are changed", s.Device, s.Note)
+	case dom.ConfigDisk(s.Device) != nil:
+		return refuse(api.CodeConflict, "its definition has a disk %s that the registry does not know of; take that out first (virsh detach-disk %s %s --config)",
+			s.Device, inst.Name, s.Device)
+	}
+	in.Device, in.BootIndex, in.Root, in.Slot = s.Device, s.BootIndex, true, s.Slot
+	was, err := m.slotDisk(in)
+	switch {
+	case err != nil:
+		return err
+	case was != nil:
+		return in.placeFree(dom, was)
+	case checkDevice(s.Device) != nil, busOf(s.Device) == "scsi" && !hasSCSI(dom):
+		return refuse(api.CodeUnsupportedDisk, "nothing is known of the disk %s that was there, and it is no virtio disk; define one with virsh and adopt the instance again", s.Device)
+	}
+	return nil
+}
+
+// placeFree refuses an address in the guest that another disk has got since.
+func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
+	i := slices.IndexFunc(dom.Config, func(d hv.Disk) bool { return d.Address != "" && d.Address == was.Address })
+	if i < 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeConflict, "%s: disk %s has got the address %s since, which is the root's; detach that one, attach the root volume, and then that one again",
+		in.cannot(rootAttach), dom.Config[i].Target, was.Address)
+}
+
+// slotDisk is the disk that was in the slot of a root volume, nil if that is not
+// known.
+func (m *machine) slotDisk(in *input) (*hv.Disk, error) {
+	if in.Slot == nil {
+		return nil, nil //nolint:nilnil // nothing is known, which is no error
+	}
+	d, err := m.HV.ParseDisk(in.Slot.Disk)
+	if err != nil {
+		return nil, fmt.Errorf("read what is known of slot %s of instance %s: %w", in.Device, in.InstanceName, err)
+	}
+	return &d, nil
+}
+
+// decideDetachRoot finds out whether the attachment is a root, and refuses what
+// may not be done to one.
+func (g *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
+	in.Root = isRoot(f.BootIndex)
+	inst, known, err := g.instanceOf(ctx, f, in.Root)
+	if err != nil {
+		return err
+	}
+	if known {
+		s := rootSlot(inst)
+		in.Root = in.Root || s != nil && s.VolumeID != nil && *s.VolumeID == in.VolumeID
+		if err := checkLocked("cannot detach volume "+in.VolumeName, inst); err != nil {
+			return err
+		}
+	}
+	if !in.Root {
+		return nil
+	}
+	if known && (inst.State == api.InstanceShelved || inst.State == api.InstanceShelvedOffloaded) {
+		return api.Errorf(api.CodeStateForbidden, "%s: it is %s; `volferryctl instance unshelve %s` first", in.cannot(rootDetach), inst.State, inst.Name)
+	}
+	return in.off(rootDetach, dom)
+}
+
+// instanceOf is the instance of an attachment that is to end: by the registry, if
+// its word is needed here, or as this host remembers it, if it does.
+func (g *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
+	switch {
+	case f.remembered:
+		inst, known = g.machine.Known.KnownInstance(ctx, f.InstanceID)
+		return inst, known, nil
+	case !needed: // the registry has its say when the detach begins
+		return inst, false, nil
+	}
+	inst, err = g.machine.Registry.Instance(ctx, f.InstanceID)
+	if away(err) {
+		inst, known = g.machine.Known.KnownInstance(ctx, f.InstanceID)
+		return inst, known, nil
+	}
+	return inst, err == nil, err
+}
+
+// slotKept is what is known of the slot of a root volume that goes: what was
+// remembered of the disk before it went, or else what was known before it came.
+func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
+	if !in.Root {
+		return nil, nil //nolint:nilnil // of other slots nothing is kept
+	}
+	var kept remembered
+	if _, err := r.Output(stepNameRemember, &kept); err != nil || kept.Config == "" {
+		return in.Slot, err
+	}
+	return &api.SlotDefinition{Disk: kept.Config, SerialOfVolume: kept.SerialOfVolume}, nil
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const rootAddress = "pci:0000:00:09.0"
+
+// rootDisk is the disk that the volume is while instance web boots from it.
+func (w *world) rootDisk() hv.Disk {
+	return hv.Disk{
+		Target: "vda", Bus: "virtio", Device: "disk", Serial: testVolume, Address: rootAddress, BootOrder: 1, Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: volPath}}, Cache: "writeback", ErrorPolicy: "stop",
+	}
+}
+
+// newRootWorld is a world in which instance web, which is off, boots from the volume,
+// or has lost it as its root, and has another disk that could be booted.
+func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
+	t.Helper()
+	w := newWorld(t)
+	ctx := t.Context()
+	must(t, w.Fake.DetachDisk(ctx, web, hv.Config, "vda"))
+	must(t, w.CreateImage("/data/web.raw", hvtest.Raw, testSize))
+	must(t, w.Fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{
+		Target: "vdb", Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/data/web.raw"},
+	}))
+	disk := w.rootDisk()
+	for _, f := range edit {
+		f(&disk)
+	}
+	def, err := json.Marshal(disk)
+	must(t, err)
+	w.registry.root = &rootSlotRow{device: "vda", slot: &api.SlotDefinition{Disk: string(def), SerialOfVolume: disk.Serial == testVolume}}
+	w.registry.reported[web] = hv.StateStopped
+	if !has {
+		w.guards.reasons[web+"/"+instance.GuardRoot] = "no root"
+		return w
+	}
+	must(t, w.Fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{Target: "vda", Definition: string(def)}))
+	in := w.rootInput(api.ModeRW)
+	w.registry.rows[testAtt] = in.attachment(api.AttachmentAttached)
+	w.registry.root.slot = nil
+	return w
+}
+
+// rootInput is what is decided about the volume as the root of instance web.
+func (w *world) rootInput(mode api.Mode) input {
+	in := w.input(testAtt, web)
+	in.Device, in.BootIndex, in.Root, in.Mode, in.Slot = "vda", new(int), true, mode, w.registry.root.slot
+	return in
+}
+
+// lookAtRoot notes if instance web runs without its root, or could be started
+// without it.
+func (w *world) lookAtRoot(dom *hv.Domain) {
+	if w.registry.root == nil || dom.ID != web {
+		return
+	}
+	d := dom.ConfigDisk("vda")
+	switch {
+	case dom.State.Active() && dom.LiveDisk("vda") == nil:
+		w.wrong("web runs without its root")
+	case !dom.State.Active() && (d == nil || d.Top().Path != volPath) && w.guarded() == "":
+		w.wrong("web could be started without its root")
+	}
+}
+
+// guardPort are the guards of the world as the manager has them.
+func (w *world) guardPort() Guards {
+	if w.dirGuards != nil {
+		return w.dirGuards
+	}
+	return w.guards
+}
+
+// guarded is why instance web may not be started now, "" if it may.
+func (w *world) guarded() string {
+	if w.dirGuards != nil {
+		return w.dirGuards.reason(web)
+	}
+	return w.guards.reason(web)
+}
+
+func (w *world) wrong(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
+}
+
+// rootSettled says what is wrong with the root slot while no op is at work.
+func (w *world) rootSettled(dom *hv.Domain) error {
+	has := false
+	for _, a := range w.registry.all() {
+		has = has || a.Device == "vda" && a.State == api.AttachmentAttached
+	}
+	d, guard := dom.ConfigDisk("vda"), w.guarded()
+	switch {
+	case has && guard != "":
+		return errors.New("web has its root and is guarded: " + guard)
+	case has != (d != nil):
+		return fmt.Errorf("web has its root by the registry: %t, by its definition: %t", has, d != nil)
+	case !has && w.registry.root.slot == nil:
+		return errors.New("nothing is known of the empty slot")
+	case has && !isRoot(instance.BootIndexes(dom.Config)["vda"]):
+		return errors.New("web boots from something else")
+	case has && d.Address != rootAddress:
+		return fmt.Errorf("web has its root at %s", d.Address)
+	}
+	return nil
+}
+
+// rootSlotRow is the registry's root slot of instance web.
+type rootSlotRow struct {
+	device string
+	note   string
+	slot   *api.SlotDefinition // while it is empty
+}
+
+func (s *rootSlotRow) mappings(rows map[string]api.Attachment) []api.BlockDeviceMapping {
+	b := api.BlockDeviceMapping{Device: s.device, BootIndex: new(int), Note: s.note, Slot: s.slot}
+	for _, a := range rows {
+		if a.InstanceID == web && a.Device == s.device {
+			b.VolumeID, b.AttachmentID, b.Slot = &a.VolumeID, &a.ID, nil
+		}
+	}
+	return []api.BlockDeviceMapping{b}
+}
+
+// isRoot says whether a device is a root slot. The caller holds mu.
+func (r *fakeRegistry) isRoot(instanceID, device string) bool {
+	return r.root != nil && instanceID == web && device == r.root.device
+}
+
+// hear is a report of the host: without one the registry does not know what its
+// instances are like now.
+func (r *fakeRegistry) hear(ctx context.Context) {
+	_, _ = ask(r, func() (struct{}, error) {
+		doms, err := r.world.Fake.Domains(ctx)
+		for i := range doms {
+			r.reported[doms[i].ID] = doms[i].State
+		}
+		return struct{}{}, err
+	})
+}
+
+// fakeGuards are guards in memory, by domain and owner.
+type fakeGuards struct {
+	world *world
+
+	mu      sync.Mutex
+	reasons map[string]string
+	lets    bool
+}
+
+// let has the hook let everything through, as if it had been asked before.
+func (g *fakeGuards) let(lets bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lets = lets
+}
+
+var errGuards = errors.New("the disk of the guards is full")
+
+func (g *fakeGuards) Set(id, owner, reason string) error {
+	return g.change(func() { g.reasons[id+"/"+owner] = reason })
+}
+
+func (g *fakeGuards) Clear(id, owner string) error {
+	return g.change(func() { delete(g.reasons, id+"/"+owner) })
+}
+
+func (g *fakeGuards) Has(id, owner string) (has bool, err error) {
+	err = g.change(func() { has = g.reasons[id+"/"+owner] != "" })
+	return has, err
+}
+
+func (g *fakeGuards) change(what func()) error {
+	return g.world.around(errGuards, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		what()
+		return nil
+	})
+}
+
+// reason is why a domain may not be started now, "" if it may.
+func (g *fakeGuards) reason(id string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reasons[id+"/"+instance.GuardRoot]
+}
+
+// hook is libvirt's hook.
+func (g *fakeGuards) hook(id string) error {
+	g.mu.Lock()
+	lets := g.lets
+	g.mu.Unlock()
+	if why := g.reason(id); why != "" && !lets {
+		return errors.New(why)
+	}
+	return nil
+}

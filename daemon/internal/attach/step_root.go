@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stepGuard keeps the instance off while it has no root volume. It comes before
+// the definition is touched, and what it undoes after the definition has the disk
+// again: where it has not, the guard stays.
+func (m *machine) stepGuard() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *input) error {
+		reason := fmt.Sprintf("cannot start instance %s without a root device volume; `volferryctl volume attach V %s --root`", in.InstanceName, in.InstanceName)
+		if err := m.Guards.Set(in.InstanceID, instance.GuardRoot, reason); err != nil {
+			return api.Errorf(api.CodeJournalUnavailable, "cannot change the root volume of instance %s: this host cannot keep it from starting meanwhile: %v", in.InstanceName, err)
+		}
+		return nil
+	}
+	undo := func(ctx context.Context, _ *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		if err != nil || (v.dom != nil && v.config == absent) {
+			return err
+		}
+		return m.Guards.Clear(in.InstanceID, instance.GuardRoot)
+	}
+	return step("guard", do, undo, m.guarded(true))
+}
+
+// stepUnguard lets the instance start again: it has its root volume.
+func (m *machine) stepUnguard() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *input) error {
+		return m.Guards.Clear(in.InstanceID, instance.GuardRoot)
+	}
+	return step("unguard", do, nil, m.guarded(false))
+}
+
+// guarded observes whether the guard is there, or is not.
+func (m *machine) guarded(want bool) observeFunc {
+	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
+		has, err := m.Guards.Has(in.InstanceID, instance.GuardRoot)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return done(has == want), nil
+	}
+}
+
+// stepStayOff looks once more that the instance is off, now that its definition
+// has no root: a start that the hook had let through before the guard was there
+// was waited for by libvirt before it took the change, and is seen here. After it
+// nothing can start the instance, so it is the commit point.
+func (m *machine) stepStayOff() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil:
+			return err
+		case v.dom != nil && v.active:
+			return in.off(rootDetach, v.dom)
+		case v.config != absent:
+			return in.changed(v)
+		case v.saved:
+			return in.notSaved(v)
+		}
+		return r.Note(ctx, unplugNote{Gone: true})
+	}
+	return step(stepNameStayOff, do, nil, nil)
+}
+
+// stepVerifyRoot reads the definition back: the instance is off, and boots from
+// this disk, at the place in the guest where the one before was.
+func (m *machine) stepVerifyRoot() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		was, err := m.slotDisk(in)
+		if err != nil {
+			return err
+		}
+		v, err := m.look(ctx, in)
+		switch {
+		case err != nil:
+			return err
+		case v.dom == nil || v.config != attached:
+			return in.changed(v)
+		case v.active && v.live != attached:
+			return in.off(rootAttach, v.dom)
+		}
+		if err := in.asInSlot(v, was); err != nil || !v.active {
+			return err
+		}
+		// A host without the hook has started it meanwhile, with its root.
+		return in.isWanted(v.liveDisk, "the running guest", serialOf(in, was))
+	}
+	return step("verify", do, nil, nil)
+}
+
+// asInSlot says whether the definition's disk is the wanted one, and is what the
+// disk before it was to the guest.
+func (in *input) asInSlot(v *view, was *hv.Disk) error {
+	d := v.configDisk
+	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {
+		return err
+	}
+	wrong := ""
+	switch {
+	case was != nil && d.Address != was.Address:
+		wrong = fmt.Sprintf("is at %s, not at %s", d.Address, was.Address)
+	case was != nil && d.Bus != was.Bus:
+		wrong = fmt.Sprintf("is on bus %s, not on %s", d.Bus, was.Bus)
+	case was != nil && d.BootOrder != was.BootOrder:
+		wrong = fmt.Sprintf("has the place %d in the order of booting, not %d", d.BootOrder, was.BootOrder)
+	case !isRoot(instance.BootIndexes(v.dom.Config)[in.Device]):
+		wrong = "is not the first in the order of booting"
+	default:
+		return nil
+	}
+	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `virsh dumpxml --inactive %s` shows what is there", in.cannot(rootAttach), in.Device, wrong, in.InstanceName)
+}
+
+// serialOf is the serial that the disk of a root volume has to have: the volume's
+// id, or that of the slot, if it had one of its own.
+func serialOf(in *input, was *hv.Disk) string {
+	if was == nil || in.Slot.SerialOfVolume {
+		return in.VolumeID
+	}
+	return was.Serial
+}
+
+// runsFromIt waits until a guest is off that was started from a root volume which
+// it may not keep: that was never guarded against, on a host without the hook.
+func (m *machine) runsFromIt(ctx context.Context, in *input) error {
+	v, err := m.look(ctx, in)
+	if err != nil || v.live == absent {
+		return err
+	}
+	return op.WaitFor(waitGuest, in.off(rootAttach, v.dom))
+}
