@@ -31,18 +31,9 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err != nil {
 		return err
 	}
-	doc := disk.Definition
-	if doc == "" {
-		if doc, err = diskXML(disk); err != nil {
-			return err
-		}
-	}
-	target, err := targetOf(doc)
+	doc, err := diskDoc(disk)
 	if err != nil {
 		return err
-	}
-	if target != disk.Target {
-		return fmt.Errorf("the definition is of disk %q", target)
 	}
 	err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
@@ -96,6 +87,9 @@ func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
 // libvirt would probe for them, in content that a guest wrote.
 func diskXML(spec hv.DiskSpec) (string, error) {
 	source, err := sourceOf(spec.Image)
+	if err == nil {
+		err = checkShared(spec)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -113,10 +107,6 @@ func diskXML(spec hv.DiskSpec) (string, error) {
 		disk.Driver.Discard = "unmap"
 	}
 	if spec.Shareable {
-		if spec.Image.Format != "raw" {
-			// libvirt would find out when it starts the domain.
-			return "", fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)
-		}
 		disk.Shareable = &libvirtxml.DomainDiskShareable{}
 	}
 	if spec.BootOrder > 0 {
@@ -127,6 +117,14 @@ func diskXML(spec hv.DiskSpec) (string, error) {
 		return "", fmt.Errorf("write disk XML: %w", err)
 	}
 	return doc, nil
+}
+
+// checkShared finds out what libvirt would when it starts the domain.
+func checkShared(spec hv.DiskSpec) error {
+	if spec.Shareable && spec.Image.Format != "raw" {
+		return fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)
+	}
+	return nil
 }
 
 func targetOf(diskXML string) (string, error) {

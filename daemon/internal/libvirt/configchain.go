@@ -64,12 +64,16 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 // configXML reads the persistent definition. For a transient domain libvirt
 // would hand out the live one instead.
 func (c *Conn) configXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
+	return c.definitionXML(ctx, s, dom, 0)
+}
+
+func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Domain, flags golibvirt.DomainXMLFlags) (string, error) {
 	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
 		persistent, err := lv.DomainIsPersistent(dom)
 		if err != nil || persistent == 0 {
 			return "", err
 		}
-		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive)
+		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive|flags)
 	})
 	if err == nil && doc == "" {
 		err = fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
@@ -93,14 +97,6 @@ func hasConfigChain(doc, target string, chain []hv.Image) (bool, error) {
 
 // rechain returns the <disk> of a domain's XML with its images replaced.
 func rechain(domainXML, target string, chain []hv.Image) (string, error) {
-	if len(chain) == 0 {
-		return "", errors.New("the chain is empty")
-	}
-	for _, img := range chain {
-		if _, err := sourceAttr(img); err != nil {
-			return "", err
-		}
-	}
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(domainXML); err != nil {
 		return "", fmt.Errorf("parse domain XML: %w", err)
@@ -108,6 +104,22 @@ func rechain(domainXML, target string, chain []hv.Image) (string, error) {
 	disk := findDiskElement(doc, target)
 	if disk == nil {
 		return "", fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+	}
+	if err := setChain(disk, chain); err != nil {
+		return "", err
+	}
+	return textOf(disk)
+}
+
+// setChain replaces the images of a <disk>.
+func setChain(disk *etree.Element, chain []hv.Image) error {
+	if len(chain) == 0 {
+		return errors.New("the chain is empty")
+	}
+	for _, img := range chain {
+		if _, err := sourceAttr(img); err != nil {
+			return err
+		}
 	}
 	top := chain[0]
 	disk.CreateAttr("type", top.Type)
@@ -123,12 +135,9 @@ func rechain(domainXML, target string, chain []hv.Image) (string, error) {
 		source = disk.CreateElement("source")
 	}
 	setSource(source, top)
-	for _, old := range disk.SelectElements("backingStore") {
-		disk.RemoveChild(old)
-	}
+	removeAll(disk, "backingStore")
 	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:]))
-
-	return textOf(disk)
+	return nil
 }
 
 // textOf writes an element as a document of its own.
@@ -172,7 +181,7 @@ func setSource(source *etree.Element, img hv.Image) {
 	for _, attr := range []string{"file", "dev", "index"} {
 		source.RemoveAttr(attr)
 	}
-	attr, _ := sourceAttr(img) // checked by rechain
+	attr, _ := sourceAttr(img) // checked by setChain
 	source.CreateAttr(attr, img.Path)
 }
 

@@ -54,6 +54,9 @@ type Config struct {
 	// CallTimeout is after how long without an answer libvirtd counts as hung.
 	// 0 is 45 s.
 	CallTimeout time.Duration
+	// NVRAMDir is where libvirt's directory for the variables of UEFI guests is for
+	// this process. Empty: where libvirt has it.
+	NVRAMDir string
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -63,6 +66,7 @@ type Config struct {
 type Conn struct {
 	sockets     []string
 	callTimeout time.Duration
+	nvramDir    string
 	log         *slog.Logger
 	feed        hv.Feed
 	ready       chan struct{}
@@ -91,6 +95,9 @@ func New(cfg Config) *Conn {
 	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, log: cfg.Log, ready: make(chan struct{})}
 	if cfg.Socket != "" {
 		c.sockets = []string{cfg.Socket}
+	}
+	if c.nvramDir = cfg.NVRAMDir; c.nvramDir == "" {
+		c.nvramDir = nvramHome
 	}
 	if c.callTimeout == 0 {
 		c.callTimeout = defaultCallTimeout

@@ -14,6 +14,7 @@ import (
 type parsedDomain struct {
 	active bool // it is the XML of a process
 	run    int  // of that process
+	memory int64
 	disks  []hv.Disk
 }
 
@@ -25,6 +26,9 @@ func parseDomain(doc string) (*parsedDomain, error) {
 	p := &parsedDomain{active: dom.ID != nil, disks: []hv.Disk{}}
 	if dom.ID != nil {
 		p.run = *dom.ID
+	}
+	if dom.Memory != nil {
+		p.memory = int64(dom.Memory.Value) << 10 // libvirt writes KiB, whatever it read
 	}
 	if dom.Devices == nil {
 		return p, nil

@@ -174,6 +174,7 @@ func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
 		ManagedSave: f.managedSave,
 		Snapshots:   f.snapshots,
 		Checkpoints: f.checkpoints,
+		MemoryBytes: current.memory,
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
 	// Only the XML of a running process carries an id.

@@ -22,6 +22,7 @@ var kinds = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrBlockCopyActive:      hv.ErrBusy,
 	golibvirt.ErrOperationTimeout:     hv.ErrBusy, // another job holds the domain
 	golibvirt.ErrResourceBusy:         hv.ErrBusy,
+	golibvirt.ErrHookScriptFailed:     hv.ErrGuarded,
 	golibvirt.ErrNoSupport:            hv.ErrUnsupported,
 	golibvirt.ErrConfigUnsupported:    hv.ErrUnsupported,
 	golibvirt.ErrOperationUnsupported: hv.ErrUnsupported,
@@ -48,6 +49,7 @@ var sayings = []struct {
 	{"No more available PCI slots", hv.ErrUnsupported},
 	{"controller with index 0 required for device", hv.ErrUnsupported},
 	{"Attempted double use of PCI", hv.ErrExists},
+	{"domain has active block job", hv.ErrBusy},
 }
 
 func kindOf(answer golibvirt.Error) error {

@@ -47,6 +47,7 @@ func newRealEnv(t *testing.T) *realEnv {
 	lab.Require(t)
 	t.Cleanup(func() { goleak.VerifyNone(t) }) // last: after everything has ended
 	dir := lab.TempDir(t)
+	installHook(t, dir)
 	libvirtd, err := lab.StartLibvirtd(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +61,7 @@ func newRealEnv(t *testing.T) *realEnv {
 		libvirtd: libvirtd,
 		conn: libvirt.New(libvirt.Config{
 			Socket: libvirtd.Socket, CallTimeout: callTimeout, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			NVRAMDir: filepath.Join(dir, "lib", "qemu", "nvram"),
 		}),
 		dir: filepath.Join(dir, "images"),
 	}
@@ -71,6 +73,37 @@ func newRealEnv(t *testing.T) *realEnv {
 	env.virsh(t, "pool-create-as", "images", "dir", "--target", env.dir+"/pool")
 	env.run(t)
 	return env
+}
+
+// hookScript refuses to start a domain of which refused/NAME says why.
+const hookScript = `#!/bin/sh
+case "$2 $3" in "prepare begin") ;; *) exit 0 ;; esac
+[ ! -e '%[1]s'/"$1" ] || { cat '%[1]s'/"$1" >&2; exit 1; }
+`
+
+// installHook must come before the start of libvirtd, which looks once whether
+// there is one.
+func installHook(t *testing.T, dir string) {
+	t.Helper()
+	hooks, refused := filepath.Join(dir, "etc", "hooks"), filepath.Join(dir, "refused")
+	must(t, os.MkdirAll(hooks, 0o755))
+	must(t, os.Mkdir(refused, 0o755))
+	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused), 0o755))
+}
+
+func (e *realEnv) Refuse(tb testing.TB, id, why string) func() {
+	tb.Helper()
+	path := filepath.Join(e.libvirtd.Dir, "refused", strings.TrimSpace(e.virsh(tb, "domname", id)))
+	if err := os.WriteFile(path, []byte(why+"\n"), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	allow := func() {
+		if err := os.RemoveAll(path); err != nil {
+			tb.Error(err)
+		}
+	}
+	tb.Cleanup(allow)
+	return allow
 }
 
 // run keeps the connection up until the end of the test, and returns when it is
@@ -215,7 +248,7 @@ var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"tex
 <domain type='qemu'>
   <name>{{.Name}}</name>
   <uuid>{{.ID}}</uuid>
-  <memory unit='MiB'>32</memory>
+  <memory unit='bytes'>{{.MemoryBytes}}</memory>
   <vcpu>1</vcpu>
   <os><type machine='pc'>hvm</type></os>
   <features><acpi/></features>

@@ -33,7 +33,7 @@ func (e *realEnv) define(t *testing.T) (id string, src hv.Image) {
 	src = hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: e.Path(t, "src.raw")}
 	e.CreateImage(t, src.Path, src.Format, 1<<20)
 	id = uuid.NewString()
-	e.Define(t, hv.Domain{ID: id, Name: "real-" + id[:8], Config: []hv.Disk{
+	e.Define(t, hv.Domain{ID: id, Name: "real-" + id[:8], MemoryBytes: 32 << 20, Config: []hv.Disk{
 		{Target: "vda", Bus: "virtio", Device: "disk", Chain: []hv.Image{src}},
 	}})
 	return id, src

@@ -118,19 +118,29 @@ func (f *Fake) DefineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	})
 }
 
-// setDisks puts disks in the place of all but the drives.
+// setDisks puts disks in the place of all but the drives, and before these. Like
+// libvirt it gives addresses when all those that are stated are known.
 func (d *definition) setDisks(specs []hv.DiskSpec) error {
-	d.Config = slices.DeleteFunc(d.Config, func(disk hv.Disk) bool { return !isDrive(&disk) })
+	var placed, unplaced, disks []hv.Disk
 	for _, spec := range specs {
 		disk, err := diskOf(spec)
 		if err != nil {
 			return err
 		}
-		if err := checkAttach(d.Config, &disk); err != nil {
+		if disk.Address == "" {
+			unplaced = append(unplaced, disk)
+		} else {
+			placed = append(placed, disk)
+		}
+	}
+	drives := slices.DeleteFunc(d.Config, func(disk hv.Disk) bool { return !isDrive(&disk) })
+	for _, disk := range slices.Concat(placed, unplaced) {
+		if err := checkAttach(slices.Concat(disks, drives), &disk); err != nil {
 			return err
 		}
-		d.Config = slices.Insert(d.Config, placeOf(d.Config, &disk), disk)
+		disks = slices.Insert(disks, placeOf(disks, &disk), disk)
 	}
+	d.Config = slices.Concat(disks, drives)
 	return nil
 }
 

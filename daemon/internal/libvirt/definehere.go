@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"fmt"
+
+	"github.com/beevik/etree"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// definitionHere is what a definition from anywhere becomes on this host.
+type definitionHere struct {
+	doc   string
+	name  string
+	nvram string // name of its file, empty if it has none
+}
+
+func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*definitionHere, error) {
+	doc, err := parseDoc(def.Domain)
+	if err != nil {
+		return nil, err
+	}
+	domain := doc.Root()
+	if got := textIn(domain, "uuid"); got != id {
+		return nil, fmt.Errorf("the definition is of domain %q", got)
+	}
+	if err := setDisks(domain, disks); err != nil {
+		return nil, err
+	}
+	if err := checkPortable(domain); err != nil {
+		return nil, err
+	}
+	// Which program runs here is not another host's to say, and where it lies
+	// differs between distributions: libvirt chooses.
+	removeAll(domain.FindElement("devices"), "emulator")
+	n := &definitionHere{name: textIn(domain, "name")}
+	if n.nvram, err = setNVRAM(domain, id); err != nil {
+		return nil, err
+	}
+	if n.nvram == "" && def.NVRAM != nil {
+		return nil, fmt.Errorf("%w: there is NVRAM, and the definition has no place for it", hv.ErrUnsupported)
+	}
+	if n.doc, err = doc.WriteToString(); err != nil {
+		return nil, fmt.Errorf("write domain XML: %w", err)
+	}
+	return n, nil
+}
+
+// setDisks puts disks in the place of all but the drives, and before these.
+func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
+	devices := domain.SelectElement("devices")
+	if devices == nil {
+		devices = domain.CreateElement("devices")
+	}
+	for _, disk := range devices.SelectElements("disk") {
+		if !isDrive(disk) {
+			devices.RemoveChild(disk)
+		}
+	}
+	at := len(devices.Child)
+	if drive := devices.SelectElement("disk"); drive != nil {
+		at = drive.Index()
+	}
+	for n, spec := range specs {
+		text, err := diskDoc(spec)
+		if err != nil {
+			return fmt.Errorf("disk %s: %w", spec.Target, err)
+		}
+		disk := etree.NewDocument()
+		if err := disk.ReadFromString(text); err != nil {
+			return fmt.Errorf("parse disk XML: %w", err)
+		}
+		devices.InsertChildAt(at+n, disk.Root().Copy())
+	}
+	if domain.FindElement("devices/*/boot") != nil && domain.FindElement("os/boot") != nil {
+		return dropOwnBoot(domain)
+	}
+	return nil
+}
+
+func textIn(el *etree.Element, tag string) string {
+	if child := el.SelectElement(tag); child != nil {
+		return child.Text()
+	}
+	return ""
+}

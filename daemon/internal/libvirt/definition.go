@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/beevik/etree"
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// DomainDefinition implements hv.Hypervisor.
+func (c *Conn) DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error) {
+	def, err := c.domainDefinition(ctx, id)
+	if err != nil {
+		return hv.DomainDefinition{}, fmt.Errorf("read definition of domain %s: %w", id, err)
+	}
+	return def, nil
+}
+
+func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDefinition, err error) {
+	s, err := c.reads()
+	if err != nil {
+		return def, err
+	}
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return def, err
+	}
+	// With the secrets: a console would be open to everybody without its password.
+	if def.Domain, err = c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure); err != nil {
+		return def, err
+	}
+	doc, err := parseDoc(def.Domain)
+	if err != nil {
+		return def, err
+	}
+	if err := checkPortable(doc.Root()); err != nil {
+		return def, err
+	}
+	if def.NVRAM, err = c.readNVRAM(doc.Root()); err != nil {
+		return def, err
+	}
+	autostart, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (int32, error) {
+		return lv.DomainGetAutostart(dom)
+	})
+	def.Autostart = autostart != 0
+	return def, err
+}
+
+// DefineDomain implements hv.Hypervisor.
+func (c *Conn) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
+	if err := c.defineDomain(ctx, id, def, disks); err != nil {
+		return fmt.Errorf("define domain %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
+	n, err := newDefinition(id, def, disks)
+	if err != nil {
+		return err
+	}
+	s, err := c.changes()
+	if err != nil {
+		return err
+	}
+	// libvirt would replace the definition of a domain that is there.
+	if err := c.wantNoDomain(ctx, s, id, n.name); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
+	}
+	ctx = context.WithoutCancel(ctx) // see modify
+	if def.NVRAM != nil {
+		if err := c.writeNVRAM(n.nvram, def.NVRAM); err != nil {
+			return err
+		}
+	}
+	// Validated, because libvirt would leave out without a word what a newer one
+	// has written and it does not know.
+	dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+		return lv.DomainDefineXMLFlags(n.doc, golibvirt.DomainDefineValidate)
+	})
+	if err != nil || !def.Autostart {
+		return err
+	}
+	_, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+		return none{}, lv.DomainSetAutostart(dom, 1)
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("set autostart: %w", err), c.UndefineDomain(ctx, id))
+	}
+	return nil
+}
+
+// wantNoDomain finds out whether an id or a name is taken.
+func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) error {
+	_, byID := c.lookup(ctx, s, id)
+	_, byName := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+		return lv.DomainLookupByName(name)
+	})
+	for what, err := range map[string]error{"id " + id: byID, "name " + name: byName} {
+		if err == nil {
+			return fmt.Errorf("%w: a domain with the %s", hv.ErrExists, what)
+		}
+		if !errors.Is(err, hv.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// UndefineDomain implements hv.Hypervisor. Without the flags for managed save
+// images, snapshots and checkpoints libvirt refuses a domain that has any.
+func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
+	dom, err := c.Domain(ctx, id)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return nil
+	case err == nil && dom.State.Active():
+		err = hv.ErrActive // libvirt would make it a transient one
+	case err == nil && (dom.ManagedSave || dom.Snapshots > 0 || dom.Checkpoints > 0):
+		err = fmt.Errorf("%w: the domain has a managed save image, snapshots or checkpoints", hv.ErrBusy)
+	}
+	if err == nil {
+		err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainUndefineFlags(dom, golibvirt.DomainUndefineKeepNvram)
+		})
+	}
+	if err != nil && !errors.Is(err, hv.ErrNotFound) { // it may be gone since
+		return fmt.Errorf("undefine domain %s: %w", id, err)
+	}
+	return nil
+}
+
+func parseDoc(text string) (*etree.Document, error) {
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return nil, fmt.Errorf("parse domain XML: %w", err)
+	}
+	if doc.Root() == nil || doc.Root().FullTag() != "domain" {
+		return nil, errors.New("parse domain XML: it is no <domain>")
+	}
+	return doc, nil
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be
+// terabytes on a slow disk. That libvirtd hangs is noticed by the heartbeat.
+const memoryCallTimeout = 6 * time.Hour
+
+// SaveMemory implements hv.Hypervisor.
+func (c *Conn) SaveMemory(ctx context.Context, id, path string) error {
+	if err := c.saveMemory(ctx, id, path); err != nil {
+		return fmt.Errorf("save memory of domain %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
+	dom, err := c.Domain(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("path %s is not absolute", path)
+	case !dom.State.Active():
+		return hv.ErrNotActive
+	case !dom.Persistent:
+		return fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
+	}
+	// libvirt would overwrite a file.
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%w: %s", hv.ErrExists, path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for %s: %w", path, err)
+	}
+	err = c.longModify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainSaveFlags(dom, path, nil, 0)
+	})
+	if err != nil {
+		return c.explain(context.WithoutCancel(ctx), id, "", err)
+	}
+	if dom, err = c.Domain(context.WithoutCancel(ctx), id); err != nil {
+		return err
+	}
+	if dom.State != hv.StateStopped {
+		return fmt.Errorf("libvirt saved the domain, and it is %s", dom.State)
+	}
+	return errors.Join(syncFile(path), syncFile(filepath.Dir(path)))
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("make durable: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("make durable: %w", err)
+	}
+	return nil
+}
+
+// RestoreMemory implements hv.Hypervisor.
+func (c *Conn) RestoreMemory(ctx context.Context, id, path string, chains map[string][]hv.Image, paused bool) error {
+	if err := c.restoreMemory(ctx, id, path, chains, paused); err != nil {
+		return fmt.Errorf("restore memory of domain %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Conn) restoreMemory(ctx context.Context, id, path string, chains map[string][]hv.Image, paused bool) error {
+	// libvirt would make a domain that is not defined a transient one.
+	dom, err := c.Domain(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("path %s is not absolute", path)
+	case dom.State.Active():
+		return hv.ErrActive
+	}
+	edited, err := c.savedXML(ctx, id, path, chains)
+	if err != nil {
+		return err
+	}
+	flag := golibvirt.DomainSaveRunning
+	if paused {
+		flag = golibvirt.DomainSavePaused
+	}
+	err = c.longModify(ctx, id, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
+		return lv.DomainRestoreFlags(path, golibvirt.OptString{edited}, uint32(flag))
+	})
+	if err != nil {
+		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() &&
+			said(err, golibvirt.ErrOperationFailed) { // somebody has started it since
+			return fmt.Errorf("%w: %w", hv.ErrActive, err)
+		}
+		return err
+	}
+	return c.verifyRestored(context.WithoutCancel(ctx), id, chains, paused)
+}
+
+// savedXML is the definition in a file of SaveMemory, with other chains.
+func (c *Conn) savedXML(ctx context.Context, id, path string, chains map[string][]hv.Image) (string, error) {
+	s, err := c.reads()
+	if err != nil {
+		return "", err
+	}
+	text, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		return lv.DomainSaveImageGetXMLDesc(path, uint32(golibvirt.DomainSaveImageXMLSecure))
+	})
+	if err != nil {
+		return "", err
+	}
+	doc, err := parseDoc(text)
+	if err != nil {
+		return "", err
+	}
+	if got := textIn(doc.Root(), "uuid"); got != id {
+		return "", fmt.Errorf("%s holds the memory of domain %s", path, got)
+	}
+	for target, chain := range chains {
+		disk := findDiskElement(doc, target)
+		if disk == nil {
+			return "", fmt.Errorf("%w: disk %s in the saved domain", hv.ErrNotFound, target)
+		}
+		if err := setChain(disk, chain); err != nil {
+			return "", err
+		}
+	}
+	if text, err = doc.WriteToString(); err != nil {
+		return "", fmt.Errorf("write domain XML: %w", err)
+	}
+	return text, nil
+}
+
+func (c *Conn) verifyRestored(ctx context.Context, id string, chains map[string][]hv.Image, paused bool) error {
+	dom, err := c.Domain(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !dom.State.Active() || paused && dom.State != hv.StatePaused {
+		return fmt.Errorf("libvirt restored the domain, and it is %s", dom.State)
+	}
+	for target, chain := range chains {
+		if disk := dom.LiveDisk(target); disk == nil || !disk.Terminated || !slices.Equal(disk.Chain, chain) {
+			return fmt.Errorf("libvirt restored the domain, and its disk %s is not on %s", target, chain[0].Path)
+		}
+	}
+	return nil
+}
+
+// longModify is modify for a call that may take hours. It has a session of its own,
+// since it would keep a place in the shared one from the calls that others wait
+// for; it is lost when that is.
+func (c *Conn) longModify(ctx context.Context, id string, do func(*golibvirt.Libvirt, golibvirt.Domain) error) error {
+	l, err := c.current()
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
+	}
+	ctx = context.WithoutCancel(ctx) // see modify
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	go func() {
+		select {
+		case <-l.reads.lost():
+			s.close()
+		case <-s.lost():
+		}
+	}()
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, s, memoryCallTimeout, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
+	return err
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/beevik/etree"
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+const (
+	// maxNVRAM is far above what any firmware keeps (OVMF: 528 KiB).
+	maxNVRAM  = 16 << 20
+	nvramMode = 0o600
+)
+
+// nvramElement returns the element and its path, which is empty for a guest that
+// has no variables, or has never been started.
+func nvramElement(domain *etree.Element) (el *etree.Element, file string, err error) {
+	el = domain.FindElement("os/nvram")
+	if el == nil {
+		return nil, "", nil
+	}
+	source := el.SelectElement("source")
+	if source == nil {
+		return el, strings.TrimSpace(el.Text()), nil
+	}
+	if el.SelectAttrValue("type", "file") != "file" {
+		return nil, "", leansOn("its NVRAM on other storage than a file")
+	}
+	return el, source.SelectAttrValue("file", ""), nil
+}
+
+// readNVRAM returns the variables of a UEFI guest, nil if it has none. The file is
+// looked up in a directory to which QEMU may write: a link there is not followed.
+func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
+	_, file, err := nvramElement(domain)
+	if err != nil || file == "" {
+		return nil, err
+	}
+	name := strings.TrimPrefix(file, nvramHome)
+	if path.Base(file) != name {
+		return nil, leansOn("%s as its NVRAM, which is in no %s", file, nvramHome)
+	}
+	dir, err := os.OpenRoot(c.nvramDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open directory of NVRAM: %w", err)
+	}
+	defer func() { _ = dir.Close() }() // it is only read
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // libvirt makes it at the first start
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open NVRAM: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	return readVariables(f)
+}
+
+func readVariables(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("inspect NVRAM: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxNVRAM {
+		return nil, fmt.Errorf("%w: NVRAM %s is no regular file of at most %d bytes", hv.ErrUnsupported, f.Name(), maxNVRAM)
+	}
+	variables, err := io.ReadAll(io.LimitReader(f, maxNVRAM))
+	if err != nil {
+		return nil, fmt.Errorf("read NVRAM: %w", err)
+	}
+	return variables, nil
+}
+
+// setNVRAM gives the domain an NVRAM file of its own, named by its id: the name in
+// a definition from elsewhere may be that of another domain's file here.
+func setNVRAM(domain *etree.Element, id string) (name string, err error) {
+	el, _, err := nvramElement(domain)
+	if err != nil || el == nil {
+		return "", err
+	}
+	name = id + "_VARS.fd"
+	if source := el.SelectElement("source"); source != nil {
+		source.CreateAttr("file", nvramHome+name)
+	} else {
+		el.SetText(nvramHome + name)
+	}
+	return name, nil
+}
+
+// writeNVRAM replaces an NVRAM file in one step, durably. It belongs to whom the
+// directory belongs to, which is whom QEMU runs as where libvirt does not give it
+// away itself.
+func (c *Conn) writeNVRAM(name string, variables []byte) error {
+	if err := os.MkdirAll(c.nvramDir, 0o755); err != nil {
+		return fmt.Errorf("make directory of NVRAM: %w", err)
+	}
+	dir, err := os.OpenRoot(c.nvramDir)
+	if err != nil {
+		return fmt.Errorf("open directory of NVRAM: %w", err)
+	}
+	defer func() { _ = dir.Close() }() // what is in it was synced
+	temp := name + "." + uuid.NewString()
+	if err := writeNew(dir, temp, variables); err != nil {
+		return errors.Join(fmt.Errorf("write NVRAM: %w", err), dir.RemoveAll(temp))
+	}
+	if err := dir.Rename(temp, name); err != nil {
+		return errors.Join(fmt.Errorf("put NVRAM in place: %w", err), dir.RemoveAll(temp))
+	}
+	if err := syncPath(dir, "."); err != nil {
+		return fmt.Errorf("put NVRAM in place: %w", err)
+	}
+	return nil
+}
+
+// writeNew writes a new file, durably.
+func writeNew(dir *os.Root, name string, content []byte) error {
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, nvramMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if info, statErr := dir.Stat("."); err == nil && statErr == nil {
+		if owner, isUnix := info.Sys().(*syscall.Stat_t); isUnix {
+			err = f.Chown(int(owner.Uid), int(owner.Gid))
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncPath(dir *os.Root, name string) error {
+	f, err := dir.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/beevik/etree"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// A definition travels between hosts, so that whoever can write one on the first
+// may try to have libvirt, which is root, open, run or bind something of the
+// second. What may stand in it is therefore listed, and all else refused: an
+// element, a kind of device, or a path that is not known here to be harmless. The
+// same check runs where a definition is read, so that what is stored can be used.
+
+// domainParts are the parts of a definition that say nothing of its host.
+// <metadata> is nobody's but the owner's.
+var domainParts = []string{
+	"name", "uuid", "genid", "title", "description", "metadata",
+	"maxMemory", "memory", "currentMemory", "memoryBacking", "vcpu", "vcpus", "iothreads", "iothreadids",
+	"defaultiothread", "cputune", "numatune", "memtune", "blkiotune", "resource", "sysinfo", "os", "features",
+	"cpu", "clock", "on_poweroff", "on_reboot", "on_crash", "on_lockfailure", "pm", "perf", "devices", "seclabel",
+}
+
+// deviceTypes are the kinds of devices that any host can make, each with the
+// values of its type attribute that may stand there, nil where all may.
+var deviceTypes = map[string][]string{
+	"emulator":   nil,
+	"disk":       nil, // see checkDisk
+	"controller": nil,
+	"interface":  {"network", "bridge", "direct", "user"},
+	"input":      {"tablet", "mouse", "keyboard"},
+	"graphics":   {"vnc", "spice", "egl-headless"},
+	"video":      nil,
+	"sound":      nil,
+	"audio":      {"none", "spice"},
+	"channel":    consoleTypes,
+	"console":    consoleTypes,
+	"serial":     consoleTypes,
+	"parallel":   consoleTypes,
+	"redirdev":   {"spicevmc"},
+	"memballoon": nil,
+	"memory":     nil,
+	"rng":        nil,
+	"watchdog":   nil,
+	"panic":      nil,
+	"hub":        nil,
+	"vsock":      nil,
+	"iommu":      nil,
+}
+
+// consoleTypes are what a character device may be connected to: not to files,
+// devices and sockets of its host, but for those that libvirt itself makes (see
+// pathRules).
+var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
+
+// privateElements lean on their host wherever they are: programs that libvirt runs,
+// state that it keeps elsewhere, sockets that others listen at.
+var privateElements = []string{"script", "downscript", "vhostuser", "reservations", "secret", "auth", "encryption"}
+
+// pathRule allows paths in a place.
+type pathRule struct {
+	place string // path of tags below <domain>, with the attribute if it is one
+	below []string
+	exact []string
+}
+
+// nvramHome is the directory in which libvirt keeps the variables of UEFI guests.
+const nvramHome = "/var/lib/libvirt/qemu/nvram/"
+
+var pathRules = []pathRule{
+	{place: "devices/emulator", below: []string{"/usr/bin/", "/usr/libexec/", "/usr/lib/"}},
+	{place: "os/loader", below: []string{"/usr/share/"}},
+	{place: "os/nvram@template", below: []string{"/usr/share/"}},
+	{place: "os/nvram", below: []string{nvramHome}},
+	{place: "os/nvram/source@file", below: []string{nvramHome}},
+	{place: "devices/channel/source@path", below: []string{"/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/"}},
+	{place: "devices/rng/backend", exact: []string{"/dev/urandom", "/dev/random", "/dev/hwrng"}},
+	{place: "resource/partition", exact: []string{"/machine"}},
+}
+
+func (r pathRule) allows(place, value string) bool {
+	return place == r.place && path.Clean(value) == value && (slices.Contains(r.exact, value) ||
+		slices.ContainsFunc(r.below, func(dir string) bool { return strings.HasPrefix(value, dir) }))
+}
+
+// checkPortable refuses a definition that leans on more of its host than images,
+// pools and NVRAM.
+func checkPortable(domain *etree.Element) error {
+	for _, part := range domain.ChildElements() {
+		if part.Space != "" || !slices.Contains(domainParts, part.Tag) {
+			return leansOn("<%s>", part.FullTag())
+		}
+		switch part.Tag {
+		case "metadata", "title", "description":
+			continue
+		case "seclabel":
+			if err := checkSecLabel(part); err != nil {
+				return err
+			}
+		case "devices":
+			if err := checkDevices(part); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := checkElement(part, part.Tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDevices(devices *etree.Element) error {
+	for _, device := range devices.ChildElements() {
+		kind := device.SelectAttrValue("type", "")
+		allowed, known := deviceTypes[device.Tag]
+		switch {
+		case device.Space != "" || !known:
+			return leansOn("a device <%s>", device.FullTag())
+		case allowed != nil && !slices.Contains(allowed, kind):
+			return leansOn("a device <%s type='%s'>", device.Tag, kind)
+		}
+		check := func(el *etree.Element) error { return checkElement(el, "devices/"+el.Tag) }
+		if device.Tag == "disk" {
+			check = checkDisk
+		}
+		if err := check(device); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkDisk looks at a disk but for the images, which are given anew wherever the
+// definition is used, and at a drive, which must be empty.
+func checkDisk(disk *etree.Element) error {
+	if source := disk.SelectElement("source"); source != nil && isDrive(disk) {
+		for _, attr := range source.Attr {
+			if attr.Key != "startupPolicy" && attr.Key != "index" {
+				return fmt.Errorf("%w: %s is in drive %s; eject it",
+					hv.ErrUnsupported, attr.Value, disk.FindElement("target").SelectAttrValue("dev", ""))
+			}
+		}
+	}
+	rest := disk.Copy()
+	for _, images := range []string{"source", "backingStore", "mirror"} {
+		removeAll(rest, images)
+	}
+	return checkElement(rest, "devices/disk")
+}
+
+// isDrive says whether media are put into it.
+func isDrive(disk *etree.Element) bool {
+	device := disk.SelectAttrValue("device", "disk")
+	return device == "cdrom" || device == "floppy"
+}
+
+// checkSecLabel lets nobody choose how a domain is confined on another host.
+func checkSecLabel(label *etree.Element) error {
+	if label.SelectAttrValue("type", "dynamic") != "dynamic" || label.SelectAttrValue("relabel", "yes") != "yes" ||
+		len(label.ChildElements()) > 0 {
+		return leansOn("a <seclabel> of its own")
+	}
+	return nil
+}
+
+// checkElement looks for what is private to a host and for paths, in an element
+// and all that is in it.
+func checkElement(el *etree.Element, place string) error {
+	if el.Space != "" || slices.Contains(privateElements, el.Tag) {
+		return leansOn("<%s> in <%s>", el.FullTag(), place)
+	}
+	if err := checkPath(place, strings.TrimSpace(el.Text())); err != nil {
+		return err
+	}
+	for _, attr := range el.Attr {
+		if err := checkPath(place+"@"+attr.Key, attr.Value); err != nil {
+			return err
+		}
+	}
+	for _, child := range el.ChildElements() {
+		if err := checkElement(child, place+"/"+child.Tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkPath(place, value string) error {
+	if !strings.HasPrefix(value, "/") ||
+		slices.ContainsFunc(pathRules, func(r pathRule) bool { return r.allows(place, value) }) {
+		return nil
+	}
+	return leansOn("%s, in %s", value, place)
+}
+
+func leansOn(format string, args ...any) error {
+	return fmt.Errorf("%w: the domain leans on its host: its definition has %s", hv.ErrUnsupported, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image
+// and opens all disks, so that it takes as long as storage may.
+func (c *Conn) PowerOn(ctx context.Context, id string) error {
+	err := c.modify(ctx, longCallTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainCreate(dom)
+	})
+	if err == nil {
+		return nil
+	}
+	// One that is active already is refused in the words of every refusal.
+	if said(err, golibvirt.ErrOperationInvalid) {
+		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() {
+			return nil
+		}
+	}
+	return fmt.Errorf("power on domain %s: %w", id, err)
+}
+
+// PowerOff implements hv.Hypervisor. libvirt asks the process with SIGTERM and
+// then kills it, so that it takes as long as a change may.
+func (c *Conn) PowerOff(ctx context.Context, id string) error {
+	err := c.change(ctx, c.callTimeout, "power off", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainDestroy(dom)
+	})
+	if err == nil {
+		return nil
+	}
+	// One that is off already is refused in the words of every refusal.
+	if dom, readErr := c.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
+		return nil
+	}
+	return err
+}
+
+// Shutdown implements hv.Hypervisor. It says how to ask: left to itself, libvirt
+// would wait for a guest agent that may hang.
+func (c *Conn) Shutdown(ctx context.Context, id string) error {
+	err := c.change(ctx, c.callTimeout, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainShutdownFlags(dom, golibvirt.DomainShutdownAcpiPowerBtn)
+	})
+	if errors.Is(err, hv.ErrNotActive) {
+		return nil
+	}
+	return err
+}
+
+// RebootGuest implements hv.Hypervisor. The guest shuts down as with Shutdown, and
+// libvirt then resets the machine, in the same process.
+func (c *Conn) RebootGuest(ctx context.Context, id string) error {
+	return c.change(ctx, c.callTimeout, "reboot", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainReboot(dom, golibvirt.DomainRebootAcpiPowerBtn)
+	})
+}
