@@ -52,7 +52,7 @@ func lifecycleCommands() []*cli.Command {
 			Description: "On the host that had it last, or on any that reaches the pools of its volumes. Refused while its\n" +
 				"root volume is missing.\n\n" +
 				"For example: " + programName + " instance unshelve web1 --host hv2",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "host", DefaultText: "the one that had it last", Usage: "on `HOST`"}},
+			Flags: []cli.Flag{hostFlag("bring it back on `HOST`")},
 		},
 		{
 			Name: "lock", Usage: "keep everybody from changing an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceLock),
@@ -146,7 +146,11 @@ func instanceShelve(c *cli.Context, s *session) error {
 
 func instanceUnshelve(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("instances", name, "unshelve"), "instance", api.InstanceUnshelve{Host: c.String("host")})
+	host, err := s.hostAsked(c)
+	if err != nil {
+		return err
+	}
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("instances", name, "unshelve"), "instance", api.InstanceUnshelve{Host: host})
 	if err != nil || !finished {
 		return err
 	}

@@ -18,24 +18,33 @@ func hostFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "host", Usage: usage + ", where the registry is asked and knows several"}
 }
 
-// atHost is path with the host that --host names. A daemon speaks for its own
-// host alone, so another one is refused there.
-func (s *session) atHost(c *cli.Context, path string) (string, error) {
+// hostAsked is the host that --host names, for the registry to pass a request on
+// to; "" where it is not given, or is the one that answers. A daemon speaks for its
+// own host alone, so another one is refused there.
+func (s *session) hostAsked(c *cli.Context) (string, error) {
 	host := c.String("host")
 	if host == "" {
-		return path, nil
+		return "", nil
 	}
 	st, _, err := show[api.Status](c.Context, s, v1("status"), "status")
-	if err != nil {
-		return "", err
-	}
 	switch {
+	case err != nil:
+		return "", err
 	case st.Program != daemonProgram:
-		return path + "?host=" + url.QueryEscape(host), nil
+		return host, nil
 	case host == st.Host, host == st.HostID:
-		return path, nil
+		return "", nil
 	}
 	return "", usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", prefix(c), host, s.client.Target(), st.Host)
+}
+
+// atHost is path with the host that --host names.
+func (s *session) atHost(c *cli.Context, path string) (string, error) {
+	host, err := s.hostAsked(c)
+	if err != nil || host == "" {
+		return path, err
+	}
+	return path + "?host=" + url.QueryEscape(host), nil
 }
 
 // whichHost adds to an error that names several hosts how one of them is chosen.
