@@ -72,6 +72,9 @@ type Task struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 	State     string          `json:"state"`
 	CreatedAt time.Time       `json:"created_at"`
+	// Late is a task that was given out before and whose caller has long been told
+	// that it may have been done: what was not begun then is not begun now.
+	Late bool `json:"late,omitempty"`
 }
 
 // TaskAnswer is what the host's API answered: the body of POST

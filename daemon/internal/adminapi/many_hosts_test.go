@@ -5,13 +5,16 @@ package adminapi
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -242,5 +245,33 @@ func TestAListThatIsEmptyInMemoryIsAList(t *testing.T) {
 	empty := memory{"registry-view.json": `{"read_at":"2026-01-01T00:00:00Z"}`}
 	if _, body := askOf(t, newServer(t, nowhere, empty), "GET", "/v1/volumes", ""); !strings.Contains(body, `"volumes":[]`) {
 		t.Errorf("the list is %s", body)
+	}
+}
+
+// Who asked for it was told long ago that it may have been done, and may have done
+// something else since.
+func TestALateTaskIsNotBegun(t *testing.T) {
+	journal := optest.NewJournal()
+	attachments := attach.New(attach.Config{}, attach.Ports{}, nil, nil, slog.New(slog.DiscardHandler))
+	runner, err := op.New(op.Config{Journal: journal, Plans: attachments.Plans(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runner.Stop)
+	if err := journal.Create(t.Context(), op.Op{ID: "begun", Kind: attachments.Plans()[0].Kind, CreatedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, nowhere, nil)
+	s.Runner = runner
+	ask := func(id string, late bool) string {
+		return string(s.Perform(t.Context(), api.Task{ID: id, Late: late, Method: "GET", Path: "/v1/version"}).Body)
+	}
+	if got := ask("unknown", true); !strings.Contains(got, "too old to be begun") || !strings.Contains(got, string(api.CodeHypervisorUnavailable)) {
+		t.Errorf("a late task that is not known: %s", got)
+	}
+	for id, late := range map[string]bool{"begun": true, "unknown": false} {
+		if got := ask(id, late); !strings.Contains(got, "version") {
+			t.Errorf("%s, late %t: %s", id, late, got)
+		}
 	}
 }

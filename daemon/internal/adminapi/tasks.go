@@ -6,18 +6,26 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"time"
 
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
 // Perform makes the call of a task, as if its caller had made it here: the
 // registry has checked who that is. What the registry itself answers is no task,
-// or it would go round in circles, and neither is a stream.
+// or it would go round in circles, and neither is a stream. Of a late task only what
+// was begun is told.
 func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	var a recording
-	r, err := http.NewRequestWithContext(asTask(ctx), t.Method, t.Path, bytes.NewReader(t.Body))
+	if err := s.refuseLate(ctx, t); err != nil {
+		httpjson.WriteError(&a, err)
+		return a.answer()
+	}
+	r, err := http.NewRequestWithContext(ctx, t.Method, t.Path, bytes.NewReader(t.Body))
 	if err != nil {
 		httpjson.WriteError(&a, api.Errorf(api.CodeInvalidArgument, "task %.64s is no call of this API: %v", t.ID, err))
 		return a.answer()
@@ -25,6 +33,23 @@ func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	r.Header.Set(api.IdempotencyKeyHeader, t.ID)
 	s.tasks().ServeHTTP(&a, r)
 	return a.answer()
+}
+
+// refuseLate refuses a late task of which the journal knows nothing.
+func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
+	if !t.Late {
+		return nil
+	}
+	_, err := s.Runner.Status(ctx, t.ID)
+	switch {
+	case errors.Is(err, op.ErrNotFound):
+		return api.Errorf(api.CodeHypervisorUnavailable,
+			"host %s was away when this was asked of it, at %s, and has no record of it; it is too old to be begun now, so ask again with another %s",
+			s.HostName, t.CreatedAt.UTC().Format(time.RFC3339), api.IdempotencyKeyHeader).With("expired", true)
+	case err != nil:
+		return api.Errorf(api.CodeJournalUnavailable, "it is not known whether this was begun: %v", err)
+	}
+	return nil
 }
 
 // tasks serves the routes that a task may call.

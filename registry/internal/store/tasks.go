@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -20,6 +21,11 @@ import (
 // maxTaskBody bounds the body of a task and of its answer, as the API bounds
 // those of requests.
 const maxTaskBody = 1 << 20
+
+// lateAfter is how old a task may be that is given out once more to be begun. Who
+// asked for it was answered long before. It is a request that grows old here, never
+// a lock: by the clock of this machine, which may at worst have it asked again.
+const lateAfter = 10 * time.Minute
 
 // CreateTask queues a call of a host's API. The id is the key: the same id with
 // the same method, path and body finds the task that is there, whoever asks and
@@ -54,7 +60,7 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task) (api.Tas
 		case there.State != api.TaskWithdrawn:
 			return there, nil
 		default:
-			err = tx.exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ? WHERE id = ?", host.id, in.ID)
+			err = tx.exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, created_us = ? WHERE id = ?", host.id, tx.at.UnixMicro(), in.ID)
 		}
 		if err != nil {
 			return taskRow{}, err
@@ -116,7 +122,8 @@ func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, er
 // TakeTasks gives tasks to their host: those of ids that are queued become taken.
 // It returns those of ids that the host is to do now, which are all that are
 // taken and unanswered; what was withdrawn or answered meanwhile is not among
-// them, nor is what is another host's.
+// them, nor is what is another host's. Of those that were taken before, the old
+// ones are late.
 func (s *Store) TakeTasks(ctx context.Context, call Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
@@ -136,6 +143,7 @@ func (s *Store) TakeTasks(ctx context.Context, call Call, hostID string, ids []s
 			if err != nil {
 				return nil, err
 			}
+			t.Late = t.State == api.TaskTaken && tx.at.Sub(t.CreatedAt) > lateAfter
 			if t.State == api.TaskQueued {
 				if err := tx.setTaskState(ctx, &t, api.TaskTaken); err != nil {
 					return nil, err

@@ -289,3 +289,32 @@ func TestAStaleHostTakesAndAnswersNothing(t *testing.T) {
 	wantStale(t, second(s.TakeTasks(t.Context(), as(hostA, 1), hostA, []string{"op-1"})), 2)
 	wantStale(t, s.AnswerTask(t.Context(), as(hostA, 1), hostA, "op-1", accepted), 2)
 }
+
+func TestATaskThatWasTakenLongAgoIsGivenOutAsLate(t *testing.T) {
+	s := newSite(t)
+	for _, id := range []string{"old", "queued", "again"} {
+		in := migrateTask()
+		in.ID = id
+		create(t, s, in)
+	}
+	must(s.WithdrawTask(t.Context(), nobody, "again"))(t)
+	late := func() map[string]bool {
+		out := map[string]bool{}
+		for _, task := range must(s.TakeTasks(t.Context(), nobody, "a", []string{"old", "queued", "again"}))(t) {
+			out[task.ID] = task.Late
+		}
+		return out
+	}
+	must(s.TakeTasks(t.Context(), nobody, "a", []string{"old"}))(t)
+	s.now = func() time.Time { return time.Now().Add(lateAfter + time.Minute) }
+	again := migrateTask()
+	again.ID = "again"
+	create(t, s, again)
+	if diff := cmp.Diff(map[string]bool{"old": true, "queued": false, "again": false}, late()); diff != "" {
+		t.Errorf("late, of what is taken now (-want +got):\n%s", diff)
+	}
+	// What is asked for again is as young as that.
+	if diff := cmp.Diff(map[string]bool{"old": true, "queued": true, "again": false}, late()); diff != "" {
+		t.Errorf("late, when given out again (-want +got):\n%s", diff)
+	}
+}
