@@ -216,7 +216,7 @@ func (m *machine) stepDefine() op.Step {
 		if def.NVRAM, err = unpacked(got.Definition.NVRAM); err != nil {
 			return err
 		}
-		if err := m.notTaken(ctx, r, in); err != nil {
+		if there, err := m.there(ctx, r, in); err != nil || there {
 			return err
 		}
 		if err := r.Note(ctx, defineNote{true}); err != nil {
@@ -254,17 +254,18 @@ func (m *machine) stepDefine() op.Step {
 	return step(stepNameDefine, do, undo, observe)
 }
 
-// notTaken refuses to define a domain that is there and not this op's.
-func (m *machine) notTaken(ctx context.Context, r *op.Run, in *unshelveInput) error {
-	var note defineNote
-	if _, err := r.Noted(stepNameDefine, &note); err != nil || note.Defining {
-		return err
-	}
+// there says whether this op has defined the domain before. One that is there and is
+// not this op's is refused.
+func (m *machine) there(ctx context.Context, r *op.Run, in *unshelveInput) (bool, error) {
 	dom, err := m.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {
-		return err
+		return false, err
 	}
-	return m.taken(ctx, r, in, hv.ErrExists)
+	var note defineNote
+	if _, err := r.Noted(stepNameDefine, &note); err != nil || note.Defining {
+		return true, err
+	}
+	return false, m.taken(ctx, r, in, hv.ErrExists)
 }
 
 // taken is the refusal for a domain whose id or name is taken on this host. What has

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// trial is a world in which one op is to run.
+type trial struct {
+	*world
+	kind string
+	in   interface{ Keys() []string }
+	// wants are the states in which the instance may be after the op.
+	wants map[op.State][]api.InstanceState
+}
+
+// Plans implements optest.World.
+func (s *trial) Plans() []op.Plan {
+	g := s.nodes[0].newManager()
+	g.machine.submit = func(context.Context, op.Op) error { return nil }
+	return g.Plans()
+}
+
+// Op implements optest.World.
+func (s *trial) Op() op.Op {
+	data, err := json.Marshal(s.in)
+	if err != nil {
+		panic(err)
+	}
+	return op.Op{ID: testOp, Kind: s.kind, Keys: s.in.Keys(), Input: data, CreatedAt: time.Unix(1, 0)}
+}
+
+// Check implements optest.World.
+func (s *trial) Check(state op.State) error {
+	err := s.settled()
+	if got := s.registry.now().inst.State; !slices.Contains(s.wants[state], got) {
+		err = errors.Join(err, fmt.Errorf("the instance is %s, want %v", got, s.wants[state]))
+	}
+	return err
+}
+
+func matrix(t *testing.T, kind string, from, to api.InstanceState, make func(*node) interface{ Keys() []string }) {
+	t.Helper()
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		w := newWorld(t, from)
+		return &trial{world: w, kind: kind, in: make(w.nodes[0]), wants: map[op.State][]api.InstanceState{op.StateDone: {to}, op.StateUndone: {from}}}
+	}})
+}
+
+func TestMatrixOfPower(t *testing.T) {
+	for kind, states := range map[string][2]api.InstanceState{
+		kindStart: {api.InstanceStopped, api.InstanceRunning}, kindStop: {api.InstanceRunning, api.InstanceStopped},
+		kindReboot: {api.InstanceRunning, api.InstanceRunning}, kindPause: {api.InstanceRunning, api.InstancePaused},
+		kindUnpause: {api.InstancePaused, api.InstanceRunning},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			matrix(t, kind, states[0], states[1], func(n *node) interface{ Keys() []string } { return &powerInput{subject: n.subject()} })
+		})
+	}
+}
+
+func TestMatrixOfShelve(t *testing.T) {
+	for _, c := range []struct {
+		from, to  api.InstanceState
+		keep, was bool
+	}{
+		{api.InstanceRunning, api.InstanceShelvedOffloaded, false, false},
+		{api.InstanceStopped, api.InstanceShelved, true, false},
+		{api.InstanceShelved, api.InstanceShelvedOffloaded, false, true},
+	} {
+		t.Run(fmt.Sprintf("%s to %s", c.from, c.to), func(t *testing.T) {
+			matrix(t, kindShelve, c.from, c.to, func(n *node) interface{ Keys() []string } {
+				return &shelveInput{subject: n.subject(), Keep: c.keep, Was: c.was}
+			})
+		})
+	}
+}
+
+func TestMatrixOfUnshelve(t *testing.T) {
+	for _, from := range []api.InstanceState{api.InstanceShelved, api.InstanceShelvedOffloaded} {
+		t.Run(string(from), func(t *testing.T) {
+			matrix(t, kindUnshelve, from, api.InstanceStopped, func(n *node) interface{ Keys() []string } {
+				return &unshelveInput{subject: n.subject()}
+			})
+		})
+	}
+}

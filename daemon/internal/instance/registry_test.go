@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// fakeRegistry is a registry in memory, with its rules as far as the shelf meets
+// them.
+type fakeRegistry struct {
+	world *world
+
+	mu   sync.Mutex
+	down bool
+	// refuses is a state that the instance may not come to.
+	refuses api.InstanceState
+	epochs  map[string]int64 // by host id, where it is not 1
+	back    map[string]int64 // the epoch that a host came back with
+	inst    api.Instance
+	atts    []api.Attachment
+	shelf   *api.InstanceDefinition
+	// last is the host that had it last.
+	last  string
+	calls map[string]registryCall
+	told  []api.InstanceState
+}
+
+// registryCall is a request that was made, by its op id, and its answer.
+type registryCall struct {
+	asked  any
+	answer api.ShelvedInstance
+}
+
+// snapshot is what the registry has at one moment.
+type snapshot struct {
+	inst  api.Instance
+	atts  []api.Attachment
+	shelf *api.InstanceDefinition
+}
+
+var errRegistryAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+
+func newFakeRegistry(w *world) *fakeRegistry {
+	r := &fakeRegistry{world: w, epochs: map[string]int64{}, back: map[string]int64{}, calls: map[string]registryCall{}}
+	r.inst = api.Instance{ID: web, Name: "web"}
+	zero := 0
+	for i, id := range []string{rootVol, dataVol} {
+		a := api.Attachment{
+			ID: "att-" + id, VolumeID: id, InstanceID: web, Mode: api.ModeRW, Device: []string{"vda", "vdb"}[i], State: api.AttachmentAttached,
+			Location: api.Location{Path: []string{rootPath, dataPath}[i], Format: api.FormatRaw, SizeBytes: testSize},
+		}
+		slot := api.BlockDeviceMapping{Device: a.Device, VolumeID: &a.VolumeID, AttachmentID: &a.ID}
+		if i == 0 {
+			a.BootIndex, slot.BootIndex = &zero, &zero
+		}
+		r.atts = append(r.atts, a)
+		r.inst.BlockDeviceMappings = append(r.inst.BlockDeviceMappings, slot)
+	}
+	return r
+}
+
+// place puts the instance onto a host, or the shelf.
+func (r *fakeRegistry) place(n *node, state api.InstanceState) {
+	r.inst.State, r.last = state, n.name
+	r.on(n.name)
+	if state == api.InstanceShelvedOffloaded {
+		r.on("")
+	}
+}
+
+func (r *fakeRegistry) on(host string) {
+	r.inst.Host = host
+	for i := range r.atts {
+		r.atts[i].Host = host
+	}
+}
+
+// loseRoot empties the root slot, as a detach on the shelf or here does.
+func (r *fakeRegistry) loseRoot() {
+	r.inst.BlockDeviceMappings[0].VolumeID, r.inst.BlockDeviceMappings[0].AttachmentID = nil, nil
+	r.atts = r.atts[1:]
+}
+
+func (r *fakeRegistry) now() snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return snapshot{r.inst, slices.Clone(r.atts), r.shelf}
+}
+
+func (r *fakeRegistry) setDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+func (r *fakeRegistry) isDown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.down
+}
+
+// fence begins a new epoch of a host; it is back at once, with what it has.
+func (r *fakeRegistry) fence(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epochs[host] = r.epoch(host) + 1
+	r.back[host] = r.epochs[host]
+}
+
+func (r *fakeRegistry) epoch(host string) int64 { return max(1, r.epochs[host]) }
+
+// epochOf is the epoch that a host believes to be in.
+func (r *fakeRegistry) epochOf(host string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(1, r.back[host])
+}
+
+func (r *fakeRegistry) report(n *node, state api.InstanceState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.down && r.inst.Host == n.name && !shelved(r.inst.State) {
+		r.inst.State = state
+	}
+}
+
+// view is the registry as a host sees it.
+type view struct {
+	*fakeRegistry
+	n *node
+}
+
+func ask[T any](v *view, answer func() (T, error)) (out T, err error) {
+	err = v.world.around(errRegistryAway, v.isDown, func() (err error) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		out, err = answer()
+		return err
+	})
+	return out, err
+}
+
+func (v *view) Volume(_ context.Context, ref string) (api.Volume, error) {
+	return ask(v, func() (api.Volume, error) { return api.Volume{ID: ref, Name: "vol"}, nil })
+}
+
+// Instance answers a host whose the instance is, and every host while it is on the
+// shelf: an operator has asked for it there.
+func (v *view) Instance(_ context.Context, ref string) (api.Instance, error) {
+	return ask(v, func() (api.Instance, error) {
+		switch {
+		case ref != web && ref != "web":
+			return api.Instance{}, api.Errorf(api.CodeNotFound, "there is no instance %s", ref)
+		case v.inst.Host != "" && v.inst.Host != v.n.name:
+			return api.Instance{}, api.Errorf(api.CodeNotYourHost, "instance web is on host %s", v.inst.Host)
+		}
+		return v.inst, nil
+	})
+}
+
+func (v *view) Attachments(context.Context, string, string) ([]api.Attachment, error) {
+	return ask(v, func() ([]api.Attachment, error) { return slices.Clone(v.atts), nil })
+}
+
+func (v *view) TransitionInstance(_ context.Context, opID, _ string, in api.InstanceTransition) (api.ShelvedInstance, error) {
+	return ask(v, func() (api.ShelvedInstance, error) {
+		if old, known := v.calls[opID]; known {
+			if !reflect.DeepEqual(old.asked, in) {
+				return api.ShelvedInstance{}, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
+			}
+			return old.answer, nil
+		}
+		if err := v.may(in); err != nil {
+			return api.ShelvedInstance{}, err
+		}
+		v.move(in)
+		answer := api.ShelvedInstance{Instance: v.inst, Definition: v.shelf, Attachments: slices.Clone(v.atts)}
+		v.calls[opID] = registryCall{in, answer}
+		return answer, nil
+	})
+}
+
+// may refuses a transition.
+func (v *view) may(in api.InstanceTransition) error {
+	switch {
+	case in.Epoch != v.epoch(in.Host):
+		return api.Errorf(api.CodeStaleEpoch, "epoch %d is over", in.Epoch)
+	case in.From != v.inst.State:
+		return api.Errorf(api.CodeConflict, "instance web is %s", v.inst.State)
+	case v.inst.Host != "" && v.inst.Host != v.n.name:
+		return api.Errorf(api.CodeNotYourHost, "instance web is on host %s", v.inst.Host)
+	case in.To == v.refuses:
+		return api.Errorf(api.CodePolicyDenied, "no instance may be %s", in.To)
+	case v.inst.Locked:
+		return api.Errorf(api.CodeInstanceLocked, "instance web is locked")
+	case in.From == api.InstanceShelvedOffloaded && v.inst.BlockDeviceMappings[0].VolumeID == nil:
+		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance web without a root device volume")
+	}
+	return nil
+}
+
+func (v *view) move(in api.InstanceTransition) {
+	v.inst.State = in.To
+	v.told = append(v.told, in.To)
+	switch in.To {
+	case api.InstanceShelved:
+		if in.Definition != nil {
+			v.shelf = in.Definition
+		}
+		v.on(v.n.name)
+	case api.InstanceShelvedOffloaded:
+		v.last = v.n.name
+		v.on("")
+	case api.InstanceStopped:
+		v.shelf = nil
+	case api.InstanceRunning, api.InstancePaused, api.InstanceError:
+	}
+}

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	web      = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0005"
+	rootVol  = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0011"
+	dataVol  = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0012"
+	rootPath = "/shared/root.raw"
+	dataPath = "/shared/data.raw"
+	testOp   = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa"
+	testSize = 8 * hvtest.BlockSize
+)
+
+// world is a site in memory: two hosts, one registry, one instance with a root
+// volume and another one. Something can happen at each call of a hypervisor or of
+// the registry, and what must always hold is looked at after each.
+type world struct {
+	registry *fakeRegistry
+	nodes    []*node
+
+	mu       sync.Mutex
+	calls    int
+	happens  happening
+	happened bool
+	wrongs   []string
+}
+
+// happening is what happens at the nth call of a hypervisor or the registry.
+type happening struct {
+	nth   int
+	after bool // the call takes effect first
+	do    func()
+	lose  bool // the answer is lost: the caller cannot tell
+}
+
+// newWorld is a world whose instance is on host alpha, in this state.
+func newWorld(t *testing.T, state api.InstanceState) *world {
+	t.Helper()
+	w := &world{}
+	w.registry = newFakeRegistry(w)
+	for i, name := range []string{"alpha", "beta"} {
+		w.nodes = append(w.nodes, newNode(t, w, name, fmt.Sprintf("6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e010%d", i)))
+	}
+	alpha := w.nodes[0]
+	must(t, alpha.Define(hv.Domain{ID: web, Name: "web", Config: []hv.Disk{
+		disk("vda", rootVol, rootPath), disk("vdb", dataVol, dataPath),
+		{Target: "hda", Bus: "ide", Device: "cdrom", ReadOnly: true},
+	}}))
+	alpha.SetNVRAM(web, []byte("boot from vda"))
+	w.registry.place(alpha, api.InstanceStopped)
+	switch state {
+	case api.InstanceRunning, api.InstancePaused:
+		must(t, alpha.Start(web))
+		if state == api.InstancePaused {
+			must(t, alpha.SuspendByUser(web))
+		}
+	case api.InstanceShelved, api.InstanceShelvedOffloaded:
+		w.shelve(t, alpha, state)
+	case api.InstanceStopped, api.InstanceError:
+	}
+	w.registry.place(alpha, state)
+	return w
+}
+
+// shelve is what a shelve would have left.
+func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
+	t.Helper()
+	m := &machine{Ports: n.ports(), log: slog.New(slog.DiscardHandler)}
+	in := &shelveInput{subject: n.subject(), Keep: true}
+	def, _, err := m.define(t.Context(), in)
+	must(t, err)
+	w.registry.shelf = &def
+	must(t, n.guards.Set(web, GuardShelf, "shelved"))
+	if state == api.InstanceShelvedOffloaded {
+		must(t, n.Fake.UndefineDomain(t.Context(), web))
+	}
+}
+
+func disk(target, serial, path string) hv.Disk {
+	return hv.Disk{
+		Target: target, Bus: "virtio", Device: "disk", Serial: serial, Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}},
+	}
+}
+
+// around is one call of a hypervisor or the registry.
+func (w *world) around(lost error, away func() bool, effect func() error) error {
+	w.mu.Lock()
+	w.calls++
+	now := w.calls == w.happens.nth
+	w.happened = w.happened || now
+	h := w.happens
+	w.mu.Unlock()
+	if now && !h.after && h.do != nil {
+		h.do()
+	}
+	if now && !h.after && h.lose || away() {
+		return lost
+	}
+	err := effect()
+	w.look()
+	if now && h.after && h.do != nil {
+		h.do()
+	}
+	if now && h.after && h.lose {
+		return lost
+	}
+	return err
+}
+
+// look notes what must never be (DESIGN.md, 1). Another op may be at work: what was
+// seen between two looks at the registry is held against both.
+func (w *world) look() {
+	before := w.registry.now()
+	type seen struct {
+		n       *node
+		dom     *hv.Domain
+		guarded bool
+	}
+	var all []seen
+	for _, n := range w.nodes {
+		guarded, _ := n.guards.Has(web, GuardShelf)
+		dom, err := n.Fake.Domain(context.Background(), web)
+		if err == nil {
+			again, _ := n.guards.Has(web, GuardShelf)
+			all = append(all, seen{n, dom, guarded || again})
+		}
+	}
+	after := w.registry.now()
+	free := 0
+	for _, s := range all {
+		if s.guarded {
+			if s.dom.State.Active() {
+				w.wrong("it runs on %s, which guards it", s.n.name)
+			}
+			continue
+		}
+		free++
+		if before.inst.Host != s.n.name && after.inst.Host != s.n.name {
+			w.wrong("it is on %s without a guard, and the registry has it on %q", s.n.name, after.inst.Host)
+		}
+	}
+	if free > 1 {
+		w.wrong("%d hosts have it without a guard", free)
+	}
+	if len(all) == 0 && before.shelf == nil && after.shelf == nil {
+		w.wrong("its definition is lost")
+	}
+}
+
+func (w *world) wrong(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
+}
+
+// settled says what is wrong with a world in which no op is at work.
+func (w *world) settled() error {
+	w.look()
+	for _, n := range w.nodes {
+		n.report(context.Background())
+	}
+	w.mu.Lock()
+	wrongs := slices.Clone(w.wrongs)
+	w.mu.Unlock()
+	reg := w.registry.now()
+	for _, n := range w.nodes {
+		if what := n.unsettled(reg); what != "" {
+			wrongs = append(wrongs, what)
+		}
+	}
+	if (reg.shelf != nil) != shelved(reg.inst.State) {
+		wrongs = append(wrongs, fmt.Sprintf("it is %s and the registry has a definition: %t", reg.inst.State, reg.shelf != nil))
+	}
+	if len(wrongs) > 0 {
+		return errors.New(strings.Join(wrongs, "; "))
+	}
+	return nil
+}
+
+// unsettled says what is wrong with a host at rest.
+func (n *node) unsettled(reg snapshot) string {
+	dom, err := n.Fake.Domain(context.Background(), web)
+	if err != nil {
+		dom = nil
+	}
+	guarded, _ := n.guards.Has(web, GuardShelf)
+	here := reg.inst.Host == n.name
+	switch state := reg.inst.State; {
+	case here && dom == nil:
+		return fmt.Sprintf("it is %s on %s, which has no domain", state, n.name)
+	case !here && dom != nil:
+		return fmt.Sprintf("%s has a domain, and the registry has it on %q (%s)", n.name, reg.inst.Host, state)
+	case here && shelved(state) != guarded:
+		return fmt.Sprintf("it is %s on %s, guarded: %t", state, n.name, guarded)
+	case here && shelved(state) && dom.State.Active():
+		return fmt.Sprintf("it is %s on %s and runs", state, n.name)
+	case here && !shelved(state) && state != StateOf(dom.State):
+		return fmt.Sprintf("it is %s on %s and the registry has it as %s", dom.State, n.name, state)
+	case here && differs(dom, reg.atts) != "":
+		return differs(dom, reg.atts)
+	case here && len(dom.Config) != len(reg.atts)+1: // and the CD-ROM
+		return fmt.Sprintf("it has the disks %+v", dom.Config)
+	case here && dom.ConfigDisk("vda").Serial != rootVol:
+		return fmt.Sprintf("its root disk is %+v", dom.ConfigDisk("vda"))
+	case here && string(n.NVRAM(web)) != "boot from vda":
+		return "its NVRAM is lost"
+	}
+	return ""
+}
+
+// node is a host of the world, and the hypervisor that its manager sees.
+type node struct {
+	*hvtest.Fake
+	world    *world
+	name, id string
+	guards   *memGuards
+	journal  *optest.Journal
+
+	mu    sync.Mutex
+	away  bool
+	known api.Instance
+	// switching: a migration holds the instance paused.
+	switching bool
+	open      []api.Migration
+	// missing are images that this host does not have.
+	missing map[string]bool
+}
+
+func newNode(t *testing.T, w *world, name, id string) *node {
+	t.Helper()
+	n := &node{Fake: hvtest.New(), world: w, name: name, id: id, guards: newMemGuards(), journal: optest.NewJournal(), missing: map[string]bool{}}
+	n.OnStart = func(domainID string) error {
+		if all, _ := n.guards.Of(domainID); len(all) > 0 {
+			return errors.New(all[0].Reason)
+		}
+		return nil
+	}
+	for _, path := range []string{rootPath, dataPath} {
+		must(t, n.CreateImage(path, hvtest.Raw, testSize))
+	}
+	return n
+}
+
+func (n *node) host() Host { return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.epochOf(n.id)} }
+
+func (n *node) subject() subject {
+	return subject{InstanceID: web, InstanceName: "web", Host: n.id, HostName: n.name, Epoch: 1}
+}
+
+func (n *node) ports() Ports {
+	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, Known: n, Report: n.report}
+}
+
+func (n *node) newManager() *Manager {
+	return New(Config{}, n.ports(), n.journal, func(context.Context) (Host, error) { return n.host(), nil }, slog.New(slog.DiscardHandler))
+}
+
+func (n *node) isAway() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.away
+}
+
+func (n *node) setAway(away bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.away = away
+}
+
+// report tells the registry of this host's domains.
+func (n *node) report(ctx context.Context) {
+	dom, err := n.Fake.Domain(ctx, web)
+	if err == nil {
+		n.world.registry.report(n, StateOf(dom.State))
+	}
+}
+
+// Connect implements Locations.
+func (n *node) Connect(_ context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
+	if n.missing[att.Location.Path] {
+		return hv.Image{}, api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", vol.Name, att.Location.Path)
+	}
+	return hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: att.Location.Path}, nil
+}
+
+// Disconnect implements Locations.
+func (n *node) Disconnect(context.Context, api.Volume, api.Attachment) error { return nil }
+
+// List implements Migrations.
+func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.open, nil }
+
+// Switching implements Migrations.
+func (n *node) Switching(string) bool { return n.switching }
+
+// KnownInstance implements Known.
+func (n *node) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
+	return n.known, ref == n.known.ID || ref == n.known.Name
+}
+
+func (n *node) onHV(effect func() error) error {
+	return n.world.around(hv.ErrUnavailable, n.isAway, effect)
+}
+
+// The calls of the hypervisor that ops of instances make, each a moment at which
+// something may happen.
+
+func (n *node) Domain(ctx context.Context, id string) (dom *hv.Domain, err error) {
+	err = n.onHV(func() (err error) { dom, err = n.Fake.Domain(ctx, id); return err })
+	return dom, err
+}
+
+func (n *node) PowerOn(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.PowerOn(ctx, id) })
+}
+
+func (n *node) PowerOff(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.PowerOff(ctx, id) })
+}
+
+func (n *node) Shutdown(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.Shutdown(ctx, id) })
+}
+
+func (n *node) RebootGuest(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.RebootGuest(ctx, id) })
+}
+
+func (n *node) Suspend(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.Suspend(ctx, id) })
+}
+
+func (n *node) Resume(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.Resume(ctx, id) })
+}
+
+func (n *node) DomainDefinition(ctx context.Context, id string) (def hv.DomainDefinition, err error) {
+	err = n.onHV(func() (err error) { def, err = n.Fake.DomainDefinition(ctx, id); return err })
+	return def, err
+}
+
+func (n *node) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (def string, err error) {
+	err = n.onHV(func() (err error) { def, err = n.Fake.DiskDefinition(ctx, id, where, target); return err })
+	return def, err
+}
+
+func (n *node) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
+	return n.onHV(func() error { return n.Fake.DefineDomain(ctx, id, def, disks) })
+}
+
+func (n *node) UndefineDomain(ctx context.Context, id string) error {
+	return n.onHV(func() error { return n.Fake.UndefineDomain(ctx, id) })
+}
+
+// memGuards are guards in memory.
+type memGuards struct {
+	mu  sync.Mutex
+	set map[string][]Guard
+}
+
+func newMemGuards() *memGuards { return &memGuards{set: map[string][]Guard{}} }
+
+func (g *memGuards) Set(id, owner, reason string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.set[id] = append(g.others(id, owner), Guard{owner, reason})
+	return nil
+}
+
+func (g *memGuards) Clear(id, owner string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.set[id] = g.others(id, owner)
+	return nil
+}
+
+func (g *memGuards) others(id, owner string) []Guard {
+	return slices.DeleteFunc(slices.Clone(g.set[id]), func(o Guard) bool { return o.Owner == owner })
+}
+
+func (g *memGuards) Has(id, owner string) (bool, error) {
+	all, err := g.Of(id)
+	return slices.ContainsFunc(all, func(o Guard) bool { return o.Owner == owner }), err
+}
+
+func (g *memGuards) Of(id string) ([]Guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.set[id]), nil
+}
+
+func (g *memGuards) Enforced() error { return nil }
+
+// daemon is the manager of a host with its runner, which may die and come again.
+type daemon struct {
+	node *node
+	wg   sync.WaitGroup // restarts
+
+	mu      sync.Mutex
+	manager *Manager
+	runner  *op.Runner
+}
+
+func startDaemon(t *testing.T, n *node) *daemon {
+	t.Helper()
+	d := &daemon{node: n}
+	d.boot()
+	t.Cleanup(func() {
+		d.wg.Wait()
+		d.halt()
+	})
+	return d
+}
+
+func (d *daemon) boot() {
+	g := d.node.newManager()
+	runner, err := op.New(op.Config{Journal: d.node.journal, Plans: g.Plans(), Describe: describe, MaxTries: 5})
+	if err != nil {
+		panic(err)
+	}
+	g.Bind(runner)
+	if err := runner.Resume(context.Background()); err != nil {
+		panic(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.manager, d.runner = g, runner
+}
+
+func (d *daemon) halt() {
+	_, runner := d.now()
+	runner.Stop()
+}
+
+// restart kills the daemon and starts another on the same journal.
+func (d *daemon) restart() {
+	d.halt()
+	d.boot()
+}
+
+func (d *daemon) now() (*Manager, *op.Runner) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.manager, d.runner
+}
+
+// awayFor takes libvirt away for a while.
+func (d *daemon) awayFor(how time.Duration) {
+	d.node.setAway(true)
+	time.AfterFunc(how, func() {
+		d.node.setAway(false)
+		_, runner := d.now()
+		runner.Wake(request.WaitHypervisor)
+	})
+}
+
+// registryAwayFor takes the registry away for a while.
+func (d *daemon) registryAwayFor(how time.Duration) {
+	d.node.world.registry.setDown(true)
+	time.AfterFunc(how, func() {
+		d.node.world.registry.setDown(false)
+		_, runner := d.now()
+		runner.Wake(request.WaitRegistry)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantCode fails the test unless err is an *api.Error with this code.
+func wantCode(t *testing.T, err error, want api.Code) {
+	t.Helper()
+	if got := api.CodeOf(err); got != want {
+		t.Fatalf("error %v (code %q), want code %q", err, got, want)
+	}
+}
+
+// pass lets time pass, in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+// describe keeps the code of an error.
+func describe(err error) op.Failure {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return op.Failure{Code: string(e.Code), Message: e.Message, Details: e.Details}
+	}
+	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
+}
