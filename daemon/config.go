@@ -38,6 +38,7 @@ type config struct {
 	MetricsListen string `toml:"metrics_listen"`
 	StateDir      string `toml:"state_dir"`
 	OverlayDir    string `toml:"overlay_dir"`
+	SaveDir       string `toml:"save_dir"`
 	HostName      string `toml:"host_name"`
 	LogLevel      string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
@@ -82,6 +83,9 @@ func loadConfig(args []string, stderr io.Writer) (*config, error) {
 	if cfg.OverlayDir == "" {
 		cfg.OverlayDir = filepath.Join(cfg.StateDir, "overlays")
 	}
+	if cfg.SaveDir == "" {
+		cfg.SaveDir = filepath.Join(cfg.StateDir, "saves")
+	}
 	return cfg, nil
 }
 
@@ -97,6 +101,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.StringVar(&c.StateDir, "state-dir", c.StateDir, "`directory` of the journal and the guards")
 	set.StringVar(&c.OverlayDir, "overlay-dir", c.OverlayDir, "`directory` of overlays (default overlays in the state directory)")
+	set.StringVar(&c.SaveDir, "save-dir", c.SaveDir, "`directory` of the memory of guests that are saved while a volume moves (default saves in the state directory)")
 	set.StringVar(&c.HostName, "host-name", c.HostName, "name of this host in the registry")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	set.Int64Var(&c.OverlayMinFreeBytes, "overlay-min-free-bytes", c.OverlayMinFreeBytes, "what must be free for overlays before a migration starts")
@@ -122,6 +127,7 @@ func (c *config) check() error {
 		settings.CheckPath("socket", c.Socket),
 		settings.CheckPath("state_dir", c.StateDir),
 		settings.CheckPath("overlay_dir", c.OverlayDir),
+		settings.CheckPath("save_dir", c.SaveDir),
 		settings.CheckPath("libvirt_hook", c.LibvirtHook),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
 	); err != nil {
@@ -141,7 +147,7 @@ func (c *config) check() error {
 	if c.OverlayMinFreeBytes < 0 {
 		return fmt.Errorf("overlay_min_free_bytes is %d; it must not be negative", c.OverlayMinFreeBytes)
 	}
-	return c.checkOverlayDir()
+	return cmp.Or(c.checkOverlayDir(), c.checkSaveDir())
 }
 
 // checkRegistry refuses a registry that cannot be asked, and TLS files that are
@@ -193,17 +199,27 @@ func (c *config) checkSharedPools() error {
 // checkOverlayDir: while a volume moves, the guest's newest writes are in its
 // overlay alone, so the overlay must survive a reboot.
 func (c *config) checkOverlayDir() error {
-	dir := c.OverlayDir
+	return onDisk("overlay_dir", c.OverlayDir, "a reboot would lose what guests wrote while their volumes moved")
+}
+
+// checkSaveDir: a guest that is saved has its memory there alone.
+func (c *config) checkSaveDir() error {
+	return onDisk("save_dir", c.SaveDir, "saved guests would take the memory that their own is to leave free, and a reboot would lose them")
+}
+
+// onDisk refuses a directory, there or not yet, that is in memory.
+func onDisk(key, path, why string) error {
+	dir := path
 	inMemory, err := location.InMemory(dir)
 	for errors.Is(err, unix.ENOENT) && dir != "/" { // not made yet
 		dir = filepath.Dir(dir)
 		inMemory, err = location.InMemory(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("overlay_dir %s: %w", c.OverlayDir, err)
+		return fmt.Errorf("%s %s: %w", key, path, err)
 	}
 	if inMemory {
-		return fmt.Errorf("overlay_dir %s is in memory (tmpfs); a reboot would lose what guests wrote while their volumes moved", c.OverlayDir)
+		return fmt.Errorf("%s %s is in memory (tmpfs); %s", key, path, why)
 	}
 	return nil
 }

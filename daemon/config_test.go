@@ -36,6 +36,9 @@ func TestAFlagWinsOverTheFile(t *testing.T) {
 	if want := "/srv/b/overlays"; cfg.OverlayDir != want {
 		t.Errorf("overlay_dir %q, want %q", cfg.OverlayDir, want)
 	}
+	if want := "/srv/b/saves"; cfg.SaveDir != want {
+		t.Errorf("save_dir %q, want %q", cfg.SaveDir, want)
+	}
 }
 
 func TestAnUnknownKeyIsAnError(t *testing.T) {
@@ -71,17 +74,19 @@ func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
 	}
 }
 
-func TestOverlaysInMemoryAreRefused(t *testing.T) {
+func TestOverlaysAndSavedMemoryInMemoryAreRefused(t *testing.T) {
 	const tmpfs = "/dev/shm"
 	if _, err := os.Stat(tmpfs); err != nil {
 		t.Skipf("SKIPPED: this machine has no %s to try with", tmpfs)
 	}
-	cfg, err := load(t, []string{"--config", writeConfig(t, ""), "--overlay-dir", tmpfs + "/overlays"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cfg.check(); err == nil || !strings.Contains(err.Error(), "tmpfs") {
-		t.Errorf("got %v, want a refusal of tmpfs", err)
+	for _, flag := range []string{"--overlay-dir", "--save-dir"} {
+		cfg, err := load(t, []string{"--config", writeConfig(t, ""), flag, tmpfs + "/dir"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.check(); err == nil || !strings.Contains(err.Error(), "tmpfs") {
+			t.Errorf("%s: got %v, want a refusal of tmpfs", flag, err)
+		}
 	}
 }
 

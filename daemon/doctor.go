@@ -29,7 +29,7 @@ type doctor struct {
 
 // checks looks at everything once.
 func (d *doctor) checks(ctx context.Context) []api.Check {
-	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.overlays(), d.qemuImg()}
+	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.overlays(), d.saves(), d.qemuImg()}
 	if d.cfg.overTLS() {
 		out = append(out, d.certificate())
 	}
@@ -81,6 +81,18 @@ func (d *doctor) overlays() api.Check {
 		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
 	}
 	return ok(name, message)
+}
+
+func (d *doctor) saves() api.Check {
+	const name = "saves"
+	if err := d.cfg.checkSaveDir(); err != nil {
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "set save_dir to a directory on disk"}
+	}
+	free, err := d.storage.FreeBytes(d.cfg.SaveDir)
+	if err != nil {
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set save_dir"}
+	}
+	return ok(name, fmt.Sprintf("%s has %d MiB free for the memory of guests that are saved while a volume moves", d.cfg.SaveDir, free>>20))
 }
 
 func (d *doctor) qemuImg() api.Check {

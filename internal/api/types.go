@@ -252,6 +252,7 @@ type Migration struct {
 
 // Op is a durable operation on a host. Migration is set where the op is part
 // of one; Location is what a copy with all guests paused has made, once it is done.
+// Remark is what is not as whoever asked may expect, of an op that is done.
 type Op struct {
 	ID          string     `json:"id"`
 	Kind        string     `json:"kind"`
@@ -259,6 +260,7 @@ type Op struct {
 	Step        string     `json:"step,omitempty"`
 	MigrationID string     `json:"migration_id,omitempty"`
 	Location    *Location  `json:"location,omitempty"`
+	Remark      string     `json:"remark,omitempty"`
 	CreatedAt   time.Time  `json:"created_at"`
 	FinishedAt  *time.Time `json:"finished_at"`
 	Error       *Error     `json:"error"`

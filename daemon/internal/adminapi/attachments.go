@@ -70,12 +70,12 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 }
 
 // begun answers with the op that does what was asked for, and what it does it to.
-func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, what httpjson.Noun) error {
+func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, what ...httpjson.Noun) error {
 	o, err := s.Migrations.Request(r.Context(), opID)
 	if err != nil {
 		return err
 	}
-	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, what)
+	return httpjson.WriteAll(w, http.StatusAccepted, append([]httpjson.Noun{{Name: "op", Value: o}}, what...)...)
 }
 
 // forced reads the query parameter force.

@@ -26,7 +26,17 @@ func opID(r *http.Request) (string, error) {
 	return key, nil
 }
 
+// migrateVolume moves a volume on this host. With all guests paused the registry does
+// it, as some of them may be on other hosts.
 func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
+	var target api.MigrationTarget
+	r, err := decodeAndKeep(r, &target)
+	if err != nil {
+		return err
+	}
+	if target.PauseAll {
+		return s.passOn(w, r, "a move with all guests paused is the registry's")
+	}
 	return s.start(w, r, r.PathValue("volume"), true)
 }
 

@@ -65,6 +65,7 @@ func (s *Server) lines() []line {
 	lines := append(s.ownLines(), s.volumeLines()...)
 	lines = append(lines, s.instanceLines()...)
 	lines = append(lines, s.migrationLines()...)
+	lines = append(lines, s.pauseAllLines()...)
 	return append(lines, s.siteLines()...)
 }
 
@@ -170,12 +171,12 @@ func (s *Server) migrationLines() []line {
 		begun(post(attachment+"cancel", "bring the instance back to src", s.byAttachment(s.Migrations.Cancel))),
 
 		get("/v1/migrations", "list the migrations of this host", s.listMigrations).query("all").out("migrations", []api.Migration{}),
-		get(migration, "show a migration", s.showMigration).out("migration", api.Migration{}),
+		get(migration, "show a migration", s.led(s.showMigration)).out("migration", api.Migration{}),
 		change(http.MethodPatch, migration, "change a migration while it runs", s.updateMigration).in(api.MigrationUpdate{}).out("migration", api.Migration{}),
-		get(migration+"/events", "follow a migration (NDJSON)", s.watchMigration).query("since").lines(api.Event{}),
+		get(migration+"/events", "follow a migration (NDJSON)", s.led(s.watchMigration)).query("since").lines(api.Event{}),
 		begun(post(migration+"/copy", "copy src to dst", s.byMigration(s.Migrations.Copy))),
-		begun(post(migration+"/complete", "end a migration at dst", s.byMigration(s.Migrations.Complete))),
-		begun(post(migration+"/cancel", "end a migration at src", s.byMigration(s.Migrations.Cancel))),
+		begun(post(migration+"/complete", "end a migration at dst", s.led(s.byMigration(s.Migrations.Complete)))),
+		begun(post(migration+"/cancel", "end a migration at src", s.led(s.byMigration(s.Migrations.Cancel)))),
 	}
 }
 

@@ -28,6 +28,7 @@ type Registry interface {
 	Instances(ctx context.Context) ([]api.Instance, error)
 	Instance(ctx context.Context, id string) (api.Instance, error)
 	Attachment(ctx context.Context, id string) (api.Attachment, error)
+	Migration(ctx context.Context, id string) (api.Migration, error)
 	ForgetInstance(ctx context.Context, opID, ref string) error
 }
 

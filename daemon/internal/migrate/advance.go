@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -147,7 +148,7 @@ func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	if err != nil {
 		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
 	}
-	out := api.Op{ID: opID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt, State: string(st.State), Step: st.Step, Error: apiError(st.Failure)}
+	out := api.Op{ID: opID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt, State: string(st.State), Step: st.Step, Remark: remark(&st), Error: apiError(st.Failure)}
 	if !st.FinishedAt.IsZero() {
 		finished := st.FinishedAt.UTC()
 		out.FinishedAt = &finished
@@ -170,6 +171,20 @@ func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 		out.FinishedAt = &finished
 	}
 	return out, nil
+}
+
+// remark is what a step of an op has to say to whoever asked: the "remark" of its
+// output.
+func remark(st *op.Status) string {
+	for _, data := range st.Outputs {
+		var out struct {
+			Remark string `json:"remark"`
+		}
+		if json.Unmarshal(data, &out) == nil && out.Remark != "" {
+			return out.Remark
+		}
+	}
+	return ""
 }
 
 // Watch yields the migration now and after every change, until it is over or

@@ -75,6 +75,9 @@ func checkTarget(t api.MigrationTarget) error {
 	if (t.ToPool == "") == (t.ToPath == "") {
 		return api.Errorf(api.CodeInvalidArgument, "say where to: exactly one of to_pool and to_path")
 	}
+	if t.PauseAll {
+		return api.Errorf(api.CodeInvalidArgument, "pause_all is no way to move one attachment; say it of the volume: volferryctl volume migrate VOLUME --pause-all")
+	}
 	if t.ToFormat != "" && !t.ToFormat.Valid() {
 		return api.Errorf(api.CodeInvalidArgument, "to_format is %q; it must be raw or qcow2", t.ToFormat)
 	}

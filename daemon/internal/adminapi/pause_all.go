@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// pauseAllLines are this host's part of a move with all guests paused. The registry
+// asks for it by tasks. Whoever else does is refused, as an instance is saved and
+// restored only for the migration that has locked it, and copied and dropped is only
+// what the registry's row of the migration says.
+func (s *Server) pauseAllLines() []line {
+	const instance, migration = "/v1/instances/{instance}", "/v1/migrations/{migration}"
+	return []line{
+		get(instance+"/memory", "say what it takes to save an instance", s.memory).out("paused_instance", api.PausedInstance{}),
+		post(instance+"/save", "save an instance, RAM and all, for the migration that has locked it", s.saveInstance).
+			in(api.InstanceSave{}).out("op", api.Op{}).out("instance", api.Instance{}),
+		post(instance+"/restore", "wake an instance that was saved for a migration", s.restoreInstance).
+			in(api.InstanceRestore{}).out("op", api.Op{}).out("instance", api.Instance{}),
+		post(migration+"/copy-saved", "copy a volume whose guests are all saved", s.copySaved).
+			in(api.CopySaved{}).out("op", api.Op{}).out("migration", api.Migration{}),
+		post(migration+"/drop-saved", "remove one end of the copy of a volume whose guests were saved", s.dropSaved).
+			in(api.DropSaved{}).out("op", api.Op{}),
+		post("/v1/volumes/{volume}/migrate:estimate", "say what a move with all guests paused would cost", s.proxied).
+			in(api.MigrationTarget{}).out("estimate", api.PauseEstimate{}).answeredBy(byRegistry),
+	}
+}
+
+func (s *Server) memory(w http.ResponseWriter, r *http.Request) error {
+	is, err := s.Instances.Memory(r.Context(), r.PathValue("instance"))
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "paused_instance", is)
+}
+
+func (s *Server) saveInstance(w http.ResponseWriter, r *http.Request) error {
+	var in api.InstanceSave
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	return s.byInstance(func(ctx context.Context, opID, instance string) (api.Instance, error) {
+		return s.Instances.BeginSave(ctx, opID, instance, in)
+	})(w, r)
+}
+
+func (s *Server) restoreInstance(w http.ResponseWriter, r *http.Request) error {
+	var in api.InstanceRestore
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	return s.byInstance(func(ctx context.Context, opID, instance string) (api.Instance, error) {
+		return s.Instances.BeginRestore(ctx, opID, instance, in)
+	})(w, r)
+}
+
+func (s *Server) copySaved(w http.ResponseWriter, r *http.Request) error {
+	var in api.CopySaved
+	id, err := s.ofMigration(r, &in, &in.MigrationID)
+	if err != nil {
+		return err
+	}
+	m, err := s.Migrations.CopySaved(r.Context(), id, in)
+	if err != nil {
+		return err
+	}
+	return s.accepted(w, r, m, id)
+}
+
+func (s *Server) dropSaved(w http.ResponseWriter, r *http.Request) error {
+	var in api.DropSaved
+	id, err := s.ofMigration(r, &in, &in.MigrationID)
+	if err != nil {
+		return err
+	}
+	if err := s.Migrations.DropSaved(r.Context(), id, in); err != nil {
+		return err
+	}
+	return s.begun(w, r, id)
+}
+
+// ofMigration reads a body that names the migration of the path once more, and
+// returns the id of the op that is asked for.
+func (s *Server) ofMigration(r *http.Request, in any, named *string) (string, error) {
+	if err := httpjson.Decode(r, in); err != nil {
+		return "", err
+	}
+	if path := r.PathValue("migration"); *named != path {
+		return "", api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q and the path names %.60q", *named, path)
+	}
+	return opID(r)
+}
+
+// led has the registry answer for a migration that it leads itself, which this host
+// knows a part of at the most.
+func (s *Server) led(next handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ref := r.PathValue("migration")
+		if s.registryLeads(r.Context(), ref) {
+			return s.passOn(w, r, "migration "+ref+" is the registry's, with all guests paused")
+		}
+		return next(w, r)
+	}
+}
+
+func (s *Server) registryLeads(ctx context.Context, ref string) bool {
+	m, err := s.Migrations.Resolve(ctx, ref)
+	if err != nil {
+		m, err = s.Registry.Migration(ctx, ref)
+	}
+	return err == nil && m.Method == migrate.MethodSave
+}
