@@ -61,7 +61,9 @@ func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	}
 	names := []string{}
 	for _, a := range v.Attachments {
-		names = append(names, a.Host)
+		if a.Host != "" {
+			names = append(names, a.Host)
+		}
 	}
 	if len(names) == 0 {
 		var err error
@@ -69,7 +71,7 @@ func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 			return api.Host{}, err
 		}
 	}
-	return w.first(ctx, names)
+	return w.First(ctx, names)
 }
 
 // reaching are the hosts that reach the bytes of a volume, that of its row
@@ -95,9 +97,9 @@ func (w Where) reaching(ctx context.Context, v api.Volume) ([]string, error) {
 	return names, nil
 }
 
-// first returns the first of the hosts that is there, or the first of all: its
+// First returns the first of the hosts that is there, or the first of all: its
 // absence is what there is to say then.
-func (w Where) first(ctx context.Context, names []string) (api.Host, error) {
+func (w Where) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
 		if h, err := w.Host(ctx, name); err == nil && w.Present(h.ID) {
 			return h, nil
@@ -111,6 +113,9 @@ func (w Where) first(ctx context.Context, names []string) (api.Host, error) {
 // its answer.
 func (w Where) Attachment(ctx context.Context, ref string) (api.Host, error) {
 	a, err := w.Places.Attachment(ctx, ref, everything)
+	if err == nil && a.Host == "" {
+		return w.Instance(ctx, a.InstanceID)
+	}
 	if err == nil {
 		return w.Host(ctx, a.Host)
 	}
@@ -129,11 +134,14 @@ func (w Where) Attachment(ctx context.Context, ref string) (api.Host, error) {
 	return api.Host{}, err
 }
 
-// Instance returns the host of the instance that ref names.
+// Instance returns the host of the instance that ref names, if one has it.
 func (w Where) Instance(ctx context.Context, ref string) (api.Host, error) {
 	i, err := w.Places.Instance(ctx, ref, everything)
 	if err != nil {
 		return api.Host{}, err
+	}
+	if i.Host == "" {
+		return api.Host{}, api.Errorf(api.CodeStateForbidden, "instance %s is %s: no host has it; unshelve it first", i.Name, i.State).With("state", i.State)
 	}
 	return w.Host(ctx, i.Host)
 }
@@ -184,7 +192,7 @@ func (w Where) roomiest(ctx context.Context, pools []api.Pool, fits func(api.Poo
 		return api.Host{}, none
 	}
 	slices.SortStableFunc(pools, func(a, b api.Pool) int { return cmp.Compare(b.FreeBytes, a.FreeBytes) })
-	return w.first(ctx, hostsOf(pools))
+	return w.First(ctx, hostsOf(pools))
 }
 
 // Adopt returns the host that shall register an image: the one that ref names,
@@ -206,7 +214,7 @@ func (w Where) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	}
 	// Of a shared pool each host sees the same image.
 	if len(pools) == 1 || !slices.ContainsFunc(pools, func(p api.Pool) bool { return !p.Shared }) {
-		return w.first(ctx, hostsOf(pools))
+		return w.First(ctx, hostsOf(pools))
 	}
 	return api.Host{}, severalHosts(hostsOf(pools))
 }

@@ -21,9 +21,9 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		{Method: http.MethodDelete, Path: "/v1/volumes/{volume}", Access: operate, Hosts: never, Summary: "Have a host delete a volume and its bytes", Query: []string{"force"}, Out: one, Handler: relayed(s, ofVolume[nothing](s), "force")},
 		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/transition", Access: local, Hosts: own, Summary: "A host moves a volume to another status", In: api.VolumeTransition{}, Out: one, Handler: change("volume", db.TransitionVolume)},
 		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/forget", Access: local, Hosts: own, Summary: "A host has no bytes of a volume any more", In: api.VolumeForget{}, Out: one, Handler: change("volume", s.forgetVolume)},
-		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/attach", Access: operate, Hosts: never, Summary: "Have a host give a volume to an instance", In: api.VolumeAttach{}, Out: accepted("attachment", api.Attachment{}), Handler: relayed(s, s.toAttach)},
-		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/detach", Access: operate, Hosts: never, Summary: "Have a host take a volume from an instance", In: api.VolumeDetach{}, Out: accepted("attachment", api.Attachment{}), Handler: relayed(s, s.toDetach)},
-		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/migrate", Access: operate, Hosts: never, Summary: "Have a host move a volume: start, copy and complete in one", In: api.MigrationTarget{}, Out: accepted("migration", api.Migration{}), Handler: relayed(s, ofVolume[api.MigrationTarget](s))},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/attach", Access: operate, Hosts: own, Summary: "Have a host give a volume to an instance; to one that no host has the registry gives it at once, without an op", In: api.VolumeAttach{}, Out: accepted("attachment", api.Attachment{}), Handler: shelvedOr(s, db.AttachShelved, s.toAttach)},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/detach", Access: operate, Hosts: own, Summary: "Have a host take a volume from an instance; from one that no host has the registry takes it at once, without an op", In: api.VolumeDetach{}, Out: accepted("attachment", api.Attachment{}), Handler: shelvedOr(s, db.DetachShelved, s.toDetach)},
+		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/migrate", Access: operate, Hosts: never, Summary: "Have a host move a volume: start, copy and complete in one", In: api.MigrationTarget{}, Out: accepted("migration", api.Migration{}), Handler: relayed(s, s.toMigrate)},
 		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/retype", Access: operate, Hosts: never, Summary: "Give a volume another type, moving it if it must be and may be", In: api.VolumeRetype{}, Out: one, Handler: s.retype},
 		{Method: http.MethodGet, Path: "/v1/volumes/{volume}/which", Access: read, Hosts: never, Summary: "Have a host say which copy of a volume is the good one", Out: out("which", api.Which{}), Handler: relayed(s, ofVolume[nothing](s))},
 	}
@@ -37,7 +37,7 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 		{Method: http.MethodGet, Path: "/v1/attachments/{attachment}", Access: read, Hosts: own, Summary: "One attachment", Out: one, Handler: show("attachment", db.Attachment)},
 		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/transition", Access: local, Hosts: own, Summary: "A host moves an attachment to another state", In: api.AttachmentTransition{}, Out: one, Handler: change("attachment", db.TransitionAttachment)},
 		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/release", Access: local, Hosts: own, Summary: "A host has seen that the guest does not have the disk", In: api.AttachmentRelease{}, Out: one, Handler: change("attachment", db.ReleaseAttachment)},
-		{Method: http.MethodDelete, Path: "/v1/attachments/{attachment}", Access: operate, Hosts: never, Summary: "Have a host delete an attachment; with force=1, delete one whose host is fenced", Query: []string{"force"}, Out: one, Handler: s.deleteAttachment},
+		{Method: http.MethodDelete, Path: "/v1/attachments/{attachment}", Access: operate, Hosts: own, Summary: "Have a host delete an attachment; with force=1, delete one whose host is fenced; one of an instance that no host has is deleted at once", Query: []string{"force"}, Out: one, Handler: s.deleteAttachment},
 		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:start", Access: operate, Hosts: never, Summary: "Have a host freeze the volume under an overlay", In: api.MigrationTarget{}, Out: moved, Handler: relayed(s, ofAttachment[api.MigrationTarget](s))},
 		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:copy", Access: operate, Hosts: never, Summary: "Have a host copy src to dst", Out: moved, Handler: relayed(s, ofAttachment[nothing](s))},
 		{Method: http.MethodPost, Path: "/v1/attachments/{attachment}/migration:complete", Access: operate, Hosts: never, Summary: "Have a host put the instance onto dst", In: api.MigrationComplete{}, Out: moved, Handler: relayed(s, ofAttachment[api.MigrationComplete](s))},
@@ -46,13 +46,23 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 }
 
 func (s *Server) instanceRoutes() []httpjson.Route {
-	db, one := s.Store, out("instance", api.Instance{})
+	db, one, moved := s.Store, out("instance", api.Instance{}), accepted("instance", api.Instance{})
 	return []httpjson.Route{
 		{Method: http.MethodGet, Path: "/v1/instances", Access: read, Hosts: own, Summary: "Every instance", Out: out("instances", []api.Instance{}), Handler: list("instances", db.Instances)},
 		{Method: http.MethodPost, Path: "/v1/instances:register", Access: local, Hosts: own, Summary: "A host records an adopted instance with its disks", In: api.InstanceRegister{}, Out: one, Handler: create("instance", db.RegisterInstance)},
 		{Method: http.MethodPost, Path: "/v1/instances:adopt", Access: operate, Hosts: never, Summary: "Have a host take over the disks of domains that exist", Query: []string{hostParameter}, In: api.InstanceAdopt{}, Out: one, Handler: relayed(s, s.toAdoptInstance, hostParameter)},
 		{Method: http.MethodGet, Path: "/v1/instances/{instance}", Access: read, Hosts: own, Summary: "One instance", Out: one, Handler: show("instance", db.Instance)},
 		{Method: http.MethodDelete, Path: "/v1/instances/{instance}", Access: operate, Hosts: own, Summary: "Forget an instance; its volumes stay", Out: one, Handler: remove("instance", db.ForgetInstance)},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/transition", Access: local, Hosts: own, Summary: "A host moves an instance between itself and the shelf", In: api.InstanceTransition{}, Out: shelvedInstance(api.ShelvedInstance{Definition: &api.InstanceDefinition{}}), Handler: s.transitionInstance},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/lock", Access: operate, Hosts: own, Summary: "Keep everybody from changing an instance", In: api.InstanceLock{}, Out: one, Handler: change("instance", db.LockInstance)},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/unlock", Access: operate, Hosts: own, Summary: "Let an instance be changed again", Out: one, Handler: s.unlockInstance},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/start", Access: operate, Hosts: never, Summary: "Have a host start an instance", Out: moved, Handler: relayed(s, ofInstance[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/stop", Access: operate, Hosts: never, Summary: "Have a host stop an instance", In: api.InstanceStop{}, Out: moved, Handler: relayed(s, ofInstance[api.InstanceStop](s))},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/reboot", Access: operate, Hosts: never, Summary: "Have a host reboot an instance", Out: moved, Handler: relayed(s, ofInstance[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/pause", Access: operate, Hosts: never, Summary: "Have a host pause an instance", Out: moved, Handler: relayed(s, ofInstance[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/unpause", Access: operate, Hosts: never, Summary: "Have a host let a paused instance run", Out: moved, Handler: relayed(s, ofInstance[nothing](s))},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/shelve", Access: operate, Hosts: never, Summary: "Have a host put an instance away", In: api.InstanceShelve{}, Out: moved, Handler: relayed(s, ofInstance[api.InstanceShelve](s))},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/unshelve", Access: operate, Hosts: never, Summary: "Have a host bring a shelved instance back and start it", In: api.InstanceUnshelve{}, Out: moved, Handler: relayed(s, s.toUnshelve)},
 	}
 }
 

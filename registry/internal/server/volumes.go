@@ -85,7 +85,8 @@ func retypeRequest(ref, key string, target api.MigrationTarget) (relay.Request, 
 
 // deleteAttachment has the attachment's host delete it, which looks whether the
 // guest has the disk. Force at a host that is fenced, and so cannot be asked, is
-// the operator's word instead, and the registry's own.
+// the operator's word instead, and the registry's own; so is an attachment of an
+// instance that no host has.
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
 	query, err := httpjson.Query(r, "force")
 	if err != nil {
@@ -95,6 +96,9 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+	if done, err := s.deleteShelved(w, r); done || err != nil {
+		return err
+	}
 	if force {
 		done, err := s.forceDelete(w, r)
 		if done || err != nil {
@@ -102,6 +106,25 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 		}
 	}
 	return relayed(s, ofAttachment[nothing](s), "force")(w, r)
+}
+
+// deleteShelved deletes an attachment of an instance that no host has, or says that
+// it is for others to do.
+func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done bool, err error) {
+	call, err := callOf(r)
+	if err != nil {
+		return false, err
+	}
+	done, err = s.shelvedAlone(w, r, call, func(ctx context.Context) (api.Attachment, error) {
+		return s.Store.DeleteShelvedAttachment(ctx, call, reference(r))
+	})
+	if api.CodeOf(err) == api.CodeNotFound && call.Host == nil {
+		return false, nil // what has become of it, its host or a migration may tell
+	}
+	if err != nil {
+		s.auditRefusal(r, err)
+	}
+	return done, err
 }
 
 // forceDelete deletes an attachment whose host is fenced, or says that it is for

@@ -41,6 +41,37 @@ func ofMigration[In any](s *Server) finder[In] {
 	}
 }
 
+// ofInstance is the host of the instance that the path names.
+func ofInstance[In any](s *Server) finder[In] {
+	return func(ctx context.Context, r *http.Request, _ In) (api.Host, error) {
+		return s.where().Instance(ctx, reference(r))
+	}
+}
+
+// toMigrate is ofVolume, and refuses a volume that is at an instance on the shelf:
+// no host could tell of the one that no host has.
+func (s *Server) toMigrate(ctx context.Context, r *http.Request, _ api.MigrationTarget) (api.Host, error) {
+	if err := s.Store.CheckNotShelved(ctx, reference(r)); err != nil {
+		return api.Host{}, err
+	}
+	return ofVolume[nothing](s)(ctx, r, nothing{})
+}
+
+// toUnshelve is the host that is to bring an instance back: of those that may have
+// it the first that is there. That an operator asked for it there is noted before
+// the host hears of it.
+func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in api.InstanceUnshelve) (api.Host, error) {
+	plan, err := s.Store.PlanUnshelve(ctx, reference(r), in.Host)
+	if err != nil {
+		return api.Host{}, err
+	}
+	host, err := s.where().First(ctx, plan.Hosts)
+	if err != nil || !s.Relay.Present(host.ID) {
+		return host, err
+	}
+	return host, s.Store.AskUnshelve(ctx, store.Call{Who: whoIs(r)}, plan.Instance.ID, host.ID)
+}
+
 func (s *Server) toAttach(ctx context.Context, _ *http.Request, in api.VolumeAttach) (api.Host, error) {
 	return s.where().Instance(ctx, in.Instance)
 }
@@ -67,7 +98,7 @@ func (s *Server) ofOp(ctx context.Context, r *http.Request, _ nothing) (api.Host
 }
 
 func (s *Server) hostOfOp(ctx context.Context, id string) (api.Host, error) {
-	task, _, err := s.Store.Task(ctx, id)
+	task, _, err := s.Store.Task(ctx, api.AskedOp(id))
 	if api.CodeOf(err) == api.CodeNotFound {
 		return api.Host{}, api.Errorf(api.CodeNotFound, "no operation %.80q was asked for here; the host that runs it knows it", id)
 	}

@@ -73,11 +73,7 @@ func TestReservesThatAreRefused(t *testing.T) {
 		must(s.UpdateVolume(t.Context(), nobody, disk, api.VolumeUpdate{Bootable: &yes}))(t)
 		policy(api.PolicyMultiattachBootable, false)(t, s)
 	}
-	emptyRoot := func(t *testing.T, s *Store) {
-		instanceState(api.InstanceStopped, web)(t, s)
-		must(s.ReleaseAttachment(t.Context(), nobody, rootAt, release(true)))(t)
-		instanceState(api.InstanceRunning, web)(t, s)
-	}
+	emptyRoot := inTurn(stoppedWithoutRoot, instanceState(api.InstanceRunning, web))
 	checkClusterRefusals(t, map[string]refusal{
 		"locked volume": {moving(diskMigration()), reserving(nil), api.CodeMigrationActive, "cannot attach volume disk: migration " + id(migrationKind, 2)},
 		"orphaned lock": {inTurn(moving(diskMigration()), fenceA), reserving(atDB), api.CodeMigrationActive, "volume disk"},
@@ -102,11 +98,28 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"another host's volume":               {nil, reserving(func(in *api.AttachmentReserve) { atDB(in); in.VolumeID = local }), api.CodeNotYourHost, "/fast/local"},
 		"second host without the shared pool": {inTurn(reserved(nil), rawSQL("DELETE FROM pools WHERE name = 'nfs' AND host_id = '"+hostB+"'")), reserving(atDB), api.CodeUnsupportedDisk, "second host"},
 		"multiattach and qcow2":               {rawSQL("UPDATE locations SET format = 'qcow2' WHERE volume_id = '" + disk + "'"), reserving(nil), api.CodeUnsupportedDisk, "it is qcow2"},
-		"shelved instance":                    {instanceState(api.InstanceShelved, app), reserving(nil), api.CodeStateForbidden, "instance app: it is shelved"},
+		"shelved instance":                    {shelved(app), reserving(nil), api.CodeStateForbidden, "instance app: it is shelved"},
+		"shelved_offloaded instance":          {offloaded(app), reserving(nil), api.CodeStateForbidden, "instance app: it is shelved_offloaded"},
+		"locked instance":                     {lockedInstance(app), reserving(nil), api.CodeInstanceLocked, "instance app: it is locked (audit); `volferryctl instance unlock app`"},
 		"instance in error":                   {instanceState(api.InstanceError, app), reserving(nil), api.CodeStateForbidden, "instance app: it is error"},
 		"root of a running instance": {
 			emptyRoot, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.VolumeID, in.Device = web, root, "vda" }),
 			api.CodeRootAttachForbidden, "instance web: it is running",
+		},
+		"root slot and not asked for": {
+			stoppedWithoutRoot, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Device = web, "vda" }),
+			api.CodeRootAttachForbidden, "say --root",
+		},
+		"root asked for at another device": {
+			stoppedWithoutRoot, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Root = web, true }), api.CodeConflict, "vdb of instance web is not its root slot",
+		},
+		"root slot that is taken": {
+			instanceState(api.InstanceStopped, web), reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Device, in.Root = web, "vda", true }),
+			api.CodeConflict, "vda of instance web is taken",
+		},
+		"multiattach root and the policy off": {
+			stoppedWithoutRoot, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Device, in.Root = web, "vda", true }),
+			api.CodePolicyDenied, "the policy multiattach_bootable is off",
 		},
 		"stale epoch":             {nil, reserving(func(in *api.AttachmentReserve) { in.Epoch = 2 }), api.CodeStaleEpoch, "epoch 2"},
 		"fenced host":             {fenceA, reserving(nil), api.CodeStaleEpoch, "epoch 2"},

@@ -15,6 +15,11 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 	if err := checkText("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
 	}
+	if in.Slot != nil {
+		if err := checkSlotDefinition("of the slot", *in.Slot); err != nil {
+			return api.Attachment{}, err
+		}
+	}
 	return mutate(ctx, s, call, "attachment.release", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
 		h, err := tx.heldBy(ctx, ref, in.Host, in.Epoch)
 		if err != nil {
@@ -23,11 +28,14 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 		if h.movedBy != "" {
 			return api.Attachment{}, movedBy("release", h.volumeName, h.movedBy)
 		}
+		if h.instanceState == api.InstanceShelved {
+			return api.Attachment{}, h.shelved("release")
+		}
 		if !in.Force && (h.State == api.AttachmentAttached || h.State == api.AttachmentAttaching) {
 			return api.Attachment{}, api.Errorf(api.CodeConflict, "cannot release volume %s: its attachment to instance %s is %s; detach it first", h.volumeName, h.instanceName, h.State).
 				With("state", h.State)
 		}
-		if err := tx.removeAttachment(ctx, h); err != nil {
+		if err := tx.removeAttachment(ctx, h, in.Slot); err != nil {
 			return api.Attachment{}, err
 		}
 		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.release", From: string(h.State), OpID: in.OpID},
@@ -47,6 +55,9 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 		if err != nil {
 			return api.Attachment{}, err
 		}
+		if h.hostID == "" {
+			return api.Attachment{}, api.Errorf(api.CodeStateForbidden, "cannot delete the attachment of volume %s to instance %s by force: no host has the instance, so it can be detached", h.volumeName, h.instanceName)
+		}
 		host, err := tx.hostRow(ctx, h.hostID)
 		if err != nil {
 			return api.Attachment{}, err
@@ -58,7 +69,7 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "cannot delete the attachment of volume %s to instance %s: migration %s was moving the volume; abandon that first",
 				h.volumeName, h.instanceName, h.movedBy).With("migration_id", h.movedBy)
 		}
-		if err := tx.removeAttachment(ctx, h); err != nil {
+		if err := tx.removeAttachment(ctx, h, nil); err != nil {
 			return api.Attachment{}, err
 		}
 		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.force_delete", From: string(h.State)}, nil)
@@ -66,10 +77,14 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 }
 
 // removeAttachment removes an attachment that is no migration's, and its slot with
-// it. A slot with a place in the order of booting stays, empty.
-func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment) error {
+// it. A slot with a place in the order of booting stays, empty, with what is known
+// of it where that is given.
+func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment, known *api.SlotDefinition) error {
 	if h.BootIndex != nil {
-		return tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID)
+		if err := tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID); err != nil {
+			return err
+		}
+		return tx.keepSlot(ctx, h.InstanceID, h.Device, known)
 	}
 	// The attachment goes with its slot.
 	delete(tx.held, h.ID)

@@ -31,11 +31,20 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if same, err := tx.sameAttachment(ctx, v, in, hostID); err != nil || same != nil {
 			return deref(same), err
 		}
-		slot, err := tx.wantedSlot(ctx, in, hostID)
+		slot, err := tx.wantedSlot(ctx, in.InstanceID, in.Device)
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := tx.checkReservable(ctx, v, slot, hostID, in); err != nil {
+		if err := slot.checkHolder(hostID); err != nil {
+			return api.Attachment{}, err
+		}
+		if err := slot.check(in); err != nil {
+			return api.Attachment{}, err
+		}
+		if err := tx.checkReservable(ctx, v, slot, in); err != nil {
+			return api.Attachment{}, err
+		}
+		if err := tx.checkAttachReach(ctx, v, hostID); err != nil {
 			return api.Attachment{}, err
 		}
 		return tx.reserve(ctx, v, slot, in)
@@ -68,7 +77,8 @@ type wantedVolume struct {
 	attachments             []neighbour
 }
 
-// neighbour is an attachment that a volume has already.
+// neighbour is an attachment that a volume has already; one at an instance that no
+// host has is on none.
 type neighbour struct{ id, instanceID, instanceName, hostID string }
 
 const wantedVolumeQuery = `SELECT v.name, v.host_id, l.scope, v.status, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
@@ -93,7 +103,7 @@ func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, 
 		err = row.Scan(&n.id, &n.instanceID, &n.instanceName, &n.hostID)
 		return n, err
 	}
-	v.attachments, err = queryAll(ctx, tx, scan, `SELECT a.id, a.instance_id, i.name, i.host_id
+	v.attachments, err = queryAll(ctx, tx, scan, "SELECT a.id, a.instance_id, i.name, "+instanceHostID+`
 		FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND a.migration_id IS NULL ORDER BY a.id`, id)
 	return v, err
 }
@@ -118,52 +128,73 @@ func (tx *changeTx) sameAttachment(ctx context.Context, v wantedVolume, in api.A
 type wantedSlot struct {
 	instanceName  string
 	instanceState api.InstanceState
+	hostID        string // that has the instance, "" for none
+	lock          instanceLock
 	there         bool // the slot exists
 	bootIndex     *int
+	note          string // why a disk in it is no volume
+	taken         string // the attachment in it
 }
 
-// wantedSlot returns the slot if the instance is this host's, may get disks, and
-// has nothing there.
-func (tx *changeTx) wantedSlot(ctx context.Context, in api.AttachmentReserve, hostID string) (wantedSlot, error) {
-	var (
-		slot        wantedSlot
-		owner       string
-		note, taken *string
-	)
-	err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.host_id, s.note, s.boot_index, a.id FROM instances i
-		LEFT JOIN slots s ON s.instance_id = i.id AND s.device = ?2
-		LEFT JOIN attachments a ON a.instance_id = i.id AND a.device = ?2 AND a.migration_id IS NULL
-		WHERE i.id = ?1`, in.InstanceID, in.Device).Scan(&slot.instanceName, &slot.instanceState, &owner, &note, &slot.bootIndex, &taken)
+const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_reason, i.lock_op, s.device IS NOT NULL, s.boot_index, COALESCE(s.note, ''), COALESCE(a.id, '')
+	FROM instances i
+	LEFT JOIN slots s ON s.instance_id = i.id AND s.device = ?2
+	LEFT JOIN attachments a ON a.instance_id = i.id AND a.device = ?2 AND a.migration_id IS NULL
+	WHERE i.id = ?1`
+
+func (tx *changeTx) wantedSlot(ctx context.Context, instanceID, device string) (wantedSlot, error) {
+	var slot wantedSlot
+	err := tx.QueryRowContext(ctx, wantedSlotQuery, instanceID, device).Scan(&slot.instanceName, &slot.instanceState, &slot.hostID,
+		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", quote(in.InstanceID))
+		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", quote(instanceID))
 	case err != nil:
-		return slot, fmt.Errorf("read instance %s: %w", in.InstanceID, err)
-	case owner != hostID:
-		return slot, api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
-	}
-	slot.there = note != nil
-	state := slot.instanceState
-	switch state {
-	case api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
-		return slot, api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)
-	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped:
-	}
-	switch {
-	case taken != nil:
-		return slot, api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by attachment %s", in.Device, slot.instanceName, *taken).With("attachment_id", *taken)
-	case note != nil && *note != "":
-		return slot, api.Errorf(api.CodeConflict, "the device %s of instance %s is taken: %s", in.Device, slot.instanceName, *note)
-	case isRoot(slot.bootIndex) && state != api.InstanceStopped:
-		return slot, api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s: it is %s; stop it first", in.Device, slot.instanceName, state)
+		return slot, fmt.Errorf("read instance %s: %w", instanceID, err)
 	}
 	return slot, nil
 }
 
+// checkHolder says whether a host has the instance, and the instance may get disks
+// there.
+func (slot wantedSlot) checkHolder(hostID string) error {
+	state := slot.instanceState
+	switch {
+	case slot.hostID != "" && slot.hostID != hostID:
+		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
+	case isShelved(state), state == api.InstanceError:
+		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)
+	}
+	return nil
+}
+
+// check says whether a volume may be put into the slot: it has nothing there, and
+// the root slot is filled only if that is meant, and nothing runs from it.
+func (slot wantedSlot) check(in api.AttachmentReserve) error {
+	if err := slot.lock.refuse("attach a volume to", slot.instanceName); err != nil {
+		return err
+	}
+	state := slot.instanceState
+	switch root := isRoot(slot.bootIndex); {
+	case slot.taken != "":
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by attachment %s", in.Device, slot.instanceName, slot.taken).With("attachment_id", slot.taken)
+	case slot.note != "":
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken: %s", in.Device, slot.instanceName, slot.note)
+	case in.Root && !root:
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is not its root slot", in.Device, slot.instanceName)
+	case root && state != api.InstanceStopped && state != api.InstanceShelvedOffloaded:
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s: it is %s; stop it first", in.Device, slot.instanceName, state).With("state", state)
+	case root && !in.Root:
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s: it was not asked for as the root volume; say --root", in.Device, slot.instanceName)
+	}
+	return nil
+}
+
 func isRoot(bootIndex *int) bool { return bootIndex != nil && *bootIndex == 0 }
 
-// checkReservable says whether the volume, as it is now, may be attached there.
-func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSlot, hostID string, in api.AttachmentReserve) error {
+// checkReservable says whether the volume, as it is now, may be attached there,
+// whichever host reaches it.
+func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
 		return movedBy("attach", v.name, v.movedBy)
@@ -178,10 +209,13 @@ func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wa
 	case v.multiattach && v.location.Format != api.FormatRaw:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)
 	}
-	if err := tx.checkAgain(ctx, v, slot, in); err != nil {
-		return err
+	if in.Root && v.multiattach && !v.bootable {
+		// What is booted from is bootable, and has the rules of that.
+		if err := checkPolicy(ctx, tx, "attach the multiattach volume "+v.name+" as a root volume", api.PolicyMultiattachBootable); err != nil {
+			return err
+		}
 	}
-	return tx.checkAttachReach(ctx, v, hostID)
+	return tx.checkAgain(ctx, v, slot, in)
 }
 
 // checkAgain is the rules for a further attachment of a volume.
@@ -194,7 +228,7 @@ func (tx *changeTx) checkAgain(ctx context.Context, v wantedVolume, slot wantedS
 			return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", v.name, slot.instanceName, n.id).With("attachment_id", n.id)
 		}
 	}
-	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable)
+	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable || in.Root)
 }
 
 // checkAttachReach says whether the host has the bytes of a volume, and where it
@@ -202,7 +236,7 @@ func (tx *changeTx) checkAgain(ctx context.Context, v wantedVolume, slot wantedS
 func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID string) error {
 	owner, elsewhere := v.hostID, false
 	for _, n := range v.attachments {
-		if n.hostID != hostID {
+		if n.hostID != hostID && n.hostID != "" {
 			// That the volume was made here does not say that the other has the same pool.
 			owner, elsewhere = n.hostID, true
 		}
@@ -221,17 +255,6 @@ func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID
 
 // reserve adds the attachment, with its slot if that is not there.
 func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
-	if !slot.there {
-		if err := tx.exec(ctx, addSlot, in.InstanceID, in.Device); err != nil {
-			return api.Attachment{}, err
-		}
-	}
-	if err := tx.insertAttachment(ctx, attachment{
-		id: in.ID, volumeID: v.id, volumeName: v.name, instanceID: in.InstanceID, instanceName: slot.instanceName,
-		device: in.Device, mode: in.Mode, state: api.AttachmentReserved, exclusive: !v.multiattach, opID: in.OpID,
-	}); err != nil {
-		return api.Attachment{}, err
-	}
 	host, err := tx.resolveHost(ctx, in.Host)
 	if err != nil {
 		return api.Attachment{}, err
@@ -243,7 +266,29 @@ func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot
 		},
 		opID: in.OpID, hostID: host.id, instanceName: slot.instanceName, instanceState: slot.instanceState, volumeName: v.name, generation: v.generation,
 	}
+	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
+		return api.Attachment{}, err
+	}
 	tx.held.put(h)
 	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.reserve", To: string(h.State), OpID: in.OpID},
 		map[string]any{"device": in.Device, "mode": in.Mode})
+}
+
+// storeAttachment makes the rows of an attachment. A volume that becomes a root
+// volume is bootable from then on, as one is that was adopted as such.
+func (tx *changeTx) storeAttachment(ctx context.Context, v wantedVolume, slot wantedSlot, h heldAttachment) error {
+	if !slot.there {
+		if err := tx.exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
+			return err
+		}
+	}
+	if isRoot(slot.bootIndex) && !v.bootable {
+		if err := tx.exec(ctx, "UPDATE volumes SET bootable = 1, updated_us = ? WHERE id = ?", tx.at.UnixMicro(), v.id); err != nil {
+			return err
+		}
+	}
+	return tx.insertAttachment(ctx, attachment{
+		id: h.ID, volumeID: v.id, volumeName: v.name, instanceID: h.InstanceID, instanceName: slot.instanceName,
+		device: h.Device, mode: h.Mode, state: h.State, exclusive: !v.multiattach, opID: h.opID,
+	})
 }

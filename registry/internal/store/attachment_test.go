@@ -94,7 +94,9 @@ func TestTheRootSlotStaysWhenItsVolumeIsReleased(t *testing.T) {
 	if empty.Device != "vda" || *empty.BootIndex != 0 || empty.VolumeID != nil {
 		t.Errorf("root slot = %+v", empty)
 	}
-	a := must(s.ReserveAttachment(t.Context(), nobody, reserve(func(in *api.AttachmentReserve) { in.InstanceID, in.VolumeID, in.Device = web, root, "vda" })))(t)
+	a := must(s.ReserveAttachment(t.Context(), nobody, reserve(func(in *api.AttachmentReserve) {
+		in.InstanceID, in.VolumeID, in.Device, in.Root = web, root, "vda", true
+	})))(t)
 	if a.BootIndex == nil || *a.BootIndex != 0 {
 		t.Errorf("attachment in the root slot = %+v", a)
 	}

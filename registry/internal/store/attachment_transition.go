@@ -76,11 +76,21 @@ func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
 		return nil
 	case h.movedBy != "":
 		return movedBy("detach", h.volumeName, h.movedBy)
-	case isRoot(h.BootIndex) && h.instanceState != api.InstanceStopped && h.instanceState != api.InstanceShelvedOffloaded:
+	case h.lock.reason != "":
+		return h.lock.refuse("detach a volume from", h.instanceName)
+	case h.instanceState == api.InstanceShelved:
+		return h.shelved("detach")
+	case isRoot(h.BootIndex) && h.instanceState != api.InstanceStopped:
 		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; stop it first", h.volumeName, h.instanceName, h.instanceState).
 			With("state", h.instanceState)
 	}
 	return nil
+}
+
+// shelved refuses what is done to an attachment on its host alone, or on none.
+func (h heldAttachment) shelved(verb string) error {
+	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or shelve it with --offload", verb, h.volumeName, h.instanceName).
+		With("state", h.instanceState)
 }
 
 // heldAttachment is an attachment with what the rules of its changes need.
@@ -88,16 +98,17 @@ type heldAttachment struct {
 	api.Attachment
 	migrationID   string // of a reserved dst, else ""
 	opID          string
-	hostID        string
+	hostID        string // "" where no host has its instance
 	instanceName  string
 	instanceState api.InstanceState
+	lock          instanceLock
 	volumeName    string
 	generation    int64
 	movedBy       string // the open migration of its volume, "" if there is none
 }
 
 const heldAttachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.device, s.boot_index, a.state, a.created_us, a.updated_us,
-		COALESCE(a.migration_id, ''), a.op_id, i.host_id, i.name, i.state, v.name, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+		COALESCE(a.migration_id, ''), a.op_id, ` + instanceHostID + `, i.name, i.state, i.lock_reason, i.lock_op, v.name, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
 	FROM attachments a
 	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
 	JOIN instances i ON i.id = a.instance_id
@@ -129,17 +140,20 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 	)
 	if err := tx.QueryRowContext(ctx, heldAttachmentQuery, id).Scan(append([]any{
 		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
-		&h.migrationID, &h.opID, &h.hostID, &h.instanceName, &h.instanceState, &h.volumeName, &h.generation, &h.movedBy,
+		&h.migrationID, &h.opID, &h.hostID, &h.instanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.volumeName, &h.generation, &h.movedBy,
 	}, locationFields(&h.Location)...)...); err != nil {
 		return h, fmt.Errorf("read attachment %s: %w", clip(id), err)
 	}
 	h.CreatedAt, h.UpdatedAt = fromMicros(created), fromMicros(updated)
-	host, err := tx.hostRow(ctx, h.hostID)
-	h.Host = host.name
-	if err == nil {
-		tx.held.put(h)
+	if h.hostID != "" {
+		host, err := tx.hostRow(ctx, h.hostID)
+		if err != nil {
+			return h, err
+		}
+		h.Host = host.name
 	}
-	return h, err
+	tx.held.put(h)
+	return h, nil
 }
 
 // heldBy is heldAttachment for a change that only its host may ask for.
@@ -151,6 +165,9 @@ func (tx *changeTx) heldBy(ctx context.Context, ref, hostRef string, epoch int64
 	h, err := tx.heldAttachment(ctx, ref)
 	if err != nil {
 		return h, err
+	}
+	if h.hostID == "" {
+		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is no host's: the instance is %s", h.volumeName, h.instanceName, h.instanceState)
 	}
 	if h.hostID != hostID {
 		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is host %s's", h.volumeName, h.instanceName, h.Host)

@@ -12,7 +12,7 @@ import (
 
 // Where an attachment is connected to is not stored twice: it is the place of
 // its volume, or what its migration has reserved.
-const attachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, h.name, a.mode, a.device, s.boot_index, a.state,
+const attachmentQuery = "SELECT a.id, a.volume_id, a.instance_id, " + instanceHost + `, a.mode, a.device, s.boot_index, a.state,
 		a.created_us, a.updated_us, ` + locationColumns + `
 	FROM attachments a
 	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device

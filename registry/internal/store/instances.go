@@ -61,6 +61,9 @@ func checkInstance(in api.InstanceRegister) error {
 	if err := cmp.Or(checkID("instance id", in.ID), checkRequired("instance name", in.Name), checkInstanceState(in.State)); err != nil {
 		return err
 	}
+	if isShelved(in.State) {
+		return invalid("instance %s cannot be %s: no domain is adopted from the shelf", in.Name, in.State)
+	}
 	for _, d := range in.Disks {
 		if err := cmp.Or(checkID("volume id", d.VolumeID), checkName("volume name", d.VolumeName), checkID("attachment id", d.AttachmentID),
 			checkSlot(d.Device, d.BootIndex), checkLocation("disk "+d.Device, d.Location)); err != nil {
@@ -76,6 +79,11 @@ func checkInstance(in api.InstanceRegister) error {
 		}
 		if slot.VolumeID != nil || slot.AttachmentID != nil {
 			return invalid("the slot %s names a volume; that belongs into disks", slot.Device)
+		}
+		if slot.Slot != nil {
+			if err := checkSlotDefinition(slot.Device, *slot.Slot); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -125,8 +133,12 @@ func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister,
 }
 
 func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, ?, ?)",
-		in.ID, slot.Device, slot.BootIndex, slot.Note)
+	definition, err := encodeSlot(slot.Slot)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index, note, definition) VALUES (?, ?, ?, ?, ?)",
+		in.ID, slot.Device, slot.BootIndex, slot.Note, definition)
 	switch {
 	case sqlitedb.Violates(err, "slots.instance_id", "slots.device"):
 		return invalid("instance %s has the device %s twice", in.Name, slot.Device)
@@ -182,18 +194,14 @@ func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d
 // Its volumes stay, and become available once nothing else has them.
 func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return mutate(ctx, s, call, "instance.forget", ref, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
-		id, err := resolve(ctx, tx, kindInstance, ref)
-		if err != nil {
-			return api.Instance{}, err
-		}
-		i, err := instanceByID(ctx, tx, id)
+		i, err := tx.ownInstance(ctx, ref, "forget")
 		if err != nil {
 			return i, err
 		}
-		if err := tx.checkOwn(ctx, kindInstance, id, "forget", i.Name); err != nil {
+		if err := lockOf(i).refuse("forget", i.Name); err != nil {
 			return i, err
 		}
-		volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", id)
+		volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", i.ID)
 		if err != nil {
 			return i, err
 		}
@@ -206,8 +214,8 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 		if err := tx.checkForgettable(ctx, i); err != nil {
 			return i, err
 		}
-		// Slots and attachments go with it.
-		if err := tx.exec(ctx, "DELETE FROM instances WHERE id = ?", id); err != nil {
+		// Slots, attachments and what is on the shelf go with it.
+		if err := tx.exec(ctx, "DELETE FROM instances WHERE id = ?", i.ID); err != nil {
 			return i, err
 		}
 		return i, tx.audit(ctx, api.Event{
@@ -219,8 +227,11 @@ func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.
 
 // checkForgettable refuses an instance with a volume that another host reaches: its
 // domain names that disk as before, and only its own host would see it there before
-// it gives the volume to somebody else.
+// it gives the volume to somebody else. One that no host has has no domain.
 func (tx *changeTx) checkForgettable(ctx context.Context, i api.Instance) error {
+	if i.State == api.InstanceShelvedOffloaded {
+		return nil
+	}
 	volumes, err := queryAll(ctx, tx, scanString, `SELECT v.name FROM attachments a
 		JOIN instances i ON i.id = a.instance_id
 		JOIN volumes v ON v.id = a.volume_id
@@ -261,11 +272,18 @@ func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.In
 	return viewOwn(ctx, s, kindInstance, ref, viewer, instanceByID)
 }
 
-const instanceQuery = `SELECT i.id, i.name, h.name, i.state, i.created_us, i.updated_us
+// The host of an instance i, by its name (of the row h) and by its id. One that is
+// shelved_offloaded has none; its row keeps the host that had it last.
+const (
+	instanceHost   = "CASE i.state WHEN 'shelved_offloaded' THEN '' ELSE h.name END"
+	instanceHostID = "CASE i.state WHEN 'shelved_offloaded' THEN '' ELSE i.host_id END"
+)
+
+const instanceQuery = "SELECT i.id, i.name, " + instanceHost + `, i.state, i.lock_reason, i.lock_op, i.note, i.created_us, i.updated_us
 	FROM instances i JOIN hosts h ON h.id = i.host_id`
 
 // slotQuery is the block device mappings with what is in them.
-const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, a.volume_id, a.id
+const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.definition, a.volume_id, a.id
 	FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL`
 
 const slotOrder = " ORDER BY s.instance_id, s.device"
@@ -287,7 +305,8 @@ func scanInstance(row scanner) (api.Instance, error) {
 		i                api.Instance
 		created, updated int64
 	)
-	err := row.Scan(&i.ID, &i.Name, &i.Host, &i.State, &created, &updated)
+	err := row.Scan(&i.ID, &i.Name, &i.Host, &i.State, &i.LockReason, &i.LockedBy, &i.Note, &created, &updated)
+	i.Locked = i.LockReason != ""
 	i.BlockDeviceMappings = []api.BlockDeviceMapping{}
 	i.CreatedAt, i.UpdatedAt = fromMicros(created), fromMicros(updated)
 	return i, err
@@ -300,6 +319,13 @@ type slot struct {
 }
 
 func scanSlot(row scanner) (slot, error) {
-	var s slot
-	return s, row.Scan(&s.instanceID, &s.Device, &s.BootIndex, &s.Note, &s.VolumeID, &s.AttachmentID)
+	var (
+		s          slot
+		definition string
+	)
+	err := row.Scan(&s.instanceID, &s.Device, &s.BootIndex, &s.Note, &definition, &s.VolumeID, &s.AttachmentID)
+	if err == nil && s.AttachmentID == nil {
+		s.Slot, err = decodeSlot(definition)
+	}
+	return s, err
 }

@@ -124,14 +124,37 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 	case a.State != api.AttachmentAttached:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its attachment %s is %s", v.Name, a.ID, a.State)
 	}
-	var at string
-	if err := tx.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", a.InstanceID).Scan(&at); err != nil {
+	return tx.checkMigratableAt(ctx, v, a, hostID, in.ID)
+}
+
+// checkMigratableAt says whether the instance that has the volume lets a host
+// migrate it.
+func (tx *changeTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
+	var (
+		at, name string
+		state    api.InstanceState
+		lock     instanceLock
+	)
+	if err := tx.QueryRowContext(ctx, "SELECT host_id, name, state, lock_reason, lock_op FROM instances WHERE id = ?", a.InstanceID).
+		Scan(&at, &name, &state, &lock.reason, &lock.op); err != nil {
 		return fmt.Errorf("read host of instance: %w", err)
 	}
-	if at != hostID {
+	switch {
+	case isShelved(state):
+		return migrationShelved(v.Name, name, state)
+	case at != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot migrate volume %s from this host: its instance is on host %s", v.Name, a.Host)
+	case lock.op != "" && lock.op != migrationID:
+		// It is at rest, and its other volumes are let be until it is as it was.
+		return lock.refuse("migrate a volume of", name)
 	}
 	return nil
+}
+
+// migrationShelved refuses to move a volume that is at an instance on the shelf.
+func migrationShelved(volume, instance string, state api.InstanceState) error {
+	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is %s; detach the volume, or unshelve the instance first", volume, instance, state).
+		With("state", state)
 }
 
 // checkReach says whether a host has the bytes of a volume that nothing is

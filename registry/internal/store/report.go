@@ -108,7 +108,7 @@ func checkReport(in api.HostReport) error {
 		}
 	}
 	for _, i := range in.Instances {
-		if err := cmp.Or(checkID("instance id", i.ID), checkInstanceState(i.State)); err != nil {
+		if err := cmp.Or(checkID("instance id", i.ID), checkInstanceState(i.State), checkInstanceNote(i.Note)); err != nil {
 			return err
 		}
 	}
@@ -152,8 +152,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 			return now, err
 		}
 		for _, i := range in.Instances {
-			if err := tx.exec(ctx, "UPDATE instances SET state = ?, updated_us = ? WHERE id = ? AND host_id = ? AND state <> ?1",
-				i.State, tx.at.UnixMicro(), i.ID, in.ID); err != nil {
+			if err := tx.storeInstanceReport(ctx, in.ID, i); err != nil {
 				return now, err
 			}
 		}

@@ -129,6 +129,9 @@ func (s *Store) planRetype(ctx context.Context, q querier, v api.Volume, t api.V
 	if n := len(v.Attachments); n > 1 {
 		return plan, multiattached(v.Name, n)
 	}
+	if err := checkNotShelved(ctx, q, v); err != nil {
+		return plan, err
+	}
 	plan.ToPool, err = s.poolForType(ctx, q, v, t, hostID)
 	return plan, err
 }
@@ -148,7 +151,7 @@ func checkNewType(ctx context.Context, q querier, v api.Volume, t api.VolumeType
 // volumeHost returns the id of the host that changes a volume: the one of its
 // attachment, else the one in its row.
 func volumeHost(ctx context.Context, q querier, v api.Volume) (id string, err error) {
-	if len(v.Attachments) > 0 {
+	if len(v.Attachments) > 0 && v.Attachments[0].Host != "" {
 		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)
 	} else {
 		err = q.QueryRowContext(ctx, "SELECT host_id FROM volumes WHERE id = ?", v.ID).Scan(&id)

@@ -11,13 +11,15 @@ import (
 
 // What is a host's own, as conditions on the rows of a query; the host is ?1. A
 // volume is that it has made or found, that its instances have, or whose place is
-// in a shared pool that it has too.
+// in a shared pool that it has too. An instance is that it has, and one that no
+// host has if it had it last, or an operator asked for it there.
 const (
 	volumeOwned = `(v.host_id = ?1
 		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)
 		OR EXISTS (SELECT 1 FROM locations ol JOIN pools op ON op.host_id = ?1 AND op.name = ol.pool AND op.shared = 1
 			WHERE ol.volume_id = v.id AND ol.migration_id IS NULL AND ol.scope = 'shared'))`
-	instanceOwned   = "i.host_id = ?1"
+	instanceOwned = `(i.host_id = ?1
+		OR i.state = 'shelved_offloaded' AND i.id IN (SELECT instance_id FROM shelves WHERE asked_host_id = ?1))`
 	attachmentOwned = "a.instance_id IN (SELECT id FROM instances WHERE host_id = ?1)"
 	migrationOwned  = "m.host_id = ?1"
 )

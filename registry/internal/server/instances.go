@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// transitionInstance moves an instance between its host and the shelf. The members
+// of the answer are those of api.ShelvedInstance.
+func (s *Server) transitionInstance(w http.ResponseWriter, r *http.Request) error {
+	call, in, err := readChange[api.InstanceTransition](r)
+	if err != nil {
+		return err
+	}
+	v, err := s.Store.TransitionInstance(r.Context(), call, reference(r), in)
+	if err != nil {
+		return err
+	}
+	return httpjson.WriteAll(w, http.StatusOK, shelvedInstance(v)...)
+}
+
+func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
+	nouns := []httpjson.Noun{{Name: "instance", Value: v.Instance}, {Name: "attachments", Value: v.Attachments}}
+	if v.Definition != nil {
+		nouns = append(nouns, httpjson.Noun{Name: "definition", Value: *v.Definition})
+	}
+	return nouns
+}
+
+// unlockInstance lifts the lock of an operator.
+func (s *Server) unlockInstance(w http.ResponseWriter, r *http.Request) error {
+	call, err := readCall(r)
+	if err != nil {
+		return err
+	}
+	if _, _, err := readBody[nothing](r); err != nil {
+		return err
+	}
+	i, err := s.Store.UnlockInstance(r.Context(), call, reference(r))
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "instance", i)
+}
+
+// shelvedOr does what is asked of the attachments of an instance by shelved, where
+// no host has the instance, and else by its host. Nothing lasts in the first case,
+// so there is an attachment in the answer and no op. A request that is known as a
+// task goes where it went before.
+func shelvedOr[In any](s *Server, shelved func(context.Context, store.Call, string, In) (api.Attachment, error), find finder[In]) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		call, err := readCall(r)
+		if err != nil {
+			return err
+		}
+		in, body, err := readBody[In](r)
+		if err != nil {
+			return err
+		}
+		done, err := s.shelvedAlone(w, r, call, func(ctx context.Context) (api.Attachment, error) { return shelved(ctx, call, reference(r), in) })
+		if done || err != nil {
+			return err
+		}
+		return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
+			func(ctx context.Context) (api.Host, error) { return find(ctx, r, in) })
+	}
+}
+
+// shelvedAlone answers with what do did to an attachment of an instance that no
+// host has, or says that it is for a host to do. That is none of a host's, which
+// does it by itself.
+func (s *Server) shelvedAlone(w http.ResponseWriter, r *http.Request, call store.Call, do func(context.Context) (api.Attachment, error)) (done bool, err error) {
+	asked, err := s.isTask(r, call)
+	if asked || err != nil {
+		return false, err
+	}
+	a, err := do(r.Context())
+	switch {
+	case err == nil:
+		return true, httpjson.Write(w, http.StatusOK, "attachment", a)
+	case !errors.Is(err, store.ErrOnHost):
+		return false, err
+	case call.Host != nil:
+		return false, api.Errorf(api.CodeConflict, "a host has the instance: its own daemon attaches volumes to it and detaches them")
+	}
+	return false, nil
+}
+
+// isTask says whether a request has been passed on to a host. Those of hosts are
+// not passed on.
+func (s *Server) isTask(r *http.Request, call store.Call) (bool, error) {
+	if call.Key == "" || call.Host != nil {
+		return false, nil
+	}
+	task, _, err := s.Store.Task(r.Context(), call.Key)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil
+	}
+	return err == nil && task.State != api.TaskWithdrawn, err
+}

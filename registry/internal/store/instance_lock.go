@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// instanceLock is what keeps everybody from changing an instance: the reason, ""
+// where nothing does, and the migration that holds it, "" for an operator.
+type instanceLock struct{ reason, op string }
+
+func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }
+
+// refuse says why something cannot be done to an instance, nil if it is not locked.
+func (l instanceLock) refuse(verb, instance string) error {
+	switch {
+	case l.reason == "":
+		return nil
+	case l.op != "":
+		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: migration %s holds it (%s) and lets it go at its end", verb, instance, l.op, l.reason).
+			With("migration_id", l.op)
+	}
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, instance, l.reason, instance)
+}
+
+// LockInstance keeps everybody from changing an instance until it is unlocked. One
+// that is locked is refused with instance_locked.
+func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
+	if err := checkRequired("reason", strings.TrimSpace(in.Reason)); err != nil {
+		return api.Instance{}, err
+	}
+	return mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+		i, err := tx.ownInstance(ctx, ref, "lock")
+		if err != nil {
+			return i, err
+		}
+		if err := tx.lockInstance(ctx, i.ID, in.Reason, ""); err != nil {
+			return i, err
+		}
+		return instanceByID(ctx, tx, i.ID)
+	})
+}
+
+// UnlockInstance lifts the lock of an operator. That of a migration is
+// instance_locked: its end lifts it.
+func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
+	return mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+		i, err := tx.ownInstance(ctx, ref, "unlock")
+		switch {
+		case err != nil:
+			return i, err
+		case !i.Locked:
+			return i, api.Errorf(api.CodeStateForbidden, "cannot unlock instance %s: it is not locked", i.Name)
+		case i.LockedBy != "":
+			return i, lockOf(i).refuse("unlock", i.Name)
+		}
+		if err := tx.unlockInstance(ctx, i.ID, ""); err != nil {
+			return i, err
+		}
+		return instanceByID(ctx, tx, i.ID)
+	})
+}
+
+// ownInstance is the instance that ref names, for a change that is called verb and
+// that hosts may make to what is their own.
+func (tx *changeTx) ownInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
+	id, err := resolve(ctx, tx, kindInstance, ref)
+	if err != nil {
+		return api.Instance{}, err
+	}
+	i, err := instanceByID(ctx, tx, id)
+	if err != nil {
+		return i, err
+	}
+	return i, tx.checkOwn(ctx, kindInstance, id, verb, i.Name)
+}
+
+// lockInstance locks an instance: for an operator, or where op is not "" for that
+// migration, which alone may change the instance and lift the lock.
+func (tx *changeTx) lockInstance(ctx context.Context, instanceID, reason, op string) error {
+	i, err := instanceByID(ctx, tx, instanceID)
+	if err != nil {
+		return err
+	}
+	if err := lockOf(i).refuse("lock", i.Name); err != nil {
+		return err
+	}
+	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, op})
+}
+
+// unlockInstance lifts the lock that op holds, or an operator where op is "". It
+// leaves the lock of anybody else.
+func (tx *changeTx) unlockInstance(ctx context.Context, instanceID, op string) error {
+	i, err := instanceByID(ctx, tx, instanceID)
+	if err != nil || !i.Locked || i.LockedBy != op {
+		return err
+	}
+	return tx.setLock(ctx, i, "instance.unlock", instanceLock{})
+}
+
+func (tx *changeTx) setLock(ctx context.Context, i api.Instance, what string, lock instanceLock) error {
+	if err := tx.exec(ctx, "UPDATE instances SET lock_reason = ?, lock_op = ?, updated_us = ? WHERE id = ?",
+		lock.reason, lock.op, tx.at.UnixMicro(), i.ID); err != nil {
+		return err
+	}
+	details := map[string]any{"name": i.Name, "reason": lock.reason + i.LockReason}
+	if migration := lock.op + i.LockedBy; migration != "" {
+		details["migration_id"] = migration
+	}
+	return tx.audit(ctx, api.Event{What: what, Host: i.Host, Object: "instance/" + i.ID, Details: details})
+}

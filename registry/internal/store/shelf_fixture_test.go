@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// rootSlot is what hosts of the tests say of the root disk.
+var rootSlot = api.SlotDefinition{Disk: "<disk><target dev='vda' bus='virtio'/></disk>", SerialOfVolume: true}
+
+func webDefinition() *api.InstanceDefinition {
+	return &api.InstanceDefinition{Domain: "<domain/>", NVRAM: []byte{0, 1, 2}, Disks: map[string]api.SlotDefinition{"vda": rootSlot}, Autostart: true}
+}
+
+// The transitions of host a. The op is that of a shelve, or of an unshelve.
+func toShelf() api.InstanceTransition {
+	return api.InstanceTransition{From: api.InstanceStopped, To: api.InstanceShelved, Host: hostA, Epoch: 1, OpID: "op-shelve", Definition: webDefinition()}
+}
+
+func offload() api.InstanceTransition {
+	return api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, Host: hostA, Epoch: 1, OpID: "op-shelve"}
+}
+
+func claim() api.InstanceTransition {
+	return api.InstanceTransition{From: api.InstanceShelvedOffloaded, To: api.InstanceShelved, Host: hostA, Epoch: 1, OpID: "op-unshelve"}
+}
+
+func undoClaim() api.InstanceTransition {
+	return api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, Host: hostA, Epoch: 1, OpID: "op-unshelve"}
+}
+
+func complete() api.InstanceTransition {
+	return api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceStopped, Host: hostA, Epoch: 1, OpID: "op-unshelve"}
+}
+
+// ofB makes a transition one of host b.
+func ofB(in api.InstanceTransition) api.InstanceTransition {
+	in.Host, in.OpID = hostB, in.OpID+"-b"
+	return in
+}
+
+// moved makes transitions of an instance.
+func movedTo(instance string, steps ...api.InstanceTransition) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		for _, in := range steps {
+			must(s.TransitionInstance(t.Context(), nobody, instance, in))(t)
+		}
+	}
+}
+
+// shelved and offloaded put an instance of host a on the shelf.
+func shelved(instance string) func(*testing.T, *Store) { return movedTo(instance, toShelf()) }
+
+func offloaded(instance string) func(*testing.T, *Store) {
+	return movedTo(instance, toShelf(), offload())
+}
+
+func askedOnB(instance string) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		if err := s.AskUnshelve(t.Context(), nobody, instance, hostB); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func lockedInstance(instance string) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(s.LockInstance(t.Context(), nobody, instance, api.InstanceLock{Reason: "audit"}))(t)
+	}
+}
+
+// stoppedWithoutRoot stops web and takes its root volume.
+func stoppedWithoutRoot(t *testing.T, s *Store) {
+	t.Helper()
+	instanceState(api.InstanceStopped, web)(t, s)
+	in := release(true)
+	in.Slot = &rootSlot
+	must(s.ReleaseAttachment(t.Context(), nobody, rootAt, in))(t)
+}

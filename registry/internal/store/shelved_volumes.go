@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ErrOnHost says that an instance is on a host, which is the one to attach volumes
+// to it and to detach them. Nothing was changed.
+var ErrOnHost = errors.New("the instance is on a host")
+
+// AttachShelved attaches a volume to an instance that is shelved_offloaded: there
+// is no guest to give it to, so the attachment is attached at once. The error is
+// ErrOnHost for any other instance.
+func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+	in.Mode = cmp.Or(in.Mode, api.ModeRW)
+	if err := checkMode(in.Mode, in.Device); err != nil {
+		return api.Attachment{}, err
+	}
+	if in.Device != "" {
+		if err := checkDevice(in.Device); err != nil {
+			return api.Attachment{}, err
+		}
+	}
+	return mutate(ctx, s, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "attach a volume to")
+		if err != nil {
+			return none, err
+		}
+		volume, err := tx.ownVolume(ctx, volumeRef, "attach")
+		if err != nil {
+			return none, err
+		}
+		v, err := tx.wantedVolume(ctx, volume.ID)
+		if err != nil {
+			return none, err
+		}
+		want := api.AttachmentReserve{
+			ID: uuid.NewString(), VolumeID: v.id, InstanceID: i.ID, Device: in.Device, Mode: in.Mode, Generation: v.generation, OpID: call.Key, Root: in.Root,
+		}
+		if want.Device == "" {
+			if want.Device, err = freeDevice(i, in.Root); err != nil {
+				return none, err
+			}
+		}
+		slot, err := tx.wantedSlot(ctx, i.ID, want.Device)
+		if err != nil {
+			return none, err
+		}
+		if err := slot.check(want); err != nil {
+			return none, err
+		}
+		if err := tx.checkReservable(ctx, v, slot, want); err != nil {
+			return none, err
+		}
+		return tx.attachShelved(ctx, v, slot, want)
+	})
+}
+
+// attachShelved adds the attachment.
+func (tx *changeTx) attachShelved(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
+	h := heldAttachment{
+		Attachment: api.Attachment{ID: in.ID, VolumeID: v.id, InstanceID: in.InstanceID, Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached},
+		opID:       in.OpID, instanceName: slot.instanceName, volumeName: v.name, generation: v.generation,
+	}
+	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
+		return api.Attachment{}, err
+	}
+	if err := tx.auditAttachment(ctx, h, api.Event{What: "attachment.attach", To: string(h.State), OpID: in.OpID},
+		map[string]any{"device": in.Device, "mode": in.Mode}); err != nil {
+		return api.Attachment{}, err
+	}
+	return attachmentByID(ctx, tx, in.ID)
+}
+
+// shelvedInstanceOf returns the instance that ref names if no host has it, for a
+// change that is called verb, else ErrOnHost.
+func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
+	i, err := tx.ownInstance(ctx, ref, verb)
+	if err == nil && i.State != api.InstanceShelvedOffloaded {
+		err = ErrOnHost
+	}
+	return i, err
+}
+
+// freeDevice returns the device of the root slot of an instance, or the first that
+// is free: a virtio disk, or what its root slot is.
+func freeDevice(i api.Instance, root bool) (string, error) {
+	at := slices.IndexFunc(i.BlockDeviceMappings, func(s api.BlockDeviceMapping) bool { return isRoot(s.BootIndex) })
+	switch {
+	case root && at < 0:
+		return "", api.Errorf(api.CodeConflict, "cannot attach root device volume to instance %s: it has no root slot", i.Name)
+	case root:
+		return i.BlockDeviceMappings[at].Device, nil
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	for _, first := range " " + letters {
+		for _, last := range letters {
+			device := "vd" + string(last)
+			if first != ' ' {
+				device = "vd" + string(first) + string(last)
+			}
+			if !slices.ContainsFunc(i.BlockDeviceMappings, func(s api.BlockDeviceMapping) bool { return s.Device == device }) {
+				return device, nil
+			}
+		}
+	}
+	return "", api.Errorf(api.CodeConflict, "cannot attach a volume to instance %s: every device is taken", i.Name)
+}
+
+// DetachShelved takes a volume from an instance that is shelved_offloaded, and
+// returns the attachment as it was. The error is ErrOnHost for any other instance.
+func (s *Store) DetachShelved(ctx context.Context, call Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "detach a volume from")
+		if err != nil {
+			return none, err
+		}
+		v, err := tx.volume(ctx, volumeRef)
+		if err != nil {
+			return none, err
+		}
+		at := slices.IndexFunc(v.Attachments, func(a api.Attachment) bool { return a.InstanceID == i.ID })
+		if at < 0 {
+			return none, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", v.Name, i.Name)
+		}
+		return tx.detachShelved(ctx, i, v.Attachments[at].ID)
+	})
+}
+
+// DeleteShelvedAttachment is DetachShelved by the attachment. One that there is
+// not is not_found. It is the same request as ForceDeleteAttachment: which of them
+// does it depends on where the instance is.
+func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
+	return mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+		id, err := resolve(ctx, tx, kindAttachment, ref)
+		if err != nil {
+			return none, err
+		}
+		a, err := attachmentByID(ctx, tx, id)
+		if err != nil {
+			return none, err
+		}
+		i, err := tx.shelvedInstanceOf(ctx, a.InstanceID, "detach a volume from")
+		if err != nil {
+			return none, err
+		}
+		return tx.detachShelved(ctx, i, id)
+	})
+}
+
+// CheckNotShelved refuses to move a volume that is at an instance on the shelf.
+func (s *Store) CheckNotShelved(ctx context.Context, volumeRef string) error {
+	_, err := view(ctx, s, func(q querier) (none struct{}, err error) {
+		id, err := resolve(ctx, q, kindVolume, volumeRef)
+		if err != nil {
+			return none, err
+		}
+		v, err := volumeByID(ctx, q, id)
+		if err != nil {
+			return none, err
+		}
+		return none, checkNotShelved(ctx, q, v)
+	})
+	return err
+}
+
+func checkNotShelved(ctx context.Context, q querier, v api.Volume) error {
+	shelved, err := queryAll(ctx, q, scanInstance, instanceQuery+` JOIN attachments a ON a.instance_id = i.id
+		WHERE a.volume_id = ? AND i.state IN ('shelved', 'shelved_offloaded') LIMIT 1`, v.ID)
+	if err != nil || len(shelved) == 0 {
+		return err
+	}
+	return migrationShelved(v.Name, shelved[0].Name, shelved[0].State)
+}
+
+// detachShelved removes an attachment of an instance that no host has. A root slot
+// keeps what the definition of the instance says of it.
+func (tx *changeTx) detachShelved(ctx context.Context, i api.Instance, id string) (none api.Attachment, err error) {
+	h, err := tx.heldAttachment(ctx, id)
+	if err != nil {
+		return none, err
+	}
+	if h.movedBy != "" {
+		return none, movedBy("detach", h.volumeName, h.movedBy)
+	}
+	if err := h.lock.refuse("detach a volume from", i.Name); err != nil {
+		return none, err
+	}
+	definition, err := tx.storedDefinition(ctx, i.ID)
+	if err != nil {
+		return none, err
+	}
+	var slot *api.SlotDefinition
+	if known, ok := definition.Disks[h.Device]; ok {
+		slot = &known
+	}
+	if err := tx.removeAttachment(ctx, h, slot); err != nil {
+		return none, err
+	}
+	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.detach", From: string(h.State)}, nil)
+}

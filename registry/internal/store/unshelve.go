@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// UnshelvePlan says where an instance may be brought back.
+type UnshelvePlan struct {
+	Instance api.Instance
+	// Hosts are the hosts that may have it, by id, best first: the one that still
+	// has it, or the one that was asked for, or those that reach all its volumes with
+	// the one that had it last first.
+	Hosts []string
+}
+
+// PlanUnshelve says where an instance may be brought back, at hostRef if that is
+// not "", or refuses it for every reason that is known now.
+func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
+	return view(ctx, s, func(q querier) (UnshelvePlan, error) {
+		id, err := resolve(ctx, q, kindInstance, ref)
+		if err != nil {
+			return UnshelvePlan{}, err
+		}
+		i, err := instanceByID(ctx, q, id)
+		if err != nil {
+			return UnshelvePlan{}, err
+		}
+		asked := ""
+		if hostRef != "" {
+			if asked, err = resolve(ctx, q, kindHost, hostRef); err != nil {
+				return UnshelvePlan{}, err
+			}
+		}
+		var last, claimOp string
+		if err := q.QueryRowContext(ctx, "SELECT i.host_id, COALESCE(s.claim_op, '') FROM instances i LEFT JOIN shelves s ON s.instance_id = i.id WHERE i.id = ?", id).
+			Scan(&last, &claimOp); err != nil {
+			return UnshelvePlan{}, fmt.Errorf("read host of instance: %w", err)
+		}
+		plan := UnshelvePlan{Instance: i, Hosts: []string{last}}
+		switch {
+		case !isShelved(i.State):
+			return plan, api.Errorf(api.CodeConflict, "cannot unshelve instance %s: it is %s, not shelved", i.Name, i.State).With("state", i.State)
+		case i.Host != "" && asked != "" && asked != last && claimOp != "":
+			return plan, api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s is bringing it back", i.Name, i.Host)
+		case i.Host != "" && asked != "" && asked != last:
+			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s there: it is still on host %s; shelve it with --offload first", i.Name, i.Host).With("state", i.State)
+		}
+		if err := checkUnshelvable(i); err != nil || i.Host != "" {
+			return plan, err
+		}
+		plan.Hosts, err = hostsForShelved(ctx, q, i, last, asked)
+		return plan, err
+	})
+}
+
+// hostsForShelved returns the hosts that reach all volumes of an instance that none
+// has: asked alone if it is not "", else all, with last first.
+func hostsForShelved(ctx context.Context, q querier, i api.Instance, last, asked string) ([]string, error) {
+	disks, err := shelvedDisks(ctx, q, i.ID)
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := queryAll(ctx, q, scanHostRow, hostQuery+" WHERE ?1 IN ('', id) ORDER BY id = ?2 DESC, name", asked, last)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		fit     []string
+		refusal error
+	)
+	for _, h := range hosts {
+		d, err := unreached(ctx, q, disks, h.id)
+		switch {
+		case err != nil:
+			return nil, err
+		case d == nil:
+			fit = append(fit, h.id)
+		case refusal == nil:
+			refusal = notReached(i.Name, "host "+h.name, *d)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, refusal
+	}
+	return fit, nil
+}
+
+// AskUnshelve notes that an operator asked for an instance on a host, which may
+// then claim it. One that is on a host needs no claim.
+func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) error {
+	call.Key = ""
+	_, err := mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		if err := tx.checkOperator("ask for an instance on a host"); err != nil {
+			return none, err
+		}
+		id, err := resolve(ctx, tx, kindInstance, ref)
+		if err != nil {
+			return none, err
+		}
+		i, err := instanceByID(ctx, tx, id)
+		if err != nil || i.State != api.InstanceShelvedOffloaded {
+			return none, err
+		}
+		host, err := tx.hostRow(ctx, hostID)
+		if err != nil {
+			return none, err
+		}
+		if err := tx.exec(ctx, "UPDATE shelves SET asked_host_id = ? WHERE instance_id = ?", hostID, id); err != nil {
+			return none, err
+		}
+		return none, tx.audit(ctx, api.Event{What: "instance.ask", Host: host.name, Object: "instance/" + id, Details: map[string]any{"name": i.Name}})
+	})
+	return err
+}
