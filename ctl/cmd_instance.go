@@ -142,7 +142,7 @@ func instanceAdopt(c *cli.Context, s *session) error {
 	}
 	a, finished, err := s.perform(c.Context, http.MethodPost, path, noun, in)
 	if err != nil || !finished {
-		return whichHost(c, err)
+		return whichHost(err)
 	}
 	adopted, err := adoptedInstances(a)
 	if err != nil {

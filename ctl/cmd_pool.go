@@ -46,7 +46,7 @@ func poolShow(c *cli.Context, s *session) error {
 	}
 	p, a, err := show[api.Pool](c.Context, s, path, "pool")
 	if err != nil {
-		return whichHost(c, err)
+		return whichHost(err)
 	}
 	var r render.Record
 	r.Add("name", p.Name)

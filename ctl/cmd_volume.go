@@ -145,7 +145,7 @@ func (s *session) makeVolume(c *cli.Context, path, name string, in any, verb str
 	}
 	a, finished, err := s.perform(c.Context, http.MethodPost, path, "volume", in)
 	if err != nil || !finished {
-		return whichHost(c, err)
+		return whichHost(err)
 	}
 	if !a.has("volume") {
 		if a, err = s.get(c.Context, v1("volumes", name), "volume"); err != nil {

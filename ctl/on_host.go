@@ -48,7 +48,7 @@ func (s *session) atHost(c *cli.Context, path string) (string, error) {
 }
 
 // whichHost adds to an error that names several hosts how one of them is chosen.
-func whichHost(c *cli.Context, err error) error {
+func whichHost(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err

@@ -30,7 +30,7 @@ func outcome(m *api.Migration) []string {
 		return []string{fmt.Sprintf("Cancelled: volume %s stays at %s; nothing more is written to %s.", name, src, dst)}
 	case api.MigrationStarted:
 		return []string{
-			fmt.Sprintf("Started migration %s: nothing writes to %s any more.", m.ID, m.Src.Path),
+			fmt.Sprintf("Started migration %s of volume %s: nothing writes to %s any more.", m.ID, name, m.Src.Path),
 			fmt.Sprintf("Destination attachment: %s at %s", render.OrDash(m.DstAttachmentID), m.Dst.Path),
 			fmt.Sprintf("Next: copy the data with '%s migration copy %s', or with any other tool,", programName, handle(m)),
 			fmt.Sprintf("then '%s'.", completeCommandLine(m)),

@@ -99,7 +99,11 @@ func volumeDetach(c *cli.Context, s *session) error {
 		return err
 	}
 	volume, instance = s.called(c.Context, "volumes", volume), s.called(c.Context, "instances", instance)
-	return s.printDetached(a, fmt.Sprintf("Detached volume %s from instance %s.", volume, instance))
+	var at api.Attachment
+	if err := a.decode("attachment", &at); err != nil {
+		return err
+	}
+	return s.printResult(a, at.ID, fmt.Sprintf("Detached volume %s from instance %s.", volume, instance))
 }
 
 func attachmentDelete(c *cli.Context, s *session) error {
@@ -111,15 +115,12 @@ func attachmentDelete(c *cli.Context, s *session) error {
 	if err != nil || !finished {
 		return err
 	}
-	return s.printDetached(a, fmt.Sprintf("Deleted attachment %s.", c.Args().First()))
-}
-
-func (s *session) printDetached(a answer, line string) error {
 	var at api.Attachment
 	if err := a.decode("attachment", &at); err != nil {
 		return err
 	}
-	return s.printResult(a, at.ID, line)
+	volume, instance := nameOr(names(c.Context, s, "volumes"), at.VolumeID), nameOr(names(c.Context, s, "instances"), at.InstanceID)
+	return s.printResult(a, at.ID, fmt.Sprintf("Deleted attachment %s: volume %s is not at instance %s any more.", at.ID, volume, instance))
 }
 
 func volumeRetype(c *cli.Context, s *session) error {
