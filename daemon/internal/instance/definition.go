@@ -34,6 +34,8 @@ func (m *machine) define(ctx context.Context, in *shelveInput) (out api.Instance
 		return out, "", err
 	case dom == nil:
 		return out, "", api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host any more", in.InstanceName)
+	case dom.State.Active():
+		return out, "", forbidden("shelve", in.InstanceName, "somebody has started it")
 	}
 	if err := mayTake(dom, atts, in.Keep); err != nil {
 		return out, "", err

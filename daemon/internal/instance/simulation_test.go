@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// begins are the calls of a manager, by what they ask for.
+var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.Instance, error){
+	"start": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginStart(ctx, id, "web")
+	},
+	"stop": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginStop(ctx, id, "web", api.InstanceStop{})
+	},
+	"force": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginStop(ctx, id, "web", api.InstanceStop{Force: true})
+	},
+	"reboot": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginReboot(ctx, id, "web")
+	},
+	"pause": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginPause(ctx, id, "web")
+	},
+	"unpause": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginUnpause(ctx, id, "web")
+	},
+	"shelve": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginShelve(ctx, id, "web", api.InstanceShelve{})
+	},
+	"keep": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginShelve(ctx, id, "web", api.InstanceShelve{KeepOnHost: true})
+	},
+	"unshelve": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginUnshelve(ctx, id, "web")
+	},
+}
+
+// goals are what simulations run: ops that nothing but what happens keeps from
+// their end, and ops that are undone.
+var goals = map[string]struct {
+	from  api.InstanceState
+	what  string
+	spoil func(w *world)
+}{
+	"start":            {api.InstanceStopped, "start", nil},
+	"stop":             {api.InstanceRunning, "stop", nil},
+	"shelve":           {api.InstanceRunning, "shelve", nil},
+	"keep":             {api.InstanceStopped, "keep", nil},
+	"shelve, kept":     {api.InstanceShelved, "shelve", nil},
+	"shelve, undone":   {api.InstanceRunning, "shelve", func(w *world) { w.registry.refuses = api.InstanceShelved }},
+	"unshelve":         {api.InstanceShelvedOffloaded, "unshelve", nil},
+	"unshelve, kept":   {api.InstanceShelved, "unshelve", nil},
+	"unshelve, undone": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) { w.registry.refuses = api.InstanceStopped }},
+	"unshelve, without its image": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) {
+		w.nodes[0].missing[dataPath] = true
+	}},
+}
+
+// everyCall runs each goal again and again, and lets something happen at its first
+// call of a hypervisor or the registry, then at its second, and so on, until it ran
+// to its end before it happened.
+func everyCall(t *testing.T, what func(d *daemon) happening) {
+	for goal := range goals {
+		t.Run(goal, func(t *testing.T) {
+			step := 1
+			if testing.Short() { // for the race detector
+				step = 5
+			}
+			for n := 1; ; n += step {
+				reached := false
+				t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { reached = simulate(t, goal, n, what) })
+				})
+				if !reached || t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// simulate runs one op with something that happens at its nth call, and judges the
+// world when everything is well again. It says whether that call came.
+func simulate(t *testing.T, goal string, n int, what func(d *daemon) happening) bool {
+	t.Helper()
+	w := newWorld(t, goals[goal].from)
+	if spoil := goals[goal].spoil; spoil != nil {
+		spoil(w)
+	}
+	d := startDaemon(t, w.nodes[0])
+	synctest.Wait()
+	h := what(d)
+	w.mu.Lock()
+	h.nth = w.calls + n
+	w.happens = h
+	w.mu.Unlock()
+	_ = askUntilEnd(t, d, goals[goal].what)
+	calm(t, d)
+	if err := w.settled(); err != nil {
+		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+	}
+	return w.happened
+}
+
+// askUntilEnd is a caller who asks until there is an end, as a person would.
+func askUntilEnd(t *testing.T, d *daemon, what string) error {
+	t.Helper()
+	for try := 0; ; try++ {
+		g, runner := d.now()
+		id := d.node.world.newOp()
+		_, err := begins[what](context.Background(), g, id)
+		if err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			st, waitErr := runner.Wait(ctx, id)
+			cancel()
+			if st.State == op.StateNeedsOperator {
+				t.Errorf("try %d: it waits for the operator: %+v", try, st.Failure)
+			}
+			return waitErr
+		}
+		switch code := api.CodeOf(err); {
+		case errors.Is(err, op.ErrStopped), errors.Is(err, op.ErrNotFound):
+			pass(10 * time.Second) // the daemon died; its op goes on
+			return nil
+		case code == api.CodeNeedsOperator, code == api.CodeInternal:
+			t.Errorf("try %d: %v", try, err)
+			return err
+		case code != api.CodeHypervisorUnavailable && code != api.CodeRegistryUnavailable || try > 5:
+			return err
+		}
+		pass(10 * time.Second)
+	}
+}
+
+// newOp is the id of an op that was not asked for before.
+func (w *world) newOp() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	return fmt.Sprintf("%s-%d", testOp, w.asked)
+}
+
+// calm lets what was set off come to its end, with everything well again.
+func calm(t *testing.T, d *daemon) {
+	t.Helper()
+	w := d.node.world
+	pass(3 * time.Minute)
+	w.mu.Lock()
+	w.happens.nth = 0
+	w.mu.Unlock()
+	pass(10 * time.Minute)
+	synctest.Wait()
+	_, runner := d.now()
+	for _, st := range runner.Active() {
+		t.Errorf("op %s is left in step %s, waiting for %q: %+v", st.Op.Kind, st.Step, st.Waiting, st.Failure)
+	}
+}
+
+var beforeOrAfter = []bool{false, true}
+
+func TestTheAnswerOfEveryCallIsLost(t *testing.T) {
+	for _, after := range beforeOrAfter {
+		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) {
+			everyCall(t, func(*daemon) happening { return happening{after: after, lose: true} })
+		})
+	}
+}
+
+func TestLibvirtGoesAwayAtEveryCall(t *testing.T) {
+	for _, after := range beforeOrAfter {
+		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) {
+			everyCall(t, func(d *daemon) happening {
+				return happening{after: after, lose: true, do: func() { d.awayFor(time.Minute) }}
+			})
+		})
+	}
+}
+
+func TestTheRegistryGoesAwayAtEveryCall(t *testing.T) {
+	for _, after := range beforeOrAfter {
+		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) {
+			everyCall(t, func(d *daemon) happening {
+				return happening{after: after, do: func() { d.registryAwayFor(time.Minute) }}
+			})
+		})
+	}
+}
+
+func TestTheDaemonDiesAtEveryCall(t *testing.T) {
+	everyCall(t, func(d *daemon) happening {
+		return happening{do: func() { d.wg.Go(d.restart) }}
+	})
+}
+
+func TestTheHostIsFencedAndBackAtEveryCall(t *testing.T) {
+	everyCall(t, func(d *daemon) happening {
+		return happening{do: func() { d.node.world.registry.fence(d.node.id) }}
+	})
+}
+
+func TestSomebodyStartsTheGuestAtEveryCall(t *testing.T) {
+	everyCall(t, func(d *daemon) happening { return happening{do: func() { _ = d.node.Start(web) }} })
+}
+
+func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
+	everyCall(t, func(d *daemon) happening { return happening{do: func() { _ = d.node.Destroy(web) }} })
+}
+
+func TestTheGuestStopsListeningAtEveryCall(t *testing.T) {
+	everyCall(t, func(d *daemon) happening {
+		return happening{do: func() { _ = d.node.SetShutdown(web, hvtest.ShutdownIgnores) }}
+	})
+}
+
+// Whatever goes wrong, in any order: the seed names the run.
+func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
+	runs := uint64(600)
+	if testing.Short() {
+		runs = 60
+	}
+	for seed := range runs {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { chaos(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// chaos has an instance go its ways, on two hosts, while one thing after the other
+// goes wrong.
+func chaos(t *testing.T, rng *rand.Rand) {
+	w := newWorld(t, api.InstanceStopped)
+	both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
+	synctest.Wait()
+	whats := []string{"start", "stop", "force", "reboot", "pause", "unpause", "shelve", "shelve", "keep", "unshelve", "unshelve"}
+	for range 10 {
+		d := both[rng.IntN(2)]
+		what := troubles[rng.IntN(len(troubles))]
+		w.mu.Lock()
+		w.happens = happening{nth: w.calls + 1 + rng.IntN(30), after: rng.IntN(2) == 0, lose: rng.IntN(3) == 0, do: func() { what(d) }}
+		w.mu.Unlock()
+		_ = askUntilEnd(t, d, whats[rng.IntN(len(whats))])
+	}
+	for _, d := range both {
+		calm(t, d)
+	}
+	if err := w.settled(); err != nil {
+		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+	}
+}
+
+var troubles = []func(d *daemon){
+	func(d *daemon) { d.awayFor(20 * time.Second) },
+	func(d *daemon) { d.registryAwayFor(20 * time.Second) },
+	func(d *daemon) { d.wg.Go(d.restart) },
+	func(d *daemon) { d.node.world.registry.fence(d.node.id) },
+	func(d *daemon) { _ = d.node.Destroy(web) },
+	func(d *daemon) { _ = d.node.Start(web) },
+	func(d *daemon) { _ = d.node.SuspendByUser(web) },
+	func(d *daemon) { _ = d.node.ResumeByUser(web) },
+	func(d *daemon) { _ = d.node.SetShutdown(web, hvtest.ShutdownIgnores) },
+	func(d *daemon) { _ = d.node.SetShutdown(web, hvtest.ShutdownObeys) },
+}
+
+// Two hosts ask for it at once, whatever the order of their calls: one has it in the
+// end, and the other nothing.
+func TestOfTwoHostsThatUnshelveAtOnceOneWins(t *testing.T) {
+	for _, who := range [][2]int{{0, 1}, {1, 0}} {
+		t.Run(fmt.Sprint(who), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, api.InstanceShelvedOffloaded)
+				both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
+				// The second asks when the first is past its checks, and before it claims.
+				second := make(chan error, 1)
+				go func() {
+					second <- askUntilEnd(t, both[who[1]], "unshelve")
+				}()
+				first := askUntilEnd(t, both[who[0]], "unshelve")
+				if err := <-second; first != nil && err != nil {
+					t.Errorf("nobody won: %v, %v", first, err)
+				}
+				for _, d := range both {
+					calm(t, d)
+				}
+				must(t, w.settled())
+				if got := w.registry.now().inst; got.State != api.InstanceRunning {
+					t.Errorf("the instance is %s on %q", got.State, got.Host)
+				}
+				if claims := slices.Index(w.registry.told, api.InstanceShelved); claims != 0 || len(w.registry.told) != 2 {
+					t.Errorf("the registry was told %v", w.registry.told)
+				}
+			})
+		})
+	}
+}
