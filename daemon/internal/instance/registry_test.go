@@ -29,6 +29,8 @@ type fakeRegistry struct {
 	last  string
 	calls map[string]registryCall
 	told  []api.InstanceState
+	// onMove, where set, is called with each.
+	onMove func(to api.InstanceState)
 }
 
 // registryCall is a request that was made, by its op id, and its answer.
@@ -208,6 +210,9 @@ func (v *view) may(in api.InstanceTransition) error {
 func (v *view) move(in api.InstanceTransition) {
 	v.inst.State = in.To
 	v.told = append(v.told, in.To)
+	if v.onMove != nil {
+		v.onMove(in.To)
+	}
 	switch in.To {
 	case api.InstanceShelved:
 		if in.Definition != nil {

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
+	for name, c := range map[string]struct {
+		state api.InstanceState
+		what  string
+		spoil func(t *testing.T, w *world)
+		want  api.Code
+		says  string
+	}{
+		"start of a running one": {api.InstanceRunning, "start", nil, api.CodeStateForbidden, "running already"},
+		"start without root": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.loseRoot() },
+			api.CodeRootVolumeMissing, "cannot start instance web without a root device volume"},
+		"start of a shelved one":  {api.InstanceShelved, "start", nil, api.CodeStateForbidden, "unshelve"},
+		"start of one on no host": {api.InstanceShelvedOffloaded, "start", nil, api.CodeStateForbidden, "unshelve"},
+		"start of a locked one": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.inst.Locked, w.registry.inst.LockReason = true, "audit" },
+			api.CodeInstanceLocked, "audit"},
+		"start of one whose root is gone by its guard": {api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, GuardRoot, "no root")) },
+			api.CodeRootVolumeMissing, "without a root device volume"},
+		"start under a guard of somebody else": {api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, "migration m", "it is being folded")) },
+			api.CodeInstanceBusy, "it is being folded"},
+		"start on another host":    {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.place(w.nodes[1], api.InstanceStopped) }, api.CodeNotYourHost, "beta"},
+		"stop of a stopped one":    {api.InstanceStopped, "stop", nil, api.CodeStateForbidden, "it is stopped"},
+		"stop of a paused one":     {api.InstancePaused, "stop", nil, api.CodeStateForbidden, "--force"},
+		"reboot of a paused one":   {api.InstancePaused, "reboot", nil, api.CodeStateForbidden, "it is paused"},
+		"pause of a stopped one":   {api.InstanceStopped, "pause", nil, api.CodeStateForbidden, "it is stopped"},
+		"unpause of a running one": {api.InstanceRunning, "unpause", nil, api.CodeStateForbidden, "it is running"},
+		"unpause in the switch of a migration": {api.InstancePaused, "unpause", func(_ *testing.T, w *world) { w.nodes[0].switching = true },
+			api.CodeInstanceBusy, "migration"},
+		"one that has no domain": {api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].Fake.UndefineDomain(t.Context(), web)) },
+			api.CodeNotFound, "not defined on this host"},
+
+		"shelve while a volume moves": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.nodes[0].open = []api.Migration{{ID: "m", InstanceID: web}} },
+			api.CodeMigrationActive, "migration m"},
+		"shelve of a locked one": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.inst.Locked = true }, api.CodeInstanceLocked, "locked"},
+		"shelve with a managed save": {api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].Save(web)) },
+			api.CodeStateForbidden, "managedsave-remove"},
+		"shelve of one that leans on its host": {api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].SetLeansOn(web, "a GPU")) },
+			api.CodeUnsupportedDisk, "a GPU"},
+		"shelve with a disk that is no volume": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts = w.registry.atts[:1] },
+			api.CodeUnsupportedDisk, "disk vdb is no volume"},
+		"shelve with another disk than is known": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].Location.Path = "/shared/other.raw" },
+			api.CodeChainChanged, "disk vdb"},
+		"shelve in an attach": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].State = api.AttachmentAttaching },
+			api.CodeConflict, "attaching"},
+		"shelve of a shelved one": {api.InstanceShelved, "keep", nil, api.CodeStateForbidden, "already"},
+
+		"unshelve of a running one": {api.InstanceRunning, "unshelve", nil, api.CodeStateForbidden, "it is running"},
+		"unshelve without root": {api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.loseRoot() },
+			api.CodeRootVolumeMissing, "cannot unshelve instance web without a root device volume"},
+		"unshelve where its id is taken": {api.InstanceShelvedOffloaded, "unshelve", func(t *testing.T, w *world) {
+			must(t, w.nodes[0].Define(hv.Domain{ID: web, Name: "other"}))
+		}, api.CodeConflict, "undefine"},
+		"unshelve while the registry is away": {api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.down = true },
+			api.CodeRegistryUnavailable, ""},
+		"shelve while the registry is away": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.down = true },
+			api.CodeRegistryUnavailable, ""},
+		"start while libvirt is away": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.nodes[0].away = true },
+			api.CodeHypervisorUnavailable, "nothing was changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.state)
+				if c.spoil != nil {
+					c.spoil(t, w)
+				}
+				d := startDaemon(t, w.nodes[0])
+				g, runner := d.now()
+				told := len(w.registry.told)
+				_, err := begins[c.what](t.Context(), g, testOp)
+				wantCode(t, err, c.want)
+				if !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%q does not say %q", err, c.says)
+				}
+				if len(runner.Active()) > 0 || len(w.registry.told) != told {
+					t.Errorf("ops %v, told %v", runner.Active(), w.registry.told)
+				}
+			})
+		})
+	}
+}
+
+// run runs an op to its end. One that was undone soon was refused as well.
+func (d *daemon) run(t *testing.T, what string) op.Status {
+	t.Helper()
+	g, runner := d.now()
+	id := d.node.world.newOp()
+	_, refused := begins[what](t.Context(), g, id)
+	st, err := runner.Wait(t.Context(), id)
+	must(t, err)
+	if refused != nil && api.CodeOf(refused) != api.Code(st.Failure.Code) {
+		t.Errorf("refused with %v, and the op with %+v", refused, st.Failure)
+	}
+	return st
+}
+
+func TestANameThatIsTakenLeavesWhatHasItAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceShelvedOffloaded)
+		alpha := w.nodes[0]
+		must(t, alpha.Define(hv.Domain{ID: testOp, Name: "web"}))
+		st := startDaemon(t, alpha).run(t, "unshelve")
+		if st.State != op.StateUndone || st.Failure.Code != string(api.CodeConflict) {
+			t.Errorf("the op is %s: %+v", st.State, st.Failure)
+		}
+		if _, err := alpha.Fake.Domain(t.Context(), testOp); err != nil {
+			t.Errorf("the other domain: %v", err)
+		}
+		must(t, w.settled())
+	})
+}
+
+// What was granted may be started and stopped while the registry is away.
+func TestPowerGoesOnFromWhatIsRememberedWhileTheRegistryIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceStopped)
+		alpha := w.nodes[0]
+		alpha.known = w.registry.inst
+		w.registry.setDown(true)
+		d := startDaemon(t, alpha)
+		for _, what := range []string{"start", "pause", "unpause", "reboot", "stop"} {
+			if st := d.run(t, what); st.State != op.StateDone {
+				t.Errorf("%s: %s %+v", what, st.State, st.Failure)
+			}
+		}
+		alpha.known.BlockDeviceMappings = []api.BlockDeviceMapping{{Device: "vda", BootIndex: alpha.known.BlockDeviceMappings[0].BootIndex}}
+		g, _ := d.now()
+		_, err := g.BeginStart(t.Context(), testOp, "web")
+		wantCode(t, err, api.CodeRootVolumeMissing)
+	})
+}
+
+func TestAGuestThatDoesNotObeyRunsOn(t *testing.T) {
+	for how, want := range map[hvtest.Shutdown]struct {
+		state op.State
+		took  time.Duration
+	}{
+		hvtest.ShutdownObeys:   {op.StateDone, 0},
+		hvtest.ShutdownSlow:    {op.StateDone, askEvery},
+		hvtest.ShutdownIgnores: {op.StateUndone, defaultStopTimeout},
+	} {
+		t.Run(string(how), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, api.InstanceRunning)
+				must(t, w.nodes[0].SetShutdown(web, how))
+				began := time.Now()
+				st := startDaemon(t, w.nodes[0]).run(t, "stop")
+				if took := time.Since(began).Truncate(askEvery); st.State != want.state || took != want.took {
+					t.Errorf("the op is %s after %s, want %s after %s", st.State, took, want.state, want.took)
+				}
+				if want.state == op.StateUndone && (st.Failure.Code != string(api.CodeInstanceBusy) || !strings.Contains(st.Failure.Message, "--force")) {
+					t.Errorf("the failure is %+v", st.Failure)
+				}
+				must(t, w.settled())
+			})
+		})
+	}
+}
+
+func TestForceCutsThePowerOfWhateverTheGuestDoes(t *testing.T) {
+	for _, from := range []api.InstanceState{api.InstanceRunning, api.InstancePaused} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, from)
+			must(t, w.nodes[0].SetShutdown(web, hvtest.ShutdownIgnores))
+			if st := startDaemon(t, w.nodes[0]).run(t, "force"); st.State != op.StateDone {
+				t.Errorf("the op is %s: %+v", st.State, st.Failure)
+			}
+			if got := w.registry.now().inst.State; got != api.InstanceStopped {
+				t.Errorf("the registry has it as %s as soon as the op is done", got)
+			}
+		})
+	}
+}
+
+// A shelve that the guest does not let happen changes nothing.
+func TestAShelveOfAGuestThatDoesNotObeyIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceRunning)
+		must(t, w.nodes[0].SetShutdown(web, hvtest.ShutdownIgnores))
+		st := startDaemon(t, w.nodes[0]).run(t, "shelve")
+		if st.State != op.StateUndone || st.Failure.Code != string(api.CodeInstanceBusy) || len(w.registry.told) > 0 {
+			t.Errorf("the op is %s: %+v, told %v", st.State, st.Failure, w.registry.told)
+		}
+		must(t, w.settled())
+		if got := w.registry.now().inst.State; got != api.InstanceRunning {
+			t.Errorf("the instance is %s", got)
+		}
+	})
+}
+
+// A guest that was stopped to be shelved, and is not, runs again.
+func TestAShelveThatTheRegistryRefusesLeavesTheGuestRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceRunning)
+		w.registry.refuses = api.InstanceShelved
+		st := startDaemon(t, w.nodes[0]).run(t, "shelve")
+		if got := w.registry.now().inst.State; st.State != op.StateUndone || got != api.InstanceRunning {
+			t.Errorf("the op is %s, the instance %s", st.State, got)
+		}
+		must(t, w.settled())
+	})
+}
+
+// On its way over the shelf to another host the instance keeps what makes it itself,
+// and gets the volumes of now.
+func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceRunning)
+		alpha, beta := startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])
+		before, err := w.nodes[0].Fake.Domain(t.Context(), web)
+		must(t, err)
+		if st := alpha.run(t, "shelve"); st.State != op.StateDone {
+			t.Fatalf("the shelve is %s: %+v", st.State, st.Failure)
+		}
+		must(t, w.settled())
+		moved := "/shared/moved.raw"
+		must(t, w.nodes[1].CreateImage(moved, hvtest.Raw, testSize))
+		w.registry.atts[1].Location.Path, w.registry.atts[1].Mode = moved, api.ModeRO
+		if st := beta.run(t, "unshelve"); st.State != op.StateDone {
+			t.Fatalf("the unshelve is %s: %+v", st.State, st.Failure)
+		}
+		pass(time.Minute) // for the start
+		must(t, w.settled())
+		after, err := w.nodes[1].Fake.Domain(t.Context(), web)
+		must(t, err)
+		if after.State != hv.StateRunning {
+			t.Errorf("it is %s", after.State)
+		}
+		for i, d := range after.Config {
+			was := before.Config[i]
+			if d.Target != was.Target || d.Address != was.Address || d.Serial != was.Serial || d.Bus != was.Bus {
+				t.Errorf("disk %+v was %+v", d, was)
+			}
+		}
+		if d := after.ConfigDisk("vdb"); d.Top().Path != moved || !d.ReadOnly {
+			t.Errorf("disk vdb is %+v", d)
+		}
+		if has, _ := w.nodes[0].guards.Has(web, GuardShelf); !has {
+			t.Error("the host that it left does not guard it any more")
+		}
+	})
+}
+
+// Somebody edits the domain between the shelf and its end on this host: what was
+// edited is not lost.
+func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceStopped)
+		alpha := w.nodes[0]
+		d := startDaemon(t, alpha)
+		w.registry.onMove = func(to api.InstanceState) {
+			if to == api.InstanceShelved && len(w.registry.told) == 1 {
+				alpha.SetNVRAM(web, []byte("boot from the net"))
+			}
+		}
+		if st := d.run(t, "shelve"); st.State != op.StateDone {
+			t.Fatalf("the op is %s: %+v", st.State, st.Failure)
+		}
+		got, err := unpacked(w.registry.now().shelf.NVRAM)
+		must(t, err)
+		if string(got) != "boot from the net" {
+			t.Errorf("stored is %q", got)
+		}
+	})
+}
+
+func TestARepeatedRequestIsTheSameOpAndAnotherOneIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceRunning)
+		d := startDaemon(t, w.nodes[0])
+		g, runner := d.now()
+		for range 2 {
+			if _, err := g.BeginStop(context.Background(), testOp, "web", api.InstanceStop{}); err != nil {
+				t.Fatal(err)
+			}
+			if st, err := runner.Wait(t.Context(), testOp); err != nil || st.State != op.StateDone {
+				t.Errorf("the op is %s (%v)", st.State, err)
+			}
+		}
+		_, err := g.BeginStop(t.Context(), testOp, "web", api.InstanceStop{Force: true})
+		wantCode(t, err, api.CodeIdempotencyMismatch)
+	})
+}
