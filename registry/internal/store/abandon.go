@@ -10,9 +10,10 @@ import (
 )
 
 // orphanMigrations leaves the open migrations of a host that was fenced without
-// it. They hold what they held, and remember the state that they had.
+// it. They hold what they held, and remember the state that they had. Those with all
+// guests paused are the registry's, which goes on with them.
 func (tx *changeTx) orphanMigrations(ctx context.Context, hostID string) error {
-	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned'", func(m api.Migration) error {
+	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method <> '"+MethodSave+"'", func(m api.Migration) error {
 		if err := tx.exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
 			return err
 		}

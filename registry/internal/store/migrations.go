@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,10 +19,11 @@ func open(state api.MigrationState) bool { return !state.Final() }
 const migrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
-		m.src, m.dst, m.method, m.state, COALESCE(m.orphaned_from, m.state), m.error, m.started_us, m.finished_us
+		m.src, m.dst, m.method, m.state, COALESCE(NULLIF(p.phase, 'done'), m.orphaned_from, m.state), m.error, m.started_us, m.finished_us, p.request
 	FROM migrations m
 	JOIN hosts h ON h.id = m.host_id
-	LEFT JOIN volumes v ON v.id = m.volume_id`
+	LEFT JOIN volumes v ON v.id = m.volume_id
+	LEFT JOIN pauses p ON p.migration_id = m.id`
 
 // Migrations returns the migrations of the volume that the reference names (of
 // every volume if it is empty), newest first: those that are open, or all. A
@@ -58,13 +60,13 @@ func migrationByID(ctx context.Context, q querier, id string) (api.Migration, er
 
 func scanMigration(row scanner) (api.Migration, error) {
 	var (
-		m              api.Migration
-		src, dst, fail []byte
-		started        int64
-		finished       *int64
+		m                       api.Migration
+		src, dst, fail, request []byte
+		started                 int64
+		finished                *int64
 	)
 	if err := row.Scan(&m.ID, &m.VolumeID, &m.VolumeName, &m.InstanceID, &m.Host, &m.SrcAttachmentID, &m.DstAttachmentID,
-		&src, &dst, &m.Method, &m.State, &m.Phase, &fail, &started, &finished); err != nil {
+		&src, &dst, &m.Method, &m.State, &m.Phase, &fail, &started, &finished, &request); err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal(src, &m.Src); err != nil {
@@ -77,6 +79,13 @@ func scanMigration(row scanner) (api.Migration, error) {
 		if err := json.Unmarshal(fail, &m.Error); err != nil {
 			return m, fmt.Errorf("decode error: %w", err)
 		}
+	}
+	if request != nil {
+		var in api.MigrationTarget
+		if err := json.Unmarshal(request, &in); err != nil {
+			return m, fmt.Errorf("decode request: %w", err)
+		}
+		m.BandwidthBytesPerSecond, m.Verify, m.DeleteSource = in.BandwidthBytesPerSecond, cmp.Or(in.Verify, "full"), in.DeleteSource
 	}
 	m.BytesTotal = m.Src.SizeBytes
 	at := fromMicros(started)

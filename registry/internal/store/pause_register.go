@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// RegisterPause begins a move of a volume with all guests paused: in one
+// transaction the volume is locked for it, dst reserved, and every instance that has
+// the volume locked. Present are the ids of the hosts that are there now: all that
+// have such an instance must be, and one of them that reaches src and dst copies.
+func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
+	if err := checkPauseTarget(in); err != nil {
+		return api.Migration{}, err
+	}
+	return mutate(ctx, s, call, "migration.pause_all", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+		v, err := tx.volume(ctx, ref)
+		if err != nil {
+			return api.Migration{}, err
+		}
+		guests, err := tx.guestsToPause(ctx, v, present)
+		if err != nil {
+			return api.Migration{}, err
+		}
+		id := uuid.NewString()
+		dst := pauseDst(v, id, in)
+		t, err := tx.targetType(ctx, v, api.MigrationRegister{ToType: in.ToType, Dst: dst})
+		if err != nil {
+			return api.Migration{}, err
+		}
+		for _, g := range guests {
+			if err := tx.checkGuestReaches(ctx, v, t, g, dst); err != nil {
+				return api.Migration{}, err
+			}
+		}
+		copyHost := guests[0].Host
+		if err := tx.insertPause(ctx, v, t, copyHost.ID, id, in, dst, guests); err != nil {
+			return api.Migration{}, err
+		}
+		m, err := migrationByID(ctx, tx, id)
+		if err != nil {
+			return m, err
+		}
+		return m, tx.auditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: id, Token: &api.Token{Generation: v.Generation}},
+			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": true, "instances": len(guests)})
+	})
+}
+
+func checkPauseTarget(in api.MigrationTarget) error {
+	if err := cmp.Or(checkText("pool", in.ToPool), checkText("type", in.ToType), checkText("path", in.ToPath)); err != nil {
+		return err
+	}
+	switch {
+	case (in.ToPool == "") == (in.ToPath == ""):
+		return invalid("say where the volume shall go: a pool or a path, and not both")
+	case in.ExternalCopy:
+		return invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
+	case in.Method != "" && in.Method != "auto" && in.Method != MethodSave:
+		return invalid("a move with all guests paused has no method %s: its method is %s", quote(in.Method), MethodSave)
+	case in.ToFormat != "" && !in.ToFormat.Valid():
+		return invalid("the format %s is not one of raw and qcow2", quote(string(in.ToFormat)))
+	case !slices.Contains([]string{"", "full", "none"}, in.Verify):
+		return invalid("verify is %s and must be full or none", quote(in.Verify))
+	case in.DeleteSource && in.Verify == "none":
+		return invalid("the source is deleted only after a verified copy; leave verify none out")
+	case in.BandwidthBytesPerSecond < 0:
+		return invalid("the bandwidth is negative")
+	}
+	return nil
+}
+
+// pauseDst is where the volume goes. In a pool it has a name that no other volume or
+// migration has, and its path is known once it is made.
+func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Location {
+	dst := api.Location{Pool: in.ToPool, Path: in.ToPath, Format: cmp.Or(in.ToFormat, v.Location.Format), SizeBytes: v.SizeBytes}
+	if in.ToPool != "" {
+		dst.Name = fmt.Sprintf("%s-%s.%s", v.Name, migrationID[:8], dst.Format)
+	}
+	return dst
+}
+
+// guestsToPause returns the instances that have the volume, if they can be saved for
+// it now.
+func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []string) ([]PauseInstance, error) {
+	switch {
+	case v.MigrationID != "":
+		return nil, migrationActive(v, "migrate")
+	case len(v.Attachments) == 0:
+		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s with all guests paused: no guest has it; migrate it without pause_all", v.Name)
+	}
+	var guests []PauseInstance
+	for _, a := range v.Attachments {
+		if a.State != api.AttachmentAttached {
+			return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its attachment %s is %s", v.Name, a.ID, a.State)
+		}
+		g, err := tx.guestToPause(ctx, v, a.InstanceID, present)
+		if err != nil {
+			return nil, err
+		}
+		guests = append(guests, g)
+	}
+	slices.SortFunc(guests, func(a, b PauseInstance) int { return cmp.Compare(a.ID, b.ID) })
+	return guests, nil
+}
+
+func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID string, present []string) (PauseInstance, error) {
+	g := PauseInstance{ID: instanceID, State: PausePending}
+	var (
+		state         api.InstanceState
+		reason, moved string
+		busy          bool
+	)
+	if err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.lock_reason, h.id, h.name, h.fenced,
+			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.state <> 'attached' AND a.migration_id IS NULL),
+			COALESCE((SELECT m.id FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id WHERE a.instance_id = i.id AND `+migrationOpen+` LIMIT 1), '')
+		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, instanceID).
+		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved); err != nil {
+		return g, fmt.Errorf("read instance: %w", err)
+	}
+	refuse := func(code api.Code, format string, args ...any) error {
+		return api.Errorf(code, "cannot migrate volume %s with all guests paused: instance %s on host %s %s", v.Name, g.Name, g.Host.Name, fmt.Sprintf(format, args...)).
+			With("instance_id", g.ID)
+	}
+	switch state {
+	case api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
+		return g, refuse(api.CodeStateForbidden, "is %s", state)
+	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped:
+	}
+	switch {
+	case reason != "":
+		return g, refuse(api.CodeInstanceLocked, "is locked: %s", reason)
+	case moved != "":
+		return g, refuse(api.CodeInstanceBusy, "has another volume that migration %s moves; complete or cancel that first", moved)
+	case busy:
+		return g, refuse(api.CodeInstanceBusy, "is getting or losing a volume; try again")
+	case g.Host.Fenced:
+		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is fenced")
+	case !slices.Contains(present, g.Host.ID):
+		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is not there; look at volferryd on that host")
+	}
+	return g, nil
+}
+
+// checkGuestReaches says whether the host of a guest will have the bytes at dst.
+func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.VolumeType, g PauseInstance, dst api.Location) error {
+	if err := checkDst(ctx, tx, v, t, g.Host.ID, dst); err != nil {
+		return err
+	}
+	if dst.Pool != "" {
+		var active bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ? AND name = ? AND active = 1)", g.Host.ID, dst.Pool).Scan(&active); err != nil {
+			return fmt.Errorf("look up pool: %w", err)
+		}
+		if !active {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: host %s, which has instance %s, has no active pool %s", v.Name, g.Host.Name, g.Name, quote(dst.Pool))
+		}
+	}
+	alone := true
+	for _, a := range v.Attachments {
+		alone = alone && a.Host == g.Host.Name
+	}
+	scope, err := scopeOf(ctx, tx, g.Host.ID, dst)
+	if err != nil || alone || scope == scopeShared {
+		return err
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: its guests are on several hosts, and %s is in no pool that host %s reports as shared", v.Name, place(dst), g.Host.Name)
+}
+
+// insertPause takes the locks and makes the reservation.
+func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeType, copyHostID, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance) error {
+	none := v
+	none.Attachments = nil // it has no attachments of its own: all go over at once
+	if err := tx.insertMigration(ctx, none, t, copyHostID, api.MigrationRegister{ID: id, VolumeID: v.ID, Dst: dst, Method: MethodSave, ToType: in.ToType, OpID: id}); err != nil {
+		return err
+	}
+	request, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	if err := tx.exec(ctx, "INSERT INTO pauses (migration_id, phase, request) VALUES (?, 'saving', ?)", id, string(request)); err != nil {
+		return err
+	}
+	for _, g := range guests {
+		if err := tx.exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state) VALUES (?, ?, ?, 'pending')", id, g.ID, g.Host.ID); err != nil {
+			return err
+		}
+		if err := tx.lockInstance(ctx, g.ID, "its volume "+v.Name+" is moved with all guests paused", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlockGuest lifts the lock of a move with all guests paused from one of its
+// instances, which may have been forgotten meanwhile.
+func (tx *changeTx) unlockGuest(ctx context.Context, instanceID, migrationID string) error {
+	if err := tx.unlockInstance(ctx, instanceID, migrationID); !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return nil
+}

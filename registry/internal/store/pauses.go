@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// MethodSave is the method of a move with all guests paused. It is the registry's:
+// no host moves its row.
+const MethodSave = "save"
+
+// PausePhase says where a move with all guests paused is.
+type PausePhase string
+
+// The phases of such a move. From restoring on it goes forward only.
+const (
+	PauseSaving     PausePhase = "saving"
+	PauseCopying    PausePhase = "copying"
+	PauseRestoring  PausePhase = "restoring"
+	PauseCancelling PausePhase = "cancelling"
+	PauseDone       PausePhase = "done"
+)
+
+// state is how a move in this phase shows as a migration.
+func (p PausePhase) state() api.MigrationState {
+	switch p {
+	case PauseSaving:
+		return api.MigrationStarting
+	case PauseCopying:
+		return api.MigrationCopying
+	case PauseRestoring:
+		return api.MigrationCompleting
+	case PauseCancelling, PauseDone:
+	}
+	return api.MigrationCancelling
+}
+
+// Pause is a move with all guests paused: what its loop has to remember.
+type Pause struct {
+	Migration api.Migration
+	Phase     PausePhase
+	Request   api.MigrationTarget
+	// CopyHost makes and removes dst.
+	CopyHost PauseHost
+	// Attempt counts the calls of the copy host that have to be made anew.
+	Attempt int
+	// DropEnd is the end of the copy that the copy host has still to remove: api.DropSrc,
+	// api.DropDst or "".
+	DropEnd string
+	// Why is the reason for cancelling; Error is what stops the copy host's part.
+	Why, Error *api.Error
+	Instances  []PauseInstance
+}
+
+// PauseHost is a host of such a move.
+type PauseHost struct {
+	ID, Name string
+	Fenced   bool
+}
+
+// The states of an instance in such a move. Saved is one that has to be woken.
+const (
+	PausePending  = "pending"
+	PauseSaved    = "saved"
+	PauseRestored = "restored"
+)
+
+// PauseInstance is a guest of such a move.
+type PauseInstance struct {
+	ID, Name string
+	Host     PauseHost
+	State    string
+	// Lost: the move does not wait for it, because its host was fenced.
+	Lost bool
+	// Attached says that the instance still has the volume.
+	Attached bool
+	// SaveAttempt and Attempt count the calls to save and to wake it that have to be
+	// made anew. Error is what stops it.
+	SaveAttempt, Attempt int
+	Error                *api.Error
+}
+
+// OpenPauses returns, oldest first, the moves that the loop has to look after: those
+// that are not done, and those of which an instance was lost that still may come back.
+func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
+	return view(ctx, s, func(q querier) ([]Pause, error) {
+		ids, err := queryAll(ctx, q, scanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
+			UNION SELECT migration_id FROM pause_instances WHERE lost = 1 AND state <> 'restored' ORDER BY migration_id`)
+		if err != nil {
+			return nil, err
+		}
+		pauses := make([]Pause, 0, len(ids))
+		for _, id := range ids {
+			p, err := pauseByID(ctx, q, id)
+			if err != nil {
+				return nil, err
+			}
+			pauses = append(pauses, p)
+		}
+		return pauses, nil
+	})
+}
+
+// Pause returns the move with all guests paused of a migration, not_found if it is
+// none of that kind.
+func (s *Store) Pause(ctx context.Context, ref string) (Pause, error) {
+	return viewOne(ctx, s, kindMigration, ref, pauseByID)
+}
+
+func pauseByID(ctx context.Context, q querier, id string) (Pause, error) {
+	m, err := migrationByID(ctx, q, id)
+	if err != nil {
+		return Pause{}, err
+	}
+	if m.Method != MethodSave {
+		return Pause{}, api.Errorf(api.CodeNotFound, "migration %s of volume %s does not pause its guests", m.ID, m.VolumeName)
+	}
+	p := Pause{Migration: m}
+	var request, why, fail []byte
+	if err := q.QueryRowContext(ctx, `SELECT p.phase, p.request, p.attempt, p.drop_end, p.why, p.error, h.id, h.name, h.fenced
+		FROM pauses p JOIN migrations m ON m.id = p.migration_id JOIN hosts h ON h.id = m.host_id WHERE p.migration_id = ?`, id).
+		Scan(&p.Phase, &request, &p.Attempt, &p.DropEnd, &why, &fail, &p.CopyHost.ID, &p.CopyHost.Name, &p.CopyHost.Fenced); err != nil {
+		return p, fmt.Errorf("read move with all guests paused %s: %w", id, err)
+	}
+	if err := json.Unmarshal(request, &p.Request); err != nil {
+		return p, fmt.Errorf("decode request: %w", err)
+	}
+	if p.Why, err = decodeError(why); err != nil {
+		return p, err
+	}
+	if p.Error, err = decodeError(fail); err != nil {
+		return p, err
+	}
+	p.Instances, err = queryAll(ctx, q, scanPauseInstance, pauseInstanceQuery+" WHERE g.migration_id = ? ORDER BY h.name, g.instance_id", id)
+	return p, err
+}
+
+const pauseInstanceQuery = `SELECT g.instance_id, COALESCE(i.name, g.instance_id), h.id, h.name, h.fenced, g.state, g.lost,
+		EXISTS (SELECT 1 FROM attachments a JOIN migrations m ON m.id = g.migration_id WHERE a.volume_id = m.volume_id AND a.instance_id = g.instance_id),
+		g.save_attempt, g.attempt, g.error
+	FROM pause_instances g
+	JOIN hosts h ON h.id = g.host_id
+	LEFT JOIN instances i ON i.id = g.instance_id`
+
+func scanPauseInstance(row scanner) (PauseInstance, error) {
+	var (
+		g    PauseInstance
+		fail []byte
+	)
+	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.Attempt, &fail); err != nil {
+		return g, err
+	}
+	var err error
+	g.Error, err = decodeError(fail)
+	return g, err
+}
+
+func decodeError(text []byte) (*api.Error, error) {
+	if text == nil {
+		return nil, nil
+	}
+	e := &api.Error{}
+	if err := json.Unmarshal(text, e); err != nil {
+		return nil, fmt.Errorf("decode error: %w", err)
+	}
+	return e, nil
+}
+
+// encodeError is an error as the database has it, NULL if there is none.
+func encodeError(e *api.Error) (any, error) {
+	if e == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode error: %w", err)
+	}
+	return string(b), nil
+}

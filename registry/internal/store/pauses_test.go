@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+var (
+	toSAN    = api.MigrationTarget{ToPool: "san", PauseAll: true, DeleteSource: true, BandwidthBytesPerSecond: 1000}
+	bothHere = []string{hostA, hostB}
+)
+
+// newPauseSite is a cluster with a second shared pool, san, in which disk is attached
+// to app on host a and to db on host b.
+func newPauseSite(t *testing.T) *Store {
+	t.Helper()
+	s := newCluster(t)
+	pools := append(clusterPools(), api.Pool{Name: "san", Type: "netfs", Path: "/san", Active: true, Shared: true, Multiattach: true})
+	for n, name := range []string{"a", "b"} {
+		must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: pools}))(t)
+	}
+	attached(nil)(t, s)
+	attached(atDB)(t, s)
+	return s
+}
+
+// newPause is a move of disk to san in phase saving.
+func newPause(t *testing.T) (*Store, Pause) {
+	t.Helper()
+	s := newPauseSite(t)
+	m := must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t)
+	return s, must(s.Pause(t.Context(), m.ID))(t)
+}
+
+// bring sets the state of every instance of a move.
+func bring(t *testing.T, s *Store, p Pause, state string) Pause {
+	t.Helper()
+	for _, g := range p.Instances {
+		g.State = state
+		p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
+	}
+	return p
+}
+
+// made is dst of a move as its copy host makes it.
+func made(p Pause) api.Location {
+	dst := p.Migration.Dst
+	dst.Path = "/san/" + dst.Name
+	return dst
+}
+
+// flipped is a move of disk to san in phase restoring.
+func flipped(t *testing.T) (*Store, Pause) {
+	t.Helper()
+	s, p := newPause(t)
+	bring(t, s, p, PauseSaved)
+	must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
+	return s, must(s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p)))(t)
+}
+
+func wantLocks(t *testing.T, s *Store, want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for _, i := range must(s.Instances(t.Context(), everyone))(t) {
+		if i.Locked {
+			got[i.ID] = i.LockedBy
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("locked instances (-want +got):\n%s", diff)
+	}
+}
+
+func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
+	s, p := newPause(t)
+	m := p.Migration
+	if m.State != api.MigrationStarting || m.Phase != "saving" || m.Method != MethodSave || m.Dst.Pool != "san" || m.Dst.Name != "disk-"+m.ID[:8]+".raw" || m.Dst.Path != "" ||
+		!m.DeleteSource || m.BandwidthBytesPerSecond != 1000 || m.Verify != "full" {
+		t.Errorf("migration = %+v", m)
+	}
+	wantLocks(t, s, map[string]string{app: m.ID, db: m.ID})
+	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.MigrationID != m.ID || len(v.Attachments) != 2 {
+		t.Errorf("volume = %+v", v)
+	}
+	if _, err := s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere); api.CodeOf(err) != api.CodeMigrationActive {
+		t.Errorf("a second one: %v", err)
+	}
+	_, err := s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCancelled, api.MigrationStarting))
+	wantCode(t, err, api.CodeStateForbidden, "the registry's")
+	_, err = s.UnlockInstance(t.Context(), nobody, app)
+	wantCode(t, err, api.CodeInstanceLocked, m.ID)
+	// Another volume of the instance waits.
+	local := reserve(func(in *api.AttachmentReserve) {
+		in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
+	})
+	_, err = s.ReserveAttachment(t.Context(), nobody, local)
+	wantCode(t, err, api.CodeInstanceLocked, "app")
+}
+
+func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
+	target := func(edit func(*api.MigrationTarget)) api.MigrationTarget {
+		in := toSAN
+		edit(&in)
+		return in
+	}
+	for name, tc := range map[string]struct {
+		before func(*testing.T, *Store)
+		volume string
+		in     api.MigrationTarget
+		there  []string
+		code   api.Code
+		text   string
+	}{
+		"nowhere":               {in: target(func(in *api.MigrationTarget) { in.ToPool = "" }), code: api.CodeInvalidArgument, text: "where"},
+		"to two places":         {in: target(func(in *api.MigrationTarget) { in.ToPath = "/x" }), code: api.CodeInvalidArgument, text: "where"},
+		"external copy":         {in: target(func(in *api.MigrationTarget) { in.ExternalCopy = true }), code: api.CodeInvalidArgument, text: "external"},
+		"another method":        {in: target(func(in *api.MigrationTarget) { in.Method = "mirror" }), code: api.CodeInvalidArgument, text: "mirror"},
+		"unverified deletion":   {in: target(func(in *api.MigrationTarget) { in.Verify = "none" }), code: api.CodeInvalidArgument, text: "verified"},
+		"unknown verify":        {in: target(func(in *api.MigrationTarget) { in.Verify = "some" }), code: api.CodeInvalidArgument, text: "full or none"},
+		"negative bandwidth":    {in: target(func(in *api.MigrationTarget) { in.BandwidthBytesPerSecond = -1 }), code: api.CodeInvalidArgument, text: "negative"},
+		"multiattach as qcow2":  {in: target(func(in *api.MigrationTarget) { in.ToFormat = "qcow2" }), code: api.CodeInvalidArgument, text: "raw"},
+		"unknown volume":        {volume: "lost", code: api.CodeNotFound, text: "lost"},
+		"attached nowhere":      {volume: "data", code: api.CodeStateForbidden, text: "no guest has it"},
+		"a pool of nobody":      {in: target(func(in *api.MigrationTarget) { in.ToPool = "none" }), code: api.CodeNoCapablePool, text: "none"},
+		"a pool of each host":   {in: target(func(in *api.MigrationTarget) { in.ToPool = "fast" }), code: api.CodeUnsupportedDisk, text: "shared"},
+		"a path of each host":   {in: target(func(in *api.MigrationTarget) { in.ToPool, in.ToPath = "", "/data/disk" }), code: api.CodeUnsupportedDisk, text: "shared"},
+		"a host is not there":   {there: []string{hostA}, code: api.CodeHypervisorUnavailable, text: "instance db on host b"},
+		"a host is fenced":      {before: fenceA, code: api.CodeHypervisorUnavailable, text: "host a"},
+		"an instance is locked": {before: locked(db), code: api.CodeInstanceLocked, text: "instance db on host b"},
+		"an instance is in error": {
+			before: instanceState(api.InstanceError, app), code: api.CodeStateForbidden, text: "is error",
+		},
+		"an attachment ends": {before: func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
+		}, code: api.CodeStateForbidden, text: "is detaching"},
+		"another volume comes": {before: reserved(func(in *api.AttachmentReserve) {
+			in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
+		}), code: api.CodeInstanceBusy, text: "instance app"},
+		"another volume moves": {before: inTurn(attached(func(in *api.AttachmentReserve) {
+			in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
+		}), func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.RegisterMigration(t.Context(), nobody, api.MigrationRegister{
+				ID: id(migrationKind, 9), VolumeID: id(volumeKind, 4), SrcAttachmentID: id(attachmentKind, 30), DstAttachmentID: id(attachmentKind, 31),
+				Host: hostA, Epoch: 1, Generation: 1, Dst: at("/slow/local"), Method: "overlay",
+			}))(t)
+		}), code: api.CodeInstanceBusy, text: "migration " + id(migrationKind, 9)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPauseSite(t)
+			if tc.before != nil {
+				tc.before(t, s)
+			}
+			if tc.volume == "" {
+				tc.volume = "disk"
+			}
+			if tc.in == (api.MigrationTarget{}) {
+				tc.in = toSAN
+			}
+			if tc.there == nil {
+				tc.there = bothHere
+			}
+			err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), nobody, tc.volume, tc.in, tc.there)) })
+			wantCode(t, err, tc.code, tc.text)
+		})
+	}
+}
+
+func locked(instance string) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(s.LockInstance(t.Context(), nobody, instance, api.InstanceLock{Reason: "backup"}))(t)
+	}
+}
+
+func TestOneHostMovesWithinItsOwnPools(t *testing.T) {
+	s := newPauseSite(t)
+	must(s.ReleaseAttachment(t.Context(), nobody, next, api.AttachmentRelease{Host: hostB, Epoch: 1, OpID: "r", Force: true}))(t)
+	attached(atWeb)(t, s)
+	m := must(s.RegisterPause(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, []string{hostA}))(t)
+	wantLocks(t, s, map[string]string{app: m.ID, web: m.ID})
+}
+
+func TestTheSameKeyIsTheSameMove(t *testing.T) {
+	s := newPauseSite(t)
+	keyed := Call{Who: "test", Key: "key-1"}
+	m := must(s.RegisterPause(t.Context(), keyed, "disk", toSAN, bothHere))(t)
+	if again := must(s.RegisterPause(t.Context(), keyed, "disk", toSAN, []string{hostA}))(t); again.ID != m.ID {
+		t.Errorf("the same request made another move, %s", again.ID)
+	}
+}
+
+func TestOfConcurrentMovesWithAllGuestsPausedOneWins(t *testing.T) {
+	s := newPauseSite(t)
+	var (
+		wg   sync.WaitGroup
+		errs [8]error
+	)
+	for i := range errs {
+		wg.Go(func() { _, errs[i] = s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere) })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		switch api.CodeOf(err) {
+		case "":
+			won++
+		case api.CodeMigrationActive:
+		default:
+			t.Errorf("error = %v", err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d won", won)
+	}
+}
+
+// Whichever comes first, no instance gets the volume while it is moved unknown to
+// the move.
+func TestAMoveAndAnAttachThatComeAtOnceSeeEachOther(t *testing.T) {
+	for range 20 {
+		s := newPauseSite(t)
+		third := reserve(func(in *api.AttachmentReserve) { in.ID, in.InstanceID = id(attachmentKind, 30), web })
+		var (
+			wg              sync.WaitGroup
+			moving, reserve error
+		)
+		wg.Go(func() { _, moving = s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere) })
+		wg.Go(func() { _, reserve = s.ReserveAttachment(t.Context(), nobody, third) })
+		wg.Wait()
+		if (moving == nil) == (reserve == nil) {
+			t.Fatalf("move: %v, attach: %v; want one of them refused", moving, reserve)
+		}
+		if code := api.CodeOf(moving) + api.CodeOf(reserve); code != api.CodeMigrationActive && code != api.CodeStateForbidden {
+			t.Fatalf("refused as %s", code)
+		}
+	}
+}
+
+func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
+	s, p := flipped(t)
+	v := must(s.Volume(t.Context(), disk, everyone))(t)
+	if v.Location != made(p) || v.Generation != 2 || v.MigrationID != p.Migration.ID {
+		t.Errorf("volume = %+v", v)
+	}
+	for _, a := range v.Attachments {
+		if a.Location != made(p) || a.State != api.AttachmentAttached {
+			t.Errorf("attachment = %+v", a)
+		}
+	}
+	if p.Phase != PauseRestoring || p.DropEnd != api.DropSrc || p.Migration.State != api.MigrationCompleting || p.Migration.Phase != "restoring" {
+		t.Errorf("move = %+v", p)
+	}
+	// Nobody else gets src before it is gone.
+	squat := api.VolumeRegister{ID: id(volumeKind, 60), Name: "squat", Status: api.VolumeAvailable, Host: "a", Location: at("/nfs/disk")}
+	_, err := s.RegisterVolume(t.Context(), nobody, squat)
+	wantCode(t, err, api.CodeConflict, "/nfs/disk")
+	_, err = s.CancelPause(t.Context(), nobody, p.Migration.ID, nil)
+	wantCode(t, err, api.CodePastPointOfNoReturn, "is at /san/")
+
+	p = bring(t, s, p, PauseRestored)
+	wantLocks(t, s, map[string]string{})
+	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
+	wantCode(t, err, api.CodeConflict, "src")
+	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	if p.Phase != PauseDone || p.Migration.State != api.MigrationCompleted || p.Migration.FinishedAt == nil || p.Migration.Error != nil {
+		t.Errorf("move = %+v", p)
+	}
+	must(s.RegisterVolume(t.Context(), nobody, squat))(t)
+	if open := must(s.OpenPauses(t.Context()))(t); len(open) != 0 {
+		t.Errorf("still looked after: %+v", open)
+	}
+}
+
+func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
+	s, p := newPause(t)
+	before := must(s.Volume(t.Context(), disk, everyone))(t)
+	bring(t, s, p, PauseSaved)
+	must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.CancelPause(t.Context(), nobody, p.Migration.ID, api.Errorf(api.CodeNoSpace, "full")))(t)
+	if p.DropEnd != api.DropDst || p.Migration.State != api.MigrationCancelling || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
+		t.Errorf("move = %+v", p)
+	}
+	_, err := s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p))
+	wantCode(t, err, api.CodeConflict, "cancelling")
+	_, err = s.CompletePause(t.Context(), nobody, p.Migration.ID)
+	wantCode(t, err, api.CodeStateForbidden, "cancelled")
+	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
+	wantCode(t, err, api.CodeConflict, "dst")
+	p = bring(t, s, p, PauseRestored)
+	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	if p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
+		t.Errorf("migration = %+v", p.Migration)
+	}
+	after := must(s.Volume(t.Context(), disk, everyone))(t)
+	before.MigrationID = ""
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("volume (-before +after):\n%s", diff)
+	}
+	wantLocks(t, s, map[string]string{})
+	for _, again := range []func() error{
+		func() error { return second(s.CancelPause(t.Context(), nobody, p.Migration.ID, nil)) },
+		func() error { return second(s.CompletePause(t.Context(), nobody, p.Migration.ID)) },
+	} {
+		wantCode(t, again(), api.CodeNoMigration, "over")
+	}
+}
+
+func TestNoStepOfAMoveIsMadeOutOfItsTurn(t *testing.T) {
+	s, p := newPause(t)
+	g := p.Instances[0]
+	_, err := s.CopyPause(t.Context(), nobody, p.Migration.ID)
+	wantCode(t, err, api.CodeConflict, "not saved")
+	_, err = s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p))
+	wantCode(t, err, api.CodeConflict, "saving")
+	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
+	wantCode(t, err, api.CodeConflict, "saving")
+	g.State = PauseRestored
+	_, err = s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseSaving, g)
+	wantCode(t, err, api.CodeConflict, "pending")
+	_, err = s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseCancelling, g)
+	wantCode(t, err, api.CodeConflict, "saving")
+	g.State, g.SaveAttempt = PausePending, 2
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseSaving, g))(t)
+	g.SaveAttempt = 1
+	_, err = s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseSaving, g)
+	wantCode(t, err, api.CodeConflict, "anew")
+}
+
+func TestAnInstanceThatCannotBeWokenNeedsAnOperatorAndIsTriedAgain(t *testing.T) {
+	s, p := flipped(t)
+	stuck, fine := p.Instances[0], p.Instances[1]
+	stuck.Error = api.Errorf(api.CodeNeedsOperator, "the RAM is in /ram/app")
+	p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, stuck))(t)
+	if p.Migration.State != api.MigrationNeedsOperator || p.Migration.Error == nil || p.Migration.Phase != "restoring" {
+		t.Errorf("migration = %+v", p.Migration)
+	}
+	fine.State = PauseRestored
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
+	wantLocks(t, s, map[string]string{stuck.ID: p.Migration.ID})
+	p = must(s.CompletePause(t.Context(), nobody, p.Migration.ID))(t)
+	if p.Migration.State != api.MigrationCompleting || p.Migration.Error != nil || p.Instances[0].Attempt != 1 || p.Instances[0].Error != nil {
+		t.Errorf("move = %+v", p)
+	}
+	if again := must(s.CompletePause(t.Context(), nobody, p.Migration.ID))(t); again.Instances[0].Attempt != 1 {
+		t.Errorf("move = %+v, want no other attempt", again)
+	}
+}
+
+func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
+	s, p := flipped(t)
+	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off"}))(t)
+	if m := must(s.Migration(t.Context(), p.Migration.ID, everyone))(t); m.State != api.MigrationCompleting {
+		t.Errorf("migration = %+v", m)
+	}
+	p = must(s.Pause(t.Context(), p.Migration.ID))(t)
+	lost := slices.IndexFunc(p.Instances, func(g PauseInstance) bool { return g.Host.Fenced })
+	here, gone := p.Instances[1-lost], p.Instances[lost]
+	here.State, gone.Lost = PauseRestored, true
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, here))(t)
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, gone))(t)
+	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	wantLocks(t, s, map[string]string{gone.ID: p.Migration.ID})
+
+	must(s.ForceDeleteAttachment(t.Context(), nobody, next))(t)
+	open := must(s.OpenPauses(t.Context()))(t)
+	if len(open) != 1 || open[0].Instances[lost].Attached {
+		t.Fatalf("looked after = %+v", open)
+	}
+	gone.State = PauseRestored
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseDone, gone))(t)
+	wantLocks(t, s, map[string]string{})
+	if open := must(s.OpenPauses(t.Context()))(t); len(open) != 0 {
+		t.Errorf("still looked after: %+v", open)
+	}
+}
