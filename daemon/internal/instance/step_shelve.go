@@ -61,6 +61,7 @@ func (m *machine) stepStopToShelve() op.Step {
 			m.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
 			return nil
 		}
+		m.Report(ctx)
 		return err
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
