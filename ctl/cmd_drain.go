@@ -19,7 +19,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: programName + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE]",
+		UsageText: programName + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source]",
 		Description: "On every host, whether instances run, are stopped, or there is none. What cannot be moved is\n" +
 			"skipped, and listed with the reason. The drain is the registry's: it goes on without this\n" +
 			"command, and after a restart. 'volferryctl drain' follows, pauses and stops it.",
@@ -27,6 +27,7 @@ func poolDrainCommand() *cli.Command {
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
 			&cli.StringFlag{Name: "bandwidth", Usage: "copy each no faster than `RATE`, for example 100MiB/s"},
+			&cli.BoolFlag{Name: "delete-source", Usage: "delete what a volume was moved from, once the copy is verified"},
 		},
 	}
 }
@@ -68,7 +69,7 @@ func drainVerb(verb, usage, done string) *cli.Command {
 }
 
 func poolDrain(c *cli.Context, s *session) error {
-	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel")}
+	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), DeleteSource: c.Bool("delete-source")}
 	switch {
 	case in.ToPool == "":
 		return usagef("pool drain: say where to: --to POOL")
@@ -237,6 +238,7 @@ func drainShow(c *cli.Context, s *session) error {
 	r.Add("state", d.State)
 	r.Add("parallel", strconv.Itoa(d.Parallel))
 	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
+	r.Add("delete source", render.YesNo(d.DeleteSource))
 	r.Add("moved", render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal))
 	r.Add("started", render.Time(d.StartedAt))
 	r.Add("finished", timeOrDash(d.FinishedAt))

@@ -105,6 +105,9 @@ type PoolDrain struct {
 	ToPool                  string `json:"to_pool"`
 	Parallel                int    `json:"parallel,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
+	// DeleteSource has each source deleted once its copy is verified, as that of
+	// MigrationTarget.
+	DeleteSource bool `json:"delete_source,omitempty"`
 }
 
 // The states of a drain. Done: every volume was moved, or cannot be and says
@@ -133,6 +136,7 @@ type Drain struct {
 	ToPool                  string        `json:"to_pool"`
 	Parallel                int           `json:"parallel"`
 	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
+	DeleteSource            bool          `json:"delete_source"`
 	State                   string        `json:"state"`
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`

@@ -41,7 +41,11 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	case api.MigrationCompleted:
 		return l.settle(ctx, d, v, api.DrainVolumeMoved, nil)
 	case api.MigrationCancelled, api.MigrationError:
-		return l.settle(ctx, d, v, api.DrainVolumeFailed, ended(m))
+		if m.Error == nil {
+			l.askWhy(ctx, d, v, m)
+			return nil
+		}
+		return l.settle(ctx, d, v, api.DrainVolumeFailed, m.Error)
 	case api.MigrationNeedsOperator:
 		return l.settle(ctx, d, v, api.DrainVolumeFailed, api.Errorf(api.CodeNeedsOperator,
 			"migration %s of volume %s needs an operator; `volferryctl migration show %s` says what is known", m.ID, v.VolumeName, m.ID))
@@ -51,12 +55,23 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	return nil
 }
 
-// ended is why a migration did not move its volume.
-func ended(m api.Migration) *api.Error {
-	if m.Error != nil {
-		return m.Error
-	}
-	return api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
+// askWhy has the host say why a migration did not move its volume: its journal has
+// the reason, where the registry has only the end. A host that does not answer is
+// not waited for.
+func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api.Migration) {
+	l.background(ctx, d, v, func(ctx context.Context) error {
+		why := api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
+		o, err := l.op(ctx, d, v)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			why.Message += fmt.Sprintf(" (host %s does not say why: %v)", v.Host, err)
+		case o.Error != nil:
+			why = o.Error
+		}
+		return l.settle(ctx, d, v, api.DrainVolumeFailed, why)
+	})
 }
 
 // ask has the host of a volume move it, without waiting for the answer here.
@@ -109,7 +124,7 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	if err != nil {
 		return relay.Request{}, err
 	}
-	body, err := json.Marshal(api.MigrationTarget{ToPool: d.ToPool, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond})
+	body, err := json.Marshal(api.MigrationTarget{ToPool: d.ToPool, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, DeleteSource: d.DeleteSource})
 	if err != nil {
 		return relay.Request{}, fmt.Errorf("encode request: %w", err)
 	}
@@ -227,26 +242,35 @@ func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 		return
 	}
 	l.background(ctx, d, v, func(ctx context.Context) error {
-		req, err := l.request(ctx, d, v)
+		o, err := l.op(ctx, d, v)
 		if err != nil {
 			return err
 		}
-		req.Method, req.Path, req.Body, req.Change = http.MethodGet, "/v1/ops/"+req.Key, nil, false
-		status, body, err := l.cfg.Relay.Do(ctx, req)
-		if err != nil {
-			return err
-		}
-		if refused := relay.Refusal(status, body); refused != nil {
-			return refused
-		}
-		var answer struct {
-			Op api.Op `json:"op"`
-		}
-		if err := json.Unmarshal(body, &answer); err != nil {
-			return fmt.Errorf("read op %s: %w", req.Key, err)
-		}
-		return l.opEnded(ctx, d, v, answer.Op)
+		return l.opEnded(ctx, d, v, o)
 	})
+}
+
+// op reads from its host the op that moves a volume.
+func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, error) {
+	req, err := l.request(ctx, d, v)
+	if err != nil {
+		return api.Op{}, err
+	}
+	req.Method, req.Path, req.Body, req.Change = http.MethodGet, "/v1/ops/"+req.Key, nil, false
+	status, body, err := l.cfg.Relay.Do(ctx, req)
+	if err != nil {
+		return api.Op{}, err
+	}
+	if refused := relay.Refusal(status, body); refused != nil {
+		return api.Op{}, refused
+	}
+	var answer struct {
+		Op api.Op `json:"op"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return api.Op{}, fmt.Errorf("read op %s: %w", req.Key, err)
+	}
+	return answer.Op, nil
 }
 
 // The states of an op that is over.

@@ -179,13 +179,24 @@ func (d *daemon) move(id, name string) {
 			From: []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCompleting}, To: to, Host: d.name, Epoch: 1, OpID: "o",
 		}
 		if to == api.MigrationError {
-			in.Error = api.Errorf(api.CodeCopyMismatch, "the copy differs")
+			// The registry hears that it ended, and the journal has why.
+			d.undone(id)
 		}
 		if _, err := d.site.store.TransitionMigration(context.Background(), store.Call{}, id, in); err != nil {
 			d.site.t.Errorf("migration of %s to %s: %v", name, to, err)
 		}
 	}
 	d.moving--
+}
+
+// undone is for callers that hold mu.
+func (d *daemon) undone(migrationID string) {
+	for id, o := range d.ops {
+		if o.MigrationID == migrationID {
+			o.State, o.Error = "undone", api.Errorf(api.CodeCopyMismatch, "the copy differs")
+			d.ops[id] = o
+		}
+	}
 }
 
 // refuses has the daemon answer the next calls for a volume with these codes.

@@ -25,7 +25,7 @@ func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.
 				if got, want := s.hosts["a"].mostAtOnce(), min(parallel, 6); got != want {
 					s.t.Errorf("%d moved at once, want %d", got, want)
 				}
-				want := map[api.MigrationTarget]bool{{ToPool: "slow", BandwidthBytesPerSecond: 1000}: true}
+				want := map[api.MigrationTarget]bool{{ToPool: "slow", BandwidthBytesPerSecond: 1000, DeleteSource: true}: true}
 				if diff := cmp.Diff(want, s.hosts["a"].targets()); diff != "" {
 					s.t.Errorf("what was asked for (-want +got):\n%s", diff)
 				}

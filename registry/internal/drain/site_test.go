@@ -149,7 +149,7 @@ func (s *site) volumes(n int, hosts ...string) {
 
 func (s *site) drain(parallel int) string {
 	s.t.Helper()
-	d, err := s.store.CreateDrain(s.t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000})
+	d, err := s.store.CreateDrain(s.t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, DeleteSource: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}

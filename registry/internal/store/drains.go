@@ -30,8 +30,8 @@ func (s *Store) CreateDrain(ctx context.Context, call Call, pool string, in api.
 			return api.Drain{}, err
 		}
 		id := uuid.NewString()
-		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, state, started_us)
-			VALUES (?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, tx.at.UnixMicro())
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us)
+			VALUES (?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.DeleteSource, tx.at.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
 			return api.Drain{}, tx.drainThere(ctx, pool)
 		}
@@ -46,7 +46,8 @@ func (s *Store) CreateDrain(ctx context.Context, call Call, pool string, in api.
 			return d, err
 		}
 		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
-			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond, "volumes": len(d.Volumes),
+			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond,
+			"delete_source": d.DeleteSource, "volumes": len(d.Volumes),
 		})
 	})
 }
@@ -143,9 +144,9 @@ func (s *Store) drainByID(ctx context.Context, q querier, id string) (api.Drain,
 		started  int64
 		finished *int64
 	)
-	if err := q.QueryRowContext(ctx, `SELECT pool, to_pool, parallel, bandwidth_bytes_per_second, state, started_us, finished_us
+	if err := q.QueryRowContext(ctx, `SELECT pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us, finished_us
 		FROM drains WHERE id = ?`, id).
-		Scan(&d.Pool, &d.ToPool, &d.Parallel, &d.BandwidthBytesPerSecond, &d.State, &started, &finished); err != nil {
+		Scan(&d.Pool, &d.ToPool, &d.Parallel, &d.BandwidthBytesPerSecond, &d.DeleteSource, &d.State, &started, &finished); err != nil {
 		return d, fmt.Errorf("read drain %s: %w", id, err)
 	}
 	d.StartedAt = fromMicros(started)
