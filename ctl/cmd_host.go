@@ -23,12 +23,15 @@ func hostCommand() *cli.Command {
 			{Name: "show", Usage: "show one host", ArgsUsage: "HOST", Action: withSession(hostShow)},
 			{
 				Name: "fence", Usage: "say that a host cannot touch any volume any more", ArgsUsage: "HOST", Action: withSession(hostFence),
-				UsageText: programName + " host fence HOST --evidence TEXT",
+				UsageText: programName + " host fence HOST --evidence TEXT [--even-if-up]",
 				Description: "Only then may its attachments be deleted by force and its volumes be used elsewhere. If the\n" +
 					"host still runs, guests on two hosts write to one volume: be sure, and say how you know. When\n" +
 					"it comes back it lets go of what it lost before it may change anything again.\n\n" +
 					"For example: " + programName + " host fence hv3 --evidence 'powered off at the PDU, checked by hand'",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "evidence", Usage: "how you know, for the audit trail: `TEXT`"}},
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "evidence", Usage: "how you know, for the audit trail: `TEXT`"},
+					&cli.BoolFlag{Name: "even-if-up", Usage: "also if the host reports right now"},
+				},
 			},
 		},
 	}
@@ -69,7 +72,7 @@ func hostFence(c *cli.Context, s *session) error {
 	if evidence == "" {
 		return usagef("host fence: --evidence is missing: say how you know that the host cannot write, for example --evidence 'powered off at the PDU'")
 	}
-	a, err := s.change(c.Context, http.MethodPost, v1("hosts", c.Args().First(), "fence"), "host", api.HostFence{Evidence: evidence})
+	a, err := s.change(c.Context, http.MethodPost, v1("hosts", c.Args().First(), "fence"), "host", api.HostFence{Evidence: evidence, EvenIfUp: c.Bool("even-if-up")})
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,9 @@ const (
 // bumps the host's epoch.
 type HostFence struct {
 	Evidence string `json:"evidence"`
+	// EvenIfUp takes that word also of a host that reports right now, which is
+	// refused with conflict otherwise: that host has power and a network.
+	EvenIfUp bool `json:"even_if_up,omitempty"`
 }
 
 // HostRejoin is sent by a host that was fenced, once it has let go of all that

@@ -29,7 +29,7 @@ func TestFencedHostLetsGoOfWhatItLost(t *testing.T) {
 	refuses(t, admin, api.CodeVolumeInUse, "volume", "attach", d.Name, heir.Name)
 	h1.KillDaemon()
 	refuses(t, admin, api.CodeHypervisorUnavailable, "attachment", "delete", a.ID, "--force")
-	ctl(t, admin, "host", "fence", h1.Name, "--evidence", "the test says so")
+	ctl(t, admin, "host", "fence", h1.Name, "--evidence", "the test says so", "--even-if-up")
 	ctl(t, admin, "attachment", "delete", a.ID, "--force")
 	ctl(t, admin, "attachment", "delete", b.ID, "--force")
 	// Its guest has the image open; only after a real fence it would not.

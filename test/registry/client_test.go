@@ -315,7 +315,7 @@ func (a *actor) sendMigration(ctx context.Context, c call, key string) (answer, 
 
 func (a *actor) sendHost(ctx context.Context, c call, key string) (answer, error) {
 	if c.kind == fenceHost {
-		got, err := a.operator.FenceHost(ctx, key, a.field.hosts[c.host].id, api.HostFence{Evidence: "the test says so"})
+		got, err := a.operator.FenceHost(ctx, key, a.field.hosts[c.host].id, api.HostFence{Evidence: "the test says so", EvenIfUp: true})
 		return answer{epoch: got.Epoch}, err
 	}
 	got, err := a.registry.RejoinHost(ctx, a.field.hosts[c.host].id, api.HostRejoin{Epoch: c.epoch})

@@ -93,7 +93,7 @@ func TestAFullDiskRefusesChangesAndDamagesNothing(t *testing.T) {
 	free := fill(t, disk)
 	told := changesUntil(t, c, h, true)
 	// Every kind of caller is told, and may read.
-	wantCode(t, refusal(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test"})), api.CodeRegistryUnavailable, "nothing was changed")
+	wantCode(t, refusal(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test", EvenIfUp: true})), api.CodeRegistryUnavailable, "nothing was changed")
 	checkThere(t, c, told)
 
 	// It dies and comes back on a full disk, or says why it does not.

@@ -105,7 +105,7 @@ func forceDeleteThenRejoin(t *testing.T, c *cluster) repeated {
 	if err := attachTo(t.Context(), c.of(t, h), h, v.ID, c.instance(t, h), id); err != nil {
 		t.Fatal(err)
 	}
-	must(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test"}))(t)
+	must(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test", EvenIfUp: true}))(t)
 	return repeated{
 		change: func(ctx context.Context, key string) (any, error) {
 			return nil, c.operator.DeleteAttachment(ctx, key, id)
@@ -119,7 +119,7 @@ func abandonThenMigrate(t *testing.T, c *cluster) repeated {
 	if err := c.moving(t, v, id); err != nil {
 		t.Fatal(err)
 	}
-	must(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test"}))(t)
+	must(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test", EvenIfUp: true}))(t)
 	return repeated{
 		change: func(ctx context.Context, key string) (any, error) {
 			return c.operator.AbandonMigration(ctx, key, id, api.MigrationAbandon{Keep: api.KeepSrc, Reason: "the test"})
@@ -135,7 +135,7 @@ func fenceThenRejoin(t *testing.T, c *cluster) repeated {
 	h := c.hosts[0]
 	return repeated{
 		change: func(ctx context.Context, key string) (any, error) {
-			got, err := c.operator.FenceHost(ctx, key, h.id, api.HostFence{Evidence: "the test"})
+			got, err := c.operator.FenceHost(ctx, key, h.id, api.HostFence{Evidence: "the test", EvenIfUp: true})
 			return got, err
 		},
 		then: func() error { c.comeBack(t, h); return nil },

@@ -138,7 +138,7 @@ func checkReadOnly(t *testing.T, c *cluster, h *host, volume, instance string) {
 	for what, err := range map[string]error{
 		"attach":     attachOnce(t, c, h, volume, instance),
 		"retype":     refusal(c.operator.RetypeVolume(t.Context(), opID(), volume, api.VolumeRetype{Type: manyType})),
-		"fence":      refusal(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test"})),
+		"fence":      refusal(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test", EvenIfUp: true})),
 		"locally":    refusal(c.local.PostEvent(t.Context(), opID(), api.EventPost{What: "test", Object: "test"})),
 		"a new host": refusal(c.local.Report(t.Context(), api.HostReport{ID: uuid.NewString(), Name: "new", BootID: "first"})),
 	} {
@@ -169,7 +169,7 @@ func TestHostsThatWereFencedSinceTheBackupWorkAgainOnceThatIsAccepted(t *testing
 	yesterday := c.backup(t)
 	for range 3 {
 		for _, h := range c.hosts {
-			must(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test"}))(t)
+			must(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test", EvenIfUp: true}))(t)
 		}
 	}
 	c.comeBack(t, back)

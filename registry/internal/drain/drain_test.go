@@ -148,7 +148,7 @@ func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
 func TestFencedHostIsWaitedFor(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a", "b")
-		if _, err := s.store.FenceHost(s.t.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off"}); err != nil {
+		if _, err := s.store.FenceHost(s.t.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}); err != nil {
 			s.t.Fatal(err)
 		}
 		id := s.drain(2)

@@ -73,7 +73,7 @@ func TestHostThatWasFencedIsAskedNothingUntilItIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		tasks := "/v1/hosts/" + hostID + "/tasks?session=s"
 		as := func(epoch string) speaker { return speaker{cert: certificate(hostID, "a"), epoch: epoch} }
-		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off"}`)
+		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off","even_if_up":true}`)
 		for _, epoch := range []string{"1", "2"} {
 			w := s.speak(t, as(epoch), "GET", tasks, "")
 			wantError(t, w, api.CodeStaleEpoch)
@@ -127,7 +127,7 @@ func TestReportIsOfTheHostThatTheCertificateNames(t *testing.T) {
 func TestLocalDaemonThatWasFencedChangesNothing(t *testing.T) {
 	s := newSite(t)
 	s.fill(t)
-	s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off"}`)
+	s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off","even_if_up":true}`)
 	before := s.dump(t)
 	for _, epoch := range []string{"1", "2"} {
 		as := speaker{host: hostID, epoch: epoch}
@@ -193,7 +193,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}
 	trouble = nil
-	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off"}`)
+	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off","even_if_up":true}`)
 	mark := s.store.Mark()
 	mark.Seq += 100
 	if err := s.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {

@@ -123,7 +123,7 @@ func TestHostThatIsNotThereIsUnavailableAtOnce(t *testing.T) {
 			t.Errorf("the task was stored: %v", err)
 		}
 		s.fetch(t, hostID)
-		if _, err := s.store.FenceHost(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off"}); err != nil {
+		if _, err := s.store.FenceHost(t.Context(), store.Call{}, "a", api.HostFence{Evidence: "off", EvenIfUp: true}); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow"}`).code(); got != api.CodeHypervisorUnavailable {
@@ -193,7 +193,7 @@ func TestRetypeInPlaceAsksNobodyAndAMovedOneGoesWhereItWent(t *testing.T) {
 
 func TestForceAtAFencedHostDeletesExactlyOneAttachment(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
-		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"its power is off"}`)
+		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"its power is off","even_if_up":true}`)
 		path := "/v1/attachments/" + attachedID
 		if got := s.begin(t, "DELETE", path, "", "").code(); got != api.CodeHypervisorUnavailable {
 			t.Errorf("without force: code = %s", got)

@@ -71,7 +71,7 @@ func TestMigrationShowsWhatItsHostSaysOfIt(t *testing.T) {
 		shows("copying copying 1000 7")
 		s.move(t, api.MigrationCompleting) // what it said before is old now
 		shows("completing completing 1000 7")
-		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off"}`)
+		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"off","even_if_up":true}`)
 		shows("orphaned completing 1000 7")
 		s.ok(t, "POST", "/v1/migrations/"+moveID+"/abandon", `{"keep":"src","reason":"gone"}`)
 		shows("cancelled cancelled 0 0")

@@ -119,7 +119,7 @@ func policy(name string, on bool) func(*testing.T, *Store) {
 
 func fenceA(t *testing.T, s *Store) {
 	t.Helper()
-	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "its plug is in my hand"}))(t)
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "its plug is in my hand", EvenIfUp: true}))(t)
 }
 
 func instanceState(state api.InstanceState, instances ...string) func(*testing.T, *Store) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,7 +36,8 @@ func checkEvidence(what, text string) error {
 // FenceHost takes an operator's word that a host cannot touch any volume any
 // more. Its epoch grows, so that whatever it still asks for is stale, and its
 // open migrations are orphaned: everything stays locked. A host may be fenced
-// again, with other evidence: that ends a rejoin that is on its way.
+// again, with other evidence: that ends a rejoin that is on its way. One that
+// reports right now is a conflict, unless in says that it is meant.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.fence", "host/"+clip(ref), []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Host, error) {
 		if tx.host != nil {
@@ -46,6 +48,9 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		}
 		host, err := tx.resolveHost(ctx, ref)
 		if err != nil {
+			return api.Host{}, err
+		}
+		if err := s.checkAway(host, in); err != nil {
 			return api.Host{}, err
 		}
 		if err := tx.setEpoch(ctx, host.id, host.epoch+1, true); err != nil {
@@ -59,6 +64,21 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 			Details: map[string]any{"evidence": in.Evidence},
 		})
 	})
+}
+
+// checkAway refuses to fence a host that is not and reports right now, unless that
+// is what the operator means: it may be the wrong name.
+func (s *Store) checkAway(host hostRow, in api.HostFence) error {
+	last, seen := s.hosts.lastSeen(host.id)
+	if !seen || host.fenced || in.EvenIfUp {
+		return nil
+	}
+	ago := s.now().Sub(last)
+	if ago > upWithin {
+		return nil
+	}
+	return api.Errorf(api.CodeConflict, "cannot fence host %s: it reported %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up (even_if_up)",
+		host.name, ago.Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
 // RejoinHost lets a fenced host work again that has let go of what it lost. It

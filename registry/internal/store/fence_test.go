@@ -16,7 +16,7 @@ func as(host string, epoch int64) Call {
 	return Call{Who: "test", Host: &HostToken{ID: host, Epoch: epoch}}
 }
 
-var cut = api.HostFence{Evidence: "the power is off"}
+var cut = api.HostFence{Evidence: "the power is off", EvenIfUp: true}
 
 func lastEvent(t *testing.T, s *Store) api.Event {
 	t.Helper()
@@ -134,7 +134,7 @@ func TestFenceAndRejoin(t *testing.T) {
 func TestASecondFenceEndsARejoinThatIsOnItsWay(t *testing.T) {
 	s := newSite(t)
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "it came back, so the port is off too"}))(t)
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "it came back, so the port is off too", EvenIfUp: true}))(t)
 	wantStale(t, second(s.RejoinHost(t.Context(), as(hostA, 2), "a", api.HostRejoin{Epoch: 2})), 3)
 }
 
@@ -167,7 +167,7 @@ func TestARefusedFenceIsAudited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			tc.call.Key = "key-1"
-			_, err := s.FenceHost(t.Context(), tc.call, tc.ref, api.HostFence{Evidence: tc.evidence})
+			_, err := s.FenceHost(t.Context(), tc.call, tc.ref, api.HostFence{Evidence: tc.evidence, EvenIfUp: true})
 			wantCode(t, err, tc.code, "")
 			if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(tc.code) || e.Object != "host/"+tc.ref || e.Who != "test" || e.OpID != "key-1" || e.Details["error"] == "" {
 				t.Errorf("event = %+v", e)
@@ -178,7 +178,7 @@ func TestARefusedFenceIsAudited(t *testing.T) {
 		})
 	}
 	s := newSite(t)
-	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: strings.Repeat("é", 1000)}))(t)
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: strings.Repeat("é", 1000), EvenIfUp: true}))(t)
 }
 
 func reportOf(host, name string, epoch int64) api.HostReport {
@@ -291,4 +291,34 @@ func TestARefusedFenceLeavesNoTraceInTheWritersMemory(t *testing.T) {
 		t.Errorf("last event = %+v", e)
 	}
 	must(s.VerifyAudit(t.Context()))(t)
+}
+
+// It may be the wrong name: a host that answers has power and a network.
+func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
+	s := newSite(t)
+	word := api.HostFence{Evidence: "the power is off"}
+	fence := func() error { return second(s.FenceHost(t.Context(), nobody, "a", word)) }
+	refused := fence()
+	wantCode(t, refused, api.CodeConflict, "it reported 0s ago")
+	if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(api.CodeConflict) {
+		t.Errorf("event = %+v", e)
+	}
+	s.now = func() time.Time { return time.Now().Add(upWithin + time.Second) }
+	if err := fence(); err != nil {
+		t.Errorf("a host that has been silent: %v", err)
+	}
+	wantStale(t, second(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1))), 2)
+	if err := fence(); err != nil {
+		t.Errorf("a host that is fenced and wants to come back: %v", err)
+	}
+	s.now = time.Now
+	word.EvenIfUp = true
+	must(s.FenceHost(t.Context(), nobody, "b", word))(t)
+}
+
+func TestAHostThatHasNotReportedInThisRunIsFenced(t *testing.T) {
+	s, reopen := reopenable(t)
+	told(t, s)
+	s = reopen()
+	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "the power is off"}))(t)
 }

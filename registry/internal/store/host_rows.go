@@ -17,7 +17,7 @@ type hostRow struct {
 	fenced                    bool
 	// behind is a host that has not come back since a restore was accepted.
 	behind            bool
-	lastSeen, created         time.Time
+	lastSeen, created time.Time
 }
 
 const hostQuery = "SELECT id, name, version, boot_id, epoch, fenced, behind, last_seen_us, created_us FROM hosts"

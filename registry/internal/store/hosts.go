@@ -15,6 +15,10 @@ import (
 // until an operator says that it is fenced.
 const suspectAfter = 30 * time.Second
 
+// upWithin is how long ago a host that is fenced may have reported for the
+// operator to be asked whether it is the right one.
+const upWithin = 15 * time.Second
+
 // Hosts returns every host, by name.
 func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
 	return readAll(ctx, s, s.scanHost, hostQuery+" ORDER BY name")
