@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 	"github.com/volferry/volferry/registry/internal/drain"
+	"github.com/volferry/volferry/registry/internal/pauseall"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
@@ -86,6 +87,7 @@ func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metr
 	tasks := []service.Task{
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
 		drain.New(drain.Config{Store: db, Relay: hosts, Where: relay.Where{Places: db, Present: hosts.Present}, Log: log}),
+		pauseall.New(pauseall.Config{Store: db, Relay: hosts, Log: log}),
 		service.SocketServer(c.Socket, gid, api, log),
 	}
 	if gate != nil {

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// advance does the next things of a move.
+func (l *Loop) advance(ctx context.Context, p *store.Pause) error {
+	switch p.Phase {
+	case store.PauseSaving:
+		return l.save(ctx, p)
+	case store.PauseCopying:
+		return l.copy(ctx, p)
+	case store.PauseRestoring, store.PauseCancelling:
+		return l.end(ctx, p)
+	case store.PauseDone:
+		return l.wakeAll(ctx, p)
+	}
+	return nil
+}
+
+// save has every host save its instances, one after the other.
+func (l *Loop) save(ctx context.Context, p *store.Pause) error {
+	if gone := fenced(p); gone != nil {
+		return l.cancel(ctx, p, gone)
+	}
+	begun := map[string]bool{} // by host
+	left := 0
+	for _, g := range p.Instances {
+		if g.State != store.PausePending {
+			continue
+		}
+		left++
+		if !begun[g.Host.ID] {
+			begun[g.Host.ID] = true
+			l.background(ctx, line{p.Migration.ID, g.ID}, func(ctx context.Context) error { return l.saveOne(ctx, p, g) })
+		}
+	}
+	if left > 0 {
+		return nil
+	}
+	_, err := l.cfg.Store.CopyPause(ctx, call, p.Migration.ID)
+	return err
+}
+
+func (l *Loop) saveOne(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
+	v, err := l.ask(ctx, saveRequest(p, g))
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.failed == nil:
+		g.State = store.PauseSaved
+	case v.again && g.SaveAttempt+1 < mostAttempts:
+		g.SaveAttempt++
+		if err := l.set(ctx, p, g); err != nil {
+			return err
+		}
+		return v.failed // in its turn
+	default:
+		return l.cancel(ctx, p, about(v.failed, "cannot save instance %s on host %s", g.Name, g.Host.Name))
+	}
+	return l.set(ctx, p, g)
+}
+
+func saveRequest(p *store.Pause, g store.PauseInstance) request {
+	m := p.Migration
+	return request{
+		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/save",
+		body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
+	}
+}
+
+// copy has the copy host make dst, and is the commit point when it has.
+func (l *Loop) copy(ctx context.Context, p *store.Pause) error {
+	if gone := fenced(p); gone != nil {
+		return l.cancel(ctx, p, gone)
+	}
+	l.background(ctx, line{p.Migration.ID, lineCopy}, func(ctx context.Context) error {
+		v, err := l.ask(ctx, copyRequest(p))
+		if err != nil {
+			return err
+		}
+		switch {
+		case v.failed == nil:
+			return l.flip(ctx, p, v.op.Location)
+		case v.again && p.Attempt+1 < mostAttempts:
+			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
+				return err
+			}
+			return v.failed
+		}
+		return l.cancel(ctx, p, about(v.failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+	})
+	return nil
+}
+
+func copyRequest(p *store.Pause) request {
+	m := p.Migration
+	return request{
+		host: p.CopyHost, key: key(m.ID, "copy", "", p.Attempt), path: "/v1/migrations/" + m.ID + "/copy-saved",
+		body: api.CopySaved{
+			MigrationID: m.ID, VolumeID: m.VolumeID, VolumeName: m.VolumeName, Src: m.Src, Dst: m.Dst,
+			BandwidthBytesPerSecond: p.Request.BandwidthBytesPerSecond, Verify: p.Request.Verify,
+		},
+	}
+}
+
+// flip makes dst the place of the volume. A dst that cannot be it, because its place
+// is taken or of another size, leads back to src.
+func (l *Loop) flip(ctx context.Context, p *store.Pause, dst *api.Location) error {
+	if dst == nil {
+		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has copied volume %s and does not say where to", p.CopyHost.Name, p.Migration.VolumeName))
+	}
+	_, err := l.cfg.Store.FlipPause(ctx, call, p.Migration.ID, *dst)
+	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
+	case "":
+		l.cfg.Log.Info("a volume was moved with all guests paused; they are woken", "migration", p.Migration.ID, "volume", p.Migration.VolumeName)
+		return nil
+	case api.CodeConflict, api.CodeRegistryUnavailable, api.CodeInternal:
+		return err
+	}
+	return l.cancel(ctx, p, about(api.AsError(err), "volume %s cannot be at its destination", p.Migration.VolumeName))
+}
+
+// end wakes the instances, has the copy host remove what the volume is not at, and
+// ends the move when nothing is left.
+func (l *Loop) end(ctx context.Context, p *store.Pause) error {
+	if err := l.wakeAll(ctx, p); err != nil {
+		return err
+	}
+	awake := true
+	for _, g := range p.Instances {
+		awake = awake && (g.State == store.PauseRestored || g.Lost)
+	}
+	switch {
+	case p.DropEnd == api.DropDst || p.DropEnd == api.DropSrc && awake:
+		return l.drop(ctx, p)
+	case p.DropEnd != "" || !awake:
+		return nil
+	}
+	done, err := l.cfg.Store.FinishPause(ctx, call, p.Migration.ID)
+	if err == nil {
+		l.cfg.Log.Info("a move with all guests paused is over", "migration", p.Migration.ID, "volume", p.Migration.VolumeName, "state", done.Migration.State)
+	}
+	return err
+}
+
+// cancel leads a move back to src.
+func (l *Loop) cancel(ctx context.Context, p *store.Pause, why *api.Error) error {
+	_, err := l.cfg.Store.CancelPause(ctx, call, p.Migration.ID, why)
+	switch api.CodeOf(err) { //nolint:exhaustive // those say that it went on meanwhile
+	case api.CodePastPointOfNoReturn, api.CodeNoMigration:
+		return nil
+	case "":
+		l.cfg.Log.Warn("a move with all guests paused is cancelled", "migration", p.Migration.ID, "volume", p.Migration.VolumeName, "why", why)
+	}
+	return err
+}
+
+// set records how far an instance is.
+func (l *Loop) set(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
+	_, err := l.cfg.Store.SetPauseInstance(ctx, call, p.Migration.ID, p.Phase, g)
+	return err
+}
+
+// fenced is why a move cannot go on to dst: a host was lost before it was there.
+func fenced(p *store.Pause) *api.Error {
+	hosts := []store.PauseHost{p.CopyHost}
+	for _, g := range p.Instances {
+		hosts = append(hosts, g.Host)
+	}
+	for _, h := range hosts {
+		if h.Fenced {
+			return api.Errorf(api.CodeHypervisorUnavailable, "host %s was fenced before volume %s was moved", h.Name, p.Migration.VolumeName)
+		}
+	}
+	return nil
+}
+
+// about is an error with what could not be done before it.
+func about(e *api.Error, format string, args ...any) *api.Error {
+	out := api.Errorf(e.Code, format+": %s", append(args, e.Message)...)
+	out.Details = e.Details
+	return out
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// request is a call of a host that ends as an op.
+type request struct {
+	host store.PauseHost
+	// key is the id of the call, its op and its task.
+	key  string
+	path string
+	body any
+}
+
+// verdict is how such a call ended.
+type verdict struct {
+	// op is as it ended, where the host began it.
+	op api.Op
+	// failed is nil if the op is done.
+	failed *api.Error
+	// untouched: the host began nothing. again: and may do it when asked anew.
+	untouched, again bool
+}
+
+// key is the id of the call verb of a migration, about an instance if that is not
+// "", that was made attempt times before.
+func key(migration, verb, instance string, attempt int) string {
+	id := migration + "." + verb
+	if instance != "" {
+		id += "." + instance
+	}
+	if attempt > 0 {
+		id += "." + strconv.Itoa(attempt+1)
+	}
+	return id
+}
+
+// ask makes a call and waits for the end of its op. The same call again goes on
+// waiting. An error means that it is not known yet how it ends.
+func (l *Loop) ask(ctx context.Context, r request) (verdict, error) {
+	body, err := json.Marshal(r.body)
+	if err != nil {
+		return verdict{}, fmt.Errorf("encode request: %w", err)
+	}
+	req := relay.Request{
+		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Body: body, Change: true, Key: r.key,
+	}
+	status, answer, err := l.cfg.Relay.Do(ctx, req)
+	if err != nil {
+		return verdict{}, err
+	}
+	if refused := relay.Refusal(status, answer); refused != nil {
+		return verdict{failed: refused, untouched: status < http.StatusInternalServerError, again: relay.Passes(refused)}, nil
+	}
+	req.Method, req.Path, req.Body, req.Change = http.MethodGet, "/v1/ops/"+url.PathEscape(r.key), nil, false
+	return l.follow(ctx, req)
+}
+
+// The states of an op that is over.
+const (
+	opDone          = "done"
+	opUndone        = "undone"
+	opNeedsOperator = "needs_operator"
+)
+
+// follow asks a host for an op until it is over.
+func (l *Loop) follow(ctx context.Context, req relay.Request) (verdict, error) {
+	for {
+		status, answer, err := l.cfg.Relay.Do(ctx, req)
+		if err != nil {
+			return verdict{}, err
+		}
+		if refused := relay.Refusal(status, answer); refused != nil {
+			return verdict{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, refused)
+		}
+		var doc struct {
+			Op api.Op `json:"op"`
+		}
+		if err := json.Unmarshal(answer, &doc); err != nil {
+			return verdict{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
+		}
+		switch doc.Op.State {
+		case opDone:
+			return verdict{op: doc.Op}, nil
+		case opUndone, opNeedsOperator:
+			return verdict{op: doc.Op, failed: whyEnded(doc.Op, req)}, nil
+		}
+		if err := wait(ctx, l.cfg.Every); err != nil {
+			return verdict{}, err
+		}
+	}
+}
+
+func whyEnded(o api.Op, req relay.Request) *api.Error {
+	if o.Error != nil {
+		return o.Error
+	}
+	code := api.CodeInternal
+	if o.State == opNeedsOperator {
+		code = api.CodeNeedsOperator
+	}
+	return api.Errorf(code, "operation %s on host %s ended as %s and gives no reason", req.Key, req.HostName, o.State)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

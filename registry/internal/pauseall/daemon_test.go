@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// opTakes is how long a host needs for an op.
+const opTakes = 3 * time.Second
+
+// guest is an instance on its host: it has the volume open at a place, unless it is
+// saved.
+type guest struct {
+	saved bool
+	at    string
+}
+
+// daemon is a host that fetches its tasks and keeps a journal, as a real one does, so
+// that the same op id is answered as before. Its ops take their time, and those about
+// one thing come one after the other.
+type daemon struct {
+	site     *site
+	id, name string
+	epoch    int64
+
+	polls   context.CancelFunc
+	session int
+	work    sync.WaitGroup
+
+	// guarded by the site's mu
+	guests  map[string]*guest
+	journal map[string]api.TaskAnswer
+	ops     map[string]*op
+	asked   []string
+	// fail has how the next calls of a verb end, see act.
+	fail map[string][]string
+	// mute has the daemon keep its next answers to itself.
+	mute int
+}
+
+// op is one that was taken on; its effect comes at its end.
+type op struct {
+	api.Op
+	after time.Time
+	do    func() *api.Error
+}
+
+// How a call can go wrong.
+const (
+	busy    = "busy"    // refused for the moment
+	refused = "refused" // refused for good
+	crashed = "crashed" // answered with what nobody expects
+	undone  = "undone"  // taken on, and taken back
+	halted  = "halted"  // taken on, done, and stopped for an operator
+)
+
+func newDaemon(s *site, id, name string) *daemon {
+	return &daemon{
+		site: s, id: id, name: name, epoch: 1, guests: map[string]*guest{}, journal: map[string]api.TaskAnswer{}, ops: map[string]*op{}, fail: map[string][]string{},
+	}
+}
+
+func (d *daemon) report() {
+	d.site.t.Helper()
+	pools := []api.Pool{}
+	for _, name := range []string{"old", "new"} {
+		pools = append(pools, api.Pool{Name: name, Type: "netfs", Path: "/" + name, Active: true, Shared: true, Multiattach: true})
+	}
+	must(d.site.store.Report(context.Background(), store.Call{}, api.HostReport{ID: d.id, Name: d.name, Epoch: d.epoch, Pools: pools}))(d.site.t)
+}
+
+// start has the daemon poll, as another process than before.
+func (d *daemon) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.polls = cancel
+	d.session++
+	relay, session := d.site.relay, fmt.Sprint(d.session)
+	d.work.Go(func() {
+		for ctx.Err() == nil {
+			tasks, err := relay.Fetch(ctx, store.Call{}, d.id, session, 20*time.Second)
+			if err != nil {
+				return
+			}
+			for _, task := range tasks {
+				answer, speak := d.perform(task)
+				if !speak {
+					continue
+				}
+				if err := relay.Answer(ctx, store.Call{}, d.id, task.ID, answer); err != nil && ctx.Err() == nil {
+					d.site.t.Errorf("answer: %v", err)
+				}
+			}
+		}
+	})
+}
+
+// away ends the polls; ops that were taken on go on.
+func (d *daemon) away() {
+	if d.polls != nil {
+		d.polls()
+	}
+	d.polls = nil
+	d.work.Wait()
+}
+
+// perform does a task, and says whether the registry is to hear of it.
+func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
+	d.site.mu.Lock()
+	defer d.site.mu.Unlock()
+	if id, ok := strings.CutPrefix(task.Path, "/v1/ops/"); ok {
+		o := d.ops[id]
+		if o == nil {
+			return refuse(api.CodeNotFound), true
+		}
+		d.goOn()
+		return api.TaskAnswer{Status: http.StatusOK, Body: document(map[string]any{"op": o.Op})}, true
+	}
+	answer, known := d.journal[task.ID]
+	if !known {
+		answer = d.take(task)
+		d.journal[task.ID] = answer
+	}
+	if d.mute > 0 {
+		d.mute--
+		return answer, false
+	}
+	return answer, true
+}
+
+// goOn ends the ops whose time has come, in their order.
+func (d *daemon) goOn() {
+	due := []*op{}
+	for _, o := range d.ops {
+		if o.State == "running" && !time.Now().Before(o.after) {
+			due = append(due, o)
+		}
+	}
+	slices.SortFunc(due, func(a, b *op) int { return a.after.Compare(b.after) })
+	for _, o := range due {
+		if o.Error = o.do(); o.Error != nil && o.State == "running" {
+			o.State = "undone"
+		} else if o.State == "running" {
+			o.State = "done"
+		}
+	}
+}
+
+// take answers a new task.
+func (d *daemon) take(task api.Task) api.TaskAnswer {
+	parts := strings.Split(strings.TrimPrefix(task.Path, "/v1/"), "/")
+	verb := parts[len(parts)-1]
+	d.asked = append(d.asked, task.ID)
+	end := ""
+	if next := d.fail[verb]; len(next) > 0 {
+		end, d.fail[verb] = next[0], next[1:]
+	}
+	switch end {
+	case busy:
+		return refuse(api.CodeInstanceBusy)
+	case refused:
+		return refuse(api.CodeNoSpace)
+	case crashed:
+		return api.TaskAnswer{Status: http.StatusBadGateway, Body: json.RawMessage(`{}`)}
+	}
+	o := &op{Op: api.Op{ID: task.ID, State: "running"}, after: time.Now().Add(opTakes)}
+	act := d.act(verb, parts[1], task.Body, o)
+	o.do = func() *api.Error {
+		switch end {
+		case undone:
+			return api.Errorf(api.CodeNoSpace, "no space")
+		case halted:
+			act()
+			o.State = "needs_operator"
+			return api.Errorf(api.CodeNeedsOperator, "look at it")
+		}
+		return act()
+	}
+	d.ops[task.ID] = o
+	return api.TaskAnswer{Status: http.StatusAccepted, Body: document(map[string]any{"op": o.Op})}
+}
+
+// act is what a call does to the world at its end, with what must never be looked for.
+func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
+	s := d.site
+	switch verb {
+	case "save":
+		return func() *api.Error {
+			g := d.guests[id]
+			if g.saved {
+				s.wrong("guest %s is saved twice", id)
+			}
+			g.saved = true
+			return nil
+		}
+	case "restore":
+		var in api.InstanceRestore
+		d.read(body, &in)
+		return func() *api.Error {
+			g := d.guests[id]
+			if !s.images[in.Location.Path] {
+				s.wrong("guest %s is to be woken on %s, which is not there", id, in.Location.Path)
+			}
+			if g.saved {
+				g.at = in.Location.Path
+			} else if g.at != in.Location.Path {
+				s.wrong("guest %s runs on %s and is to be woken on %s", id, g.at, in.Location.Path)
+			}
+			g.saved = false
+			return nil
+		}
+	case "copy-saved":
+		var in api.CopySaved
+		d.read(body, &in)
+		return func() *api.Error {
+			for _, h := range s.hosts {
+				for name, g := range h.guests {
+					if !g.saved && !s.canBeLost(h) {
+						s.wrong("guest %s runs while the volume is copied", name)
+					}
+				}
+			}
+			dst := in.Dst
+			dst.Path = "/" + dst.Pool + "/" + dst.Name
+			s.images[dst.Path] = true
+			o.Location = &dst
+			return nil
+		}
+	case "drop-saved":
+		var in api.DropSaved
+		d.read(body, &in)
+		return func() *api.Error {
+			path := in.Location.Path
+			if in.Drop == api.DropDst {
+				path = "/" + in.Location.Pool + "/" + in.Location.Name
+			}
+			if in.Drop == api.DropSrc && !s.images["/old/v"] {
+				s.wrong("src is deleted twice")
+			}
+			delete(s.images, path)
+			return nil
+		}
+	}
+	s.wrong("host %s is asked for %s", d.name, verb)
+	return func() *api.Error { return nil }
+}
+
+func (d *daemon) read(body []byte, into any) {
+	if err := json.Unmarshal(body, into); err != nil {
+		d.site.wrong("body %s: %v", body, err)
+	}
+}
+
+// canBeLost says whether what runs on a host does not count: it was fenced.
+func (s *site) canBeLost(d *daemon) bool { return d.polls == nil }
+
+// fails has the next calls of a verb end so.
+func (d *daemon) fails(verb string, how ...string) {
+	d.site.mu.Lock()
+	defer d.site.mu.Unlock()
+	d.fail[verb] = how
+}
+
+// calls are the ids of the tasks that the daemon was given, without the migration.
+func (d *daemon) calls(migration string) []string {
+	d.site.mu.Lock()
+	defer d.site.mu.Unlock()
+	out := []string{}
+	for _, id := range d.asked {
+		out = append(out, strings.TrimPrefix(id, migration+"."))
+	}
+	return out
+}

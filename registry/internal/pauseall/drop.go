@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// drop has the copy host remove the end of the copy that the volume is not at.
+func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
+	if p.Error != nil {
+		return nil // it waits for an operator
+	}
+	if p.DropEnd == api.DropDst {
+		made, err := l.mayBeMade(ctx, p)
+		switch {
+		case err != nil:
+			return err
+		case !made && l.isBusy(line{p.Migration.ID, lineCopy}):
+			return nil // the copy may be just about to be asked for
+		case !made:
+			return l.dropped(ctx, p, nil)
+		}
+	}
+	if p.CopyHost.Fenced {
+		return l.dropped(ctx, p, api.Errorf(api.CodeHypervisorUnavailable, "what is left of the copy of volume %s was not removed: host %s is fenced", p.Migration.VolumeName, p.CopyHost.Name))
+	}
+	l.background(ctx, line{p.Migration.ID, lineDrop}, func(ctx context.Context) error {
+		v, err := l.ask(ctx, dropRequest(p))
+		switch {
+		case err != nil:
+			return err
+		case v.failed == nil:
+			return l.dropped(ctx, p, nil)
+		case v.again:
+			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
+				return err
+			}
+			return v.failed // in its turn
+		case p.DropEnd == api.DropSrc:
+			return l.dropped(ctx, p, about(v.failed, "volume %s was moved, and its source not deleted on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+		}
+		// Somebody may still write there: it stays reserved until an operator has looked.
+		_, err = l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, p.DropEnd,
+			about(v.failed, "cannot remove the copy of volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+		return err
+	})
+	return nil
+}
+
+// dropped records that nothing is left for the copy host to remove.
+func (l *Loop) dropped(ctx context.Context, p *store.Pause, why *api.Error) error {
+	_, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, "", why)
+	return err
+}
+
+// mayBeMade says whether the copy host may have begun to make dst.
+func (l *Loop) mayBeMade(ctx context.Context, p *store.Pause) (bool, error) {
+	for attempt := range mostAttempts {
+		asked := *p
+		asked.Attempt = attempt
+		if begun, err := l.begun(ctx, copyRequest(&asked).key); begun || err != nil {
+			return begun, err
+		}
+	}
+	return false, nil
+}
+
+func dropRequest(p *store.Pause) request {
+	m := p.Migration
+	verb, end := "drop", m.Dst
+	if p.DropEnd == api.DropSrc {
+		verb, end = "delete", m.Src
+	}
+	return request{
+		host: p.CopyHost, key: key(m.ID, verb, "", p.Attempt), path: "/v1/migrations/" + m.ID + "/drop-saved",
+		body: api.DropSaved{MigrationID: m.ID, VolumeID: m.VolumeID, Drop: p.DropEnd, Location: end},
+	}
+}

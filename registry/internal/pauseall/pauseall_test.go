@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+func TestTheVolumeIsMovedWhileEveryGuestIsSaved(t *testing.T) {
+	bubble(t, func(s *site) {
+		id := s.move()
+		if m := s.until(id); m.State != api.MigrationCompleted || m.Error != nil {
+			t.Errorf("migration = %+v", m)
+		}
+		s.wantWhole(id)
+		g1, g2, g3 := guestID("g1"), guestID("g2"), guestID("g3")
+		// The instances of a host come one after the other.
+		if diff := cmp.Diff([]string{"save." + g1, "save." + g2, "copy", "restore." + g1, "restore." + g2, "delete"}, s.hosts["a"].calls(id)); diff != "" {
+			t.Errorf("calls of host a (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"save." + g3, "restore." + g3}, s.hosts["b"].calls(id)); diff != "" {
+			t.Errorf("calls of host b (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// plots are the ways that a move can go, with what happens to it and how it ends.
+var plots = map[string]struct {
+	before func(s *site)
+	during func(s *site, id string) // called every second
+	end    api.MigrationState
+	code   api.Code // of the migration's error
+	deadly bool     // the registry is killed at every moment of it
+}{
+	"as wished":              {end: api.MigrationCompleted, deadly: true},
+	"save busy":              {before: failing("save", busy, busy), end: api.MigrationCompleted},
+	"save always busy":       {before: failing("save", busy, busy, busy, busy, busy), end: api.MigrationCancelled, code: api.CodeInstanceBusy},
+	"save refused":           {before: failing("save", "", refused), end: api.MigrationCancelled, code: api.CodeNoSpace},
+	"save crashed":           {before: failing("save", "", crashed), end: api.MigrationCancelled, code: api.CodeInternal},
+	"save undone":            {before: failing("save", "", undone), end: api.MigrationCancelled, code: api.CodeNoSpace, deadly: true},
+	"save halted":            {before: failing("save", "", halted), end: api.MigrationCancelled, code: api.CodeNeedsOperator},
+	"copy busy":              {before: failing("copy-saved", busy, busy), end: api.MigrationCompleted},
+	"copy refused":           {before: failing("copy-saved", refused), end: api.MigrationCancelled, code: api.CodeNoSpace},
+	"copy undone":            {before: failing("copy-saved", undone), end: api.MigrationCancelled, code: api.CodeNoSpace, deadly: true},
+	"copy halted":            {before: failing("copy-saved", halted), end: api.MigrationCancelled, code: api.CodeNeedsOperator},
+	"wake busy":              {before: failing("restore", busy, busy, busy, busy, busy, busy), end: api.MigrationCompleted},
+	"wake halted":            {before: failing("restore", halted), during: tryAgain, end: api.MigrationCompleted, deadly: true},
+	"wake undone":            {before: failing("restore", undone, undone), during: tryAgain, end: api.MigrationCompleted},
+	"wake back refused":      {before: both(failing("copy-saved", refused), failing("restore", refused)), during: tryAgain, end: api.MigrationCancelled, code: api.CodeNoSpace},
+	"cancel while saving":    {during: cancelWhen("saving"), end: api.MigrationCancelled, deadly: true},
+	"cancel while copying":   {during: cancelWhen("copying"), end: api.MigrationCancelled, deadly: true},
+	"cancel while restoring": {during: cancelWhen("restoring"), end: api.MigrationCompleted},
+	"drop busy":              {before: failing("drop-saved", busy), end: api.MigrationCompleted},
+	"drop of dst fails":      {before: both(failing("copy-saved", halted), failing("drop-saved", undone)), during: tryAgain, end: api.MigrationCancelled, code: api.CodeNeedsOperator},
+}
+
+func failing(verb string, how ...string) func(*site) {
+	return func(s *site) { s.hosts["a"].fails(verb, how...) }
+}
+
+func both(a, b func(*site)) func(*site) {
+	return func(s *site) { a(s); b(s) }
+}
+
+// tryAgain is the operator's answer to needs_operator.
+func tryAgain(s *site, id string) {
+	if !strings.HasPrefix(s.state(id), "needs_operator") {
+		return
+	}
+	if _, err := s.store.CompletePause(s.t.Context(), store.Call{}, id); api.CodeOf(err) == api.CodeStateForbidden {
+		err = s.cancel(id)
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+func cancelWhen(phase string) func(s *site, id string) {
+	return func(s *site, id string) {
+		m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+		if m.Phase != phase {
+			return
+		}
+		want := api.Code("")
+		if phase == "restoring" {
+			want = api.CodePastPointOfNoReturn
+		}
+		if err := s.cancel(id); api.CodeOf(err) != want {
+			s.t.Errorf("cancel while %s: %v", phase, err)
+		}
+	}
+}
+
+// play moves the volume in the way of a plot, with what else is to happen every
+// second, and looks at the end.
+func play(s *site, plot string, also func()) {
+	p := plots[plot]
+	if p.before != nil {
+		p.before(s)
+	}
+	id := s.move()
+	for range 600 {
+		m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+		if m.State.Final() {
+			code := api.Code("")
+			if m.Error != nil {
+				code = m.Error.Code
+			}
+			if m.State != p.end || code != p.code {
+				s.t.Errorf("%s: ended as %s %s, want %s %s", plot, m.State, code, p.end, p.code)
+			}
+			s.wantWhole(id)
+			return
+		}
+		pass(time.Second)
+		if p.during != nil {
+			p.during(s, id)
+		}
+		also()
+	}
+	s.t.Fatalf("%s: not over after ten minutes: %s", plot, s.state(id))
+}
+
+func TestHoweverAMoveGoesNothingIsLeftAtItsEnd(t *testing.T) {
+	for plot := range plots {
+		t.Run(plot, func(t *testing.T) {
+			bubble(t, func(s *site) { play(s, plot, func() {}) })
+		})
+	}
+}
+
+// The loop is killed before and after each of its changes and calls, with the whole
+// registry.
+func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
+	for plot, p := range plots {
+		if !p.deadly {
+			continue
+		}
+		t.Run(plot, func(t *testing.T) {
+			died := true
+			for n := 1; died; n++ {
+				for _, after := range []bool{false, true} {
+					bubble(t, func(s *site) {
+						s.loop()
+						m := &mortal{n: n, after: after}
+						s.mortal = m
+						s.begin()
+						play(s, plot, func() {
+							if s.mortal != nil && m.isDead() {
+								s.restart()
+							}
+						})
+						died = m.isDead()
+					})
+					if t.Failed() {
+						t.Fatalf("killed at %d, after: %v", n, after)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestDaemonsThatDieWithATaskAreAskedForTheSame(t *testing.T) {
+	for n := range 8 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(s *site) {
+				a := s.hosts["a"]
+				seconds := 0
+				play(s, "as wished", func() {
+					seconds++
+					if seconds%8 == n {
+						a.away()
+						s.mu.Lock()
+						a.mute = 1
+						s.mu.Unlock()
+						a.start()
+					}
+				})
+			})
+		})
+	}
+}
+
+func TestAHostThatIsAwayIsWaitedForWithEveryGuestSaved(t *testing.T) {
+	bubble(t, func(s *site) {
+		id := s.move()
+		pass(2 * time.Second)
+		s.hosts["b"].away()
+		pass(10 * time.Minute)
+		if got := s.state(id); got != "starting" {
+			t.Errorf("state = %s", got)
+		}
+		s.hosts["b"].start()
+		if m := s.until(id); m.State != api.MigrationCompleted {
+			t.Errorf("migration = %+v", m)
+		}
+		s.wantWhole(id)
+	})
+}
+
+// A save that its host did not fetch is taken back; the host may come when all is
+// over.
+func TestASaveThatWasNotFetchedIsNotMadeAfterTheCancel(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.hosts["b"].away()
+		id := s.move()
+		pass(5 * time.Second)
+		if err := s.cancel(id); err != nil {
+			t.Fatal(err)
+		}
+		if m := s.until(id); m.State != api.MigrationCancelled {
+			t.Errorf("migration = %+v", m)
+		}
+		s.hosts["b"].start()
+		pass(time.Minute)
+		s.wantWhole(id)
+		if calls := s.hosts["b"].calls(id); len(calls) != 0 {
+			t.Errorf("calls of host b = %q", calls)
+		}
+	})
+}
+
+// One that it fetched, and about which nothing is known, is waited for before the
+// guest is woken.
+func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
+	bubble(t, func(s *site) {
+		b := s.hosts["b"]
+		b.mute = 1
+		id := s.move()
+		pass(2 * time.Second)
+		b.away()
+		if err := s.cancel(id); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Minute)
+		if got := s.state(id); got != "cancelling" {
+			t.Errorf("state = %s", got)
+		}
+		b.start()
+		s.until(id)
+		s.wantWhole(id)
+		if calls := b.calls(id); !slices.Equal(calls, []string{"save." + guestID("g3"), "back." + guestID("g3")}) {
+			t.Errorf("calls of host b = %q", calls)
+		}
+	})
+}
+
+func TestAFencedHostBeforeTheFlipLeadsBackWithoutIt(t *testing.T) {
+	for _, after := range []time.Duration{2 * time.Second, 9 * time.Second} {
+		for _, name := range []string{"a", "b"} {
+			t.Run(name+after.String(), func(t *testing.T) {
+				bubble(t, func(s *site) {
+					id := s.move()
+					pass(after)
+					s.fence(name)
+					m := s.until(id)
+					if m.State != api.MigrationCancelled || m.Error == nil || m.Error.Code != api.CodeHypervisorUnavailable {
+						t.Errorf("migration = %+v", m)
+					}
+					s.wantAwakeBut(name, "/old/v")
+					s.rejoin(name)
+					pass(time.Minute)
+					s.forgetCopy(id)
+					s.wantWhole(id)
+				})
+			})
+		}
+	}
+}
+
+func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
+	for _, end := range []string{"it comes back", "its attachment is deleted"} {
+		t.Run(end, func(t *testing.T) {
+			bubble(t, func(s *site) {
+				s.hosts["b"].fails("restore", busy, busy, busy, busy, busy)
+				id := s.move()
+				for range 60 {
+					if m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(t); m.Phase == "restoring" {
+						break
+					}
+					pass(time.Second)
+				}
+				s.fence("b")
+				m := s.until(id)
+				if m.State != api.MigrationCompleted {
+					t.Errorf("migration = %+v", m)
+				}
+				s.wantAwakeBut("b", m.Dst.Path)
+				if end == "it comes back" {
+					s.rejoin("b")
+					pass(10 * time.Minute)
+					s.wantWhole(id)
+					return
+				}
+				must(s.store.ForceDeleteAttachment(s.t.Context(), store.Call{}, fmt.Sprintf("40000000-0000-4000-8000-%012x", "g3")))(t)
+				pass(5 * time.Second)
+				if i := must(s.store.Instance(s.t.Context(), "g3", store.Viewer{}))(t); i.Locked {
+					t.Errorf("instance = %+v", i)
+				}
+			})
+		})
+	}
+}
+
+// wantAwakeBut says that all guests but those of a host run at a place, and that only
+// those are locked.
+func (s *site) wantAwakeBut(name, at string) {
+	s.t.Helper()
+	for _, i := range must(s.store.Instances(s.t.Context(), store.Viewer{}))(s.t) {
+		s.mu.Lock()
+		g := *s.hosts[i.Host].guests[i.ID]
+		s.mu.Unlock()
+		if i.Host != name && (i.Locked || g.saved || g.at != at) {
+			s.t.Errorf("instance %s = %+v, guest %+v, want it on %s", i.Name, i, g, at)
+		}
+		if i.Host == name && g.saved && !i.Locked {
+			s.t.Errorf("instance %s is saved on its fenced host and not locked", i.Name)
+		}
+	}
+}
+
+// rejoin has a fenced host come back.
+func (s *site) rejoin(name string) {
+	s.t.Helper()
+	d := s.hosts[name]
+	d.epoch = must(s.store.Host(s.t.Context(), name))(s.t).Epoch
+	must(s.store.RejoinHost(s.t.Context(), store.Call{}, name, api.HostRejoin{Epoch: d.epoch}))(s.t)
+	d.start()
+}
+
+// forgetCopy overlooks what a fenced copy host left behind.
+func (s *site) forgetCopy(id string) {
+	s.t.Helper()
+	m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.images, "/new/"+m.Dst.Name)
+}
