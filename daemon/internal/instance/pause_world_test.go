@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	pausedWeb = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0001"
+	pausedDB  = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0002"
+	pausedVol = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0003"
+	pausedMig = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0004"
+
+	pausedSrc, pausedDst = "/old/vol.raw", "/new/vol.raw"
+	pausedSize           = 32 * hvtest.BlockSize
+)
+
+// pauseWorld is a host with two instances that share a volume, which a migration has
+// locked. The files of RAM are real ones.
+type pauseWorld struct {
+	*hvtest.Fake
+	saveDir string
+	guards  *memGuards
+	journal *optest.Journal
+	free    int64
+
+	mu sync.Mutex
+	// at is where the registry has the volume, lockedBy whose lock it is; down: it
+	// does not answer.
+	at       string
+	lockedBy string
+	down     bool
+	// user has the image besides the domains.
+	user string
+}
+
+// newPauseWorld makes a host whose instances are in these states: web, and db if
+// there is a second one.
+func newPauseWorld(t *testing.T, states ...hv.State) *pauseWorld {
+	t.Helper()
+	w := &pauseWorld{
+		Fake: hvtest.New(), saveDir: t.TempDir(), journal: optest.NewJournal(),
+		guards: newMemGuards(), free: 1 << 40, at: pausedSrc, lockedBy: pausedMig,
+	}
+	w.OnStart = w.hook
+	for _, path := range []string{pausedSrc, pausedDst} {
+		must(t, w.CreateImage(path, hvtest.Raw, pausedSize))
+	}
+	for i, state := range states {
+		id := []string{pausedWeb, pausedDB}[i]
+		must(t, w.Define(hv.Domain{ID: id, Name: nameOf(id), MemoryBytes: 1 << 30, Config: []hv.Disk{{
+			Target: "vdb", Bus: "virtio", Device: "disk", Terminated: true, Shareable: len(states) > 1,
+			Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: pausedSrc}},
+		}}}))
+		if state.Active() {
+			must(t, w.Start(id))
+			must(t, w.GuestWrite(id, "vdb", int64(i), uint64(i)+1))
+		}
+		if state == hv.StatePaused {
+			must(t, w.SuspendByUser(id))
+		}
+	}
+	return w
+}
+
+func nameOf(id string) string {
+	if id == pausedWeb {
+		return "web"
+	}
+	return "db"
+}
+
+func (w *pauseWorld) hook(id string) error {
+	guards, err := w.guards.Of(id)
+	if err != nil || len(guards) > 0 {
+		return fmt.Errorf("guarded: %v (%w)", guards, err)
+	}
+	return nil
+}
+
+func (w *pauseWorld) location(path string) api.Location {
+	return api.Location{Path: path, Format: api.FormatRaw, SizeBytes: pausedSize}
+}
+
+func (w *pauseWorld) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// ask is a call of the registry.
+func (w *pauseWorld) ask() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		return api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+	}
+	return nil
+}
+
+// Volume implements Site.
+func (w *pauseWorld) Volume(context.Context, string) (api.Volume, error) {
+	return api.Volume{ID: pausedVol, Name: "vol", Multiattach: true}, w.ask()
+}
+
+// Instance implements Site.
+func (w *pauseWorld) Instance(_ context.Context, ref string) (api.Instance, error) {
+	err := w.ask()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return api.Instance{ID: ref, Name: nameOf(ref), Host: "alpha", Locked: w.lockedBy != "", LockedBy: w.lockedBy}, err
+}
+
+// Attachments implements Site.
+func (w *pauseWorld) Attachments(_ context.Context, _, instance string) ([]api.Attachment, error) {
+	err := w.ask()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []api.Attachment
+	for _, id := range []string{pausedWeb, pausedDB} {
+		if instance == "" || instance == id {
+			all = append(all, api.Attachment{VolumeID: pausedVol, InstanceID: id, Device: "vdb", Location: w.location(w.at)})
+		}
+	}
+	return all, err
+}
+
+// TransitionInstance implements Site.
+func (w *pauseWorld) TransitionInstance(context.Context, string, string, api.InstanceTransition) (api.ShelvedInstance, error) {
+	return api.ShelvedInstance{}, errors.New("no instance is shelved here")
+}
+
+// KnownInstance implements Known.
+func (w *pauseWorld) KnownInstance(context.Context, string) (api.Instance, bool) {
+	return api.Instance{}, false
+}
+
+// pauseImages are the world's images.
+type pauseImages struct{ w *pauseWorld }
+
+func (i pauseImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {
+	info, err := i.w.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = image.ErrAbsent
+	}
+	return image.Info{SizeBytes: info.SizeBytes}, err
+}
+
+func (i pauseImages) InUse(context.Context, string) (string, error) {
+	i.w.mu.Lock()
+	defer i.w.mu.Unlock()
+	return i.w.user, nil
+}
+
+func (i pauseImages) Connect(context.Context, string) error    { return nil }
+func (i pauseImages) Disconnect(context.Context, string) error { return nil }
+func (i pauseImages) FreeBytes(string) (int64, error)          { return i.w.free, nil }
+
+func (w *pauseWorld) newManager(journal op.Journal) *Manager {
+	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
+	return New(Config{SaveDir: w.saveDir}, Ports{
+		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Known: w, Report: func(context.Context) {},
+	}, journal, host, slog.New(slog.DiscardHandler))
+}
+
+// copied is the host that copies: what src has is in dst then. The registry flips.
+func (w *pauseWorld) copied() error {
+	if n := w.Writers(pausedSrc); n > 0 {
+		return fmt.Errorf("src is copied and %d writers have it open", n)
+	}
+	if err := w.Copy(pausedSrc, pausedDst); err != nil {
+		return err
+	}
+	w.set(func() { w.at = pausedDst })
+	return nil
+}
+
+// memories are the files of RAM.
+func (w *pauseWorld) memories() []string {
+	entries, err := os.ReadDir(w.saveDir)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// pauseRecorder is the part of testing.TB that the fake's assertions need, for worlds
+// that are judged by an error.
+type pauseRecorder struct {
+	testing.TB
+	problems []error
+}
+
+func (r *pauseRecorder) Helper() {}
+func (r *pauseRecorder) Errorf(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+// as says what is wrong with an instance that is to be as it was: in this state, on
+// this image, without guard and file, and with all that its guest was told is
+// written.
+func (w *pauseWorld) as(id string, state hv.State, at string) error {
+	r := &pauseRecorder{}
+	w.AssertNoWriteLost(r)
+	w.AssertClean(r)
+	dom, err := w.Fake.Domain(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	if dom.State != state {
+		r.Errorf("%s is %s, and has to be %s", dom.Name, dom.State, state)
+	}
+	if !uses(dom.ConfigDisk("vdb"), at) || (dom.State.Active() && !uses(dom.LiveDisk("vdb"), at)) {
+		r.Errorf("%s has %v live and %v in its definition, and has to be on %s", dom.Name, dom.Live, dom.Config, at)
+	}
+	if guards, err := w.guards.Of(id); err != nil || len(guards) > 0 {
+		r.Errorf("guards are left: %v (%v)", guards, err)
+	}
+	if left := w.memories(); len(left) > 0 {
+		r.Errorf("memory is left: %v", left)
+	}
+	return errors.Join(r.problems...)
+}
+
+// asleep says what is wrong with an instance that is to be saved and guarded.
+func (w *pauseWorld) asleep(id string, hadMemory bool) error {
+	dom, err := w.Fake.Domain(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	if dom.State != hv.StateStopped {
+		err = fmt.Errorf("%s is %s", dom.Name, dom.State)
+	}
+	if guards, e := w.guards.Of(id); e != nil || len(guards) != 1 || guards[0].Owner != "pause "+pausedMig {
+		err = errors.Join(err, e, fmt.Errorf("its guards are %v", guards))
+	}
+	if left := strings.Join(w.memories(), " "); strings.Contains(left, id+"."+pausedMig+".ram") != hadMemory {
+		err = errors.Join(err, fmt.Errorf("its memory is in %q", left))
+	}
+	return err
+}
+
+// pauseDaemon is a manager and its runner on a world, which may die and come back.
+type pauseDaemon struct {
+	t     *testing.T
+	world *pauseWorld
+
+	mu      sync.Mutex
+	manager *Manager
+	runner  *op.Runner
+}
+
+func startPauseDaemon(t *testing.T, w *pauseWorld) *pauseDaemon {
+	t.Helper()
+	d := &pauseDaemon{t: t, world: w}
+	d.boot()
+	t.Cleanup(func() { d.now().desk.Runner.Stop() })
+	return d
+}
+
+func (d *pauseDaemon) boot() {
+	g := d.world.newManager(d.world.journal)
+	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: g.Plans(), Describe: describe})
+	if err == nil {
+		g.Bind(runner)
+		err = runner.Resume(context.Background())
+	}
+	if err != nil {
+		d.t.Error(err)
+	}
+	d.manager, d.runner = g, runner
+}
+
+func (d *pauseDaemon) now() *Manager {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.manager
+}
+
+// restart is a daemon that dies and comes back.
+func (d *pauseDaemon) restart() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.runner.Stop()
+	d.boot()
+}
+
+// save asks for a save as the registry does, until its op is over.
+func (d *pauseDaemon) save(id, instance string) op.Status {
+	return d.ask(id, func(g *Manager) error {
+		_, err := g.BeginSave(context.Background(), id, instance, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
+		return err
+	})
+}
+
+func (d *pauseDaemon) restore(id, instance, at string) op.Status {
+	return d.ask(id, func(g *Manager) error {
+		_, err := g.BeginRestore(context.Background(), id, instance,
+			api.InstanceRestore{MigrationID: pausedMig, VolumeID: pausedVol, Location: d.world.location(at)})
+		return err
+	})
+}
+
+// ask makes a call again and again until it is answered, and waits for its op. A
+// refusal is an op that is undone.
+func (d *pauseDaemon) ask(id string, do func(g *Manager) error) op.Status {
+	d.t.Helper()
+	for range 500 {
+		err := do(d.now())
+		switch code := api.CodeOf(err); {
+		case err == nil:
+		case errors.Is(err, op.ErrStopped), errors.Is(err, op.ErrNotFound), code == api.CodeRegistryUnavailable, code == api.CodeHypervisorUnavailable, code == api.CodeJournalUnavailable:
+			pass(time.Second)
+			continue
+		default:
+			return op.Status{State: op.StateUndone, Failure: &op.Failure{Code: string(code), Message: err.Error()}}
+		}
+		st, err := d.now().desk.Runner.Status(context.Background(), id)
+		if err == nil && (st.State.Final() || st.State == op.StateNeedsOperator) {
+			return st
+		}
+		pass(time.Second)
+	}
+	d.t.Fatalf("op %s does not end", id)
+	return op.Status{}
+}
