@@ -98,6 +98,8 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
 	dom, err := g.machine.HV.Domain(ctx, inst.ID)
 	switch {
+	case errors.Is(err, hv.ErrNotFound) && asked.Root:
+		return in.off(rootAttach, nil)
 	case errors.Is(err, hv.ErrNotFound):
 		return api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", inst.Name)
 	case err != nil:

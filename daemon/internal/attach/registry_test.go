@@ -32,6 +32,7 @@ type fakeRegistry struct {
 	root     *rootSlotRow
 	reported map[string]hv.State
 	locked   bool
+	shelf    api.InstanceState // of instance web, if it is on the shelf
 	// told are the states that attachments came to, in order; "" is their end.
 	told []api.AttachmentState
 	// onTell, where set, is called with each, and onVolume may change what is
@@ -149,7 +150,7 @@ func (r *fakeRegistry) Instance(_ context.Context, ref string) (api.Instance, er
 		root := []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero, Note: "not a volume"}}
 		switch ref {
 		case web, "web":
-			in := api.Instance{ID: web, Name: "web", Host: hostName, Locked: r.locked, LockReason: "audit", BlockDeviceMappings: root}
+			in := api.Instance{ID: web, Name: "web", Host: hostName, State: r.shelf, Locked: r.locked, LockReason: "audit", BlockDeviceMappings: root}
 			if r.root != nil {
 				in.BlockDeviceMappings = r.root.mappings(r.rows)
 			}

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,6 +55,15 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	return api.Errorf(what.code, "%s: it is %s; stop it first", in.cannot(what), dom.State).With("state", dom.State)
 }
 
+// onShelf refuses a change of the root slot of an instance that is shelved: while
+// it is on its host it is not changed, and when it has left that the registry does.
+func (in *input) onShelf(what rootChange, inst api.Instance) error {
+	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
+		return nil
+	}
+	return api.Errorf(what.code, "%s: it is %s; `volferryctl instance unshelve %s` first", in.cannot(what), inst.State, inst.Name).With("state", inst.State)
+}
+
 // checkLocked refuses an instance that somebody has locked. What is begun with
 // "cannot attach volume x" goes on with why.
 func checkLocked(verdict string, inst api.Instance) error {
@@ -78,7 +88,7 @@ func (m *machine) freshen(ctx context.Context, in *input) {
 
 // chooseRoot makes the attach one of the root slot, which has to be empty.
 func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.Instance) error {
-	if err := in.off(rootAttach, dom); err != nil {
+	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err
 	}
 	refuse := func(code api.Code, format string, args ...any) error {
@@ -152,8 +162,10 @@ func (g *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom 
 	if !in.Root {
 		return nil
 	}
-	if known && (inst.State == api.InstanceShelved || inst.State == api.InstanceShelvedOffloaded) {
-		return api.Errorf(api.CodeStateForbidden, "%s: it is %s; `volferryctl instance unshelve %s` first", in.cannot(rootDetach), inst.State, inst.Name)
+	if known {
+		if err := in.onShelf(rootDetach, inst); err != nil {
+			return err
+		}
 	}
 	return in.off(rootDetach, dom)
 }

@@ -243,6 +243,8 @@ func TestRootAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.runs(t)
 			must(t, w.SuspendByUser(web))
 		}, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
+		"shelved on its host":   {change: func(_ *testing.T, w *world) { w.registry.shelf = api.InstanceShelved }, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
+		"no domain":             {change: func(t *testing.T, w *world) { must(t, w.Undefine(web)) }, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
 		"without --root":        {ask: api.VolumeAttach{Instance: "web", Device: "vda"}, want: api.CodeRootAttachForbidden},
 		"at another device":     {ask: api.VolumeAttach{Instance: "web", Root: true, Device: "vdc"}, want: api.CodeInvalidArgument},
 		"an unknown mode":       {ask: api.VolumeAttach{Instance: "web", Root: true, Mode: "wo"}, want: api.CodeInvalidArgument},
@@ -301,6 +303,7 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.known[testAtt] = w.registry.rows[testAtt]
 			w.registry.setDown(true)
 		}, want: api.CodeRootDetachForbidden},
+		"shelved on its host":      {change: func(_ *testing.T, w *world) { w.registry.shelf = api.InstanceShelved }, want: api.CodeRootDetachForbidden, says: "it is shelved"},
 		"no domain":                {change: func(t *testing.T, w *world) { must(t, w.Undefine(web)) }, want: api.CodeRootDetachForbidden},
 		"the instance's lock":      {change: func(_ *testing.T, w *world) { w.registry.locked = true }, want: api.CodeInstanceLocked},
 		"migration by the journal": {change: func(_ *testing.T, w *world) { w.migrations.open = []api.Migration{{ID: "m", VolumeID: testVolume}} }, want: api.CodeMigrationActive},
