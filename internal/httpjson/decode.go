@@ -19,8 +19,14 @@ import (
 // dozen disks) and far below what would hurt.
 const maxBodyBytes = 1 << 20
 
-// maxKeyLength bounds an Idempotency-Key: it is stored with every answer.
-const maxKeyLength = 128
+const (
+	// maxKeyLength bounds the Idempotency-Key of a client: it is stored with every
+	// answer. It leaves room for what a daemon adds to make the keys of its own
+	// requests from it.
+	maxKeyLength = 96
+	// maxDerivedKeyLength bounds those.
+	maxDerivedKeyLength = 192
+)
 
 // Decode reads the body of r, which must be one JSON document of at most 1 MiB
 // without unknown fields, into v. Every error is an invalid_argument that says
@@ -85,10 +91,16 @@ func Query(r *http.Request, known ...string) (url.Values, error) {
 
 // IdempotencyKey returns the op id that the caller gave the request, "" if it
 // gave none.
-func IdempotencyKey(r *http.Request) (string, error) {
+func IdempotencyKey(r *http.Request) (string, error) { return keyOf(r, maxKeyLength) }
+
+// DerivedKey is IdempotencyKey where the caller is a daemon, which makes several
+// requests of one that it was asked.
+func DerivedKey(r *http.Request) (string, error) { return keyOf(r, maxDerivedKeyLength) }
+
+func keyOf(r *http.Request, most int) (string, error) {
 	key := r.Header.Get(api.IdempotencyKeyHeader)
-	if len(key) > maxKeyLength {
-		return "", api.Errorf(api.CodeInvalidArgument, "the %s is longer than %d characters", api.IdempotencyKeyHeader, maxKeyLength)
+	if len(key) > most {
+		return "", api.Errorf(api.CodeInvalidArgument, "the %s has %d characters and may have %d; a UUID will do", api.IdempotencyKeyHeader, len(key), most)
 	}
 	for _, c := range []byte(key) {
 		if c <= ' ' || c > '~' {

@@ -23,12 +23,16 @@ func readCall(r *http.Request, query ...string) (store.Call, error) {
 }
 
 func callOf(r *http.Request) (store.Call, error) {
-	key, err := httpjson.IdempotencyKey(r)
+	hostID := viewerOf(r).HostID
+	readKey := httpjson.IdempotencyKey
+	if hostID != "" {
+		readKey = httpjson.DerivedKey
+	}
+	key, err := readKey(r)
 	if err != nil {
 		return store.Call{}, err
 	}
 	call := store.Call{Key: key, Who: whoIs(r)}
-	hostID := viewerOf(r).HostID
 	if hostID == "" {
 		return call, nil
 	}

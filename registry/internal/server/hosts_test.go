@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -230,4 +231,30 @@ func TestLongPollEndsWithItsConnection(t *testing.T) {
 			t.Error("the host still counts as there")
 		}
 	})
+}
+
+// A daemon makes the keys of its requests from the one that it was asked under.
+func TestTheKeysOfDaemonsMayBeLongerThanThoseOfClients(t *testing.T) {
+	s := newSite(t)
+	daemon := mtls.WithIdentity(t.Context(), *certificate(hostID, "a"))
+	people := httpjson.WithPeer(t.Context(), httpjson.Peer{UID: 0})
+	for name, tc := range map[string]struct {
+		ctx   context.Context
+		chars int
+		want  bool
+	}{
+		"people's longest": {people, 96, true}, "too long for people": {people, 97, false},
+		"a daemon's, made of the longest": {daemon, 96 + len(".") + len(hostID), true}, "too long for a daemon": {daemon, 193, false},
+	} {
+		r := httptest.NewRequestWithContext(tc.ctx, "POST", "/v1/events", strings.NewReader(`{"what":"guard.set","object":"host/`+hostID+`"}`))
+		r.Header.Set(api.IdempotencyKeyHeader, strings.Repeat("k", tc.chars))
+		if tc.ctx == daemon {
+			r.Header.Set(api.EpochHeader, "1")
+		}
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		if refused := strings.Contains(w.Body.String(), "invalid_argument"); refused == tc.want {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
 }
