@@ -120,6 +120,9 @@ func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 		return nil, fmt.Errorf("get state: %w", err)
 	}
 	f.state, f.reason = golibvirt.DomainState(state), reason
+	if err := f.gatherRestored(lv); err != nil {
+		return nil, err
+	}
 	persistent, err := lv.DomainIsPersistent(dom)
 	if err != nil {
 		return nil, fmt.Errorf("get persistence: %w", err)
@@ -142,6 +145,26 @@ func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 	}
 	f.autostart, f.managedSave = autostart != 0, saved != 0
 	return f, f.gatherSnapshots(lv)
+}
+
+// gatherRestored finds a domain that was restored paused, and stays so until
+// somebody resumes it: libvirt says that it is migrating, and has no job that
+// would end that.
+func (f *domainFacts) gatherRestored(lv *golibvirt.Libvirt) error {
+	if f.state != golibvirt.DomainPaused || golibvirt.DomainPausedReason(f.reason) != golibvirt.DomainPausedMigration {
+		return nil
+	}
+	job, _, err := lv.DomainGetJobStats(f.dom, 0)
+	if said(err, golibvirt.ErrOperationInvalid) { // it comes from another host
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get job: %w", err)
+	}
+	if golibvirt.DomainJobType(job) == golibvirt.DomainJobNone {
+		f.reason = int32(golibvirt.DomainPausedUser)
+	}
+	return nil
 }
 
 func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {

@@ -80,10 +80,24 @@ func classify(err error) error {
 	case errors.Is(err, golibvirt.ErrUnsupported):
 		kind = hv.ErrUnsupported
 	}
-	if kind == nil {
+	switch kind {
+	case nil:
 		return err
+	case hv.ErrGuarded:
+		return fmt.Errorf("%w: %s", kind, hookWords(answer.Message))
 	}
 	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// hookWords is what the hook itself wrote, without the command line and the
+// environment that libvirt puts before it.
+func hookWords(message string) string {
+	if _, words, found := strings.Cut(message, "unexpected exit status "); found {
+		if _, words, found = strings.Cut(words, ": "); found && strings.TrimSpace(words) != "" {
+			return strings.TrimSpace(words)
+		}
+	}
+	return message
 }
 
 // said tells whether libvirt answered with this code.
