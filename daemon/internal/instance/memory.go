@@ -69,9 +69,6 @@ type rest struct {
 	State hv.State `json:"state"`
 }
 
-// paused says whether it is to be woken paused.
-func (r rest) paused() bool { return r.State == hv.StatePaused }
-
 // hadMemory says whether it had RAM to save.
 func (r rest) hadMemory() bool { return r.State.Active() && r.State != "" }
 

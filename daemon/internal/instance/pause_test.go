@@ -42,7 +42,7 @@ func TestASavedInstanceIsWokenAsItWas(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, at %s", state, at), func(t *testing.T) {
 				inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 					wantState(t, d.save("save", pausedWeb), op.StateDone, "")
-					must(t, d.world.asleep(pausedWeb, state.Active()))
+					must(t, d.world.asleep(state.Active()))
 					if at == pausedDst {
 						must(t, d.world.copied())
 					}
@@ -154,7 +154,7 @@ func TestASavedInstanceIsStartedByNobody(t *testing.T) {
 		}
 		d.restart()
 		must(t, d.world.HostReboot())
-		must(t, d.world.asleep(pausedWeb, true))
+		must(t, d.world.asleep(true))
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
@@ -172,7 +172,7 @@ func TestAnInstanceThatCannotBeWokenStaysSavedAndIsTriedAgain(t *testing.T) {
 				t.Errorf("%q does not say %s", st.Failure.Message, says)
 			}
 		}
-		must(t, d.world.asleep(pausedWeb, true))
+		must(t, d.world.asleep(true))
 		wantState(t, d.restore("restore.2", pausedWeb, pausedDst), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedDst))
 	}, hv.StateRunning)
@@ -430,7 +430,7 @@ func TestMatrixOfSave(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				s := newPauseSubject(t, kindSave, state)
-				s.done = func(s *pauseSubject) error { return s.asleep(pausedWeb, s.was.Active()) }
+				s.done = func(s *pauseSubject) error { return s.asleep(s.was.Active()) }
 				s.undone = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedSrc) }
 				return s
 			}})
@@ -448,7 +448,7 @@ func TestMatrixOfRestore(t *testing.T) {
 				must(t, s.copied())
 				s.in.Location = s.location(pausedDst)
 				s.done = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) }
-				s.undone = func(s *pauseSubject) error { return s.asleep(pausedWeb, s.was.Active()) }
+				s.undone = func(s *pauseSubject) error { return s.asleep(s.was.Active()) }
 				return s
 			}})
 		})

@@ -243,8 +243,9 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	return errors.Join(r.problems...)
 }
 
-// asleep says what is wrong with an instance that is to be saved and guarded.
-func (w *pauseWorld) asleep(id string, hadMemory bool) error {
+// asleep says what is wrong with web if it is to be saved and guarded.
+func (w *pauseWorld) asleep(hadMemory bool) error {
+	const id = pausedWeb
 	dom, err := w.Fake.Domain(context.Background(), id)
 	if err != nil {
 		return err

@@ -87,7 +87,8 @@ func TestMatrixOfACopyWithAllGuestsPaused(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := newWorld(t, hv.StateStopped)
 		w.registry.savedRow(api.MigrationCopying)
-		return savedPhase{&phase{world: w, kind: kindCopySaved, spec: savedSpec(),
+		return savedPhase{&phase{
+			world: w, kind: kindCopySaved, spec: savedSpec(),
 			done:   func(p *phase) error { return p.copiedWhole() },
 			undone: func(p *phase) error { return p.nothingMade() },
 		}}
@@ -100,7 +101,8 @@ func TestMatrixOfADroppedCopy(t *testing.T) {
 		_, err := w.CreateVolume(context.Background(), "new", testSpec(MethodSave).Dst.Name, "raw", testSize)
 		must(t, err)
 		w.registry.savedRow(api.MigrationCancelling)
-		return savedPhase{&phase{world: w, kind: kindDropDst, spec: savedSpec(),
+		return savedPhase{&phase{
+			world: w, kind: kindDropDst, spec: savedSpec(),
 			done: func(p *phase) error { return p.nothingMade() },
 			undone: func(p *phase) error {
 				if !p.Exists(srcPath) {
@@ -122,7 +124,8 @@ func TestMatrixOfADeletedSource(t *testing.T) {
 		must(t, w.SetConfigChain(context.Background(), testInstance, "vda", spec.dstChain()))
 		w.registry.flip()
 		spec.DeleteSource = true
-		return savedPhase{&phase{world: w, kind: kindDropSrc, spec: spec,
+		return savedPhase{&phase{
+			world: w, kind: kindDropSrc, spec: spec,
 			done: func(p *phase) error {
 				if p.Exists(srcPath) {
 					return errors.New("src is left")
