@@ -34,7 +34,8 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 		out = append(out, d.certificate())
 	}
 	out = append(out, d.pools(ctx)...)
-	return append(out, d.lost()...)
+	out = append(out, d.lost()...)
+	return append(out, d.notes()...)
 }
 
 func ok(name, message string) api.Check { return api.Check{Name: name, Status: "ok", Message: message} }
@@ -178,6 +179,15 @@ func (d *doctor) lost() []api.Check {
 			Advice: fmt.Sprintf("virsh detach-disk %s %s --config; it may be started then, and the volume attached here again once it is free",
 				l.InstanceName, l.Target),
 		})
+	}
+	return out
+}
+
+// notes are the instances that are not as they were left.
+func (d *doctor) notes() []api.Check {
+	out := []api.Check{}
+	for _, n := range d.uplink.Notes() {
+		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: "warn", Message: n.Text}) // which says what to do
 	}
 	return out
 }

@@ -3,10 +3,13 @@
 package adminapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -22,13 +25,32 @@ func (s *Server) stale(w http.ResponseWriter, r *http.Request, recall recall) (d
 	if !known {
 		return false, nil
 	}
-	view = letGo(view, s.Attachments.Queued())
+	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
 	noun, err := recall(&view, r)
 	if err != nil {
 		return true, err
 	}
 	return true, httpjson.WriteAll(w, http.StatusOK, noun,
 		httpjson.Noun{Name: "stale", Value: true}, httpjson.Noun{Name: "age_seconds", Value: age.Seconds()})
+}
+
+// asSeen is the view with the instances of this host in the state in which they are
+// now.
+func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
+	doms, err := s.HV.Domains(ctx)
+	if err != nil {
+		return v
+	}
+	v.Instances = slices.Clone(v.Instances)
+	for i := range v.Instances {
+		inst := &v.Instances[i]
+		here := inst.Host == s.HostID || inst.Host == s.HostName
+		at := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.ID == inst.ID })
+		if here && at >= 0 && inst.State != api.InstanceShelved {
+			inst.State = instance.StateOf(doms[at].State)
+		}
+	}
+	return v
 }
 
 // letGo is the view with those attachments as detaching whose guest has let go,

@@ -54,7 +54,7 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 	}
 	return New(Deps{
 		Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up,
-		Attachments: newAttachments(t), Version: "1",
+		Attachments: newAttachments(t), HV: hvtest.New(), Version: "1",
 	})
 }
 

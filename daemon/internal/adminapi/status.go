@@ -17,7 +17,7 @@ import (
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	st := api.Status{
 		Program: "volferryd", Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
-		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart()},
+		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart()},
 	}
 	s.count(r.Context(), &st)
 	for _, p := range st.Parts {
@@ -94,6 +94,23 @@ func (s *Server) releasesPart() api.Check {
 		Name: name, Status: "warn",
 		Message: fmt.Sprintf("%d detached volumes stay reserved until the registry is told: %s", len(queued), strings.Join(volumes, ", ")),
 		Advice:  "the registry is told when it answers; volferryctl volume show says detaching until then",
+	}
+}
+
+// instancesPart tells of instances that are not as they were left.
+func (s *Server) instancesPart() api.Check {
+	const name = "instances"
+	notes := s.Uplink.Notes()
+	if len(notes) == 0 {
+		return api.Check{Name: name, Status: "ok", Message: "as they were left"}
+	}
+	names := make([]string, len(notes))
+	for i := range notes {
+		names[i] = notes[i].InstanceName
+	}
+	return api.Check{
+		Name: name, Status: "warn", Message: fmt.Sprintf("%d are not as they were left: %s", len(notes), strings.Join(names, ", ")),
+		Advice: "volferryctl doctor says what is different",
 	}
 }
 

@@ -83,6 +83,9 @@ const (
 	GuardShelf = "shelf"
 )
 
+// RootReason is the reason of the guard GuardRoot.
+func RootReason(name string) string { return noRoot("start", name).Message }
+
 // Of returns the guards of a domain. An error means that nobody can tell, which is
 // not the same as none.
 func (g *Guards) Of(id string) ([]Guard, error) {

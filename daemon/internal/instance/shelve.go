@@ -5,11 +5,9 @@ package instance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -169,21 +167,3 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 
 // isDrive says whether media are put into it: no volume is there.
 func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }
-
-// differs says in what the persistent disks of a domain are not those of its
-// attachments, "" if they are: each at its location, or at an overlay over it.
-func differs(dom *hv.Domain, atts []api.Attachment) string {
-	for _, a := range atts {
-		if a.State != api.AttachmentAttached {
-			continue // an op is at it
-		}
-		d := dom.ConfigDisk(a.Device)
-		switch {
-		case d == nil:
-			return fmt.Sprintf("its definition has no disk %s, which is volume %s at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, a.VolumeID, a.Location.Path, dom.Name)
-		case !location.Names(d, a.Location.Path):
-			return fmt.Sprintf("its disk %s is at %s, and volume %s is at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, d.Top().Path, a.VolumeID, a.Location.Path, dom.Name)
-		}
-	}
-	return ""
-}

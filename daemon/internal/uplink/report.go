@@ -88,13 +88,17 @@ func (u *Uplink) describe(ctx context.Context) api.HostReport {
 			r.Pools = append(r.Pools, u.poolOf(p))
 		}
 	}
+	open, openErr := u.cfg.Migrations(ctx)
+	if openErr == nil {
+		r.Migrations = open
+	}
 	if doms, err := u.cfg.HV.Domains(ctx); err == nil {
 		for i := range doms {
 			r.Instances = append(r.Instances, api.InstanceReport{ID: doms[i].ID, State: instance.StateOf(doms[i].State)})
 		}
-	}
-	if open, err := u.cfg.Migrations(ctx); err == nil {
-		r.Migrations = open
+		if openErr == nil {
+			r.Instances = u.judge(r.Instances, doms, open)
+		}
 	}
 	return r
 }

@@ -37,6 +37,7 @@ type Registry interface {
 type Guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
+	Has(domainID, owner string) (bool, error)
 }
 
 // Ops are the operations of this host, as far as a fence is about them.
@@ -108,6 +109,8 @@ type Uplink struct {
 	taken int64
 	// tasks are those that run.
 	tasks map[string]bool
+	// found is what is not as it was left, by instance.
+	found map[string]finding
 }
 
 // New makes an uplink that remembers what an earlier process was told. It does

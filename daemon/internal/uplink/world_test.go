@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -239,6 +240,12 @@ func (g *guards) Clear(id, _ string) error {
 		delete(g.set, id)
 		return nil
 	})
+}
+
+func (g *guards) Has(id, owner string) (bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return strings.HasSuffix(g.set[id], "["+owner+"]"), nil
 }
 
 func (g *guards) of() []string {

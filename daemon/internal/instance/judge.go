@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Found is what is not as it was left with an instance of this host.
+type Found struct {
+	// Note is what a person is told of it, with what to do; empty if all is well.
+	Note string
+	// Gone: there is no domain.
+	Gone bool
+	// NoRoot: the root slot is empty, and so is its place in the definition. The
+	// domain has to be guarded (GuardRoot, RootReason).
+	NoRoot bool
+}
+
+// Judge compares the domain of an instance, nil if there is none, with what the
+// registry has of it. Attachments that an op or a migration is at are left out by
+// the caller.
+func Judge(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Found {
+	switch {
+	case shelved(inst.State):
+		return Found{} // an op looks when it brings it back
+	case dom == nil:
+		return Found{Gone: true, Note: printable(fmt.Sprintf(
+			"its domain is gone from this host: somebody has undefined it, or moved it to another one; define it again (virsh define), or `volferryctl instance forget %s` where it is not to come back", inst.Name))}
+	}
+	return Found{Note: printable(differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
+}
+
+// noRootIn says whether neither the registry nor the definition has a root.
+func noRootIn(inst api.Instance, dom *hv.Domain) bool {
+	i := slices.IndexFunc(inst.BlockDeviceMappings, func(s api.BlockDeviceMapping) bool { return s.BootIndex != nil && *s.BootIndex == 0 })
+	return i >= 0 && rootMissing(inst) && dom.Persistent && dom.ConfigDisk(inst.BlockDeviceMappings[i].Device) == nil
+}
+
+// differs says in what the persistent disks of a domain are not those of its
+// attachments, "" if they are: each at its location, or at an overlay over it.
+func differs(dom *hv.Domain, atts []api.Attachment) string {
+	for _, a := range atts {
+		if a.State != api.AttachmentAttached {
+			continue // an op is at it
+		}
+		d := dom.ConfigDisk(a.Device)
+		switch {
+		case d == nil:
+			return fmt.Sprintf("its definition has no disk %s, which is volume %s at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, a.VolumeID, a.Location.Path, dom.Name)
+		case !location.Names(d, a.Location.Path):
+			return fmt.Sprintf("its disk %s is at %s, and volume %s is at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, d.Top().Path, a.VolumeID, a.Location.Path, dom.Name)
+		}
+	}
+	return ""
+}
+
+// maxNote is how much of a note the registry takes, in characters. Names and paths
+// in it are of people with virsh.
+const maxNote = 1000
+
+func printable(note string) string {
+	runes := []rune(strings.ToValidUTF8(note, "?"))
+	for i, r := range runes {
+		if !unicode.IsPrint(r) {
+			runes[i] = '?'
+		}
+	}
+	return string(runes[:min(len(runes), maxNote)])
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// finding is something that is not as it was left with an instance. What is
+// compared with is what the registry said a while ago, so it is told of only once
+// the registry has said the same again.
+type finding struct {
+	Note
+	since time.Time
+	sure  bool
+}
+
+// Note is what this host found that is not as it was left with an instance.
+type Note struct{ InstanceID, InstanceName, Text string }
+
+// Notes returns what is not as it was left, by name of the instance. Nothing of it
+// is repaired unasked.
+func (u *Uplink) Notes() []Note {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := []Note{}
+	for _, f := range u.found {
+		if f.sure {
+			out = append(out, f.Note)
+		}
+	}
+	slices.SortFunc(out, func(a, b Note) int { return cmp.Compare(a.InstanceName, b.InstanceName) })
+	return out
+}
+
+// judge adds to a report what is not as it was left with the instances of this host,
+// and guards those that have lost their root without a guard.
+func (u *Uplink) judge(reports []api.InstanceReport, doms []hv.Domain, open []api.Migration) []api.InstanceReport {
+	granted := slices.DeleteFunc(u.granted(), func(a api.Attachment) bool {
+		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
+	})
+	v, _, _ := u.View()
+	found := map[string]finding{}
+	for _, inst := range v.Instances {
+		if !u.ours(api.Attachment{Host: inst.Host}) {
+			continue
+		}
+		inst = u.withGranted(inst)
+		var dom *hv.Domain
+		if i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.ID == inst.ID }); i >= 0 {
+			dom = &doms[i]
+		}
+		atts := slices.DeleteFunc(slices.Clone(granted), func(a api.Attachment) bool { return a.InstanceID != inst.ID })
+		what := instance.Judge(inst, dom, atts)
+		if what.NoRoot {
+			u.guardRoot(inst)
+		}
+		f := u.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note}})
+		if what.Note != "" {
+			found[inst.ID] = f
+		}
+		if f.sure {
+			reports = noted(reports, inst.ID, what)
+		}
+	}
+	u.mu.Lock()
+	u.found = found
+	u.mu.Unlock()
+	return reports
+}
+
+// confirmed says whether the registry has been heard again since this was found.
+func (u *Uplink) confirmed(f finding) finding {
+	if f.Text == "" {
+		return f
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before, known := u.found[f.InstanceID]
+	if !known || before.Text != f.Text {
+		f.since = time.Now()
+		return f
+	}
+	f.since = before.since
+	f.sure = before.sure || u.currentAt.After(f.since)
+	return f
+}
+
+// noted puts a note into the report of an instance.
+func noted(reports []api.InstanceReport, id string, what instance.Found) []api.InstanceReport {
+	if what.Gone {
+		return append(reports, api.InstanceReport{ID: id, State: api.InstanceError, Note: what.Note})
+	}
+	for i := range reports {
+		if reports[i].ID == id {
+			reports[i].Note = what.Note
+		}
+	}
+	return reports
+}
+
+// guardRoot sets the guard of an instance without a root volume that has lost it: a
+// state directory that was restored, say. It only says what is so.
+func (u *Uplink) guardRoot(inst api.Instance) {
+	has, err := u.cfg.Guards.Has(inst.ID, instance.GuardRoot)
+	if err != nil || has {
+		return
+	}
+	if err := u.cfg.Guards.Set(inst.ID, instance.GuardRoot, instance.RootReason(inst.Name)); err != nil {
+		u.cfg.Log.Warn("an instance without a root volume cannot be guarded", "instance", inst.Name, "err", err)
+		return
+	}
+	u.cfg.Log.Warn("an instance without a root volume was not guarded, and is now", "instance", inst.Name)
+}
