@@ -121,7 +121,9 @@ func checkVolume(vol api.Volume) error {
 func (g *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) error {
 	owner := vol.Host
 	if len(vol.Attachments) == 1 {
-		owner = vol.Attachments[0].Host
+		if owner = vol.Attachments[0].Host; owner == "" {
+			return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: no host has its instance, which is shelved_offloaded; unshelve that, or detach the volume first", vol.Name)
+		}
 	}
 	if owner == "" || owner == host.ID || owner == host.Name {
 		return nil

@@ -78,6 +78,10 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"another host's volume", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Attachments[0].Host = "elsewhere"
 		}, api.CodeNotYourHost, "elsewhere"},
+		{"an instance that no host has", toNewPool, func(t *testing.T, w *world) {
+			must(t, w.Undefine(testInstance))
+			w.registry.vol.Attachments[0].Host = ""
+		}, api.CodeStateForbidden, "shelved_offloaded"},
 		{"a volume being deleted", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Status = api.VolumeDeleting
 		}, api.CodeVolumeNotAvailable, "deleting"},
