@@ -27,7 +27,7 @@ func (s *Server) migrations(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for i := range found {
-		found[i] = s.withProgress(found[i])
+		found[i] = s.withProgress(r.Context(), found[i])
 	}
 	return httpjson.Write(w, http.StatusOK, "migrations", found)
 }
@@ -35,14 +35,17 @@ func (s *Server) migrations(w http.ResponseWriter, r *http.Request) error {
 // migrationNow is a migration with what its host last said of its progress.
 func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.Store.Migration(ctx, ref, as)
-	return s.withProgress(m), err
+	if err != nil {
+		return m, err
+	}
+	return s.withProgress(ctx, m), nil
 }
 
 // migration is migrationNow, and of one that is over what its host says of it now,
 // if it is there: what a migration cost stands in its host's journal alone.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
-	if err != nil || as.HostID != "" || !m.State.Final() {
+	if err != nil || as.HostID != "" || !m.State.Final() || m.Method == store.MethodSave {
 		return m, err
 	}
 	host, err := s.Store.Host(ctx, m.Host)
@@ -71,7 +74,10 @@ var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted,
 
 // withProgress adds what the host of an open migration last said of it. Places
 // and owner are the registry's; so is the state, but where the host may be ahead.
-func (s *Server) withProgress(m api.Migration) api.Migration {
+func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migration {
+	if m.Method == store.MethodSave {
+		return s.pausedNow(ctx, m)
+	}
 	live, ok := s.Store.LiveMigration(m.ID)
 	if !ok || m.State.Final() {
 		return m

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// usualRate is how many bytes per second a disk is taken to write or read, where
+// nothing is known of it.
+const usualRate = 100e6
+
+// estimateMove says what a move with all guests paused is expected to cost. It asks
+// every host that has such a guest.
+func (s *Server) estimateMove(w http.ResponseWriter, r *http.Request) error {
+	if _, err := readCall(r); err != nil {
+		return err
+	}
+	in, _, err := readBody[api.MigrationTarget](r)
+	if err != nil {
+		return err
+	}
+	v, err := s.Store.Volume(r.Context(), reference(r), store.Viewer{})
+	if err != nil {
+		return err
+	}
+	guests, err := s.memories(r.Context(), whoIs(r), v)
+	if err != nil {
+		return err
+	}
+	measured, err := s.Store.CopyRate(r.Context(), in.ToPool)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "estimate", api.PauseEstimate{
+		VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests,
+		DowntimeSeconds: standstill(guests) + copying(v.SizeBytes, in, measured),
+	})
+}
+
+// standstill is how long the slowest host needs to write the RAM of its guests and to
+// read it again.
+func standstill(guests []api.PausedInstance) (seconds float64) {
+	of := map[string]float64{}
+	for _, g := range guests {
+		of[g.Host] += 2 * float64(g.MemoryBytes) / usualRate
+		seconds = max(seconds, of[g.Host])
+	}
+	return seconds
+}
+
+// copying is how long the copy takes and, unless it is trusted, the reading back.
+// Measured is the rate of whole moves before, 0 where there is none.
+func copying(bytes int64, in api.MigrationTarget, measured float64) float64 {
+	size := float64(bytes)
+	if measured > 0 {
+		whole := size / measured
+		if limit := float64(in.BandwidthBytesPerSecond); limit > 0 {
+			whole = max(whole, size/limit)
+		}
+		return whole
+	}
+	rate := float64(usualRate)
+	if limit := float64(in.BandwidthBytesPerSecond); limit > 0 {
+		rate = min(rate, limit)
+	}
+	seconds := size / rate
+	if in.Verify != "none" {
+		seconds += size / usualRate
+	}
+	return seconds
+}
+
+// memories asks the hosts of a volume's guests, all at once, what saving them takes.
+func (s *Server) memories(ctx context.Context, who string, v api.Volume) ([]api.PausedInstance, error) {
+	guests, errs := make([]api.PausedInstance, len(v.Attachments)), make([]error, len(v.Attachments))
+	var asked sync.WaitGroup
+	for i, a := range v.Attachments {
+		asked.Go(func() {
+			host, err := s.where().Instance(ctx, a.InstanceID)
+			if err == nil {
+				err = s.askHost(ctx, who, host, "/v1/instances/"+url.PathEscape(a.InstanceID)+"/memory", "paused_instance", &guests[i])
+			}
+			errs[i] = err
+		})
+	}
+	asked.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(guests, func(a, b api.PausedInstance) int {
+		return strings.Compare(a.Host+"\n"+a.InstanceName, b.Host+"\n"+b.InstanceName)
+	})
+	return guests, nil
+}

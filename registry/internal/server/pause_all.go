@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// migrateVolume has a host move a volume; with pause_all the registry moves it, and
+// the answer is its migration alone.
+func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
+	call, err := readCall(r)
+	if err != nil {
+		return err
+	}
+	in, body, err := readBody[api.MigrationTarget](r)
+	if err != nil {
+		return err
+	}
+	if !in.PauseAll {
+		return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
+			func(ctx context.Context) (api.Host, error) { return s.toMigrate(ctx, r, in) })
+	}
+	present, err := s.present(r.Context())
+	if err != nil {
+		return err
+	}
+	m, err := s.Store.RegisterPause(r.Context(), call, reference(r), in, present)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusAccepted, "migration", m)
+}
+
+// present are the ids of the hosts that are there.
+func (s *Server) present(ctx context.Context) ([]string, error) {
+	hosts, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{}
+	for _, h := range hosts {
+		if s.Relay.Present(h.ID) {
+			ids = append(ids, h.ID)
+		}
+	}
+	return ids, nil
+}
+
+// orPaused answers for a migration with all guests paused, which is the registry's,
+// and has byHost answer for all others.
+func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, string) (store.Pause, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := s.Store.Migration(r.Context(), reference(r), store.Viewer{})
+		if err != nil || m.Method != store.MethodSave {
+			return byHost(w, r) // it has its own way to say what is wrong
+		}
+		call, err := readCall(r)
+		if err != nil {
+			return err
+		}
+		if _, _, err := readBody[nothing](r); err != nil {
+			return err
+		}
+		p, err := do(r.Context(), call, m.ID)
+		if err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusAccepted, "migration", p.Migration)
+	}
+}
+
+func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) (store.Pause, error) {
+	return s.Store.CancelPause(ctx, call, ref, nil)
+}
+
+// notPaused refuses what a move with all guests paused does not know.
+func (s *Server) notPaused(byHost handler, verb string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := s.Store.Migration(r.Context(), reference(r), store.Viewer{})
+		if err != nil || m.Method != store.MethodSave {
+			return byHost(w, r)
+		}
+		return api.Errorf(api.CodeStateForbidden, "cannot %s migration %s of volume %s: it moves with all guests paused and goes on by itself; it can be cancelled while it is saving or copying",
+			verb, m.ID, m.VolumeName)
+	}
+}
+
+// pausedNow is what is to be told of a move with all guests paused: its state is the
+// registry's, how far the copy is its copy host's word, and whom it waits for is
+// looked up now.
+func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
+	live, ok := s.Store.LiveMigration(m.ID)
+	switch {
+	case m.State == api.MigrationCompleted || m.Phase == string(store.PauseRestoring):
+		m.BytesDone = m.BytesTotal
+	case ok && m.Phase == string(store.PauseCopying):
+		m.BytesDone, m.RateBytesPerSecond = live.BytesDone, live.RateBytesPerSecond
+	}
+	if m.Error == nil && !m.State.Final() {
+		m.Error = s.waitsFor(ctx, m.ID)
+	}
+	return m
+}
+
+// waitsFor names the hosts that a move with all guests paused cannot go on without,
+// nil if they are there. A view does not fail for what it only adds.
+func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
+	p, err := s.Store.Pause(ctx, id)
+	if err != nil {
+		return nil
+	}
+	away := []string{}
+	for _, g := range p.Instances {
+		waiting := g.State == store.PausePending && p.Phase == store.PauseSaving || g.State != store.PauseRestored && (p.Phase == store.PauseRestoring || p.Phase == store.PauseCancelling)
+		if waiting && !g.Lost && !s.Relay.Present(g.Host.ID) {
+			away = append(away, g.Host.Name+" (instance "+g.Name+")")
+		}
+	}
+	if (p.Phase == store.PauseCopying || p.DropEnd != "") && !s.Relay.Present(p.CopyHost.ID) {
+		away = append(away, p.CopyHost.Name+" (the copy)")
+	}
+	if len(away) == 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeHypervisorUnavailable, "it waits for what is not there: host %s; fence it if it does not come back", strings.Join(away, ", host "))
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// settled ends the migration that a filled site has, so that its instance is free.
+func (s *site) settled(t *testing.T) {
+	t.Helper()
+	s.ok(t, "POST", "/v1/migrations/"+moveID+"/transition", `{"from":["starting"],"to":"cancelled","op_id":"o2",`+theirs+`}`)
+}
+
+// pausing begins a move of volume data with all guests paused.
+func (s *site) pausing(t *testing.T) api.Migration {
+	t.Helper()
+	s.settled(t)
+	p := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow","pause_all":true}`)
+	status, body := p.answer()
+	var doc struct {
+		Migration api.Migration   `json:"migration"`
+		Op        json.RawMessage `json:"op"`
+	}
+	decode(t, json.RawMessage(body), &doc)
+	if status != 202 || doc.Migration.ID == "" || doc.Op != nil {
+		t.Fatalf("answer = %d %s", status, body)
+	}
+	return doc.Migration
+}
+
+func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		m := s.pausing(t)
+		if m.Method != store.MethodSave || m.State != api.MigrationStarting || m.Phase != "saving" || m.Host != "a" {
+			t.Errorf("migration = %+v", m)
+		}
+		// The loop asks the hosts, and it does not run here.
+		if got := append(s.fetch(t, hostID), s.fetch(t, otherID)...); len(got) != 0 {
+			t.Errorf("tasks = %+v", got)
+		}
+		if again := s.begin(t, "POST", "/v1/volumes/data/migrate", "other", `{"to_pool":"slow","pause_all":true}`).code(); again != api.CodeMigrationActive {
+			t.Errorf("a second one: %s", again)
+		}
+		for _, refused := range []struct{ method, path, body string }{
+			{"PATCH", "", `{"bandwidth_bytes_per_second":7}`}, {"POST", "/copy", ""}, {"POST", "/complete", ""},
+		} {
+			if got := s.begin(t, refused.method, "/v1/migrations/"+m.ID+refused.path, "", refused.body).code(); got != api.CodeStateForbidden {
+				t.Errorf("%s %s: %s", refused.method, refused.path, got)
+			}
+		}
+		status, body := s.begin(t, "POST", "/v1/migrations/"+m.ID+"/cancel", "", "").answer()
+		if status != 202 || !strings.Contains(body, `"state":"cancelling"`) {
+			t.Errorf("cancel = %d %s", status, body)
+		}
+	})
+}
+
+func TestAMoveWithAllGuestsPausedSaysWhomItWaitsFor(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		m := s.pausing(t)
+		shown := func() string {
+			_, body := s.begin(t, "GET", "/v1/migrations/"+m.ID, "", "").answer()
+			return body
+		}
+		if body := shown(); !strings.Contains(body, `"error":null`) {
+			t.Errorf("migration = %s", body)
+		}
+		pass(time.Minute)
+		if body := shown(); !strings.Contains(body, "host a (instance web)") || !strings.Contains(body, string(api.CodeHypervisorUnavailable)) {
+			t.Errorf("migration = %s", body)
+		}
+	})
+}
+
+func TestAHostThatIsNotThereRefusesAMoveWithAllGuestsPaused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.settled(t)
+		pass(time.Minute)
+		before := s.dump(t)
+		if got := s.begin(t, "POST", "/v1/volumes/data/migrate", "k", `{"to_pool":"slow","pause_all":true}`).code(); got != api.CodeHypervisorUnavailable {
+			t.Errorf("code = %s", got)
+		}
+		if got := s.begin(t, "POST", "/v1/volumes/data/migrate:estimate", "", `{"to_pool":"slow"}`).code(); got != api.CodeHypervisorUnavailable {
+			t.Errorf("estimate: code = %s", got)
+		}
+		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
+			t.Errorf("something changed (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		body    string
+		seconds float64
+	}{
+		// 1 GB of RAM out and in at 100 MB/s; the volume of 1 MiB is next to nothing.
+		"as wished":  {`{"to_pool":"slow","pause_all":true}`, 20.02097152},
+		"not read":   {`{"to_pool":"slow","pause_all":true,"verify":"none"}`, 20.01048576},
+		"with a cap": {`{"to_pool":"slow","pause_all":true,"verify":"none","bandwidth_bytes_per_second":1048576}`, 21},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				p := s.begin(t, "POST", "/v1/volumes/data/migrate:estimate", "", tc.body)
+				tasks := s.fetch(t, hostID)
+				if len(tasks) != 1 || tasks[0].Method != "GET" || tasks[0].Path != "/v1/instances/"+instanceID+"/memory" {
+					t.Fatalf("tasks = %+v", tasks)
+				}
+				s.reply(t, hostID, tasks[0].ID, 200, `{"paused_instance":{"instance_id":"`+instanceID+`","instance_name":"web","host":"a","state":"running","memory_bytes":1000000000,"free_bytes":5}}`)
+				status, body := p.answer()
+				var doc struct {
+					Estimate api.PauseEstimate `json:"estimate"`
+				}
+				decode(t, json.RawMessage(body), &doc)
+				e := doc.Estimate
+				if status != 200 || e.CopyBytes != 1<<20 || len(e.Instances) != 1 || e.Instances[0].FreeBytes != 5 || e.DowntimeSeconds < tc.seconds-1e-6 || e.DowntimeSeconds > tc.seconds+1e-6 {
+					t.Errorf("estimate = %d %+v, want %f s", status, e, tc.seconds)
+				}
+			})
+		})
+	}
+}
