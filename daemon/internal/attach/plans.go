@@ -43,10 +43,17 @@ func kindFor(kind string, root bool) string {
 
 // The steps that somebody asks about.
 const (
-	stepNameBegin        = "begin"
-	stepNameRemember     = "remember"
+	stepNameReserve      = "reserve"
+	stepNameClaim        = "claim"
+	stepNameGuard        = "guard"
+	stepNameConnect      = "connect"
 	stepNameAttachConfig = "attach_config"
 	stepNameAttachLive   = "attach_live"
+	stepNameVerify       = "verify"
+	stepNameAbsent       = "absent"
+	stepNameBegin        = "begin"
+	stepNameRemember     = "remember"
+	stepNameDetachConfig = "detach_config"
 	stepNameDetachLive   = "detach_live"
 	stepNameStayOff      = "stay_off"
 	stepNameComplete     = "complete"

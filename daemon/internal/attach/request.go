@@ -142,7 +142,7 @@ func (g *Manager) granted(ctx context.Context, opID string) (op.Status, error) {
 			return st, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 		}
 		// Before its first step, and when that is undone, an op has no outputs.
-		if st.State != op.StateRunning || (st.Step != "" && !slices.Contains(firstSteps, st.Step)) {
+		if st.State != op.StateRunning || (st.Step != "" && !slices.Contains(firstSteps[st.Op.Kind], st.Step)) {
 			return g.ended(ctx, st)
 		}
 		select {
@@ -158,8 +158,16 @@ func (g *Manager) granted(ctx context.Context, opID string) (op.Status, error) {
 	}
 }
 
-// firstSteps are the steps that ask the registry, or look, whether the op may be.
-var firstSteps = []string{"reserve", stepNameBegin, "absent"}
+// firstSteps are the steps, by kind, that ask the registry, or look, whether the op
+// may be. Those of a root volume look until their commit point, and are quick.
+var firstSteps = map[string][]string{
+	kindAttach:     {stepNameReserve},
+	kindDetach:     {stepNameBegin},
+	kindDelete:     {stepNameAbsent},
+	kindAttachRoot: {stepNameReserve, stepNameClaim, stepNameGuard, stepNameConnect, stepNameAttachConfig, stepNameVerify},
+	kindDetachRoot: {stepNameBegin, stepNameGuard, stepNameRemember, stepNameDetachConfig, stepNameStayOff},
+	kindDeleteRoot: {stepNameAbsent},
+}
 
 // ended waits for the end of an op that is being undone; what is not done is no
 // success.

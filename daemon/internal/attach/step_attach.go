@@ -241,5 +241,5 @@ func (m *machine) stepVerify() op.Step {
 		}
 		return check(v.live, v.liveDisk, "the running guest")
 	}
-	return step("verify", do, nil, nil)
+	return step(stepNameVerify, do, nil, nil)
 }

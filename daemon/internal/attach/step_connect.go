@@ -19,7 +19,7 @@ func (m *machine) stepConnect() op.Step {
 		return m.Images.Connect(ctx, in.Location.Path)
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error { return m.disconnect(ctx, in) }
-	return step("connect", do, undo, nil)
+	return step(stepNameConnect, do, undo, nil)
 }
 
 // stepDisconnect ends the use of the location on this host, if no other

@@ -190,7 +190,7 @@ func (m *machine) stepDetachConfig() op.Step {
 		}
 		return done(v.config == absent), nil
 	}
-	return step("detach_config", do, undo, observe)
+	return step(stepNameDetachConfig, do, undo, observe)
 }
 
 // putBack gives the disk back exactly as it was.

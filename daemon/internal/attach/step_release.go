@@ -147,7 +147,7 @@ func (m *machine) stepAbsent() op.Step {
 		}
 		return in.stillThere(v)
 	}
-	return step("absent", do, nil, nil)
+	return step(stepNameAbsent, do, nil, nil)
 }
 
 func (in *input) stillThere(v *view) error {

@@ -42,7 +42,7 @@ func (m *machine) stepReserve() op.Step {
 		_, found, err := m.row(ctx, in)
 		return done(found), err
 	}
-	return step("reserve", do, undo, observe)
+	return step(stepNameReserve, do, undo, observe)
 }
 
 // seenGone makes sure, by a look, that no domain has the disk before its volume
@@ -76,9 +76,9 @@ func (m *machine) seenGone(ctx context.Context, r *op.Run, in *input) error {
 // stepClaim says at the registry that this host is about to connect the volume.
 func (m *machine) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return m.transition(ctx, r, in, "claim", api.AttachmentAttaching, api.AttachmentReserved)
+		return m.transition(ctx, r, in, stepNameClaim, api.AttachmentAttaching, api.AttachmentReserved)
 	}
-	return step("claim", do, nil, m.inState(api.AttachmentAttaching, api.AttachmentAttached))
+	return step(stepNameClaim, do, nil, m.inState(api.AttachmentAttaching, api.AttachmentAttached))
 }
 
 // stepComplete says that the instance has the volume. The output is the

@@ -30,7 +30,7 @@ func (m *machine) stepGuard() op.Step {
 		}
 		return m.Guards.Clear(in.InstanceID, instance.GuardRoot)
 	}
-	return step("guard", do, undo, m.guarded(true))
+	return step(stepNameGuard, do, undo, m.guarded(true))
 }
 
 // stepUnguard lets the instance start again: it has its root volume.
@@ -97,7 +97,7 @@ func (m *machine) stepVerifyRoot() op.Step {
 		// A host without the hook has started it meanwhile, with its root.
 		return in.isWanted(v.liveDisk, "the running guest", serialOf(in, was))
 	}
-	return step("verify", do, nil, nil)
+	return step(stepNameVerify, do, nil, nil)
 }
 
 // asInSlot says whether the definition's disk is the wanted one, and is what the
