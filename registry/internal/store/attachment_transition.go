@@ -78,11 +78,11 @@ func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
 		return movedBy("detach", h.volumeName, h.movedBy)
 	case h.lock.reason != "":
 		return h.lock.refuse("detach a volume from", h.instanceName)
-	case h.instanceState == api.InstanceShelved:
-		return h.shelved("detach")
 	case isRoot(h.BootIndex) && h.instanceState != api.InstanceStopped:
 		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; stop it first", h.volumeName, h.instanceName, h.instanceState).
 			With("state", h.instanceState)
+	case h.instanceState == api.InstanceShelved:
+		return h.shelved("detach")
 	}
 	return nil
 }
