@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// reported is what the last report says of an instance.
+func (w *world) reported(id string) api.InstanceReport {
+	w.t.Helper()
+	all := w.report().Instances
+	i := slices.IndexFunc(all, func(r api.InstanceReport) bool { return r.ID == id })
+	if i < 0 {
+		w.t.Fatalf("the report has nothing of instance %s: %+v", id, all)
+	}
+	return all[i]
+}
+
+func TestADomainThatIsGoneIsAnError(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.must(w.fake.Destroy(web))
+		w.must(w.fake.Undefine(web))
+		pass(time.Minute)
+		if r := w.reported(web); r.State != api.InstanceError || !strings.Contains(r.Note, "gone") {
+			t.Errorf("the report is %+v", r)
+		}
+		if r := w.reported(db); r.State != api.InstanceRunning || r.Note != "" {
+			t.Errorf("the report of another one is %+v", r)
+		}
+		if notes := w.up.Notes(); len(notes) != 1 || notes[0].InstanceName != "web" {
+			t.Errorf("notes %+v", notes)
+		}
+		w.define("web", web, "/nfs/web.raw")
+		pass(time.Minute)
+		if r := w.reported(web); r.State != api.InstanceStopped || r.Note != "" || len(w.up.Notes()) > 0 {
+			t.Errorf("it is back, and the report is %+v, notes %+v", r, w.up.Notes())
+		}
+		w.kill()
+	})
+}
+
+func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.must(w.fake.CreateImage("/nfs/other.raw", "raw", 4096))
+		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/other.raw"}}))
+		pass(time.Minute)
+		r := w.reported(web)
+		if r.State != api.InstanceRunning || !strings.Contains(r.Note, "/nfs/other.raw") || !strings.Contains(r.Note, "/nfs/web.raw") {
+			t.Errorf("the report is %+v", r)
+		}
+		w.kill()
+	})
+}
+
+// The definition is on its way from src to dst, and then the registry has it there
+// and this host has not heard of that.
+func TestAMoveIsNotNoted(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.moving(api.Migration{ID: "m", VolumeID: "volume-web"})
+		w.must(w.fake.CreateImage("/nfs/dst.raw", "raw", 4096))
+		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/dst.raw"}}))
+		noted := func() {
+			t.Helper()
+			w.registry.mu.Lock()
+			defer w.registry.mu.Unlock()
+			for _, report := range w.registry.reports {
+				for _, r := range report.Instances {
+					if r.Note != "" {
+						t.Fatalf("it is noted: %s", r.Note)
+					}
+				}
+			}
+		}
+		pass(time.Minute)
+		noted()
+		w.registry.set(func() { w.registry.attachments[0].Location.Path = "/nfs/dst.raw" })
+		w.moving()
+		pass(time.Minute)
+		noted()
+		w.kill()
+	})
+}
+
+func TestAnInstanceOnTheShelfIsNotMissed(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.instances[0].State = api.InstanceShelved
+		w.start()
+		pass(time.Minute)
+		w.must(w.fake.Destroy(web))
+		w.must(w.fake.Undefine(web))
+		pass(time.Minute)
+		if notes := w.up.Notes(); len(notes) > 0 {
+			t.Errorf("notes %+v", notes)
+		}
+		w.kill()
+	})
+}
+
+// The guard of an instance without a root volume was lost with the state directory.
+func TestARootGuardThatIsMissingIsSetAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		zero := 0
+		empty := []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero}}
+		w.registry.instances[0].BlockDeviceMappings, w.registry.instances[1].BlockDeviceMappings = empty, empty
+		w.registry.attachments = nil
+		w.must(w.fake.Destroy(web))
+		w.must(w.fake.DetachDisk(t.Context(), web, hv.Config, "vda")) // db's definition has a disk there
+		w.start()
+		pass(time.Minute)
+		if has, _ := w.guards.Has(web, instance.GuardRoot); !has || !strings.Contains(w.guards.set[web], "root device volume") {
+			t.Errorf("the guards are %v", w.guards.set)
+		}
+		if has, _ := w.guards.Has(db, instance.GuardRoot); has {
+			t.Error("an instance that has a disk to boot from is guarded")
+		}
+		w.kill()
+	})
+}
+
+// What this host takes from the shelf a fence has to find.
+func TestWhatComesFromTheShelfIsGranted(t *testing.T) {
+	w := newWorld(t)
+	const mail = "20000000-0000-4000-8000-000000000003"
+	a := granted("mail", mail, "/nfs/mail.raw")
+	a.Host = ""
+	site := w.siteAt(func(rw http.ResponseWriter, _ *http.Request) {
+		_ = httpjson.Write(rw, http.StatusOK, "shelved_instance", api.ShelvedInstance{Attachments: []api.Attachment{a}})
+	})
+	move := api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, Host: thisHost}
+	if _, err := site.TransitionInstance(t.Context(), "op", mail, move); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := w.up.Known(t.Context(), a.ID); known {
+		t.Error("what leaves this host is granted")
+	}
+	move.From, move.To = move.To, move.From
+	if _, err := site.TransitionInstance(t.Context(), "op", mail, move); err != nil {
+		t.Fatal(err)
+	}
+	if got, known := w.up.Known(t.Context(), a.ID); !known || got.Location.Path != "/nfs/mail.raw" {
+		t.Errorf("granted is %+v (%t)", got, known)
+	}
+}
+
+func TestAnInstanceIsKnownWithItsGrantsWhileTheRegistryIsAway(t *testing.T) {
+	bubble(t, func(w *world) {
+		zero := 0
+		w.registry.instances[0].BlockDeviceMappings = []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero}}
+		w.registry.instances[1].Host = "beta"
+		w.registry.attachments = nil
+		w.start()
+		pass(time.Minute)
+		w.must(w.up.grant(granted("web", web, "/nfs/web.raw")))
+		for _, ref := range []string{"web", web, web[:6]} {
+			inst, known := w.up.KnownInstance(t.Context(), ref)
+			if ref == web[:6] {
+				known = known && inst.ID == web
+			}
+			if !known || inst.BlockDeviceMappings[0].VolumeID == nil {
+				t.Errorf("%s is known: %t, %+v", ref, known, inst)
+			}
+		}
+		if _, known := w.up.KnownInstance(t.Context(), "db"); known {
+			t.Error("another host's instance is known as this one's")
+		}
+		w.kill()
+	})
+}
