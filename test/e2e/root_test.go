@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The root volume of a guest goes, another one comes into its place, and the first
+// one comes back. Each is the guest's vda, with the same address, serial and place in
+// the order of booting.
+func TestRootVolumeOfAStoppedInstanceIsChangedForAnotherAndBack(t *testing.T) {
+	h := startHost(t)
+	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw), h.diskIn(t, h.poolA, api.FormatRaw))
+	before := g.rootVolume(t)
+	after := h.adoptVolume(t, h.diskIn(t, h.poolB, api.FormatRaw))
+
+	g.detachRoot(t, before)
+	g.cannotStart(t)
+	h.KillDaemon()
+	g.refusedByTheHook(t)
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.cannotStart(t)
+
+	h.refuses(t, api.CodeRootAttachForbidden, "volume", "attach", after.name, g.Name, "--device", "vda")
+	h.refuses(t, api.CodeInvalidArgument, "volume", "attach", after.name, g.Name, "--root", "--device", "vdc")
+	g.attachRoot(t, after)
+	g.runsOn(t, after)
+	h.refuses(t, api.CodeRootDetachForbidden, "volume", "detach", after.name, g.Name)
+	g.pause(t)
+	h.refuses(t, api.CodeRootDetachForbidden, "volume", "detach", after.name, g.Name, "--force")
+	g.resume(t)
+	before.assertUntouched(t)
+
+	// The registry has not heard yet that it is off.
+	g.quiesce(t)
+	g.powerOff(t)
+	g.detachRoot(t, after)
+	g.assertHolds(t, "vda", after.show(t).Location)
+	g.attachRoot(t, before)
+	g.runsOn(t, before)
+	g.assertSettled(t)
+}
+
+// rootVolume is what adoption made of the guest's first disk, which nobody has
+// written to.
+func (g *guest) rootVolume(t *testing.T) *volume {
+	t.Helper()
+	return &volume{host: g.host, disk: g.disks[0], name: g.volumeName("vda"), id: g.volume(t, "vda").ID}
+}
+
+// detachRoot detaches the root volume. All but it is as it was, and its slot stays.
+func (g *guest) detachRoot(t *testing.T, v *volume) {
+	t.Helper()
+	g.host.ctl(t, "volume", "detach", v.name, g.Name)
+	want := slices.DeleteFunc(slices.Clone(g.slots), func(s slot) bool { return s.Target == "vda" })
+	if diff := cmp.Diff(want, g.persistentSlots(t)); diff != "" {
+		t.Errorf("disks of guest %s (-want +got):\n%s", g.Name, diff)
+	}
+	if at := v.show(t); at.Status != api.VolumeAvailable || len(at.Attachments) != 0 {
+		t.Errorf("the volume is not free: %+v", at)
+	}
+	if s := g.rootSlot(t); s.Device != "vda" || s.VolumeID != nil || s.AttachmentID != nil || s.Slot == nil {
+		t.Errorf("the slot that the instance boots from: %+v", s)
+	}
+}
+
+// rootSlot is the slot that the instance boots from.
+func (g *guest) rootSlot(t *testing.T) api.BlockDeviceMapping {
+	t.Helper()
+	slots := get[api.Instance](t, g.host, "instance", "instance", "show", g.Name).BlockDeviceMappings
+	i := slices.IndexFunc(slots, func(s api.BlockDeviceMapping) bool { return s.BootIndex != nil && *s.BootIndex == 0 })
+	if i < 0 {
+		t.Fatalf("instance %s boots from none of %+v", g.Name, slots)
+	}
+	return slots[i]
+}
+
+// withoutRoot is what everybody reads who starts an instance without its root.
+const withoutRoot = "without a root device volume"
+
+// cannotStart claims that the instance is started neither by us nor by virsh.
+func (g *guest) cannotStart(t *testing.T) {
+	t.Helper()
+	mustContain(t, g.host.refuses(t, api.CodeRootVolumeMissing, "instance", "start", g.Name).Message, withoutRoot)
+	g.refusedByTheHook(t)
+}
+
+func (g *guest) refusedByTheHook(t *testing.T) {
+	t.Helper()
+	if err := g.Start(t.Context()); err == nil || !strings.Contains(err.Error(), withoutRoot) {
+		t.Fatalf("virsh start without a root volume: %v", err)
+	}
+	if state := g.state(t); state != "shut off" {
+		t.Errorf("the guest is %s", state)
+	}
+}
+
+// attachRoot attaches a volume as the root. It is in the place of the one before.
+func (g *guest) attachRoot(t *testing.T, v *volume) {
+	t.Helper()
+	a := get[api.Attachment](t, g.host, "attachment", "volume", "attach", v.name, g.Name, "--root")
+	if a.State != api.AttachmentAttached || a.Device != "vda" || a.BootIndex == nil || *a.BootIndex != 0 {
+		t.Fatalf("attach ended as %+v", a)
+	}
+	want := slices.Clone(g.slots)
+	want[0].Source, want[0].Format = v.disk.Path, v.disk.Format
+	if diff := cmp.Diff(want, g.persistentSlots(t)); diff != "" {
+		t.Errorf("disks of guest %s (-want +got):\n%s", g.Name, diff)
+	}
+	if s := g.rootSlot(t); s.VolumeID == nil || *s.VolumeID != v.id {
+		t.Errorf("the slot that the instance boots from: %+v", s)
+	}
+	g.slots = want
+	g.assertNoLeftovers(t, "shut off")
+}
+
+// runsOn starts the instance and claims that the guest's first disk is this volume,
+// which nobody has written to: every write of the guest is known from now on.
+func (g *guest) runsOn(t *testing.T, v *volume) {
+	t.Helper()
+	g.host.ctl(t, "instance", "start", g.Name)
+	g.seesItsDisks(t)
+	if err := g.AddDisk(t.Context(), "vda", v.disk); err != nil {
+		t.Fatal(err)
+	}
+	g.write(t)
+	if modes := g.openModes(t, v.disk.Path); !slices.Contains(modes, "write") {
+		t.Errorf("QEMU has the new root open for %v", modes)
+	}
+}
