@@ -39,8 +39,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 	metrics := server.NewMetrics(version.String())
 	db, err := store.Open(ctx, cfg.DB, store.Options{
-		OnCommit:   metrics.Commit,
-		OnReadOnly: func(reason string) { log.Error("the registry is read-only", "why", reason) },
+		OnCommit:    metrics.Commit,
+		OnReadOnly:  func(reason string) { log.Error("the registry is read-only", "why", reason) },
+		SharedPools: cfg.SharedPools,
 	})
 	if err != nil {
 		return err
@@ -48,14 +49,6 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	// After the tasks: they all lean on it.
 	defer func() { err = errors.Join(err, db.Close()) }()
 	metrics.Watch(db, log)
-
-	// An audit trail that was tampered with is news for a person; it is no
-	// reason to keep the hosts waiting.
-	if n, err := db.VerifyAudit(ctx); err != nil {
-		log.Error("the audit trail is not what was written", "err", err)
-	} else {
-		log.Info("audit trail verified", "events", n)
-	}
 
 	hosts := relay.New(relay.Config{Store: db, Log: log})
 	defer hosts.Close()
@@ -86,6 +79,7 @@ func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metr
 	api := server.New(srv).Handler()
 	tasks := []service.Task{
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
+		&auditor{store: db, log: log, ready: make(chan struct{})},
 		drain.New(drain.Config{Store: db, Relay: hosts, Where: relay.Where{Places: db, Present: hosts.Present}, Log: log}),
 		pauseall.New(pauseall.Config{Store: db, Relay: hosts, Log: log}),
 		service.SocketServer(c.Socket, gid, api, log),

@@ -255,6 +255,9 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		"bad level":         {"log_level = 'loud'\n", nil, "loud"},
 		"unknown group":     {"socket_group = 'no-such-group'\n", nil, "socket_group"},
 		"argument":          {"", []string{"extra"}, "extra"},
+		"shared pools":      {"shared_pools = ['nfs', 'san']\n", nil, ""},
+		"no shared pool":    {"", []string{"--shared-pools", ""}, ""},
+		"shared twice":      {"", []string{"--shared-pools", "nfs,nfs"}, "shared_pools"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".toml")

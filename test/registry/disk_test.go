@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -235,6 +237,14 @@ func TestAnAuditTrailThatWasTamperedWithIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.mustStart(t)
+	tampered := func(p api.Check) bool {
+		return p.Name == "audit trail" && p.Status == "fail" && strings.Contains(p.Message, "was changed at or before event")
+	}
+	for !slices.ContainsFunc(reads(t, c.operator.Status).Parts, tampered) {
+		if err := pause(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal("status does not say it")
+		}
+	}
 	if log := string(must(os.ReadFile(c.Log()))(t)); !strings.Contains(log, "the audit trail is not what was written") {
 		t.Error("the log does not say it")
 	}

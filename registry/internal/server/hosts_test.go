@@ -189,7 +189,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		}
 		return lines, st.Degraded
 	}
-	want := []string{"database ok", "hosts ok", "locks ok", "tls fail"}
+	want := []string{"database ok", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "tls fail"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}
@@ -200,7 +200,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	if err := s.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {
 		t.Fatal(err)
 	}
-	want = []string{"database fail", "hosts ok", "locks ok", "tls ok"}
+	want = []string{"database fail", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || !degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -32,7 +34,7 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 		return api.Status{}, err
 	}
 	database := s.databaseCheck()
-	parts := []api.Check{database, hostsCheck(counts), locksCheck(counts)}
+	parts := []api.Check{database, hostsCheck(counts), locksCheck(counts), s.auditCheck(), sharedCheck(s.Store.SharedPools())}
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))
 	}
@@ -83,6 +85,37 @@ func locksCheck(c store.Counts) api.Check {
 	if c.NeedsOperator > 0 {
 		check.Status = checkWarn
 		check.Advice = fmt.Sprintf("%d of them need an operator: volferryctl migration list", c.NeedsOperator)
+	}
+	return check
+}
+
+// auditCheck says whether the audit trail is as it was written.
+func (s *Server) auditCheck() api.Check {
+	last, looked := s.Store.LastAudit()
+	switch {
+	case !looked:
+		return api.Check{Name: "audit trail", Status: checkOK, Message: "is being read"}
+	case last.Err != nil:
+		return api.Check{
+			Name: "audit trail", Status: checkFail, Message: last.Err.Error(),
+			Advice: "somebody changed the database behind the registry's back: compare it with a backup",
+		}
+	}
+	return api.Check{Name: "audit trail", Status: checkOK, Message: fmt.Sprintf("%d events are as they were written, as of %s", last.Events, last.At.Format(time.RFC3339))}
+}
+
+// sharedCheck says on whose word pools are shared.
+func sharedCheck(p store.SharedPools) api.Check {
+	check := api.Check{Name: "shared pools", Status: checkOK, Message: "as the site has named them"}
+	names := strings.Join(p.Reported, ", ")
+	switch {
+	case len(p.Reported) == 0 && !p.Confirmed:
+		check.Message = "none is reported"
+	case len(p.Reported) > 0 && p.Confirmed:
+		check.Status, check.Message = checkWarn, "hosts report as shared, and are not believed: "+names
+		check.Advice = "add them to shared_pools of the registry, or take them out of that of the hosts"
+	case len(p.Reported) > 0:
+		check.Message = "on the word of hosts alone: " + names + "; shared_pools in the registry's configuration settles it"
 	}
 	return check
 }

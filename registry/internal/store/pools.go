@@ -4,22 +4,61 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/volferry/volferry/internal/api"
 )
 
-// replacePools makes the pools of a host those that it reports, if it does.
-func (tx *changeTx) replacePools(ctx context.Context, in api.HostReport) error {
-	if in.Pools == nil {
+// believed is what a host reports of its pools, as far as the site agrees on which
+// are shared.
+func (s *Store) believed(reported []api.Pool) []api.Pool {
+	pools := slices.Clone(reported)
+	for i := range pools {
+		pools[i].Shared = pools[i].Shared && s.maybeShared(pools[i].Name)
+	}
+	return pools
+}
+
+func (s *Store) maybeShared(pool string) bool {
+	return s.sharedPools == nil || slices.Contains(s.sharedPools, pool)
+}
+
+// SharedPools is on whose word pools are shared: that of hosts in this run of the
+// registry, or the site's.
+type SharedPools struct {
+	// Confirmed says that the site has named its shared pools.
+	Confirmed bool
+	// Reported are the pools that hosts report as shared and the site has not named:
+	// they are shared as long as it has named none, and are not if it has.
+	Reported []string
+}
+
+// SharedPools returns on whose word pools are shared.
+func (s *Store) SharedPools() SharedPools {
+	out := SharedPools{Confirmed: s.sharedPools != nil}
+	for _, host := range s.hosts.all() {
+		for _, p := range host.pools {
+			if p.Shared && !slices.Contains(s.sharedPools, p.Name) && !slices.Contains(out.Reported, p.Name) {
+				out.Reported = append(out.Reported, p.Name)
+			}
+		}
+	}
+	slices.Sort(out.Reported)
+	return out
+}
+
+// replacePools makes the pools of a host those that are given, if any list is.
+func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
+	if pools == nil {
 		return nil
 	}
-	if err := tx.exec(ctx, "DELETE FROM pools WHERE host_id = ?", in.ID); err != nil {
+	if err := tx.exec(ctx, "DELETE FROM pools WHERE host_id = ?", hostID); err != nil {
 		return err
 	}
-	for _, p := range in.Pools {
+	for _, p := range pools {
 		if err := tx.exec(ctx, `INSERT INTO pools (host_id, name, type, path, shared, multiattach, active, capacity_bytes, free_bytes, updated_us)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			in.ID, p.Name, p.Type, p.Path, p.Shared, p.Multiattach, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
+			hostID, p.Name, p.Type, p.Path, p.Shared, p.Multiattach, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
 			return err
 		}
 	}

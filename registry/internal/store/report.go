@@ -148,7 +148,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err != nil {
 			return now, err
 		}
-		if err := tx.replacePools(ctx, in); err != nil {
+		if err := tx.replacePools(ctx, in.ID, s.believed(in.Pools)); err != nil {
 			return now, err
 		}
 		for _, i := range in.Instances {

@@ -49,6 +49,7 @@ type Store struct {
 	news, progress news
 	lastAudit      atomic.Pointer[AuditCheck]
 	onReadOnly     func(reason string)
+	sharedPools    []string
 	now            func() time.Time
 }
 
@@ -61,6 +62,10 @@ type Options struct {
 	// database was restored from a backup what ReadOnly says then. It must not
 	// block.
 	OnReadOnly func(reason string)
+	// SharedPools, where not nil, are the pools that hosts share. A host that
+	// reports another one as shared is not believed: it would reach what is in the
+	// pool of that name on other hosts. Nil believes every host.
+	SharedPools []string
 }
 
 // Open opens the registry at path, creating it if it is missing. The errors
@@ -70,7 +75,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
-	s := &Store{db: db, onReadOnly: o.OnReadOnly, now: time.Now}
+	s := &Store{db: db, onReadOnly: o.OnReadOnly, sharedPools: o.SharedPools, now: time.Now}
 	s.news.init()
 	s.progress.init()
 	end, err := s.load(ctx)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A host that says of its own pool that it is shared would reach what other hosts
+// have in the pool of that name.
+func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		named  []string
+		status SharedPools
+		shared bool
+	}{
+		"nothing named": {nil, SharedPools{Reported: []string{"nfs"}}, true},
+		"named":         {[]string{"nfs"}, SharedPools{Confirmed: true}, true},
+		"another named": {[]string{"san"}, SharedPools{Confirmed: true, Reported: []string{"nfs"}}, false},
+		"none is":       {[]string{}, SharedPools{Confirmed: true, Reported: []string{"nfs"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: tc.named})
+			for n, host := range []string{"a", "b"} {
+				in := reportOf(id(hostKind, n+1), host, 1)
+				in.Pools = []api.Pool{{Name: "fast", Type: "dir", Path: "/fast"}, {Name: "nfs", Type: "dir", Path: "/nfs", Shared: true}}
+				must(s.Report(t.Context(), nobody, in))(t)
+			}
+			if diff := cmp.Diff(tc.status, s.SharedPools()); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			if p := must(s.Pool(t.Context(), "nfs", "a"))(t); p.Shared != tc.shared {
+				t.Errorf("shared = %t", p.Shared)
+			}
+			must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: web, Name: "web", Host: "b", State: api.InstanceRunning}))(t)
+			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: data, Name: "data", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/data")}))(t)
+			_, err := s.ReserveAttachment(t.Context(), as(hostB, 1), api.AttachmentReserve{
+				ID: id(attachmentKind, 9), VolumeID: data, InstanceID: web, Device: "vdb", Mode: api.ModeRW, Host: hostB, Epoch: 1, Generation: 1,
+			})
+			if tc.shared && err != nil {
+				t.Error(err)
+			}
+			if !tc.shared {
+				wantCode(t, err, api.CodeNotYourHost, "no shared pool")
+			}
+		})
+	}
+}
