@@ -25,7 +25,7 @@ func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 		httpjson.WriteError(&a, err)
 		return a.answer()
 	}
-	r, err := http.NewRequestWithContext(ctx, t.Method, t.Path, bytes.NewReader(t.Body))
+	r, err := http.NewRequestWithContext(asTask(ctx), t.Method, t.Path, bytes.NewReader(t.Body))
 	if err != nil {
 		httpjson.WriteError(&a, api.Errorf(api.CodeInvalidArgument, "task %.64s is no call of this API: %v", t.ID, err))
 		return a.answer()
