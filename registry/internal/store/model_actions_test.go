@@ -32,6 +32,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		{"type", m.doType, 1},
 		{"policy", m.doPolicy, 1},
 		{"instance state", m.doInstanceState, 1},
+		{"shelf", m.doShelf, 6},
+		{"ask", m.doAsk, 1},
+		{"shelved attach", m.doShelvedAttach, 4},
+		{"shelved detach", m.doShelvedDetach, 2},
+		{"lock", m.doLock, 1},
+		{"unlock", m.doUnlock, 2},
 		{"migrate", m.doMigrate, 4},
 		{"move", m.doMove, 4},
 		{"fence", m.doFence, 1},
@@ -100,6 +106,7 @@ func (m *machine) doReserve(rt *rapid.T) {
 		VolumeID: one(m, rt, "volume", volumeKind, m.volumes), InstanceID: draw(rt, "instance", web, app, db),
 		Device: draw(rt, "device", "vdb", "vdc", "vda"), Mode: draw(rt, "mode", api.ModeRW, api.ModeRO),
 	}
+	in.Root = (in.Device == "vda") != rarely(rt, "root or not")
 	in.ID, in.Generation = m.fresh(attachmentKind), m.generation(rt, in.VolumeID)
 	in.Host = m.hostOr(rt, m.instances[in.InstanceID].host)
 	in.Epoch = m.epoch(rt, in.Host)
@@ -222,7 +229,7 @@ func (m *machine) doInstanceState(rt *rapid.T) {
 	before := i.state
 	i.state = state
 	_, err := m.s.Report(m.t.Context(), nobody, m.report(i.host))
-	if want != nil {
+	if want != nil || isShelved(before) || isShelved(state) {
 		i.state = before
 	}
 	agree(rt, fmt.Sprint("instance state ", state), err, want)

@@ -100,8 +100,11 @@ func (m *machine) begin() {
 	}
 }
 
+// modelHosts are the names of the hosts.
+var modelHosts = map[string]string{hostA: "a", hostB: "b"}
+
 func (m *model) report(host string) api.HostReport {
-	report := api.HostReport{ID: host, Name: map[string]string{hostA: "a", hostB: "b"}[host], Epoch: m.hosts[host].epoch}
+	report := api.HostReport{ID: host, Name: modelHosts[host], Epoch: m.hosts[host].epoch}
 	for _, p := range modelPools {
 		report.Pools = append(report.Pools, api.Pool{Name: p, Active: true, Shared: modelShared[p], Multiattach: modelCapable[p]})
 	}
@@ -169,12 +172,15 @@ func (m *model) rows() (rows []row) {
 		}
 		rows = append(rows, row{"volume", id, fmt.Sprint(status, v.typeName, m.types[v.typeName].multiattach, v.bootable, v.generation, v.place.pool, v.place.name, v.place.format, " ", lock)})
 	}
+	for id, i := range m.instances {
+		rows = append(rows, row{"instance", id, fmt.Sprint(i.state, " ", modelHosts[i.holder()], i.locked)})
+	}
 	for id, a := range m.attachments {
 		place := m.volumes[a.volume].place
 		if a.migration != "" {
 			place = m.migrations[a.migration].to
 		}
-		rows = append(rows, row{"attachment", id, fmt.Sprint(a.volume, a.instance, a.device, a.mode, a.state, place.pool, place.name)})
+		rows = append(rows, row{"attachment", id, fmt.Sprint(a.volume, a.instance, modelHosts[m.instances[a.instance].holder()], a.device, a.mode, a.state, place.pool, place.name)})
 	}
 	for id, g := range m.migrations {
 		rows = append(rows, row{"migration", id, fmt.Sprint(g.volume, g.state, cmp.Or(g.before, g.state))})
@@ -192,8 +198,11 @@ func (m *machine) stored() (rows []row) {
 	for _, v := range must(m.s.Volumes(m.t.Context(), everyone))(m.t) {
 		rows = append(rows, row{"volume", v.ID, fmt.Sprint(v.Status, v.Type, v.Multiattach, v.Bootable, v.Generation, v.Location.Pool, v.Location.Name, v.Location.Format, " ", v.MigrationID)})
 		for _, a := range v.Attachments {
-			rows = append(rows, row{"attachment", a.ID, fmt.Sprint(a.VolumeID, a.InstanceID, a.Device, a.Mode, a.State, a.Location.Pool, a.Location.Name)})
+			rows = append(rows, row{"attachment", a.ID, fmt.Sprint(a.VolumeID, a.InstanceID, a.Host, a.Device, a.Mode, a.State, a.Location.Pool, a.Location.Name)})
 		}
+	}
+	for _, i := range must(m.s.Instances(m.t.Context(), everyone))(m.t) {
+		rows = append(rows, row{"instance", i.ID, fmt.Sprint(i.State, " ", i.Host, i.Locked)})
 	}
 	for _, g := range must(m.s.Migrations(m.t.Context(), "", true, everyone))(m.t) {
 		rows = append(rows, row{"migration", g.ID, fmt.Sprint(g.VolumeID, g.State, g.Phase)})
@@ -216,6 +225,15 @@ func (m *machine) check(rt *rapid.T) {
 		for _, v := range must(m.s.Volumes(m.t.Context(), Viewer{host}))(m.t) {
 			seen = append(seen, v.ID)
 		}
+		for _, id := range keys(m.instances) {
+			if m.instances[id].ownedBy(host) {
+				owned = append(owned, id)
+			}
+		}
+		for _, i := range must(m.s.Instances(m.t.Context(), Viewer{host}))(m.t) {
+			seen = append(seen, i.ID)
+		}
+		slices.Sort(owned)
 		slices.Sort(seen)
 		if !slices.Equal(owned, seen) {
 			rt.Fatalf("host %s sees %q and owns %q", host, seen, owned)

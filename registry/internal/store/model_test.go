@@ -28,8 +28,13 @@ type modelHost struct {
 
 // modelInstance has an empty root slot vda from the start.
 type modelInstance struct {
-	host  string
-	state api.InstanceState
+	host   string // that has it, or had it last
+	state  api.InstanceState
+	locked bool
+	op     string // that moved it to the shelf or from it last
+	// What is on the shelf: the host that an operator asked for, the op that claimed
+	// it, and the host that had it before.
+	asked, claimOp, fromHost string
 }
 
 type modelType struct {
@@ -161,17 +166,43 @@ func (t *modelType) lives(r *refusals, p modelPlace) {
 }
 
 func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
-	v, i := m.volumes[in.VolumeID], m.instances[in.InstanceID]
+	i := m.instances[in.InstanceID]
 	m.token(&r, in.Host, in.Epoch)
-	r.when(i.host != in.Host, api.CodeNotYourHost)
+	r.when(i.holder() != "" && i.holder() != in.Host, api.CodeNotYourHost)
 	r.when(m.attachments[in.ID] != nil, api.CodeConflict)
-	r.when(i.state == api.InstanceShelved || i.state == api.InstanceError, api.CodeStateForbidden)
+	r.when(isShelved(i.state) || i.state == api.InstanceError, api.CodeStateForbidden)
 	r.when(in.Device == "vda" && i.state != api.InstanceStopped, api.CodeRootAttachForbidden)
-	for _, a := range m.attachments {
-		r.when(a.instance == in.InstanceID && a.device == in.Device, api.CodeConflict)
-	}
-	if r.when(v == nil, api.CodeNotFound); v == nil {
+	m.free(&r, in.InstanceID, in.Device, in.Root)
+	if v := m.reservable(&r, in); v == nil {
 		return r
+	}
+	elsewhere := slices.ContainsFunc(m.at(in.VolumeID), func(a *modelAttachment) bool {
+		host := m.instances[a.instance].holder()
+		return host != "" && host != in.Host
+	})
+	r.when(elsewhere && !m.reaches(in.Host, in.VolumeID), api.CodeUnsupportedDisk)
+	r.when(!elsewhere && !m.reaches(in.Host, in.VolumeID), api.CodeNotYourHost)
+	if r == nil {
+		m.add(in, api.AttachmentReserved)
+	}
+	return r
+}
+
+// free are the rules for the slot that a volume gets.
+func (m *model) free(r *refusals, instance, device string, root bool) {
+	r.when(m.instances[instance].locked, api.CodeInstanceLocked)
+	r.when(device == "vda" && !root, api.CodeRootAttachForbidden)
+	r.when(device != "vda" && root, api.CodeConflict)
+	for _, a := range m.attachments {
+		r.when(a.instance == instance && a.device == device, api.CodeConflict)
+	}
+}
+
+// reservable are the rules for the volume, whichever host reaches it.
+func (m *model) reservable(r *refusals, in api.AttachmentReserve) *modelVolume {
+	v := m.volumes[in.VolumeID]
+	if r.when(v == nil, api.CodeNotFound); v == nil {
+		return nil
 	}
 	t, others := m.types[v.typeName], m.at(in.VolumeID)
 	r.when(m.lock(in.VolumeID) != nil, api.CodeMigrationActive)
@@ -179,20 +210,22 @@ func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
 	r.when(v.generation != in.Generation, api.CodeStaleGeneration)
 	r.when(len(others) > 0 && !t.multiattach, api.CodeVolumeInUse)
 	r.when(t.multiattach && v.place.format != api.FormatRaw, api.CodeUnsupportedDisk)
-	elsewhere := false
+	r.when(in.Root && t.multiattach && !v.bootable && !m.policies[api.PolicyMultiattachBootable], api.CodePolicyDenied)
 	for _, a := range others {
 		r.when(a.instance == in.InstanceID, api.CodeConflict)
-		elsewhere = elsewhere || m.instances[a.instance].host != in.Host
 	}
 	if len(others) > 0 {
-		m.allowed(&r, v.bootable)
+		m.allowed(r, v.bootable || in.Root)
 	}
-	r.when(elsewhere && !m.reaches(in.Host, in.VolumeID), api.CodeUnsupportedDisk)
-	r.when(!elsewhere && !m.reaches(in.Host, in.VolumeID), api.CodeNotYourHost)
-	if r == nil {
-		m.attachments[in.ID] = &modelAttachment{volume: in.VolumeID, instance: in.InstanceID, device: in.Device, mode: in.Mode, state: api.AttachmentReserved}
+	return v
+}
+
+// add makes an attachment. What is booted from is bootable.
+func (m *model) add(in api.AttachmentReserve, state api.AttachmentState) {
+	m.attachments[in.ID] = &modelAttachment{volume: in.VolumeID, instance: in.InstanceID, device: in.Device, mode: in.Mode, state: state}
+	if in.Device == "vda" {
+		m.volumes[in.VolumeID].bootable = true
 	}
-	return r
 }
 
 // held are the rules of every change of an attachment by a host.
@@ -200,7 +233,7 @@ func (m *model) held(r *refusals, id, host string, epoch int64) *modelAttachment
 	m.token(r, host, epoch)
 	a := m.attachments[id]
 	if r.when(a == nil, api.CodeNotFound); a != nil {
-		r.when(m.instances[a.instance].host != host, api.CodeNotYourHost)
+		r.when(m.instances[a.instance].holder() != host, api.CodeNotYourHost)
 	}
 	return a
 }
@@ -230,7 +263,10 @@ func (m *model) transition(id string, in api.AttachmentTransition) (r refusals) 
 	r.when(!slices.Contains(in.From, a.state), api.CodeConflict)
 	r.when(a.migration != "", api.CodeMigrationActive)
 	if in.To == api.AttachmentDetaching {
+		i := m.instances[a.instance]
 		r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
+		r.when(i.locked, api.CodeInstanceLocked)
+		r.when(a.device != "vda" && i.state == api.InstanceShelved, api.CodeStateForbidden)
 		r.when(a.device == "vda" && m.instances[a.instance].state != api.InstanceStopped, api.CodeRootDetachForbidden)
 	}
 	if r == nil {
@@ -245,6 +281,7 @@ func (m *model) release(id string, in api.AttachmentRelease) (r refusals) {
 		return r
 	}
 	r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
+	r.when(m.instances[a.instance].state == api.InstanceShelved, api.CodeStateForbidden)
 	r.when(!in.Force && (a.state == api.AttachmentAttached || a.state == api.AttachmentAttaching), api.CodeConflict)
 	if r == nil {
 		delete(m.attachments, id)
@@ -257,7 +294,8 @@ func (m *model) force(id string) (r refusals) {
 	if r.when(a == nil, api.CodeNotFound); a == nil {
 		return r
 	}
-	r.when(!m.hosts[m.instances[a.instance].host].fenced, api.CodeStateForbidden)
+	host := m.instances[a.instance].holder()
+	r.when(host == "" || !m.hosts[host].fenced, api.CodeStateForbidden)
 	r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
 	if r == nil {
 		delete(m.attachments, id)
