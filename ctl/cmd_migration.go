@@ -86,7 +86,10 @@ func (s *session) migrate(ctx context.Context, path string, in any) error {
 	if err != nil || !finished {
 		return err
 	}
-	return s.printMigration(a)
+	if a.has("op") || !a.has("migration") {
+		return s.printMigration(a)
+	}
+	return s.followPaused(ctx, a)
 }
 
 func migrationStart(c *cli.Context, s *session) error {

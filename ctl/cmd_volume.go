@@ -84,9 +84,10 @@ func volumeMigrateCommand() *cli.Command {
 		Description: "Freezes the source under a local overlay, copies it, checks the copy, and switches the guest\n" +
 			"over; the guest writes all the time and keeps its device, serial and volume id. The volume\n" +
 			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy'\n" +
-			"and 'complete' are the same in single steps.\n\n" +
+			"and 'complete' are the same in single steps. A volume with several attachments needs\n" +
+			"--pause-all, which says first for how long its guests will stand still, and asks.\n\n" +
 			"For example: " + programName + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
-		Flags: targetFlags(),
+		Flags: append(targetFlags(), pauseFlags()...),
 	}
 }
 
@@ -202,5 +203,15 @@ func volumeMigrate(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.migrate(c.Context, v1("volumes", c.Args().First(), "migrate"), target)
+	path := v1("volumes", c.Args().First(), "migrate")
+	target.PauseAll = c.Bool("pause-all")
+	switch {
+	case target.PauseAll:
+		if err := s.agreeToPause(c, path, target); err != nil {
+			return err
+		}
+	case c.Bool("yes"):
+		return usagef("%s--yes goes with --pause-all, and there is nothing else to agree to", prefix(c))
+	}
+	return s.migrate(c.Context, path, target)
 }

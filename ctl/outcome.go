@@ -60,7 +60,10 @@ func moved(m *api.Migration) []string {
 	if m.ExposedSeconds > 0 {
 		lines = append(lines, fmt.Sprintf("  exposed   %s, while new writes were in the overlay alone", seconds(m.ExposedSeconds)))
 	}
-	if m.DeleteSource {
+	switch {
+	case m.DeleteSource && m.Error != nil:
+		return append(lines, fmt.Sprintf("  source    not deleted: %s: %s", m.Src.Path, m.Error.Message))
+	case m.DeleteSource:
 		return append(lines, "  source    deleted: "+m.Src.Path)
 	}
 	return append(lines, "  source    released, not deleted: "+m.Src.Path)
@@ -71,6 +74,9 @@ func standing(m *api.Migration) string {
 	again := ""
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+		if m.Method == methodSave {
+			return pausedAdvice(m)
+		}
 		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",
 			m.ID, programName, volumeName(m))
 	case api.MigrationCompleted:

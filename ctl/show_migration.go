@@ -113,6 +113,11 @@ func migrationWatch(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	return s.watch(c.Context, m)
+}
+
+// watch follows a migration until it stands, and tells how.
+func (s *session) watch(ctx context.Context, m *api.Migration) (err error) {
 	display := s.newDisplay()
 	display.migration(m)
 	if !stands(m) {
@@ -126,7 +131,7 @@ func migrationWatch(c *cli.Context, s *session) error {
 			},
 			lost: display.lost,
 		}
-		err = f.run(c.Context, 0, func(e api.Event) bool {
+		err = f.run(ctx, 0, func(e api.Event) bool {
 			display.event(e)
 			return e.Migration == nil || !stands(e.Migration)
 		})
@@ -135,7 +140,7 @@ func migrationWatch(c *cli.Context, s *session) error {
 	if err != nil {
 		return s.notFollowed(err, work{migration: m}.advice())
 	}
-	return s.endWatch(c.Context, display, m.ID)
+	return s.endWatch(ctx, display, m.ID)
 }
 
 // stands says whether nothing more happens to a migration until somebody asks
@@ -162,15 +167,14 @@ func (s *session) endWatch(ctx context.Context, d *display, id string) error {
 	if failed.err == nil {
 		failed.err = api.Errorf(api.CodeInternal, "migration %s is in state %s and gives no reason", m.ID, m.State)
 	}
-	switch m.State {
-	case api.MigrationCompleted, api.MigrationCancelled:
+	switch {
+	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && (m.Error == nil || m.Method != methodSave):
 		if s.progress == progressJSON {
 			return nil
 		}
 		return s.printResult(a, m.ID, outcome(m)...)
-	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+	case m.State == api.MigrationNeedsOperator, m.State == api.MigrationOrphaned:
 		failed.exit = api.ExitNeedsOperator
-	default:
 	}
 	return failed
 }

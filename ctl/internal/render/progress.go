@@ -132,15 +132,18 @@ func percentOf(m *api.Migration) int {
 // phaseOf is what a person cares about: what moves bytes and what is waited for
 // by its name, and else the state. The steps between last for milliseconds.
 func phaseOf(m *api.Migration) string {
-	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") {
+	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") || !m.State.Final() && slices.Contains(waits, m.Phase) {
 		return m.Phase
 	}
 	return string(m.State)
 }
 
+// waits are the phases of a move with all guests paused that are waited for.
+var waits = []string{"saving", "restoring"}
+
 // movesBytes says whether the bytes of m are those of what it is doing now.
 func movesBytes(m *api.Migration) bool {
-	return !m.State.Final() && slices.Contains([]string{"clone", "copy", "flush", "verify", "fold"}, m.Phase)
+	return !m.State.Final() && slices.Contains([]string{"clone", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
 }
 
 func nameOf(m *api.Migration) string {

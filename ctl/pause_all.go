@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// methodSave is the method of a move with all guests paused, which is the registry's.
+const methodSave = "save"
+
+// pauseFlags are those of a move with all guests paused.
+func pauseFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "pause-all", Usage: "save every guest that has the volume to disk, move it, and wake them: for volumes with several attachments"},
+		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all: do not ask whether that may be"},
+	}
+}
+
+// agreeToPause shows what a move with all guests paused is expected to cost, and asks
+// for it unless --yes was given.
+func (s *session) agreeToPause(c *cli.Context, path string, target api.MigrationTarget) error {
+	switch {
+	case target.ExternalCopy:
+		return usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", prefix(c))
+	case target.Method != "" && target.Method != "auto":
+		return usagef("%s--pause-all has a method of its own: leave --method out", prefix(c))
+	}
+	a, err := s.call(c.Context, http.MethodPost, path+":estimate", "estimate", target)
+	if err != nil {
+		return err
+	}
+	var e api.PauseEstimate
+	if err := a.decode("estimate", &e); err != nil {
+		return err
+	}
+	s.showEstimate(e)
+	if c.Bool("yes") {
+		return nil
+	}
+	in, ok := c.App.Reader.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return usagef("%s--pause-all stops guests: give --yes where nobody can be asked; nothing was done", prefix(c))
+	}
+	fmt.Fprint(s.stderr, "Save these guests and move the volume? [y/N] ")
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
+		return &advisedError{err: api.Errorf(api.CodeInvalidArgument, "you did not agree; nothing was done"), exit: api.ExitRefused}
+	}
+	return nil
+}
+
+// showEstimate says who stands still, for how long, and what a host lacks for it.
+func (s *session) showEstimate(e api.PauseEstimate) {
+	s.say("%d guests will stand still for about %s, while %s are copied:", len(e.Instances), seconds(e.DowntimeSeconds), render.Bytes(e.CopyBytes))
+	room := map[string]int64{}
+	for _, g := range e.Instances {
+		if _, seen := room[g.Host]; !seen {
+			room[g.Host] = g.FreeBytes
+		}
+		room[g.Host] -= g.MemoryBytes
+		s.say("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, render.Bytes(g.MemoryBytes))
+	}
+	for _, g := range e.Instances {
+		if left, unsaid := room[g.Host]; unsaid && left < 0 {
+			s.say("Host %s may lack %s of disk for the RAM of its guests.", g.Host, render.Bytes(-left))
+		}
+		delete(room, g.Host)
+	}
+}
+
+// followPaused follows a move that the registry makes, which has no op of a host.
+func (s *session) followPaused(ctx context.Context, a answer) error {
+	m := &api.Migration{}
+	if err := a.decode("migration", m); err != nil {
+		return err
+	}
+	switch {
+	case m.Method != methodSave:
+		return s.printMigration(a)
+	case s.noWait && s.json:
+		return render.JSON(s.stdout, a.members)
+	case s.noWait:
+		s.say("%s", work{migration: m}.advice())
+		return s.printLines(m.ID)
+	}
+	return s.watch(ctx, m)
+}
+
+// pausedAdvice tells what can be done about a move with all guests paused that needs
+// an operator.
+func pausedAdvice(m *api.Migration) string {
+	verb, at := "complete", m.Dst
+	if m.Phase == "cancelling" {
+		verb, at = "cancel", m.Src
+	}
+	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
+		volumeName(m), place(at), programName, verb, m.ID)
+}
