@@ -100,8 +100,13 @@ func TestPowerIsAnsweredWithTheOpAndTheInstance(t *testing.T) {
 		verb, body string
 		want       hv.State
 	}{
-		{"start", "", hv.StateRunning}, {"pause", "", hv.StatePaused}, {"unpause", "", hv.StateRunning}, {"reboot", "", hv.StateRunning},
-		{"stop", `{"force":true}`, hv.StateStopped}, {"start", "", hv.StateRunning}, {"stop", `{"timeout_seconds":60}`, hv.StateStopped},
+		{"start", "", hv.StateRunning},
+		{"pause", "", hv.StatePaused},
+		{"unpause", "", hv.StateRunning},
+		{"reboot", "", hv.StateRunning},
+		{"stop", `{"force":true}`, hv.StateStopped},
+		{"start", "", hv.StateRunning},
+		{"stop", `{"timeout_seconds":60}`, hv.StateStopped},
 	} {
 		status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/"+c.verb, c.body)
 		var answer struct {

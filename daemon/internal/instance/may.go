@@ -102,7 +102,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	switch {
 	case dom == nil:
 		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", verb, name, name)
-	case dom.State == hv.StateOther && !(kind == kindStop && force):
+	case dom.State == hv.StateOther && (kind != kindStop || !force):
 		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: it is neither running, paused nor stopped; try again when it is", verb, name)
 	case kind == kindStart:
 		if dom.State.Active() {

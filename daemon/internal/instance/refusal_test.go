@@ -24,54 +24,86 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		says  string
 	}{
 		"start of a running one": {api.InstanceRunning, "start", nil, api.CodeStateForbidden, "running already"},
-		"start without root": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.loseRoot() },
-			api.CodeRootVolumeMissing, "cannot start instance web without a root device volume"},
+		"start without root": {
+			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.loseRoot() },
+			api.CodeRootVolumeMissing, "cannot start instance web without a root device volume",
+		},
 		"start of a shelved one":  {api.InstanceShelved, "start", nil, api.CodeStateForbidden, "unshelve"},
 		"start of one on no host": {api.InstanceShelvedOffloaded, "start", nil, api.CodeStateForbidden, "unshelve"},
-		"start of a locked one": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.inst.Locked, w.registry.inst.LockReason = true, "audit" },
-			api.CodeInstanceLocked, "audit"},
-		"start of one whose root is gone by its guard": {api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, GuardRoot, "no root")) },
-			api.CodeRootVolumeMissing, "without a root device volume"},
-		"start under a guard of somebody else": {api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, "migration m", "it is being folded")) },
-			api.CodeInstanceBusy, "it is being folded"},
+		"start of a locked one": {
+			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.inst.Locked, w.registry.inst.LockReason = true, "audit" },
+			api.CodeInstanceLocked, "audit",
+		},
+		"start of one whose root is gone by its guard": {
+			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, GuardRoot, "no root")) },
+			api.CodeRootVolumeMissing, "without a root device volume",
+		},
+		"start under a guard of somebody else": {
+			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, "migration m", "it is being folded")) },
+			api.CodeInstanceBusy, "it is being folded",
+		},
 		"start on another host":    {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.place(w.nodes[1], api.InstanceStopped) }, api.CodeNotYourHost, "beta"},
 		"stop of a stopped one":    {api.InstanceStopped, "stop", nil, api.CodeStateForbidden, "it is stopped"},
 		"stop of a paused one":     {api.InstancePaused, "stop", nil, api.CodeStateForbidden, "--force"},
 		"reboot of a paused one":   {api.InstancePaused, "reboot", nil, api.CodeStateForbidden, "it is paused"},
 		"pause of a stopped one":   {api.InstanceStopped, "pause", nil, api.CodeStateForbidden, "it is stopped"},
 		"unpause of a running one": {api.InstanceRunning, "unpause", nil, api.CodeStateForbidden, "it is running"},
-		"unpause in the switch of a migration": {api.InstancePaused, "unpause", func(_ *testing.T, w *world) { w.nodes[0].switching = true },
-			api.CodeInstanceBusy, "migration"},
-		"one that has no domain": {api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].Fake.UndefineDomain(t.Context(), web)) },
-			api.CodeNotFound, "not defined on this host"},
+		"unpause in the switch of a migration": {
+			api.InstancePaused, "unpause", func(_ *testing.T, w *world) { w.nodes[0].switching = true },
+			api.CodeInstanceBusy, "migration",
+		},
+		"one that has no domain": {
+			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].Fake.UndefineDomain(t.Context(), web)) },
+			api.CodeNotFound, "not defined on this host",
+		},
 
-		"shelve while a volume moves": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.nodes[0].open = []api.Migration{{ID: "m", InstanceID: web}} },
-			api.CodeMigrationActive, "migration m"},
+		"shelve while a volume moves": {
+			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.nodes[0].open = []api.Migration{{ID: "m", InstanceID: web}} },
+			api.CodeMigrationActive, "migration m",
+		},
 		"shelve of a locked one": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.inst.Locked = true }, api.CodeInstanceLocked, "locked"},
-		"shelve with a managed save": {api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].Save(web)) },
-			api.CodeStateForbidden, "managedsave-remove"},
-		"shelve of one that leans on its host": {api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].SetLeansOn(web, "a GPU")) },
-			api.CodeUnsupportedDisk, "a GPU"},
-		"shelve with a disk that is no volume": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts = w.registry.atts[:1] },
-			api.CodeUnsupportedDisk, "disk vdb is no volume"},
-		"shelve with another disk than is known": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].Location.Path = "/shared/other.raw" },
-			api.CodeChainChanged, "disk vdb"},
-		"shelve in an attach": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].State = api.AttachmentAttaching },
-			api.CodeConflict, "attaching"},
+		"shelve with a managed save": {
+			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].Save(web)) },
+			api.CodeStateForbidden, "managedsave-remove",
+		},
+		"shelve of one that leans on its host": {
+			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].SetLeansOn(web, "a GPU")) },
+			api.CodeUnsupportedDisk, "a GPU",
+		},
+		"shelve with a disk that is no volume": {
+			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts = w.registry.atts[:1] },
+			api.CodeUnsupportedDisk, "disk vdb is no volume",
+		},
+		"shelve with another disk than is known": {
+			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].Location.Path = "/shared/other.raw" },
+			api.CodeChainChanged, "disk vdb",
+		},
+		"shelve in an attach": {
+			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].State = api.AttachmentAttaching },
+			api.CodeConflict, "attaching",
+		},
 		"shelve of a shelved one": {api.InstanceShelved, "keep", nil, api.CodeStateForbidden, "already"},
 
 		"unshelve of a running one": {api.InstanceRunning, "unshelve", nil, api.CodeStateForbidden, "it is running"},
-		"unshelve without root": {api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.loseRoot() },
-			api.CodeRootVolumeMissing, "cannot unshelve instance web without a root device volume"},
+		"unshelve without root": {
+			api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.loseRoot() },
+			api.CodeRootVolumeMissing, "cannot unshelve instance web without a root device volume",
+		},
 		"unshelve where its id is taken": {api.InstanceShelvedOffloaded, "unshelve", func(t *testing.T, w *world) {
 			must(t, w.nodes[0].Define(hv.Domain{ID: web, Name: "other"}))
 		}, api.CodeConflict, "undefine"},
-		"unshelve while the registry is away": {api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.down = true },
-			api.CodeRegistryUnavailable, ""},
-		"shelve while the registry is away": {api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.down = true },
-			api.CodeRegistryUnavailable, ""},
-		"start while libvirt is away": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.nodes[0].away = true },
-			api.CodeHypervisorUnavailable, "nothing was changed"},
+		"unshelve while the registry is away": {
+			api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.down = true },
+			api.CodeRegistryUnavailable, "",
+		},
+		"shelve while the registry is away": {
+			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.down = true },
+			api.CodeRegistryUnavailable, "",
+		},
+		"start while libvirt is away": {
+			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.nodes[0].away = true },
+			api.CodeHypervisorUnavailable, "nothing was changed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -131,7 +131,7 @@ func (m *machine) stepStore() op.Step {
 		if err != nil || in.Was || !found || inst.State != api.InstanceShelved {
 			return err
 		}
-		err = m.settle(ctx, r, &in.subject, "unstore", api.InstanceShelved, api.InstanceStopped)
+		err = m.settle(ctx, r, &in.subject, "unstore", api.InstanceStopped)
 		if request.Lost(err) {
 			return nil
 		}
@@ -231,7 +231,7 @@ func (m *machine) stepOffload() op.Step {
 		if in.Keep {
 			return nil
 		}
-		err := m.settle(ctx, r, &in.subject, "offload", api.InstanceShelved, api.InstanceShelvedOffloaded)
+		err := m.settle(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded)
 		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
@@ -245,15 +245,16 @@ func (m *machine) stepOffload() op.Step {
 	return step("offload", do, nil, observe)
 }
 
-// settle says to the registry where the instance is now, under the epoch of now.
-func (m *machine) settle(ctx context.Context, r *op.Run, s *subject, what string, from, to api.InstanceState) error {
+// settle says to the registry where an instance that was shelved here is now, under
+// the epoch of now.
+func (m *machine) settle(ctx context.Context, r *op.Run, s *subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
 		h, err := m.host(ctx)
 		return h.Epoch, err
 	}
 	return request.AsOfNow(s.Epoch, now, func(epoch int64, again string) error {
 		_, err := m.Registry.TransitionInstance(ctx, r.OpID()+"."+what+again, s.InstanceID, api.InstanceTransition{
-			From: from, To: to, Host: s.Host, Epoch: epoch, OpID: r.OpID(),
+			From: api.InstanceShelved, To: to, Host: s.Host, Epoch: epoch, OpID: r.OpID(),
 		})
 		return err
 	})

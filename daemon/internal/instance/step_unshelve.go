@@ -67,7 +67,7 @@ func (m *machine) stepClaim() op.Step {
 		if err != nil || !found || inst.State != api.InstanceShelved {
 			return err
 		}
-		err = m.settle(ctx, r, &in.subject, "unclaim", api.InstanceShelved, api.InstanceShelvedOffloaded)
+		err = m.settle(ctx, r, &in.subject, "unclaim", api.InstanceShelvedOffloaded)
 		if request.Lost(err) {
 			return nil
 		}
@@ -93,7 +93,7 @@ func (m *machine) kept(ctx context.Context, r *op.Run, in *unshelveInput, inst a
 		return false, err
 	}
 	if dom == nil {
-		return false, request.Registry(m.settle(ctx, r, &in.subject, "offload", api.InstanceShelved, api.InstanceShelvedOffloaded))
+		return false, request.Registry(m.settle(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded))
 	}
 	atts, err := m.Registry.Attachments(ctx, "", in.InstanceID)
 	if err != nil {

@@ -25,7 +25,7 @@ func (g *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (
 				return nil, err
 			}
 			in.Whole = true
-			return in, g.machine.mayUnshelve(ctx, in, inst)
+			return in, g.machine.mayUnshelve(ctx, inst)
 		},
 	}, stepNameClaim)
 }
@@ -57,11 +57,11 @@ func (m *machine) stepMayUnshelve() op.Step {
 		if err != nil {
 			return request.Registry(err)
 		}
-		return m.mayUnshelve(ctx, in, inst)
+		return m.mayUnshelve(ctx, inst)
 	}, nil, nil)
 }
 
-func (m *machine) mayUnshelve(ctx context.Context, in *unshelveInput, inst api.Instance) error {
+func (m *machine) mayUnshelve(ctx context.Context, inst api.Instance) error {
 	const verb = "unshelve"
 	switch {
 	case !shelved(inst.State):

@@ -25,7 +25,7 @@ type Input interface {
 	// Keys are what the op excludes others from (op.Op.Keys), Group its group.
 	Keys() []string
 	Group() string
-	keep(asked json.RawMessage)
+	SetAsked(asked json.RawMessage)
 }
 
 // Asked is what the caller sent, so that a repeated request is told from another
@@ -34,7 +34,8 @@ type Asked struct {
 	Asked json.RawMessage `json:"asked,omitempty"`
 }
 
-func (a *Asked) keep(asked json.RawMessage) { a.Asked = asked }
+// SetAsked implements Input.
+func (a *Asked) SetAsked(asked json.RawMessage) { a.Asked = asked }
 
 // Request is what a caller asks for under an op id.
 type Request struct {
@@ -89,7 +90,7 @@ func (d *Desk) Submit(ctx context.Context, req Request) (op.Op, error) {
 	if err != nil {
 		return op.Op{}, err
 	}
-	in.keep(asked)
+	in.SetAsked(asked)
 	data, err := json.Marshal(in)
 	if err != nil {
 		return op.Op{}, fmt.Errorf("encode input of op %s: %w", req.OpID, err)
