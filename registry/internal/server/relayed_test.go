@@ -44,6 +44,12 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"copy by migration":        {"POST", "/v1/migrations/" + moveID + "/copy", "", "a", ""},
 		"complete by migration":    {"POST", "/v1/migrations/" + moveID + "/complete", "{}", "a", ""},
 		"cancel by migration":      {"POST", "/v1/migrations/" + moveID + "/cancel", "", "a", ""},
+		"start an instance":        {"POST", "/v1/instances/web/start", "", "a", ""},
+		"stop an instance":         {"POST", "/v1/instances/web/stop", `{"force":true}`, "a", ""},
+		"reboot an instance":       {"POST", "/v1/instances/web/reboot", "", "a", ""},
+		"pause an instance":        {"POST", "/v1/instances/web/pause", "", "a", ""},
+		"unpause an instance":      {"POST", "/v1/instances/web/unpause", "", "a", ""},
+		"shelve an instance":       {"POST", "/v1/instances/web/shelve", `{"keep_on_host":true}`, "a", ""},
 		"what became of it":        {"GET", "/v1/ops/" + taskOfA, "", "a", ""},
 		"retype to another's pool": {"POST", "/v1/volumes/free/retype", `{"type":"slow-only","migration_policy":"on-demand"}`, "a", "/v1/volumes/free/migrate"},
 	} {

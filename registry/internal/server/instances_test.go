@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+const (
+	idleID = "20000000-0000-4000-8000-000000000009"
+	// rootID is the volume that idle boots from, rootAtID its attachment.
+	rootID   = "30000000-0000-4000-8000-000000000009"
+	rootAtID = "40000000-0000-4000-8000-000000000009"
+)
+
+func shelfStep(from, to, rest string) string {
+	return `{"from":"` + from + `","to":"` + to + `",` + theirs + `,"op_id":"shelve"` + rest + `}`
+}
+
+// shelve gives host a an instance idle, and leaves it to nobody.
+func (s *site) shelve(t *testing.T) {
+	t.Helper()
+	s.ok(t, "POST", "/v1/instances:register", `{"id":"`+idleID+`","name":"idle","host":"a","state":"stopped","slots":[],"disks":[{"volume_id":"`+rootID+`",
+		"volume_name":"root","attachment_id":"`+rootAtID+`","device":"vda","boot_index":0,"mode":"rw","location":`+location("root")+`}]}`)
+	for _, step := range []string{
+		shelfStep("stopped", "shelved", `,"definition":{"domain":"<domain/>","nvram":"AAEC","disks":{"vda":{"disk":"<disk/>","serial_of_volume":true}}}`),
+		shelfStep("shelved", "shelved_offloaded", ""),
+	} {
+		if w := s.do(t, "POST", "/v1/instances/idle/transition", step); w.Code != 200 {
+			t.Fatalf("%s = %d %s", step, w.Code, w.Body)
+		}
+	}
+}
+
+// asHost sends a request as the daemon of a host on the registry's own machine.
+func (s *site) asHost(t *testing.T, hostID, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), httpjson.Peer{}), method, path, strings.NewReader(body))
+	r.Header.Set(api.HostHeader, hostID)
+	r.Header.Set(api.EpochHeader, "1")
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w
+}
+
+func TestTheAnswerToATransitionIsAShelvedInstance(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.shelve(t)
+		w := s.do(t, "POST", "/v1/instances/idle/transition", shelfStep("shelved_offloaded", "shelved", ""))
+		// As the client decodes an answer of several nouns.
+		var got api.ShelvedInstance
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("claim = %d %s", w.Code, w.Body)
+		}
+		if got.Instance.ID != idleID || got.Instance.Host != "a" || got.Definition == nil || got.Definition.Domain != "<domain/>" ||
+			string(got.Definition.NVRAM) != "\x00\x01\x02" || got.Definition.Disks["vda"].Disk != "<disk/>" || len(got.Attachments) != 1 {
+			t.Errorf("claimed %s", w.Body)
+		}
+		w = s.do(t, "POST", "/v1/instances/idle/transition", shelfStep("shelved", "stopped", ""))
+		if body := w.Body.String(); w.Code != 200 || strings.Contains(body, "definition") || !strings.Contains(body, `"attachments":[{`) {
+			t.Errorf("completed %s", body)
+		}
+	})
+}
+
+// What nobody's host has, the registry attaches and detaches: an attachment is the
+// answer, and there is no op to wait for.
+func TestVolumesOfAnInstanceThatNoHostHasAreTheRegistrys(t *testing.T) {
+	for name, ask := range map[string]func(*testing.T, *site, string, string, string) *httptest.ResponseRecorder{
+		"operator": func(t *testing.T, s *site, method, path, body string) *httptest.ResponseRecorder {
+			return s.do(t, method, path, body)
+		},
+		"last host": func(t *testing.T, s *site, method, path, body string) *httptest.ResponseRecorder {
+			return s.asHost(t, hostID, method, path, body)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				s.shelve(t)
+				step := func(method, path, body string) (a api.Attachment) {
+					t.Helper()
+					w := ask(t, s, method, path, body)
+					var answer struct {
+						Op         *api.Op        `json:"op"`
+						Attachment api.Attachment `json:"attachment"`
+					}
+					if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != 200 || answer.Op != nil || answer.Attachment.ID == "" {
+						t.Fatalf("%s %s = %d %s", method, path, w.Code, w.Body)
+					}
+					return answer.Attachment
+				}
+				if a := step("POST", "/v1/volumes/root/detach", `{"instance":"idle"}`); a.ID != rootAtID {
+					t.Errorf("detached %+v", a)
+				}
+				a := step("POST", "/v1/volumes/free/attach", `{"instance":"idle","root":true}`)
+				if a.Device != "vda" || a.State != api.AttachmentAttached || a.Host != "" {
+					t.Errorf("attached %+v", a)
+				}
+				step("DELETE", "/v1/attachments/"+a.ID, "")
+				a = step("POST", "/v1/volumes/free/attach", `{"instance":"idle"}`)
+				step("DELETE", "/v1/attachments/"+a.ID+"?force=1", "")
+				if tasks := s.fetch(t, hostID); len(tasks) != 0 {
+					t.Errorf("a host was asked: %+v", tasks)
+				}
+			})
+		})
+	}
+}
+
+func TestAHostMayNotHaveTheRegistryTouchWhatAHostHas(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.shelve(t)
+		for name, tc := range map[string]struct {
+			host, method, path, body string
+			code                     api.Code
+		}{
+			"attach to its own":         {hostID, "POST", "/v1/volumes/free/attach", `{"instance":"web"}`, api.CodeConflict},
+			"detach from its own":       {hostID, "POST", "/v1/volumes/data/detach", `{"instance":"web"}`, api.CodeConflict},
+			"delete of its own":         {hostID, "DELETE", "/v1/attachments/" + attachedID + "?force=1", "", api.CodeConflict},
+			"attach to another's":       {otherID, "POST", "/v1/volumes/free/attach", `{"instance":"web"}`, api.CodeNotYourHost},
+			"attach to another's shelf": {otherID, "POST", "/v1/volumes/free/attach", `{"instance":"idle"}`, api.CodeNotYourHost},
+			"delete of another's shelf": {otherID, "DELETE", "/v1/attachments/" + rootAtID, "", api.CodeNotYourHost},
+			"delete of none":            {hostID, "DELETE", "/v1/attachments/" + newID, "", api.CodeNotFound},
+		} {
+			wantError(t, s.asHost(t, tc.host, tc.method, tc.path, tc.body), tc.code)
+			if t.Failed() {
+				t.Fatal(name)
+			}
+		}
+		if tasks := s.fetch(t, hostID); len(tasks) != 0 {
+			t.Errorf("a host was asked: %+v", tasks)
+		}
+	})
+}
+
+// The same key is answered as then, though the volume's instance is on a host now.
+func TestARepeatedShelvedAttachIsNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.shelve(t)
+		const body = `{"instance":"idle"}`
+		first := fmt.Sprint(s.begin(t, "POST", "/v1/volumes/free/attach", "k", body).answer())
+		for _, step := range []string{shelfStep("shelved_offloaded", "shelved", ""), shelfStep("shelved", "stopped", "")} {
+			s.do(t, "POST", "/v1/instances/idle/transition", step)
+		}
+		if again := fmt.Sprint(s.begin(t, "POST", "/v1/volumes/free/attach", "k", body).answer()); again != first || !strings.HasPrefix(first, "200") {
+			t.Errorf("again: %s, first: %s", again, first)
+		}
+		if tasks := s.fetch(t, hostID); len(tasks) != 0 {
+			t.Errorf("a host was asked: %+v", tasks)
+		}
+	})
+}
+
+// And a key that went to a host goes there again, though no host has it now.
+func TestARepeatedAttachGoesWhereItWentBeforeTheShelve(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		p := s.begin(t, "POST", "/v1/volumes/free/attach", "k", `{"instance":"web"}`)
+		s.fetch(t, hostID)
+		s.reply(t, hostID, "k", 202, `{"schema_version":1}`)
+		first := fmt.Sprint(p.answer())
+		s.shelve(t)
+		if again := fmt.Sprint(s.begin(t, "POST", "/v1/volumes/free/attach", "k", `{"instance":"web"}`).answer()); again != first {
+			t.Errorf("again: %s, first: %s", again, first)
+		}
+		if got := s.begin(t, "POST", "/v1/volumes/free/attach", "k", `{"instance":"idle"}`).code(); got != api.CodeIdempotencyMismatch {
+			t.Errorf("another instance: code = %s", got)
+		}
+	})
+}
+
+func TestWhatNeedsAHostIsRefusedWhereNoneHasTheInstance(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.shelve(t)
+		before := s.dump(t)
+		for _, verb := range []string{"start", "stop", "reboot", "pause", "unpause", "shelve"} {
+			body := map[string]string{"stop": "{}", "shelve": "{}"}[verb]
+			if got := s.begin(t, "POST", "/v1/instances/idle/"+verb, "", body).code(); got != api.CodeStateForbidden {
+				t.Errorf("%s: code = %s", verb, got)
+			}
+		}
+		for path, body := range map[string]string{
+			"/v1/volumes/root/migrate":                         `{"to_pool":"slow"}`,
+			"/v1/attachments/" + rootAtID + "/migration:start": `{"to_pool":"slow"}`,
+		} {
+			if got := s.begin(t, "POST", path, "", body).code(); got != api.CodeStateForbidden {
+				t.Errorf("%s: code = %s", path, got)
+			}
+		}
+		// The host that reaches the bytes says that the volume is in use.
+		s.begin(t, "DELETE", "/v1/volumes/root", "k", "")
+		if tasks := s.fetch(t, hostID); len(tasks) != 1 {
+			t.Errorf("tasks = %+v", tasks)
+		}
+		if fmt.Sprint(before) != fmt.Sprint(s.dump(t)) {
+			t.Error("something changed")
+		}
+	})
+}
+
+func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
+	// Its volumes are in no pool that host b has, so it goes there without any.
+	bare := func(t *testing.T, s *site) {
+		t.Helper()
+		s.ok(t, "POST", "/v1/instances:register", `{"id":"`+newID+`","name":"bare","host":"a","state":"stopped","slots":[],"disks":[]}`)
+		for _, step := range []string{shelfStep("stopped", "shelved", `,"definition":{"domain":"<domain/>"}`), shelfStep("shelved", "shelved_offloaded", "")} {
+			s.do(t, "POST", "/v1/instances/bare/transition", step)
+		}
+	}
+	for name, tc := range map[string]struct {
+		instance, body string
+		away           bool // host a is not there
+		host           string
+		code           api.Code
+	}{
+		"its last host":             {"bare", `{}`, false, "a", ""},
+		"the host that is named":    {"bare", `{"host":"b"}`, false, "b", ""},
+		"another, as that is away":  {"bare", `{}`, true, "b", ""},
+		"named and away":            {"bare", `{"host":"a"}`, true, "", api.CodeHypervisorUnavailable},
+		"nobody else reaches it":    {"idle", `{}`, true, "", api.CodeHypervisorUnavailable},
+		"named and out of reach":    {"idle", `{"host":"b"}`, false, "", api.CodeUnsupportedDisk},
+		"named and not known":       {"idle", `{"host":"c"}`, false, "", api.CodeNotFound},
+		"it runs":                   {"web", `{}`, false, "", api.CodeStateForbidden},
+		"there is no such instance": {"none", `{}`, false, "", api.CodeNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				s.shelve(t)
+				bare(t, s)
+				if tc.away {
+					pass(time.Minute)
+					s.fetch(t, otherID)
+				}
+				before := s.dump(t)
+				path := "/v1/instances/" + tc.instance + "/unshelve"
+				p := s.begin(t, "POST", path, "k", tc.body)
+				if tc.code != "" {
+					if got := p.code(); got != tc.code {
+						t.Errorf("code = %s, want %s", got, tc.code)
+					}
+					if fmt.Sprint(before) != fmt.Sprint(s.dump(t)) {
+						t.Error("something changed")
+					}
+					return
+				}
+				id := map[string]string{"a": hostID, "b": otherID}[tc.host]
+				tasks := s.fetch(t, id)
+				if len(tasks) != 1 || tasks[0].Path != path || tasks[0].ID != "k" {
+					t.Fatalf("tasks of host %s = %+v", tc.host, tasks)
+				}
+				// Now that host may take it, whoever had it last.
+				claim := `{"from":"shelved_offloaded","to":"shelved","host":"` + tc.host + `","epoch":1,"op_id":"k"}`
+				if w := s.asHost(t, id, "POST", "/v1/instances/bare/transition", claim); w.Code != 200 {
+					t.Errorf("claim = %d %s", w.Code, w.Body)
+				}
+				s.reply(t, id, "k", 202, `{"schema_version":1}`)
+				first := fmt.Sprint(p.answer())
+				if again := fmt.Sprint(s.begin(t, "POST", path, "k", tc.body).answer()); again != first {
+					t.Errorf("again: %s, first: %s", again, first)
+				}
+			})
+		})
+	}
+}
