@@ -182,13 +182,13 @@ func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := g.decideDetachRoot(ctx, &in, f, dom); err != nil {
 		return in, err
 	}
-	switch {
-	case f.State == api.AttachmentReserved || f.State == api.AttachmentAttaching:
+	switch f.State {
+	case api.AttachmentReserved, api.AttachmentAttaching:
 		if !force {
 			return in, api.Errorf(api.CodeConflict, "cannot detach volume %s: it is only %s to instance %s; wait, or if nothing is at work on it use --force",
 				in.VolumeName, f.State, in.InstanceName)
 		}
-	case f.State == api.AttachmentAttached, f.State == api.AttachmentDetaching, f.State == api.AttachmentError:
+	case api.AttachmentAttached, api.AttachmentDetaching, api.AttachmentError:
 	}
 	if err := g.machine.notMoving(ctx, &in); err != nil {
 		return in, err

@@ -91,7 +91,7 @@ func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.
 	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err
 	}
-	refuse := func(code api.Code, format string, args ...any) error {
+	refuse := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "%s: %s", in.cannot(rootAttach), fmt.Sprintf(format, args...))
 	}
 	s := rootSlot(inst)
@@ -101,7 +101,7 @@ func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.
 	case device != "" && device != s.Device:
 		return refuse(api.CodeInvalidArgument, "it boots from %s, not from %s; leave --device out", s.Device, device)
 	case s.VolumeID != nil:
-		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", *s.VolumeID).(*api.Error).With("volume_id", *s.VolumeID)
+		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", *s.VolumeID).With("volume_id", *s.VolumeID)
 	case s.Note != "":
 		return refuse(api.CodeUnsupportedDisk, "its disk %s is what it boots from, and that is %s; only volumes are changed", s.Device, s.Note)
 	case dom.ConfigDisk(s.Device) != nil:

@@ -180,6 +180,57 @@ func TestAGuardIsLeftWhereTheRootIsNot(t *testing.T) {
 	})
 }
 
+// The root was taken out of the definition by hand, and the instance started without
+// it on a host without the hook.
+func TestAGuardIsLeftWhereADetachThatWasGivenUpFoundNoRoot(t *testing.T) {
+	withRoot(t, true, func(t *testing.T, d *daemon) {
+		w := d.world
+		must(t, w.Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
+		w.journal.AfterAppend(func(r op.Record) {
+			if r.Step == stepNameStayOff && r.Kind == op.EventStarted {
+				w.runs(t)
+			}
+		})
+		_, err := d.detach("d", "web")
+		wantCode(t, err, api.CodeRootDetachForbidden)
+		if w.guarded() == "" || w.registry.state() != api.AttachmentAttached {
+			t.Errorf("guard %q, attachment %s", w.guarded(), w.registry.state())
+		}
+	})
+}
+
+func TestARootThatIsNotWhereTheLastWasIsTakenBack(t *testing.T) {
+	for name, edit := range map[string]func(*hv.Disk){
+		"another address":             func(d *hv.Disk) { d.Address = "pci:0000:00:0c.0" },
+		"another bus":                 func(d *hv.Disk) { d.Bus = "sata" },
+		"another serial":              func(d *hv.Disk) { d.Serial = "x" },
+		"another place in the order":  func(d *hv.Disk) { d.BootOrder = 2 },
+		"no place in the order":       func(d *hv.Disk) { d.BootOrder = 0 },
+		"a chain that has no end":     func(d *hv.Disk) { d.Terminated = false },
+		"what it may write is thrown": func(d *hv.Disk) { d.Transient = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRoot(t, false, func(t *testing.T, d *daemon) {
+				w := d.world
+				w.Inject(hvtest.Fault{Call: "AttachDisk", After: true, Do: func() {
+					disk := d.root(t)
+					edit(disk)
+					def, err := json.Marshal(disk)
+					must(t, err)
+					must(t, w.Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
+					must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vda", Definition: string(def)}))
+				}})
+				_, err := d.attach("a", attachAsRoot)
+				wantCode(t, err, api.CodeChainChanged)
+				must(t, w.settled())
+				if d.root(t) != nil || w.guarded() == "" || len(w.registry.all()) != 0 {
+					t.Errorf("root %+v, guard %q, attachments %v", d.root(t), w.guarded(), w.registry.all())
+				}
+			})
+		})
+	}
+}
+
 // Taken out of the definition by hand, then out of the registry.
 func TestARootAttachmentThatIsDeletedByForceLeavesAGuard(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {

@@ -107,7 +107,7 @@ func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	if err := in.isWanted(d, "its definition", serialOf(in, was)); err != nil {
 		return err
 	}
-	wrong := ""
+	var wrong string
 	switch {
 	case was != nil && d.Address != was.Address:
 		wrong = fmt.Sprintf("is at %s, not at %s", d.Address, was.Address)
