@@ -33,6 +33,13 @@ func hostCommand() *cli.Command {
 					&cli.BoolFlag{Name: "even-if-up", Usage: "also if the host reports right now"},
 				},
 			},
+			{
+				Name: "forget", Usage: "forget a fenced host that is gone for good", ArgsUsage: "HOST", Action: withSession(hostForget),
+				UsageText: programName + " host forget HOST [--with-volumes]",
+				Description: "Nothing may be left on it: instances, attachments, open migrations. Volumes in shared pools\n" +
+					"become those of another host that has the pool. Deny its certificate too, or it registers anew.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-volumes", Usage: "forget the volumes too that were in pools of its own"}},
+			},
 		},
 	}
 }
@@ -65,6 +72,22 @@ func hostShow(c *cli.Context, s *session) error {
 	r.Add("last seen", timeOrDash(h.LastSeenAt))
 	r.Add("registered", render.Time(h.CreatedAt))
 	return s.printRecord(a, h.ID, &r)
+}
+
+func hostForget(c *cli.Context, s *session) error {
+	path := v1("hosts", c.Args().First())
+	if c.Bool("with-volumes") {
+		path += "?volumes=1"
+	}
+	a, err := s.change(c.Context, http.MethodDelete, path, "host", nil)
+	if err != nil {
+		return err
+	}
+	var h api.Host
+	if err := a.decode("host", &h); err != nil {
+		return err
+	}
+	return s.printResult(a, h.ID, "Forgot host "+h.Name+".")
 }
 
 func hostFence(c *cli.Context, s *session) error {

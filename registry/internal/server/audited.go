@@ -14,13 +14,14 @@ import (
 // trail calls them: they take something away from a host that cannot be asked.
 var audited = map[string]string{
 	"POST /v1/hosts/{host}/fence":             "host.fence",
+	"DELETE /v1/hosts/{host}":                 "host.forget",
 	"POST /v1/migrations/{migration}/abandon": "migration.abandon",
 	"DELETE /v1/attachments/{attachment}":     "attachment.delete",
 }
 
 // objects are the things that they are about.
 var objects = map[string]string{
-	"host.fence": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
+	"host.fence": "host/", "host.forget": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
 }
 
 // authorize is the authorizer, with its refusals audited where they are news.

@@ -42,6 +42,20 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 	return httpjson.Write(w, http.StatusOK, "host", host)
 }
 
+// forgetHost takes out a host that is gone for good.
+func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
+	call, err := readCall(r, "volumes")
+	if err != nil {
+		s.auditRefusal(r, err)
+		return err
+	}
+	host, err := s.Store.ForgetHost(r.Context(), call, reference(r), r.URL.Query().Get("volumes") == "1")
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "host", host)
+}
+
 // rejoin lets a fenced host work again.
 func (s *Server) rejoin(w http.ResponseWriter, r *http.Request) error {
 	call, in, err := readChange[api.HostRejoin](r)

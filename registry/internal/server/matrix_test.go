@@ -77,6 +77,7 @@ func requests(drainID string) map[string]request {
 		"GET /v1/hosts/{host}":                      {path: host},
 		"POST /v1/hosts/{host}/report":              {path: host + "/report", body: reportOfA},
 		"POST /v1/hosts/{host}/fence":               {path: host + "/fence", body: `{"evidence":"its power is off","even_if_up":true}`},
+		"DELETE /v1/hosts/{host}":                   {path: host},
 		"POST /v1/hosts/{host}/rejoin":              {path: host + "/rejoin", body: `{"epoch":1}`},
 		"GET /v1/hosts/{host}/tasks":                {path: host + "/tasks?session=s"},
 		"POST /v1/hosts/{host}/tasks/{task}/answer": {path: host + "/tasks/" + taskOfA + "/answer", body: `{"status":200,"body":{}}`},

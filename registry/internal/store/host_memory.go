@@ -102,6 +102,18 @@ func (m *hostMemory) store(row hostRow, digest string) {
 	s.row, s.stored = row, digest
 }
 
+// forget is for a host that is not stored any more.
+func (m *hostMemory) forget(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.seen[id]; s != nil {
+		for migration := range s.migrations {
+			delete(m.hostOf, migration)
+		}
+	}
+	delete(m.seen, id)
+}
+
 // tell notes the mark that a host is told.
 func (m *hostMemory) tell(id string, mark api.RegistryMark) {
 	m.mu.Lock()

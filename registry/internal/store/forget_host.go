@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ForgetHost takes a host that is gone for good out of the registry, on an
+// operator's word: a fenced one on which nothing is left. Its pools, tasks and the
+// rows of its finished migrations go with it; the audit trail has them. Volumes in
+// a shared pool become those of another host that has the pool. With volumes, those
+// that were in pools of its own are forgotten too; without, they are in the way.
+func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.forget", "host/"+clip(ref), []any{ref, volumes}, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+		if err := tx.checkOperator("forget a host"); err != nil {
+			return api.Host{}, err
+		}
+		host, err := tx.resolveHost(ctx, ref)
+		if err != nil {
+			return api.Host{}, err
+		}
+		was := s.describe(host)
+		if err := tx.checkGone(ctx, host); err != nil {
+			return was, err
+		}
+		if err := tx.bequeath(ctx, host, volumes); err != nil {
+			return was, err
+		}
+		tx.forgetHosts()
+		if err := tx.execAll(ctx,
+			sqlStep("DELETE FROM pause_instances WHERE host_id = ?", host.id),
+			sqlStep("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.id),
+			sqlStep("DELETE FROM migrations WHERE host_id = ?", host.id),
+			sqlStep("DELETE FROM tasks WHERE host_id = ?", host.id),
+			sqlStep("DELETE FROM hosts WHERE id = ?", host.id), // and its pools
+		); err != nil {
+			return was, err
+		}
+		tx.onCommit(func() { s.hosts.forget(host.id) })
+		return was, tx.audit(ctx, api.Event{
+			What: "host.forget", Host: host.name, Object: "host/" + host.id, From: api.HostFenced, Token: &api.Token{Epoch: host.epoch},
+		})
+	})
+}
+
+// checkGone says whether nothing is left on a host.
+func (tx *changeTx) checkGone(ctx context.Context, host hostRow) error {
+	switch {
+	case !host.fenced:
+		return api.Errorf(api.CodeStateForbidden, "cannot forget host %s: it is not fenced; fence it first if it is gone for good", host.name)
+	case host.behind:
+		return host.checkFenced("forget host " + host.name)
+	}
+	for _, left := range []struct{ what, query, advice string }{
+		{"instances", "SELECT name FROM instances WHERE host_id = ? ORDER BY name", "forget them: `volferryctl instance forget`, after `volferryctl attachment delete --force`"},
+		{
+			"open migrations", "SELECT m.id FROM migrations m WHERE m.host_id = ? AND " + migrationOpen + " ORDER BY m.id",
+			"abandon them: `volferryctl migration abandon`",
+		},
+		{
+			"guests in moves with all guests paused", `SELECT p.migration_id FROM pauses p JOIN pause_instances i ON i.migration_id = p.migration_id
+				WHERE p.phase <> 'done' AND i.host_id = ? GROUP BY 1 ORDER BY 1`,
+			"let it end",
+		},
+	} {
+		names, err := queryAll(ctx, tx, scanString, left.query, host.id)
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 {
+			return leftOn(host, left.what, names, left.advice)
+		}
+	}
+	return nil
+}
+
+func leftOn(host hostRow, what string, names []string, advice string) error {
+	const most = 3
+	said := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		said += " and more"
+	}
+	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.name, what, said, advice).With("left", names[:min(most, len(names))])
+}
+
+// bequeath gives away or forgets the volumes of a host that is gone.
+func (tx *changeTx) bequeath(ctx context.Context, host hostRow, forget bool) error {
+	const heir = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
+		WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1 ORDER BY h.fenced, h.name LIMIT 1)`
+	if err := tx.exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.id); err != nil {
+		return err
+	}
+	own, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.host_id = ? ORDER BY v.name", host.id)
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(own))
+	for _, v := range own {
+		names = append(names, v.Name)
+	}
+	if len(names) > 0 && !forget {
+		return leftOn(host, "volumes", names, "no other host reaches what is in its own pools: say volumes=1 (--with-volumes) to forget them too")
+	}
+	for _, v := range own {
+		if err := tx.exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
+			return err
+		}
+		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.forget", From: string(v.Status)}, map[string]any{"location": v.Location}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

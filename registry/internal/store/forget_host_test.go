@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The site of newSite with host a fenced and its instance gone; common is a volume
+// of it in the pool that b has too.
+func goneSite(t *testing.T) *Store {
+	t.Helper()
+	s := newSite(t)
+	in := api.VolumeRegister{ID: id(volumeKind, 3), Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
+	must(s.RegisterVolume(t.Context(), nobody, in))(t)
+	create(t, s, migrateTask())
+	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
+	must(s.TransitionMigration(t.Context(), nobody, dataMigration().ID, step(api.MigrationCancelled, api.MigrationStarting)))(t)
+	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.ForgetInstance(t.Context(), nobody, web))(t)
+	return s
+}
+
+func TestAHostThatIsGoneForGoodIsForgotten(t *testing.T) {
+	s := goneSite(t)
+	wantCode(t, unchangedBut(t, s, func() error { return second(s.ForgetHost(t.Context(), nobody, "a", false)) }), api.CodeConflict, "data, root")
+	if h := must(s.ForgetHost(t.Context(), nobody, "a", true))(t); h.ID != hostA || h.Status != api.HostFenced {
+		t.Errorf("host = %+v", h)
+	}
+	if e := lastEvent(t, s); e.What != "host.forget" || e.Host != "a" {
+		t.Errorf("event = %+v", e)
+	}
+	if hosts := must(s.Hosts(t.Context()))(t); len(hosts) != 1 || hosts[0].Name != "b" {
+		t.Errorf("hosts = %+v", hosts)
+	}
+	if all := must(s.Volumes(t.Context(), everyone))(t); len(all) != 1 || all[0].Name != "common" || all[0].Host != "b" {
+		t.Errorf("volumes = %+v; want common, at host b", all)
+	}
+	// Whatever comes back with its id is new, and what it believed is not believed.
+	wantStale(t, post(t.Context(), s, as(hostA, 2)), 0)
+}
+
+func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(t *testing.T, s *Store)
+		code   api.Code
+		text   string
+	}{
+		"not fenced": {func(*testing.T, *Store) {}, api.CodeStateForbidden, "not fenced"},
+		"instance":   {func(t *testing.T, s *Store) { must(s.FenceHost(t.Context(), nobody, "a", cut))(t) }, api.CodeConflict, "instances of it left (web)"},
+		"migration": {func(t *testing.T, s *Store) {
+			must(s.ForgetInstance(t.Context(), nobody, web))(t)
+			must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
+			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+		}, api.CodeConflict, "abandon"},
+		"fence of a backup": {func(t *testing.T, s *Store) {
+			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+			must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+		}, api.CodeStateForbidden, "fence it once more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			tc.before(t, s)
+			wantCode(t, unchangedBut(t, s, func() error { return second(s.ForgetHost(t.Context(), nobody, "a", true)) }), tc.code, tc.text)
+		})
+	}
+	s := goneSite(t)
+	wantCode(t, second(s.ForgetHost(t.Context(), as(hostB, 1), "a", true)), api.CodePermissionDenied, "")
+}
+
+// unchangedBut runs do and expects that only the trail, which has refusals, grew.
+func unchangedBut(t *testing.T, s *Store, do func() error) error {
+	t.Helper()
+	before := dump(t.Context(), t, s)
+	err := do()
+	after := dump(t.Context(), t, s)
+	before["events"], after["events"] = nil, nil
+	for table := range before {
+		if len(before[table]) != len(after[table]) {
+			t.Errorf("table %s changed", table)
+		}
+	}
+	return err
+}
