@@ -80,7 +80,8 @@ func modelSite(t *testing.T, s *Store) *model {
 	return m
 }
 
-// begin makes the volumes that there are at first.
+// begin makes the volumes that there are at first, and puts db on the shelf, where
+// both hosts reach its root volume: what chance would seldom bring about.
 func (m *machine) begin() {
 	for n, v := range []struct{ typeName, host, pool string }{
 		{"gold", hostA, "nfs"},
@@ -98,6 +99,23 @@ func (m *machine) begin() {
 			m.t.Fatalf("the model refuses what the site begins with: %q", wrong)
 		}
 	}
+	m.shelveAtFirst(db)
+}
+
+// shelveAtFirst leaves an instance to no host, with the volume 3 as its root.
+func (m *machine) shelveAtFirst(instance string) {
+	in := api.InstanceTransition{From: api.InstanceStopped, To: api.InstanceShelved, Host: m.instances[instance].host, Epoch: 1, OpID: "first", Definition: webDefinition()}
+	for _, to := range []api.InstanceState{api.InstanceShelved, api.InstanceShelvedOffloaded} {
+		in.To = to
+		must(m.s.TransitionInstance(m.t.Context(), nobody, instance, in))(m.t)
+		if wrong := m.transitionInstance(instance, in); wrong != nil {
+			m.t.Fatalf("the model refuses what the site begins with: %q", wrong)
+		}
+		in.From, in.Definition = to, nil
+	}
+	root := keys(m.volumes)[3]
+	a := must(m.s.AttachShelved(m.t.Context(), nobody, root, api.VolumeAttach{Instance: instance, Root: true}))(m.t)
+	m.add(api.AttachmentReserve{ID: a.ID, VolumeID: root, InstanceID: instance, Device: a.Device, Mode: a.Mode}, a.State)
 }
 
 // modelHosts are the names of the hosts.

@@ -46,7 +46,8 @@ func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refu
 		state = api.InstanceStopped
 	}
 	r.when(state != in.From, api.CodeConflict)
-	r.when(i.host != in.Host && !(claim && (i.asked == in.Host || i.fromHost == in.Host)), api.CodeNotYourHost)
+	may := i.host == in.Host || claim && (i.asked == in.Host || i.fromHost == in.Host)
+	r.when(!may, api.CodeNotYourHost)
 	undo := in.To == api.InstanceShelvedOffloaded && i.claimOp != ""
 	r.when(undo && i.claimOp != in.OpID, api.CodeConflict)
 	if in.From == api.InstanceStopped || in.To == api.InstanceShelvedOffloaded && !undo {
