@@ -39,7 +39,7 @@ func TestAHostThatIsGoneForGoodIsForgotten(t *testing.T) {
 		t.Errorf("volumes = %+v; want common, at host b", all)
 	}
 	// Whatever comes back with its id is new, and what it believed is not believed.
-	wantStale(t, post(t.Context(), s, as(hostA, 2)), 0)
+	wantCode(t, post(t.Context(), s, as(hostA, 2)), api.CodeStaleEpoch, "does not know")
 }
 
 func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
