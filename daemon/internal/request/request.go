@@ -61,6 +61,9 @@ type Desk struct {
 	// Patience is how long a request waits for something that is away; 0 is
 	// DefaultPatience.
 	Patience time.Duration
+	// Busy is the code for a request that another op keeps from its end; "" is
+	// instance_busy.
+	Busy api.Code
 
 	// admit makes the look at what was asked before and the submission of an op
 	// one.
@@ -131,6 +134,18 @@ func (d *Desk) repeated(ctx context.Context, req Request, asked []byte) (o op.Op
 		return o, true, api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", req.OpID)
 	}
 	return o, true, nil
+}
+
+// Knows says whether there is an op with this id.
+func (d *Desk) Knows(ctx context.Context, opID string) (bool, error) {
+	_, err := d.Journal.Op(ctx, opID)
+	if errors.Is(err, op.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+	}
+	return true, nil
 }
 
 // goOn is the operator's word to those ops of the manager that wait for him and

@@ -3,6 +3,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,15 +115,15 @@ func (d *Desk) End(ctx context.Context, opID, doing string) (op.Status, error) {
 			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", doing, st.Failure.Message).
 				With("op_id", opID).With("cause", st.Failure.Code)
 		}
-		if err := stuck(opID, doing, st.Waiting); err != nil {
+		if err := d.stuck(opID, doing, st.Waiting); err != nil {
 			return st, err
 		}
 	}
 }
 
 // stuck is the answer for an op that waits, nil for one that works.
-func stuck(opID, doing, waiting string) error {
-	code, what := api.CodeInstanceBusy, "another operation has to end first"
+func (d *Desk) stuck(opID, doing, waiting string) error {
+	code, what := cmp.Or(d.Busy, api.CodeInstanceBusy), "another operation has to end first"
 	switch waiting {
 	case "":
 		return nil

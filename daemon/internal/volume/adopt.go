@@ -19,7 +19,7 @@ import (
 // is and as it is. Its format is the caller's word. A repeated request gets the
 // same answer.
 func (g *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
-	st, err := g.perform(ctx, request{
+	st, err := g.perform(ctx, wish{
 		opID: opID, kind: kindAdopt, asked: in, doing: fmt.Sprintf("volume %.64s is being adopted", in.Name),
 		decide: func(ctx context.Context) (input, error) { return g.decideAdopt(ctx, in) },
 	})

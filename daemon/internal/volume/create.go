@@ -21,7 +21,7 @@ const defaultType = "default"
 // Create makes an empty volume in a pool of this host and returns it when it
 // can be used. A repeated request gets the same answer.
 func (g *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
-	st, err := g.perform(ctx, request{
+	st, err := g.perform(ctx, wish{
 		opID: opID, kind: kindCreate, asked: in, doing: fmt.Sprintf("volume %.64s is being created", in.Name),
 		decide: func(ctx context.Context) (input, error) { return g.decideCreate(ctx, in) },
 	})

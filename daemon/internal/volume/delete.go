@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -27,10 +28,10 @@ func (g *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api
 		asked = forcedDelete{Volume: ref, Force: true}
 		vol, gone, err := g.goOn(ctx, opID, ref)
 		if gone || err != nil {
-			return vol, refused(err)
+			return vol, request.Refused(err)
 		}
 	}
-	st, err := g.perform(ctx, request{
+	st, err := g.perform(ctx, wish{
 		opID: opID, kind: kindDelete, asked: asked, doing: fmt.Sprintf("volume %.64s is being deleted", ref),
 		decide: func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref, force) },
 	})
@@ -50,7 +51,7 @@ type forcedDelete struct {
 // else gets past it. What it cannot make sense of it will say again. Gone is true
 // if that op was the deletion itself.
 func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
-	known, err := g.isKnown(ctx, opID)
+	known, err := g.desk.Knows(ctx, opID)
 	if known || err != nil {
 		return was, false, err // a repeated request
 	}
@@ -58,7 +59,7 @@ func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeReg
 	if err != nil {
 		return was, false, err
 	}
-	for _, st := range g.runner.Active() {
+	for _, st := range g.desk.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, volumeKey(vol.ID)) {
 			continue
 		}
@@ -77,15 +78,17 @@ func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeReg
 
 // endParked lets an op go on that waits for the operator, and waits for its end.
 func (g *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
-	if err := g.runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
+	if err := g.desk.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
 		return op.Status{}, err
 	}
-	st, err := g.waitAWhile(ctx, o.ID)
+	st, err := g.desk.Wait(ctx, o.ID)
 	switch {
 	case err != nil:
 		return st, err
-	case !st.State.Final():
+	case st.State == op.StateNeedsOperator:
 		return st, errors.New(st.Failure.Message)
+	case !st.State.Final():
+		return st, errors.New("it goes on, and is not over yet; try again")
 	}
 	return st, nil
 }

@@ -5,11 +5,11 @@ package volume
 import (
 	"context"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Config is what the operator decides about where the volumes of this host may
@@ -30,23 +30,12 @@ type Manager struct {
 	rules   location.Rules
 	shared  []string
 	machine *machine
-	journal op.Journal
 	host    func(context.Context) (string, error)
-	log     *slog.Logger
-	runner  *op.Runner
-	// patience is how long a request waits for something that is away.
-	patience time.Duration
-
-	// admit makes the look at what was asked before and the submission of an op
-	// one.
-	admit sync.Mutex
+	desk    request.Desk
 }
 
 // machine is what the steps share.
 type machine struct{ Ports }
-
-// defaultPatience is long enough for a registry or a libvirtd that restarts.
-const defaultPatience = 15 * time.Second
 
 // New makes a manager. Host answers with the id of this host once the registry
 // knows it. Bind the manager to the runner that runs its Plans before any other
@@ -55,9 +44,10 @@ func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context)
 	return &Manager{
 		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
 		shared:  cfg.SharedPools,
-		machine: &machine{ports}, journal: journal, host: host, log: log, patience: defaultPatience,
+		machine: &machine{ports}, host: host,
+		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict},
 	}
 }
 
 // Bind gives the manager its runner.
-func (g *Manager) Bind(r *op.Runner) { g.runner = r }
+func (g *Manager) Bind(r *op.Runner) { g.desk.Runner = r }

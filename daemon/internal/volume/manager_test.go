@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -333,7 +334,7 @@ func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T
 		_, err := g.Create(t.Context(), testOp, in)
 		wantCode(t, err, api.CodeRegistryUnavailable)
 		w.registry.setDown(false)
-		w.runner.Wake(waitRegistry)
+		w.runner.Wake(request.WaitRegistry)
 		vol, err := g.Create(t.Context(), testOp, in)
 		must(t, err)
 		if vol.Status != api.VolumeAvailable {
@@ -372,7 +373,7 @@ func TestRequestIsAnsweredWhileLibvirtIsAway(t *testing.T) {
 		_, err := g.Create(t.Context(), testOp, in)
 		wantCode(t, err, api.CodeHypervisorUnavailable)
 		w.Reconnect()
-		w.runner.Wake(waitHypervisor)
+		w.runner.Wake(request.WaitHypervisor)
 		_, err = g.Create(t.Context(), testOp, in)
 		must(t, err)
 	})

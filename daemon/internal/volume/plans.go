@@ -5,9 +5,9 @@ package volume
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -56,10 +56,14 @@ type input struct {
 	// From is the status in which a volume is claimed that is to be deleted; empty
 	// is available.
 	From api.VolumeStatus `json:"from,omitempty"`
-	// Asked is what the caller sent, so that a repeated request is told from
-	// another one under the same id.
-	Asked json.RawMessage `json:"asked"`
+	request.Asked
 }
+
+// Keys implements request.Input: the ops of a volume run one after the other.
+func (in *input) Keys() []string { return []string{volumeKey(in.Volume.ID)} }
+
+// Group implements request.Input: no other op belongs to it.
+func (in *input) Group() string { return "" }
 
 // from is From with its default.
 func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -39,7 +40,7 @@ func (m *machine) stepCreateImage() op.Step {
 		}
 		_, err := m.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.SizeBytes)
 		if !errors.Is(err, hv.ErrExists) {
-			return hvError(err)
+			return request.HV(err)
 		}
 		if again {
 			return nil // from the try that was cut off; observed next
@@ -57,7 +58,7 @@ func (m *machine) stepCreateImage() op.Step {
 		if mine, err := m.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {
 			return err
 		}
-		return hvError(m.HV.DeleteVolume(ctx, in.Volume.Location.Pool, in.Volume.Location.Name))
+		return request.HV(m.HV.DeleteVolume(ctx, in.Volume.Location.Pool, in.Volume.Location.Name))
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note claimNote
@@ -115,7 +116,7 @@ func (m *machine) stepRemoveImage() op.Step {
 			return api.Errorf(api.CodeConflict, "cannot delete volume %s: it was at %s, and pool %s has %s at %s now; was the pool changed?",
 				in.Volume.Name, l.Path, l.Pool, l.Name, found.Path)
 		}
-		return hvError(m.HV.DeleteVolume(ctx, l.Pool, l.Name))
+		return request.HV(m.HV.DeleteVolume(ctx, l.Pool, l.Name))
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		if l := in.Volume.Location; l.Pool != "" {
@@ -155,7 +156,7 @@ func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observatio
 func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
 	pools, err := m.HV.Pools(ctx)
 	if err != nil {
-		return nil, hvError(err)
+		return nil, request.HV(err)
 	}
 	if _, err := location.Pool(pools, l.Pool); err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, e
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil, nil
 	}
-	return found, hvError(err)
+	return found, request.HV(err)
 }
 
 // checkUnused refuses an image that a domain of this host names, or that the
@@ -173,7 +174,7 @@ func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, e
 func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
 	doms, err := m.HV.Domains(ctx)
 	if err != nil {
-		return hvError(err)
+		return request.HV(err)
 	}
 	if domain, target := location.DiskOf(doms, path); domain != "" {
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of instance %s", verdict, path, target, domain).With("instance", domain)

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -14,7 +15,7 @@ import (
 func (m *machine) stepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		_, err := m.Registry.RegisterVolume(ctx, r.OpID()+".register", in.Volume)
-		return registryError(err)
+		return request.Registry(err)
 	}
 	// Only what has our id is ours: where the name was taken there is nothing
 	// to take back.
@@ -41,7 +42,7 @@ func (m *machine) stepPublish() op.Step {
 		}
 		t := api.VolumeTransition{From: api.VolumeCreating, To: api.VolumeAvailable, Location: &made}
 		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
-		return registryError(err)
+		return request.Registry(err)
 	}
 	// Once it is published somebody may attach it at once, so any status but
 	// the first means that it happened.
@@ -64,7 +65,7 @@ func (m *machine) stepClaim() op.Step {
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
 		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
-		return registryError(err)
+		return request.Registry(err)
 	}
 	// A volume that was not whole is not available by giving it back: it goes on
 	// being one that is deleted, by force.
@@ -75,7 +76,7 @@ func (m *machine) stepClaim() op.Step {
 		}
 		t := api.VolumeTransition{From: api.VolumeDeleting, To: api.VolumeAvailable}
 		_, err = m.Registry.TransitionVolume(ctx, r.OpID()+".unclaim", in.Volume.ID, t)
-		return registryError(err)
+		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		vol, found, err := m.registered(ctx, in)
@@ -103,7 +104,7 @@ func (m *machine) registered(ctx context.Context, in *input) (vol api.Volume, fo
 	if api.CodeOf(err) == api.CodeNotFound {
 		return vol, false, nil
 	}
-	return vol, err == nil, registryError(err)
+	return vol, err == nil, request.Registry(err)
 }
 
 // forget removes the volume from the registry; absent is no error.
@@ -112,5 +113,5 @@ func (m *machine) forget(ctx context.Context, opID string, in *input) error {
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil
 	}
-	return registryError(err)
+	return request.Registry(err)
 }
