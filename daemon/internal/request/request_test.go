@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	kindOurs   = "ours"
+	kindOthers = "others"
+)
+
+// input is one that excludes all others.
+type input struct{ Asked }
+
+func (*input) Keys() []string { return []string{"instance/i"} }
+func (*input) Group() string  { return "i" }
+
+// bench is a desk whose ops end when they are let go, each with this error.
+type bench struct {
+	desk *Desk
+	let  chan error
+}
+
+// inBench runs a test with a clock of its own.
+func inBench(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{let: make(chan error)}
+		work := func(ctx context.Context, _ *op.Run) error {
+			select {
+			case err := <-b.let:
+				return err
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		steps := []op.Step{{Name: "admit", Do: func(context.Context, *op.Run) error { return nil }}, {Name: "work", Do: work}}
+		journal := optest.NewJournal()
+		runner, err := op.New(op.Config{Journal: journal, Plans: []op.Plan{{Kind: kindOurs, Steps: steps}, {Kind: kindOthers, Steps: steps}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer runner.Stop()
+		b.desk = &Desk{Runner: runner, Journal: journal, Log: slog.New(slog.DiscardHandler), Kinds: []string{kindOurs}}
+		test(t, b)
+	})
+}
+
+// ask makes a request and returns whether it was decided anew.
+func (b *bench) ask(t *testing.T, opID, kind, what string) (decided bool, err error) {
+	t.Helper()
+	_, err = b.desk.Submit(t.Context(), Request{OpID: opID, Kind: kind, Asked: what, Decide: func(context.Context) (Input, error) {
+		decided = true
+		return &input{}, nil
+	}})
+	return decided, err
+}
+
+func TestARequestIsDecidedOnceAndAnotherUnderItsIDIsRefused(t *testing.T) {
+	inBench(t, func(t *testing.T, b *bench) {
+		for n := range 3 {
+			if decided, err := b.ask(t, "a", kindOurs, "this"); err != nil || decided != (n == 0) {
+				t.Errorf("time %d: decided %t, %v", n, decided, err)
+			}
+		}
+		for _, other := range [][2]string{{kindOurs, "that"}, {kindOthers, "this"}} {
+			if _, err := b.ask(t, "a", other[0], other[1]); api.CodeOf(err) != api.CodeIdempotencyMismatch {
+				t.Errorf("%v under the same id: %v", other, err)
+			}
+		}
+	})
+}
+
+func TestWhatWaitsBehindSomethingThatLastsIsTakenBack(t *testing.T) {
+	for before, want := range map[string]api.Code{kindOthers: api.CodeInternal, kindOurs: ""} {
+		inBench(t, func(t *testing.T, b *bench) {
+			if _, err := b.ask(t, "first", before, "x"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if _, err := b.ask(t, "second", kindOurs, "x"); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			st, err := b.desk.Granted(t.Context(), "second", "admit")
+			if api.CodeOf(err) != want || time.Since(began) > 2*DefaultPatience {
+				t.Errorf("behind %s: %v after %s (%s)", before, err, time.Since(began), st.State)
+			}
+			if left := len(b.desk.Runner.Active()); want != "" && left != 1 {
+				t.Errorf("%d ops are left", left)
+			}
+		})
+	}
+}
+
+func TestTheEndOfAnOpIsTheAnswer(t *testing.T) {
+	inBench(t, func(t *testing.T, b *bench) {
+		for _, how := range []error{nil, errors.New("refused")} {
+			id := "a"
+			if how != nil {
+				id = "b"
+			}
+			if _, err := b.ask(t, id, kindOurs, "x"); err != nil {
+				t.Fatal(err)
+			}
+			go func() { b.let <- how }()
+			if _, err := b.desk.End(t.Context(), id, "it is being done"); (err == nil) != (how == nil) {
+				t.Errorf("the op ends with %v, and the answer is %v", how, err)
+			}
+		}
+	})
+}
+
+func TestAnErrorOfACheckSaysThatNothingWasChanged(t *testing.T) {
+	for err, want := range map[error]api.Code{
+		hv.ErrUnavailable: api.CodeHypervisorUnavailable, context.DeadlineExceeded: api.CodeRegistryUnavailable,
+	} {
+		if got := Refused(err); api.CodeOf(got) != want {
+			t.Errorf("%v becomes %v", err, got)
+		}
+	}
+}
+
+func TestUnderTheEpochOfNowOnlyWhatIsNewerIsTried(t *testing.T) {
+	stale := api.Errorf(api.CodeStaleEpoch, "stale")
+	for _, c := range []struct{ now, tries int64 }{{1, 1}, {2, 2}} {
+		tries := int64(0)
+		err := AsOfNow(1, func() (int64, error) { return c.now, nil }, func(epoch int64, again string) error {
+			tries++
+			if epoch == 2 && again == ".2" {
+				return nil
+			}
+			return stale
+		})
+		if tries != c.tries || (err == nil) != (c.now == 2) {
+			t.Errorf("with epoch %d now: %d tries, %v", c.now, tries, err)
+		}
+	}
+}
