@@ -18,6 +18,10 @@ type GuestConfig struct {
 	UUID    string // libvirt makes one up
 	Machine string // QEMU's machine type; default pc
 	Disks   []Disk // vda, vdb and so on
+	// UEFI: the guest boots from its first disk, one of MakeBootVolume, with a boot
+	// order. Nothing in its definition is this host's: it has no file for its console,
+	// and its sockets are where libvirt puts them.
+	UEFI bool
 }
 
 // Disk is a disk of a guest.
@@ -52,9 +56,14 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
   <iothreads>{{.IOThreads}}</iothreads>{{end}}
   <os>
     <type arch='x86_64' machine='{{html .Machine}}'>hvm</type>
+{{- if .UEFI}}
+    <loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader>
+    <nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>/var/lib/libvirt/qemu/nvram/{{html .Name}}_VARS.fd</nvram>
+{{- else}}
     <kernel>{{html .Boot.Kernel}}</kernel>
     <initrd>{{html .Boot.Initrd}}</initrd>
     <cmdline>console=ttyS0 quiet panic=-1</cmdline>
+{{- end}}
   </os>
   <features><acpi/></features>
   <on_poweroff>destroy</on_poweroff>
@@ -62,7 +71,7 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
   <on_crash>destroy</on_crash>
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
-{{- range .Disks}}
+{{- range $n, $disk := .Disks}}
     <disk type='{{.Type}}' device='disk'>
       <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
       <source {{.SourceAttr}}='{{html .Path}}'/>
@@ -72,16 +81,23 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
       <shareable/>{{end}}
 {{- if .Serial}}
       <serial>{{html .Serial}}</serial>{{end}}
+{{- if and $.UEFI (eq $n 0)}}
+      <boot order='1'/>{{end}}
     </disk>
 {{- end}}
     <controller type='usb' model='none'/>
     <channel type='unix'>
-      <source mode='bind' path='{{html .Socket}}'/>
+{{- if not .UEFI}}
+      <source mode='bind' path='{{html .Socket}}'/>{{end}}
       <target type='virtio' name='` + workload.Port + `'/>
     </channel>
+{{- if .UEFI}}
+    <serial type='pty'/>
+{{- else}}
     <serial type='file'>
       <source path='{{html .Console}}'/>
     </serial>
+{{- end}}
     <memballoon model='none'/>
   </devices>
 </domain>

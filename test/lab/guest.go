@@ -46,6 +46,9 @@ func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, er
 	}
 	base := filepath.Join(l.Dir, "guest", cfg.Name)
 	socket := base + ".sock"
+	if cfg.UEFI {
+		socket = filepath.Join(l.Dir, "lib", "qemu", "channel", "target", "domain-*-"+cfg.Name, workload.Port)
+	}
 	if len(socket) >= maxSocketPath {
 		return nil, fmt.Errorf("define guest %s: %s is too long for a unix socket", cfg.Name, socket)
 	}
@@ -80,10 +83,15 @@ func (g *Guest) undefine() error {
 	// It ends what a test began, and so must work after the test's context.
 	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
-	if _, err := g.virsh(ctx, "destroy"); err != nil && !strings.Contains(err.Error(), "not running") {
-		return err
+	if _, err := g.virsh(ctx, "destroy"); err != nil {
+		switch text := err.Error(); {
+		case strings.Contains(text, "failed to get domain"):
+			return nil // a test took it off this host
+		case !strings.Contains(text, "not running"):
+			return err
+		}
 	}
-	_, err := g.virsh(ctx, "undefine", "--managed-save")
+	_, err := g.virsh(ctx, "undefine", "--managed-save", "--nvram")
 	return err
 }
 
@@ -194,6 +202,17 @@ func (g *Guest) Disks(ctx context.Context) ([]workload.GuestDisk, error) {
 		return nil, fmt.Errorf("wait for guest %s: %w%s", g.Name, err, g.consoleTail())
 	}
 	return disks, nil
+}
+
+// Root waits until the guest has booted and returns the name of the volume that it
+// booted from, see MakeBootVolume.
+func (g *Guest) Root(ctx context.Context) (string, error) {
+	if _, err := g.Disks(ctx); err != nil {
+		return "", err
+	}
+	g.link.mu.Lock()
+	defer g.link.mu.Unlock()
+	return g.link.root, nil
 }
 
 // AddDisk makes a disk that was not there when the guest was defined one that can

@@ -25,7 +25,7 @@ type Boot struct {
 // that the kernel has built in is no file, and is passed over.
 var guestModules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
-	"virtio_blk", "virtio_console",
+	"virtio_blk", "virtio_console", "evdev", "button",
 }
 
 var building sync.Mutex // of the guest's image, by this process

@@ -42,6 +42,8 @@ var tools = map[string]string{
 	"umount":             "mount",
 	"unshare":            "util-linux",
 	"nsenter":            "util-linux",
+	"sfdisk":             "fdisk",
+	"mformat":            "mtools",
 }
 
 // qemuDriver matches libvirtd's QEMU driver, a package of its own on Debian.
@@ -62,6 +64,11 @@ func Missing() []string {
 	}
 	if found, _ := filepath.Glob(qemuDriver); len(found) == 0 {
 		missing = append(missing, "libvirt's QEMU driver (package libvirt-daemon-driver-qemu)")
+	}
+	for file, name := range map[string]string{firmware: "ovmf", bootloader: "systemd-boot-efi"} {
+		if _, err := os.Stat(file); err != nil {
+			missing = append(missing, fmt.Sprintf("%s (package %s)", file, name))
+		}
 	}
 	if _, err := user.Lookup("libvirt-qemu"); err != nil {
 		missing = append(missing, "the user libvirt-qemu (package libvirt-daemon-system)")

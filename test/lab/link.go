@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ import (
 // long as the guest is defined, over all its boots; a line that has arrived is
 // in the history and in the log before anything else happens.
 type link struct {
-	socket string
+	socket string // a pattern: one that libvirt chose has the domain's number in it
 	log    *os.File
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -29,7 +30,9 @@ type link struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, when anything below changes
 	conn    net.Conn      // nil while there is no connection
+	root    string        // what it said it booted from
 	boot    string        // of the guest that said hello on conn; empty before
+	before  string        // the boot of the QEMU before, which may go on in this one
 	stale   string        // a boot that was told to end, by a reset for example
 	seen    []workload.GuestDisk
 	writers map[string]*hostWriter
@@ -41,6 +44,7 @@ type hostWriter struct {
 	history *History
 	wanted  *Load // nil: none shall run
 	running bool  // the guest was told to start and has not said it stopped
+	ran     bool  // running, when the QEMU before ended
 }
 
 // openLink connects to the guest, now and whenever it is started, until close.
@@ -90,8 +94,7 @@ func (l *link) close() error {
 func (l *link) run(ctx context.Context) {
 	defer close(l.ended)
 	for ctx.Err() == nil {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "unix", l.socket)
+		conn, err := l.dial(ctx)
 		if err != nil {
 			select {
 			case <-ctx.Done():
@@ -104,6 +107,21 @@ func (l *link) run(ctx context.Context) {
 		stop()
 		_ = conn.Close() // QEMU has closed its end
 	}
+}
+
+func (l *link) dial(ctx context.Context) (net.Conn, error) {
+	paths, err := filepath.Glob(l.socket)
+	if err == nil && len(paths) == 0 {
+		err = os.ErrNotExist
+	}
+	for _, path := range paths {
+		var conn net.Conn
+		var dialer net.Dialer
+		if conn, err = dialer.DialContext(ctx, "unix", path); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 // serve reads from one QEMU until it ends.
@@ -121,9 +139,12 @@ func (l *link) serve(conn net.Conn) {
 		l.update(func() { l.take(r, now) })
 	}
 	l.update(func() {
+		if l.boot != "" {
+			l.before = l.boot
+		}
 		l.conn, l.boot = nil, ""
 		for _, w := range l.writers {
-			w.running = false
+			w.ran, w.running = w.ran || w.running, false
 		}
 	})
 }
@@ -139,6 +160,9 @@ func (l *link) update(change func()) {
 
 // take acts on a report. The caller holds mu.
 func (l *link) take(r workload.Report, now time.Time) {
+	if l.boot == "" && r.Type != workload.ReportHello {
+		l.goOn()
+	}
 	w := l.writers[r.Disk]
 	switch {
 	case r.Type == workload.ReportHello:
@@ -167,9 +191,22 @@ func (l *link) take(r workload.Report, now time.Time) {
 	}
 }
 
+// goOn takes up a boot that goes on in a new QEMU: its guest was saved and restored,
+// since one that boots says hello before anything else. The caller holds mu.
+func (l *link) goOn() {
+	l.boot = l.before
+	for _, w := range l.writers {
+		w.running, w.ran = w.ran, false
+	}
+}
+
 // hello begins a new boot of the guest. The caller holds mu.
 func (l *link) hello(r workload.Report) {
-	l.boot, l.seen, l.fatal = r.Boot, r.Disks, nil
+	l.boot, l.root, l.seen, l.fatal = r.Boot, r.Root, r.Disks, nil
+	l.before = ""
+	for _, w := range l.writers {
+		w.ran = false
+	}
 	for _, d := range r.Disks {
 		if w := l.writers[d.Name]; w != nil {
 			w.running = false

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,8 @@ func run() error {
 		p.send(workload.Report{Type: workload.ReportFatal, Text: err.Error()})
 		return err
 	}
-	p.send(workload.Report{Type: workload.ReportHello, Boot: g.boot, Disks: disks})
+	obeyPowerButton(p)
+	p.send(workload.Report{Type: workload.ReportHello, Boot: g.boot, Disks: disks, Root: bootedFrom()})
 	go watchDisks(p, disks)
 	fmt.Fprintln(os.Stderr, "guest: ready")
 	for {
@@ -93,6 +95,18 @@ func (g *guest) obey(c workload.Command) error {
 		return fmt.Errorf("reboot: %w", unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
 	}
 	return nil
+}
+
+// bootedFrom is the name of the volume that the kernel comes from, empty if the host
+// gave it to QEMU.
+func bootedFrom() string {
+	line, _ := os.ReadFile("/proc/cmdline") // it is there in every kernel
+	for _, word := range strings.Fields(string(line)) {
+		if root, found := strings.CutPrefix(word, workload.RootOption); found {
+			return root
+		}
+	}
+	return ""
 }
 
 func mountKernelFilesystems() error {

@@ -7,9 +7,13 @@ package workload
 // another.
 const Port = "volferry.lab"
 
+// RootOption begins the word on the kernel's command line that names the volume
+// that the kernel comes from.
+const RootOption = "volferry.root="
+
 // The types of reports, from the guest.
 const (
-	ReportHello   = "hello"   // the guest is up; Disks is set. Sent once per boot
+	ReportHello   = "hello"   // the guest is up; Disks and Root are set. Sent once per boot
 	ReportDisks   = "disks"   // a disk came or went; Disks are those that there are now
 	ReportAck     = "ack"     // an operation is done; Op, LatencyUS and MonotonicUS are set
 	ReportIOError = "ioerror" // an operation failed; Op and Text are set
@@ -23,6 +27,8 @@ type Report struct {
 	// Boot tells the boots of a guest apart; the host's commands carry it.
 	Boot  string      `json:"boot,omitempty"`
 	Disks []GuestDisk `json:"disks,omitempty"`
+	// Root is what RootOption says, in a hello.
+	Root string `json:"root,omitempty"`
 	// Disk is the kernel's name of the disk, for example vda.
 	Disk string `json:"disk,omitempty"`
 	Op   *Op    `json:"op,omitempty"`
