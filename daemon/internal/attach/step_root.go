@@ -17,8 +17,7 @@ import (
 // again: where it has not, the guard stays.
 func (m *machine) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
-		reason := fmt.Sprintf("cannot start instance %s without a root device volume; `volferryctl volume attach V %s --root`", in.InstanceName, in.InstanceName)
-		if err := m.Guards.Set(in.InstanceID, instance.GuardRoot, reason); err != nil {
+		if err := m.Guards.Set(in.InstanceID, instance.GuardRoot, instance.RootReason(in.InstanceName)); err != nil {
 			return api.Errorf(api.CodeJournalUnavailable, "cannot change the root volume of instance %s: this host cannot keep it from starting meanwhile: %v", in.InstanceName, err)
 		}
 		return nil
