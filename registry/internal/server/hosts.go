@@ -44,12 +44,17 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
 
 // forgetHost takes out a host that is gone for good.
 func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
-	call, err := readCall(r, "volumes")
+	query, err := httpjson.Query(r, "volumes")
 	if err != nil {
 		s.auditRefusal(r, err)
 		return err
 	}
-	host, err := s.Store.ForgetHost(r.Context(), call, reference(r), r.URL.Query().Get("volumes") == "1")
+	call, err := callOf(r)
+	if err != nil {
+		s.auditRefusal(r, err)
+		return err
+	}
+	host, err := s.Store.ForgetHost(r.Context(), call, reference(r), query.Get("volumes") == "1")
 	if err != nil {
 		return err
 	}
