@@ -62,7 +62,7 @@ func run(ctx context.Context) error {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
 	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")
 	flag.StringVar(&o.only, "only", "", "comma-separated `names` of what is measured: "+strings.Join(names(), ", ")+"; empty for all")
-	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines")
+	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines, for example test/bench/results/NAME.jsonl")
 	flag.Parse()
 	if o.clients < 1 || o.rate < 1 || o.hosts < 1 || o.attachments < o.clients {
 		return fmt.Errorf("there has to be something of everything, and as many attachments as clients")
@@ -87,6 +87,9 @@ func run(ctx context.Context) error {
 	}
 	if o.results == "" {
 		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(o.results), 0o755); err != nil {
+		return fmt.Errorf("make directory of the results: %w", err)
 	}
 	return r.save(o.results)
 }

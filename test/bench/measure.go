@@ -89,6 +89,9 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if err := b.registry.Start(ctx); err != nil {
 		return err
 	}
+	if err := b.introduce(ctx); err != nil {
+		return err
+	}
 	if err := b.connect(ctx); err != nil {
 		return err
 	}

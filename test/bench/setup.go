@@ -71,6 +71,17 @@ func (b *bench) start(ctx context.Context) error {
 			return err
 		}
 		b.hosts = append(b.hosts, h)
+	}
+	if err := b.introduce(ctx); err != nil {
+		return err
+	}
+	return b.makeClients(ctx)
+}
+
+// introduce has every host of the load report, which a registry that was just
+// started wants before it takes changes of it.
+func (b *bench) introduce(ctx context.Context) error {
+	for _, h := range b.hosts {
 		c, err := dial(ctx, b.registry.Listen, h)
 		if err != nil {
 			return err
@@ -81,7 +92,7 @@ func (b *bench) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.makeClients(ctx)
+	return nil
 }
 
 func (b *bench) close() {
