@@ -139,9 +139,11 @@ func (l *Loop) end(ctx context.Context, p *store.Pause) error {
 		awake = awake && (g.State == store.PauseRestored || g.Lost)
 	}
 	switch {
+	case p.DropEnd != "" && p.Error != nil:
+		return nil // it waits for an operator
 	case p.DropEnd == api.DropDst || p.DropEnd == api.DropSrc && awake:
 		return l.drop(ctx, p)
-	case p.DropEnd != "" || !awake:
+	case !awake:
 		return nil
 	}
 	done, err := l.cfg.Store.FinishPause(ctx, call, p.Migration.ID)

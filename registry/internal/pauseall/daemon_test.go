@@ -180,7 +180,9 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		case undone:
 			return api.Errorf(api.CodeNoSpace, "no space")
 		case halted:
-			act()
+			if err := act(); err != nil {
+				return err
+			}
 			o.State = "needs_operator"
 			return api.Errorf(api.CodeNeedsOperator, "look at it")
 		}

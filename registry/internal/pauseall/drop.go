@@ -9,11 +9,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// drop has the copy host remove the end of the copy that the volume is not at.
+// drop has the copy host remove the end of the copy that the volume is not at. It is
+// not called for one that waits for an operator.
 func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
-	if p.Error != nil {
-		return nil // it waits for an operator
-	}
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)
 		switch {

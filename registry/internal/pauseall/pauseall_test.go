@@ -146,8 +146,12 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 			continue
 		}
 		t.Run(plot, func(t *testing.T) {
+			stride := 1
+			if testing.Short() { // for the race detector
+				stride = 13
+			}
 			died := true
-			for n := 1; died; n++ {
+			for n := 1; died; n += stride {
 				for _, after := range []bool{false, true} {
 					bubble(t, func(s *site) {
 						s.loop()
@@ -172,6 +176,9 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 
 func TestDaemonsThatDieWithATaskAreAskedForTheSame(t *testing.T) {
 	for n := range 8 {
+		if testing.Short() && n%4 != 0 { // for the race detector
+			continue
+		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			bubble(t, func(s *site) {
 				a := s.hosts["a"]

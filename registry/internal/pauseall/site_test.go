@@ -200,7 +200,7 @@ func (s *site) cancel(id string) error {
 func (s *site) fence(name string) {
 	s.t.Helper()
 	s.hosts[name].away()
-	must(s.store.FenceHost(s.t.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off"}))(s.t)
+	must(s.store.FenceHost(s.t.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.t)
 }
 
 func (s *site) state(id string) string {

@@ -115,7 +115,7 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
 	p, err := s.Store.Pause(ctx, id)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	away := []string{}
 	for _, g := range p.Instances {

@@ -182,6 +182,9 @@ func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api
 		case PauseSaving, PauseCopying:
 			return tx.movePause(ctx, p, PauseCancelling, p.DropEnd, why)
 		case PauseCancelling:
+			if why != nil {
+				return nil // only an operator tries again
+			}
 			return tx.retryPause(ctx, p)
 		case PauseRestoring:
 			return api.Errorf(api.CodePastPointOfNoReturn, "cannot cancel migration %s: volume %s is at %s already, and its guests are being woken there; migrate it back after that",

@@ -359,7 +359,7 @@ func TestAnInstanceThatCannotBeWokenNeedsAnOperatorAndIsTriedAgain(t *testing.T)
 
 func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 	s, p := flipped(t)
-	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off"}))(t)
+	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
 	if m := must(s.Migration(t.Context(), p.Migration.ID, everyone))(t); m.State != api.MigrationCompleting {
 		t.Errorf("migration = %+v", m)
 	}
