@@ -392,6 +392,7 @@ func (m *model) retype(id, host string, in api.VolumeRetype) (r refusals) {
 		elsewhere := slices.ContainsFunc(modelPools, fits)
 		r.when(in.MigrationPolicy != api.RetypeOnDemand, api.CodePolicyDenied)
 		r.when(len(m.at(id)) > 1, api.CodeMultiattached)
+		r.when(slices.ContainsFunc(m.at(id), func(a *modelAttachment) bool { return isShelved(m.instances[a.instance].state) }), api.CodeStateForbidden)
 		r.when(elsewhere, api.CodeConflict)
 		r.when(!elsewhere, api.CodeNoCapablePool)
 	}

@@ -119,10 +119,10 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 }
 
 // undoClaim gives an instance back to the host that had it before the claim, or
-// leaves it where it is if that host has another one of its name by now.
+// leaves it where it is if that host is forgotten, or has another one of its name.
 func (tx *changeTx) undoClaim(ctx context.Context, i shelving) error {
 	return tx.execAll(ctx,
-		sqlStep("UPDATE OR IGNORE instances SET host_id = ? WHERE id = ?", i.shelf.fromHostID, i.ID),
+		sqlStep("UPDATE OR IGNORE instances SET host_id = COALESCE((SELECT id FROM hosts WHERE id = ?), host_id) WHERE id = ?", i.shelf.fromHostID, i.ID),
 		sqlStep("UPDATE shelves SET claim_op = '', from_host_id = '' WHERE instance_id = ?", i.ID))
 }
 

@@ -238,6 +238,27 @@ func TestAClaimThatIsUndoneLeavesTheShelfAsItWas(t *testing.T) {
 	wantInstance(t, s, app, api.InstanceStopped, "a")
 }
 
+// The host that had the instance before may be gone, or have another of its name.
+func TestAClaimIsUndoneWhateverBecameOfTheHostBefore(t *testing.T) {
+	for name, became := range map[string]func(*testing.T, *Store){
+		"forgotten": rawSQL("UPDATE shelves SET from_host_id = 'gone'"),
+		"another of the name": func(t *testing.T, s *Store) {
+			must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: id(instanceKind, 9), Name: "app", Host: "a", State: api.InstanceStopped}))(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			undo := undoClaim()
+			undo.Host, undo.OpID = hostB, ofB(claim()).OpID
+			inTurn(attached(nil), offloaded(app), askedOnB(app), movedTo(app, ofB(claim())), became, movedTo(app, undo))(t, s)
+			wantInstance(t, s, app, api.InstanceShelvedOffloaded, "")
+			// Who claimed it had it last.
+			movedTo(app, ofB(claim()), ofB(complete()))(t, s)
+			wantInstance(t, s, app, api.InstanceStopped, "b")
+		})
+	}
+}
+
 func TestOfTwoHostsThatClaimAtOnceOneWins(t *testing.T) {
 	const rounds = 60
 	s := newCluster(t)
