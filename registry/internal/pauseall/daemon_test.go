@@ -45,8 +45,11 @@ type daemon struct {
 	asked   []string
 	// fail has how the next calls of a verb end, see act.
 	fail map[string][]string
-	// mute has the daemon keep its next answers to itself.
-	mute int
+	// mute has the daemon keep its next answers to itself; lost has it die with its
+	// next tasks before it does them; and late are the verbs that it does after all
+	// that it is given at the same time.
+	mute, lost int
+	late       map[string]time.Duration
 }
 
 // op is one that was taken on; its effect comes at its end.
@@ -93,13 +96,18 @@ func (d *daemon) start() {
 				return
 			}
 			for _, task := range tasks {
-				answer, speak := d.perform(task)
-				if !speak {
-					continue
-				}
-				if err := relay.Answer(ctx, store.Call{}, d.id, task.ID, answer); err != nil && ctx.Err() == nil {
-					d.site.t.Errorf("answer: %v", err)
-				}
+				d.work.Go(func() {
+					if wait := d.late[task.Path[strings.LastIndex(task.Path, "/")+1:]]; wait > 0 {
+						time.Sleep(wait) //nolint:forbidigo // fake time
+					}
+					answer, speak := d.perform(task)
+					if !speak {
+						return
+					}
+					if err := relay.Answer(ctx, store.Call{}, d.id, task.ID, answer); err != nil && ctx.Err() == nil {
+						d.site.t.Errorf("answer: %v", err)
+					}
+				})
 			}
 		}
 	})
@@ -125,6 +133,10 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 		}
 		d.goOn()
 		return api.TaskAnswer{Status: http.StatusOK, Body: document(map[string]any{"op": o.Op})}, true
+	}
+	if d.lost > 0 {
+		d.lost--
+		return api.TaskAnswer{}, false
 	}
 	answer, known := d.journal[task.ID]
 	if !known {

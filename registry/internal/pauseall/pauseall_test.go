@@ -242,7 +242,7 @@ func TestASaveThatWasNotFetchedIsNotMadeAfterTheCancel(t *testing.T) {
 func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
 	bubble(t, func(s *site) {
 		b := s.hosts["b"]
-		b.mute = 1
+		b.lost = 1
 		id := s.move()
 		pass(2 * time.Second)
 		b.away()
@@ -253,8 +253,10 @@ func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
 		if got := s.state(id); got != "cancelling" {
 			t.Errorf("state = %s", got)
 		}
+		b.late = map[string]time.Duration{"save": time.Minute}
 		b.start()
 		s.until(id)
+		pass(5 * time.Minute)
 		s.wantWhole(id)
 		if calls := b.calls(id); !slices.Equal(calls, []string{"save." + guestID("g3"), "back." + guestID("g3")}) {
 			t.Errorf("calls of host b = %q", calls)
