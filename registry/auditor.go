@@ -21,6 +21,12 @@ type auditor struct {
 // Run implements service.Task.
 func (a *auditor) Run(ctx context.Context) error {
 	close(a.ready)
+	a.verify(ctx)
+	<-ctx.Done()
+	return nil
+}
+
+func (a *auditor) verify(ctx context.Context) {
 	n, err := a.store.VerifyAudit(ctx)
 	switch {
 	case ctx.Err() != nil: // it was not read to its end
@@ -29,8 +35,6 @@ func (a *auditor) Run(ctx context.Context) error {
 	default:
 		a.log.Info("audit trail verified", "events", n)
 	}
-	<-ctx.Done()
-	return nil
 }
 
 // Ready implements service.Task.

@@ -15,8 +15,8 @@ import (
 // readCall says who asks for a change: over TLS by the certificate, whose host
 // the header may only repeat; over the Unix socket by the peer, and by the
 // headers where a local daemon speaks for its host.
-func readCall(r *http.Request, query ...string) (store.Call, error) {
-	if _, err := httpjson.Query(r, query...); err != nil {
+func readCall(r *http.Request) (store.Call, error) {
+	if _, err := httpjson.Query(r); err != nil {
 		return store.Call{}, err
 	}
 	return callOf(r)
