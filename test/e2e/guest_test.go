@@ -39,9 +39,17 @@ type guest struct {
 // defineGuest defines a guest, stopped.
 func (h *host) defineGuest(t *testing.T, disks ...lab.Disk) *guest {
 	t.Helper()
-	g := &guest{host: h, disks: disks}
+	return h.defineGuestLike(t, lab.GuestConfig{Disks: disks})
+}
+
+// defineGuestLike is defineGuest for guests that are not like the others. It names
+// them.
+func (h *host) defineGuestLike(t *testing.T, cfg lab.GuestConfig) *guest {
+	t.Helper()
+	g := &guest{host: h, disks: cfg.Disks}
+	cfg.Name = fmt.Sprintf("g%d", h.number())
 	var err error
-	g.Guest, err = h.Libvirtd.DefineGuest(t.Context(), lab.GuestConfig{Name: fmt.Sprintf("g%d", h.number()), Disks: disks})
+	g.Guest, err = h.Libvirtd.DefineGuest(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
