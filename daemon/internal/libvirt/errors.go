@@ -80,10 +80,10 @@ func classify(err error) error {
 	case errors.Is(err, golibvirt.ErrUnsupported):
 		kind = hv.ErrUnsupported
 	}
-	switch kind {
-	case nil:
+	if kind == nil {
 		return err
-	case hv.ErrGuarded:
+	}
+	if errors.Is(kind, hv.ErrGuarded) {
 		return fmt.Errorf("%w: %s", kind, hookWords(answer.Message))
 	}
 	return fmt.Errorf("%w: %w", kind, err)

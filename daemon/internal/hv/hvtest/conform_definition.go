@@ -120,7 +120,8 @@ func testRedefineRefuses(t *testing.T, b *bench) {
 		"disk without a good image": {nobody, renamed, []hv.DiskSpec{{Target: "vdc", Bus: "virtio"}}, hv.ErrUnsupported},
 		"slot of another disk": {
 			nobody, renamed,
-			[]hv.DiskSpec{{Target: "vdc", Slot: vda.Definition, Image: before.ConfigDisk("vda").Top()}}, nil,
+			[]hv.DiskSpec{{Target: "vdc", Slot: vda.Definition, Image: before.ConfigDisk("vda").Top()}},
+			nil,
 		},
 	} {
 		err := b.hv.DefineDomain(t.Context(), c.id, c.def, c.disks)
