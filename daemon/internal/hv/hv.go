@@ -385,7 +385,7 @@ type Hypervisor interface {
 	// DomainDefinition reads the persistent definition of a domain. ErrUnsupported for a
 	// transient one, and for one that leans on more of its host than images, pools
 	// and NVRAM (passed-through devices, shared directories, QEMU options, sockets
-	// or files of its own): it could not be made on another host, or would let
+	// or files of its own, a medium in a drive): it could not be made on another host, or would let
 	// whoever wrote it reach into that host.
 	DomainDefinition(ctx context.Context, id string) (DomainDefinition, error)
 	// ParseDisk reads what DiskDefinition returned, here or on another host.
@@ -403,7 +403,8 @@ type Hypervisor interface {
 	UndefineDomain(ctx context.Context, id string) error
 	// SaveMemory writes the RAM of an active domain into a new file at path and ends its
 	// process; when it returns nil the domain is off, all its disks are closed and
-	// the file is durable. If it fails the domain goes on as it was. ErrNotActive
+	// the file is durable. If it fails the domain goes on as it was, and a piece of
+	// the file may be left. ErrNotActive
 	// if it is off, ErrExists if there is a file, ErrBusy while a block job runs,
 	// ErrUnsupported for a transient domain, of which nothing would be left.
 	SaveMemory(ctx context.Context, id, path string) error
