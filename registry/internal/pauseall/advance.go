@@ -140,7 +140,7 @@ func (l *Loop) end(ctx context.Context, p *store.Pause) error {
 	}
 	switch {
 	case p.DropEnd != "" && p.Error != nil:
-		return nil // it waits for an operator
+		return nil //nolint:nilerr // it waits for an operator
 	case p.DropEnd == api.DropDst || p.DropEnd == api.DropSrc && awake:
 		return l.drop(ctx, p)
 	case !awake:

@@ -183,7 +183,7 @@ func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api
 			return tx.movePause(ctx, p, PauseCancelling, p.DropEnd, why)
 		case PauseCancelling:
 			if why != nil {
-				return nil // only an operator tries again
+				return nil //nolint:nilerr // only an operator tries again
 			}
 			return tx.retryPause(ctx, p)
 		case PauseRestoring:
