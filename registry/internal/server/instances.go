@@ -4,7 +4,9 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
@@ -49,6 +51,28 @@ func (s *Server) unlockInstance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "instance", i)
+}
+
+// unshelve passes the call on to the host that is to have the instance, by its name
+// where one is named: a daemon knows itself by that.
+func (s *Server) unshelve(w http.ResponseWriter, r *http.Request) error {
+	call, in, err := readChange[api.InstanceUnshelve](r)
+	if err != nil {
+		return err
+	}
+	if in.Host != "" {
+		host, err := s.Store.Host(r.Context(), in.Host)
+		if err != nil {
+			return err
+		}
+		in.Host = host.Name
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode body: %w", err)
+	}
+	return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
+		func(ctx context.Context) (api.Host, error) { return s.toUnshelve(ctx, r, in) })
 }
 
 // shelvedOr does what is asked of the attachments of an instance by shelved, where

@@ -222,6 +222,7 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 	}{
 		"its last host":             {"bare", `{}`, false, "a", ""},
 		"the host that is named":    {"bare", `{"host":"b"}`, false, "b", ""},
+		"named by its id":           {"bare", `{"host":"` + otherID + `"}`, false, "b", ""},
 		"another, as that is away":  {"bare", `{}`, true, "b", ""},
 		"named and away":            {"bare", `{"host":"a"}`, true, "", api.CodeHypervisorUnavailable},
 		"nobody else reaches it":    {"idle", `{}`, true, "", api.CodeHypervisorUnavailable},
@@ -254,6 +255,9 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 				tasks := s.fetch(t, id)
 				if len(tasks) != 1 || tasks[0].Path != path || tasks[0].ID != "k" {
 					t.Fatalf("tasks of host %s = %+v", tc.host, tasks)
+				}
+				if named := strings.Contains(tc.body, "host"); named != (string(tasks[0].Body) == `{"host":"`+tc.host+`"}`) {
+					t.Errorf("passed on with %s", tasks[0].Body)
 				}
 				// Now that host may take it, whoever had it last.
 				claim := `{"from":"shelved_offloaded","to":"shelved","host":"` + tc.host + `","epoch":1,"op_id":"k"}`

@@ -63,7 +63,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 		{Method: http.MethodPost, Path: "/v1/instances/{instance}/pause", Access: operate, Hosts: never, Summary: "Have a host pause an instance", Out: moved, Handler: relayed(s, ofInstance[nothing](s))},
 		{Method: http.MethodPost, Path: "/v1/instances/{instance}/unpause", Access: operate, Hosts: never, Summary: "Have a host let a paused instance run", Out: moved, Handler: relayed(s, ofInstance[nothing](s))},
 		{Method: http.MethodPost, Path: "/v1/instances/{instance}/shelve", Access: operate, Hosts: never, Summary: "Have a host put an instance away", In: api.InstanceShelve{}, Out: moved, Handler: relayed(s, ofInstance[api.InstanceShelve](s))},
-		{Method: http.MethodPost, Path: "/v1/instances/{instance}/unshelve", Access: operate, Hosts: never, Summary: "Have a host bring a shelved instance back and start it", In: api.InstanceUnshelve{}, Out: moved, Handler: relayed(s, s.toUnshelve)},
+		{Method: http.MethodPost, Path: "/v1/instances/{instance}/unshelve", Access: operate, Hosts: never, Summary: "Have a host bring a shelved instance back and start it", In: api.InstanceUnshelve{}, Out: moved, Handler: s.unshelve},
 	}
 }
 
