@@ -58,7 +58,9 @@ var (
 		return openForCopy(row.State) && vol.Location.Path == s.Src.Path
 	}}
 	toCancel = purpose{"remove the copy of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
-		return row.State == api.MigrationCancelling && vol.Location.Path != s.Dst.Path
+		// Before the flip it needs an operator only while it is being cancelled.
+		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
+		return cancelled && vol.Location.Path != s.Dst.Path
 	}}
 	toDelete = purpose{"delete the source of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
 		return vol.Location.Path == s.Dst.Path
