@@ -20,7 +20,7 @@ const portableXML = `<domain type='kvm'>
   <name>web</name>
   <uuid>` + webID + `</uuid>
   <description>/srv/notes says more</description>
-  <metadata><app:owner xmlns:app="http://example.org/">/home/somebody</app:owner></metadata>
+  <metadata><app:owner xmlns:app="http://example.org/">/srv/somebody</app:owner></metadata>
   <memory unit='KiB'>262144</memory>
   <resource><partition>/machine</partition></resource>
   <os>
@@ -66,13 +66,14 @@ func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
 		t.Fatalf("an ordinary guest: %v", err)
 	}
 	for name, text := range map[string]string{
-		"QEMU options":      portable(`<qemu:commandline xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0"><qemu:arg value="-x"/></qemu:commandline>`, ""),
-		"confinement":       portable(`<seclabel type='none'/>`, ""),
-		"label of its own":  portable(`<seclabel type='dynamic'><baselabel>x</baselabel></seclabel>`, ""),
-		"unconfined owner":  portable(`<seclabel type='dynamic' relabel='no'/>`, ""),
-		"launch security":   portable(`<launchSecurity type='sev'/>`, ""),
-		"partition":         portable(`<resource><partition>/machine/../system</partition></resource>`, ""),
-		"firmware variable": portable(`<sysinfo type='fwcfg'><entry name='x' file='/etc/shadow'/></sysinfo>`, ""),
+		"QEMU options":               portable(`<qemu:commandline xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0"><qemu:arg value="-x"/></qemu:commandline>`, ""),
+		"confinement":                portable(`<seclabel type='none'/>`, ""),
+		"label of its own":           portable(`<seclabel type='dynamic'><baselabel>x</baselabel></seclabel>`, ""),
+		"unconfined owner":           portable(`<seclabel type='dynamic' relabel='no'/>`, ""),
+		"launch security":            portable(`<launchSecurity type='sev'/>`, ""),
+		"partition":                  portable(`<resource><partition>/machine/../system</partition></resource>`, ""),
+		"firmware variable":          portable(`<sysinfo type='fwcfg'><entry name='x' file='/etc/shadow'/></sysinfo>`, ""),
+		"relative firmware variable": portable(`<sysinfo type='fwcfg'><entry name='x' file='etc/shadow'/></sysinfo>`, ""),
 		"kernel": strings.Replace(portable("", ""), "<boot dev='hd'/>",
 			"<kernel>/boot/vmlinuz</kernel>", 1),
 		"loader": strings.Replace(portable("", ""), "/usr/share/OVMF/OVMF_CODE_4M.fd", "/srv/firmware.fd", 1),
@@ -90,7 +91,20 @@ func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
 		"console port":   portable("", `<serial type='tcp'><source mode='bind' host='0.0.0.0' service='1'/></serial>`),
 		"console log":    portable("", `<serial type='pty'><log file='/etc/passwd'/></serial>`),
 		"channel socket": portable("", `<channel type='unix'><source mode='connect' path='/run/docker.sock'/></channel>`),
-		"tap script":     portable("", `<interface type='bridge'><script path='/bin/sh'/></interface>`),
+		"channel socket of another guest": portable("",
+			`<channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/target/domain-1-other/agent'/><target type='virtio' name='x'/></channel>`),
+		"relative channel socket": portable("",
+			`<channel type='unix'><source mode='connect' path='run/docker.sock'/><target type='virtio' name='x'/></channel>`),
+		// libvirtd removes what is there before it makes the socket.
+		"relative console socket": portable("", `<serial type='unix'><source mode='bind' path='srv/pool/other.raw'/></serial>`),
+		"randomness of a socket":  portable("", `<rng model='virtio'><backend model='egd' type='unix'><source mode='connect' path='x'/></backend></rng>`),
+		"image behind a drive": strings.Replace(portable("", ""), "<target dev='sda'",
+			"<backingStore type='file'><format type='raw'/><source file='/etc/shadow'/></backingStore><target dev='sda'", 1),
+		"mirror of a drive": strings.Replace(portable("", ""), "<target dev='sda'",
+			"<mirror type='file' file='/etc/shadow' format='raw'/><target dev='sda'", 1),
+		"second source of a drive": strings.Replace(portable("", ""), "<target dev='sda'",
+			"<source startupPolicy='optional'/><source file='/a.iso'/><target dev='sda'", 1),
+		"tap script": portable("", `<interface type='bridge'><script path='/bin/sh'/></interface>`),
 		"relative tap script": portable("",
 			`<interface type='bridge'><script path='evil'/></interface>`),
 		"vhost user":   portable("", `<interface type='vhostuser'><source type='unix' path='/x' mode='client'/></interface>`),
