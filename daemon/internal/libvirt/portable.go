@@ -56,8 +56,8 @@ var deviceTypes = map[string][]string{
 }
 
 // consoleTypes are what a character device may be connected to: not to files,
-// devices and sockets of its host, but for those that libvirt itself makes (see
-// pathRules).
+// devices and sockets of its host, but for those that libvirt itself makes: these
+// have no path in a definition, and any that has one may be another guest's.
 var consoleTypes = []string{"pty", "null", "spicevmc", "qemu-vdagent", "unix"}
 
 // privateElements lean on their host wherever they are: programs that libvirt runs,
@@ -80,9 +80,18 @@ var pathRules = []pathRule{
 	{place: "os/nvram@template", below: []string{"/usr/share/"}},
 	{place: "os/nvram", below: []string{nvramHome}},
 	{place: "os/nvram/source@file", below: []string{nvramHome}},
-	{place: "devices/channel/source@path", below: []string{"/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/"}},
 	{place: "devices/rng/backend", exact: []string{"/dev/urandom", "/dev/random", "/dev/hwrng"}},
 	{place: "resource/partition", exact: []string{"/machine"}},
+}
+
+// pathAttributes hold a path whatever it begins with: libvirt's schema takes a
+// relative one there, and libvirtd, which removes and makes sockets as root, runs
+// in the root directory.
+var pathAttributes = []string{"@path", "@file", "@socket"}
+
+func isPath(place, value string) bool {
+	return strings.HasPrefix(value, "/") ||
+		value != "" && slices.ContainsFunc(pathAttributes, func(name string) bool { return strings.HasSuffix(place, name) })
 }
 
 func (r pathRule) allows(place, value string) bool {
@@ -139,21 +148,37 @@ func checkDevices(devices *etree.Element) error {
 }
 
 // checkDisk looks at a disk but for the images, which are given anew wherever the
-// definition is used, and at a drive, which must be empty.
+// definition is used, and at a drive, which must be empty and is used as it stands.
 func checkDisk(disk *etree.Element) error {
-	if source := disk.SelectElement("source"); source != nil && isDrive(disk) {
-		for _, attr := range source.Attr {
-			if attr.Key != "startupPolicy" && attr.Key != "index" {
-				return fmt.Errorf("%w: %s is in drive %s; eject it",
-					hv.ErrUnsupported, attr.Value, disk.FindElement("target").SelectAttrValue("dev", ""))
-			}
-		}
+	if isDrive(disk) {
+		return checkDrive(disk)
 	}
 	rest := disk.Copy()
 	for _, images := range []string{"source", "backingStore", "mirror"} {
 		removeAll(rest, images)
 	}
 	return checkElement(rest, "devices/disk")
+}
+
+func checkDrive(drive *etree.Element) error {
+	for _, source := range drive.SelectElements("source") {
+		for _, attr := range source.Attr {
+			if attr.Key != "startupPolicy" && attr.Key != "index" {
+				return fmt.Errorf("%w: %s is in drive %s; eject it", hv.ErrUnsupported, attr.Value, targetIn(drive))
+			}
+		}
+		if len(source.ChildElements()) > 0 {
+			return leansOn("a source of its own in drive %s", targetIn(drive))
+		}
+	}
+	return checkElement(drive, "devices/disk")
+}
+
+func targetIn(disk *etree.Element) string {
+	if target := disk.SelectElement("target"); target != nil {
+		return target.SelectAttrValue("dev", "")
+	}
+	return ""
 }
 
 // isDrive says whether media are put into it.
@@ -194,7 +219,7 @@ func checkElement(el *etree.Element, place string) error {
 }
 
 func checkPath(place, value string) error {
-	if !strings.HasPrefix(value, "/") ||
+	if !isPath(place, value) ||
 		slices.ContainsFunc(pathRules, func(r pathRule) bool { return r.allows(place, value) }) {
 		return nil
 	}
