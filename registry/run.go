@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/volferry/volferry/internal/fault"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/service"
@@ -42,6 +43,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 		OnCommit:    metrics.Commit,
 		OnReadOnly:  func(reason string) { log.Error("the registry is read-only", "why", reason) },
 		SharedPools: cfg.SharedPools,
+		FaultPoint:  fault.Point,
 	})
 	if err != nil {
 		return err

@@ -54,14 +54,20 @@ func Root() (string, error) {
 	}
 }
 
-// StartRegistry starts the registry and returns when it answers.
-func (s *Site) StartRegistry(ctx context.Context) error { return s.registry.Start(ctx) }
+// StartRegistry starts the registry, with these additional variables in its
+// environment, and returns when it answers.
+func (s *Site) StartRegistry(ctx context.Context, env ...string) error {
+	return s.registry.Start(ctx, env...)
+}
 
 // RegistryCaller is a user of volferryctl at the registry's socket.
 func (s *Site) RegistryCaller() Caller { return s.registry.Caller() }
 
 // KillRegistry kills the registry with SIGKILL.
 func (s *Site) KillRegistry() { s.registry.Kill() }
+
+// RegistryDied returns when the registry is gone by itself, as at a fault point.
+func (s *Site) RegistryDied(ctx context.Context) error { return s.registry.program.wait(ctx) }
 
 // Logs are the ends of the programs' logs, for a test that failed.
 func (s *Site) Logs() string { return Tails(s.registry.Log(), s.Log()) }

@@ -62,7 +62,21 @@ func (tx *changeTx) addEvent(ctx context.Context, e api.Event) (api.Event, error
 		return e, err
 	}
 	tx.end = &trailEnd{seq: e.Seq, hash: hash}
+	tx.passFaultPoints(e)
 	return e, nil
+}
+
+// passFaultPoints calls Options.FaultPoint on both sides of the commit of an event.
+func (tx *changeTx) passFaultPoints(e api.Event) {
+	if tx.faultPoint == nil {
+		return
+	}
+	name := e.What
+	if e.From != "" && e.To != "" {
+		name += "." + e.To
+	}
+	tx.faultPoint(name + ".before_commit")
+	tx.onCommit(func() { tx.faultPoint(name + ".after_commit") })
 }
 
 // trailEnd is the newest event of the audit trail.

@@ -49,6 +49,7 @@ type Store struct {
 	news, progress news
 	lastAudit      atomic.Pointer[AuditCheck]
 	onReadOnly     func(reason string)
+	faultPoint     func(name string)
 	sharedPools    []string
 	now            func() time.Time
 }
@@ -66,6 +67,12 @@ type Options struct {
 	// reports another one as shared is not believed: it would reach what is in the
 	// pool of that name on other hosts. Nil believes every host.
 	SharedPools []string
+	// FaultPoint, where not nil, is called where a test may want the registry to end:
+	// with EVENT.before_commit when an event of the audit trail is written and not yet
+	// stored, and with EVENT.after_commit when it is on stable storage and nobody was
+	// told. EVENT is what happened and, of a change of state, to which. It may not
+	// return.
+	FaultPoint func(name string)
 }
 
 // Open opens the registry at path, creating it if it is missing. The errors
@@ -75,7 +82,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
-	s := &Store{db: db, onReadOnly: o.OnReadOnly, sharedPools: o.SharedPools, now: time.Now}
+	s := &Store{db: db, onReadOnly: o.OnReadOnly, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now}
 	s.news.init()
 	s.progress.init()
 	end, err := s.load(ctx)
