@@ -111,10 +111,17 @@ func (g *guest) rootVolume(t *testing.T) *volume {
 	return &volume{host: g.host, disk: g.disks[0], name: g.volumeName("vda"), id: g.volume(t, "vda").ID}
 }
 
-// detachRoot detaches the root volume. All but it is as it was, and its slot stays.
+// detachRoot detaches the root volume.
 func (g *guest) detachRoot(t *testing.T, v *volume) {
 	t.Helper()
 	g.host.ctl(t, "volume", "detach", v.name, g.Name)
+	g.assertRootDetached(t, v)
+}
+
+// assertRootDetached claims that the root volume is free. All but it is as it was,
+// and its slot stays.
+func (g *guest) assertRootDetached(t *testing.T, v *volume) {
+	t.Helper()
 	want := slices.DeleteFunc(slices.Clone(g.slots), func(s slot) bool { return s.Target == "vda" })
 	if diff := cmp.Diff(want, g.persistentSlots(t), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("disks of guest %s (-want +got):\n%s", g.Name, diff)
@@ -158,10 +165,17 @@ func (g *guest) refusedByTheHook(t *testing.T) {
 	}
 }
 
-// attachRoot attaches a volume as the root. It is in the place of the one before.
+// attachRoot attaches a volume as the root.
 func (g *guest) attachRoot(t *testing.T, v *volume) {
 	t.Helper()
 	a := get[api.Attachment](t, g.host, "attachment", "volume", "attach", v.name, g.Name, "--root")
+	g.assertRootAttached(t, v, a)
+}
+
+// assertRootAttached claims that the attachment is of the instance's root volume,
+// which is in the place of the one before.
+func (g *guest) assertRootAttached(t *testing.T, v *volume, a api.Attachment) {
+	t.Helper()
 	if a.State != api.AttachmentAttached || a.Device != "vda" || a.BootIndex == nil || *a.BootIndex != 0 {
 		t.Fatalf("attach ended as %+v", a)
 	}
