@@ -28,8 +28,9 @@ func TestRootDetachAndVirshStartExcludeEachOther(t *testing.T) {
 	root := g.rootVolume(t)
 	started := 0
 	for round := range rounds {
-		// From well before to well after, and most of them close.
-		x := 2*float64(round)/float64(rounds-1) - 1
+		// From well before to well after, and most of them close, in no order.
+		const stride = 7 // prime to the number of rounds
+		x := 2*float64(round*stride%rounds)/float64(rounds-1) - 1
 		lead := time.Duration(x * x * x * float64(500*time.Millisecond))
 		lead += rand.N(10 * time.Millisecond)
 		if g.raceForRoot(t, root, lead) {
