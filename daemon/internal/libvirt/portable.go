@@ -102,6 +102,11 @@ func (r pathRule) allows(place, value string) bool {
 // checkPortable refuses a definition that leans on more of its host than images,
 // pools and NVRAM.
 func checkPortable(domain *etree.Element) error {
+	for _, once := range []string{"os", "devices"} { // what is edited here is the only one
+		if len(domain.SelectElements(once)) > 1 {
+			return leansOn("<%s> twice", once)
+		}
+	}
 	for _, part := range domain.ChildElements() {
 		if part.Space != "" || !slices.Contains(domainParts, part.Tag) {
 			return leansOn("<%s>", part.FullTag())
