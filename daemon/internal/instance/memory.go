@@ -82,16 +82,32 @@ func restOf(dom *hv.Domain) rest {
 }
 
 // rested is what is known of the rest of an instance for a migration, by the
-// journal: the zero rest if it was never put to rest, or not for good.
+// journal: the zero rest if it was never put to rest, or not for good. One whose save
+// was undone, but for waking it, is at rest.
 func (g *Manager) rested(ctx context.Context, in *pauseInput) (rest, error) {
 	var is rest
-	err := g.pauseOps(ctx, in, func(st op.Status) error {
-		if data, ok := st.Outputs[stepNameSave]; ok && st.Op.Kind == kindSave && st.State == op.StateDone {
+	asleep, err := g.machine.asleep(ctx, in)
+	if err != nil {
+		return is, err
+	}
+	err = g.pauseOps(ctx, in, func(st op.Status) error {
+		saved := st.State == op.StateDone || (st.State == op.StateUndone && asleep)
+		if data, ok := st.Outputs[stepNameSave]; ok && st.Op.Kind == kindSave && saved {
 			return json.Unmarshal(data, &is)
 		}
 		return nil
 	})
 	return is, err
+}
+
+// asleep says whether the instance has no process, and its RAM is in the file.
+func (m *machine) asleep(ctx context.Context, in *pauseInput) (bool, error) {
+	there, err := memoryThere(in)
+	if err != nil || !there {
+		return false, err
+	}
+	dom, err := m.domain(ctx, in.InstanceID)
+	return dom == nil || !dom.State.Active(), err
 }
 
 // awoken says whether it was asked to wake the instance again: no save for the same

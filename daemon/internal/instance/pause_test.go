@@ -146,6 +146,49 @@ func TestASavedGuestThatRunsAgainIsFoundOutByTheNextSave(t *testing.T) {
 	}, hv.StateRunning, hv.StateRunning)
 }
 
+// The answer to a save may be lost between the host's journal and the registry, which
+// asks under another id then.
+func TestASaveUnderAnotherIDChangesNothingOfTheFirst(t *testing.T) {
+	for _, state := range pauseStates {
+		t.Run(string(state), func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save.2", pausedWeb), op.StateDone, "")
+				d.world.set(func() { d.world.user = "a mount" })
+				wantState(t, d.save("save.3", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+				must(t, d.world.asleep(state.Active()))
+				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, state, pausedSrc))
+			}, state)
+		})
+	}
+}
+
+func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.set(func() { d.world.user = "a mount" })
+		for nth := range 2 {
+			d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Nth: nth + 1, Err: errors.New("broken")})
+		}
+		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+		must(t, d.world.asleep(true))
+		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
+		must(t, d.world.asleep(true))
+		wantState(t, d.restore("back.2", pausedWeb, pausedSrc), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
+}
+
+func TestAMemoryThatTheJournalDoesNotKnowIsKept(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		d.world.journal = optest.NewJournal() // of a state directory that was lost
+		d.restart()
+		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
+		must(t, d.world.asleep(true))
+	}, hv.StateRunning)
+}
+
 func TestASavedInstanceIsStartedByNobody(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save", pausedWeb), op.StateDone, "")

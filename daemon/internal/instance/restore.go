@@ -176,14 +176,16 @@ func (m *machine) wake(ctx context.Context, in *pauseInput, was rest) (remark st
 		return "", op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is neither running, paused nor stopped", in.InstanceName))
 	case dom.State.Active():
 		return m.awake(in, dom)
-	case !was.hadMemory():
-		return "", m.Guards.Clear(in.InstanceID, in.owner())
 	}
 	there, err := memoryThere(in)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", in.stuck(err)
-	}
-	if !there {
+	case there && !was.hadMemory():
+		return "", in.stuck(errors.New("the journal does not know that it was saved, and what it was then"))
+	case !was.hadMemory():
+		return "", m.Guards.Clear(in.InstanceID, in.owner())
+	case !there:
 		remark = fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 		m.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
 		return remark, m.Guards.Clear(in.InstanceID, in.owner())

@@ -3,6 +3,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -31,7 +32,8 @@ func (g *Manager) BeginSave(ctx context.Context, opID, instanceRef string, in ap
 			if err != nil {
 				return nil, err
 			}
-			return input, g.maySave(ctx, input)
+			_, err = g.maySave(ctx, input)
+			return input, err
 		},
 	})
 }
@@ -81,13 +83,22 @@ func lockedFor(inst api.Instance, migrationID string) error {
 	return forbidden("save or restore", inst.Name, "no migration has locked it; `volferryctl volume migrate VOLUME --pause-all` does this by itself")
 }
 
-// maySave makes every check that can be made before anything is touched. Its errors
-// are typed for the runner.
-func (g *Manager) maySave(ctx context.Context, in *pauseInput) error {
-	m := g.machine
+// maySave makes every check that can be made before anything is touched. An instance
+// that another op has put to rest for the migration, because its answer did not get
+// to the registry, is what that op found it to be: before. Its errors are typed for
+// the runner.
+func (g *Manager) maySave(ctx context.Context, in *pauseInput) (before rest, err error) {
 	if yes, err := g.awoken(ctx, in); err != nil || yes {
-		return errors.Join(err, lateSave(in, yes))
+		return before, errors.Join(err, lateSave(in, yes))
 	}
+	before, err = g.rested(ctx, in)
+	if err != nil || before.State != "" {
+		return before, err
+	}
+	return before, g.machine.maySaveNow(ctx, in)
+}
+
+func (m *machine) maySaveNow(ctx context.Context, in *pauseInput) error {
 	dom, err := m.pausedDomain(ctx, in)
 	if err != nil {
 		return err
@@ -162,7 +173,7 @@ func (g *Manager) pausePlans() []op.Plan {
 	m := g.machine
 	return []op.Plan{
 		{Kind: kindSave, Steps: []op.Step{
-			step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *pauseInput) error { return g.admitSave(ctx, in) }, nil, nil),
+			step(stepNameAdmit, g.admitSave, nil, nil),
 			m.stepRestGuard(),
 			m.stepSave(),
 			m.stepReleased(),
@@ -180,8 +191,9 @@ func (g *Manager) pausePlans() []op.Plan {
 	}
 }
 
-// admitSave looks once more, now that no other op is at the instance.
-func (g *Manager) admitSave(ctx context.Context, in *pauseInput) error {
+// admitSave looks once more, now that no other op is at the instance. Its output is
+// what an op before this one found it to be.
+func (g *Manager) admitSave(ctx context.Context, r *op.Run, in *pauseInput) error {
 	inst, err := g.machine.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
 		return request.Registry(err)
@@ -189,16 +201,34 @@ func (g *Manager) admitSave(ctx context.Context, in *pauseInput) error {
 	if err := lockedFor(inst, in.MigrationID); err != nil {
 		return err
 	}
-	return g.maySave(ctx, in)
+	before, err := g.maySave(ctx, in)
+	if err != nil {
+		return err
+	}
+	return r.SetOutput(before)
+}
+
+// before is the output of admitSave: what is at rest by another op is not this one's
+// to save, nor to bring back.
+func before(r *op.Run) (rest, error) {
+	var was rest
+	_, err := r.Output(stepNameAdmit, &was)
+	return was, err
 }
 
 // stepRestGuard keeps everybody from starting the instance, from before its process
-// ends until it is woken.
+// ends until it is woken. The guard of one that could not be brought back stays.
 func (m *machine) stepRestGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *pauseInput) error {
 		return m.Guards.Set(in.InstanceID, in.owner(), in.reason())
 	}
-	undo := func(_ context.Context, _ *op.Run, in *pauseInput) error {
+	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		if was, err := before(r); err != nil || was.State != "" {
+			return err
+		}
+		if asleep, err := m.asleep(ctx, in); err != nil || asleep {
+			return err
+		}
 		return m.Guards.Clear(in.InstanceID, in.owner())
 	}
 	observe := func(_ context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
@@ -221,14 +251,18 @@ func (m *machine) stepSave() op.Step {
 			return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved already", in.InstanceName))
 		}
 		was := restOf(dom)
+		first, err := before(r)
+		if err != nil {
+			return err
+		}
 		if noted, err := r.Noted(stepNameSave, &rest{}); err != nil {
 			return err
 		} else if !noted {
-			if err := r.Note(ctx, was); err != nil {
+			if err := r.Note(ctx, cmp.Or(first, was)); err != nil {
 				return err
 			}
 		}
-		if !was.hadMemory() {
+		if first.State != "" || !was.hadMemory() {
 			return nil
 		}
 		// It runs, so what is in a file of before is not all of it.
@@ -246,7 +280,15 @@ func (m *machine) stepSave() op.Step {
 		if noted, err := r.Noted(stepNameSave, &was); err != nil || !noted || !was.hadMemory() {
 			return err
 		}
-		return m.unsave(ctx, in, was)
+		if first, err := before(r); err != nil || first.State != "" {
+			return err
+		}
+		err := m.unsave(ctx, in, was)
+		if api.CodeOf(err) == api.CodeNeedsOperator {
+			m.log.Warn("an instance that was saved stays so until its restore is asked for", "instance", in.InstanceName, "err", err)
+			return nil
+		}
+		return err
 	}
 	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
 		var was rest
@@ -263,7 +305,9 @@ func (m *machine) stepSave() op.Step {
 	return step(stepNameSave, do, undo, observe)
 }
 
-// unsave brings a guest back that was saved, or was to be.
+// unsave brings a guest back that was saved, or was to be. One that cannot be woken
+// (needs_operator) stays as it is: the registry asks for its restore, whatever becomes
+// of its save, and that is tried again as often as an operator wants.
 func (m *machine) unsave(ctx context.Context, in *pauseInput, was rest) error {
 	dom, err := m.domain(ctx, in.InstanceID)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -113,7 +114,8 @@ func (m *machine) stepGuardUnshelved() op.Step {
 	return step("guard", do, nil, observe)
 }
 
-// stepConnectVolumes makes every location ready on this host. The output is the disks.
+// stepConnectVolumes makes every location ready on this host. The output is the disks,
+// that of the root first: it keeps its address.
 func (m *machine) stepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
 		got, err := m.claimedBy(r)
@@ -130,7 +132,11 @@ func (m *machine) stepConnectVolumes() op.Step {
 			if err != nil {
 				return err
 			}
-			disks = append(disks, diskFor(got, a, vol, img))
+			at := len(disks)
+			if a.BootIndex != nil && *a.BootIndex == 0 {
+				at = 0
+			}
+			disks = slices.Insert(disks, at, diskFor(got, a, vol, img))
 		}
 		return r.SetOutput(disks)
 	}
