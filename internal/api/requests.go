@@ -237,6 +237,13 @@ type Which struct {
 	Explanation   string     `json:"explanation"`
 }
 
+// WithoutRegistry is the answer of a host whose registry is away: two witnesses
+// are not three.
+func (w *Which) WithoutRegistry() {
+	w.Registry, w.Agree = nil, false
+	w.Explanation += "; the registry does not answer, so this is by this host's journal and libvirt alone"
+}
+
 // Check is one line of `volferryctl doctor`. Status is ok, warn or fail.
 type Check struct {
 	Name    string `json:"name"`

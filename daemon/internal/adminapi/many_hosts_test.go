@@ -3,6 +3,7 @@
 package adminapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/attach"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -274,4 +277,27 @@ func TestALateTaskIsNotBegun(t *testing.T) {
 			t.Errorf("%s, late %t: %s", id, late, got)
 		}
 	}
+}
+
+// awayRegistry does not answer.
+type awayRegistry struct{ Registry }
+
+func (awayRegistry) Volume(context.Context, string) (api.Volume, error) {
+	return api.Volume{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
+}
+
+// Which copy is good is asked when things are broken.
+func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
+	s := newServer(t, nowhere, remembers())
+	s.Registry = awayRegistry{}
+	fake, records := hvtest.New(), optest.NewJournal()
+	s.Migrations = migrate.New(migrate.Config{}, migrate.Ports{HV: fake}, records, nil, slog.New(slog.DiscardHandler))
+	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
+	var answer struct{ Which api.Which }
+	err := json.Unmarshal([]byte(body), &answer)
+	w := answer.Which
+	if err != nil || status != http.StatusOK || w.VolumeID != "11112222" || w.Registry != nil || w.Agree || !strings.Contains(w.Explanation, "the registry does not answer") {
+		t.Errorf("%d %s (%v)", status, body, err)
+	}
+	wantError(t, s, "GET", "/v1/volumes/other/which", api.CodeRegistryUnavailable)
 }

@@ -59,12 +59,21 @@ func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) which(w http.ResponseWriter, r *http.Request) error {
 	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
+	remembered := err != nil && away(err)
+	if remembered {
+		if known, ok := s.Uplink.KnownVolume(r.PathValue("volume")); ok {
+			vol, err = known, nil
+		}
+	}
 	if err != nil {
 		return err
 	}
 	answer, err := s.Migrations.Which(r.Context(), vol)
 	if err != nil {
 		return err
+	}
+	if remembered {
+		answer.WithoutRegistry()
 	}
 	return httpjson.Write(w, http.StatusOK, "which", answer)
 }

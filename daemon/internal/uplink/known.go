@@ -50,3 +50,27 @@ func (u *Uplink) withGranted(inst api.Instance) api.Instance {
 	}
 	return inst
 }
+
+// KnownVolume finds a volume by id, name or the beginning of its id, by what the
+// registry last said, with the attachments that this host has of it.
+func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
+	v, _, _ := u.View()
+	var found []api.Volume
+	for _, vol := range v.Volumes {
+		if vol.ID == ref || vol.Name == ref {
+			return u.withOwnAttachments(vol), true
+		}
+		if len(ref) >= minPrefix && strings.HasPrefix(vol.ID, ref) {
+			found = append(found, vol)
+		}
+	}
+	if len(found) != 1 {
+		return api.Volume{}, false
+	}
+	return u.withOwnAttachments(found[0]), true
+}
+
+func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
+	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
+	return vol
+}
