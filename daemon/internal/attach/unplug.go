@@ -66,7 +66,7 @@ func (m *machine) unplugAfter(ctx context.Context, in *input, asking func(*view)
 				continue // some let go at once
 			}
 		}
-		if more, err := wait(ctx, in, events, over.C); err != nil {
+		if more, err := hv.Await(ctx, events, in.InstanceID, lookEvery, over.C); err != nil {
 			return err
 		} else if !more {
 			return in.keeps(v, m.unplugTimeout, refusal)
@@ -92,29 +92,6 @@ func (m *machine) ask(ctx context.Context, in *input) (refusal, err error) {
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot detach disk %s of instance %s while it runs: %v; stop the instance and detach again", in.Device, in.InstanceName, err)
 	}
 	return err, nil
-}
-
-// wait waits until it is worth looking again; false when the time is over.
-func wait(ctx context.Context, in *input, events <-chan hv.Event, over <-chan time.Time) (bool, error) {
-	tick := time.NewTimer(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case e, open := <-events:
-			if open && (e.DomainID == in.InstanceID || e.DomainID == "") {
-				return true, nil
-			}
-			if !open {
-				events = nil
-			}
-		case <-tick.C:
-			return true, nil
-		case <-over:
-			return false, nil
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
 }
 
 // keeps is the error for a guest that did not let go.
