@@ -42,6 +42,9 @@ type Images interface {
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)
+	// Written says whether some process of this host is seen to have the file open
+	// for writing.
+	Written(ctx context.Context, path string) (bool, error)
 	// Remove unlinks a file, durably. Absent is no error. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error

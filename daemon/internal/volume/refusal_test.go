@@ -135,6 +135,7 @@ func TestAdoptIsRefused(t *testing.T) {
 		{"an image that is a volume", func(_ *testing.T, w *world) { w.addVolume("first", api.Location{Path: at}) }, nil, api.CodeConflict, "first"},
 		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
 		{"the disk of a domain", func(t *testing.T, w *world) { w.define(t, "web", at) }, nil, api.CodeVolumeInUse, "instance adopt web"},
+		{"an image that somebody writes", func(_ *testing.T, w *world) { w.images.written[at] = true }, nil, api.CodeVolumeInUse, "fuser"},
 		{"an image that is mounted", func(_ *testing.T, w *world) { w.images.users[at] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
 		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
 		{"libvirt away, image in a pool", func(_ *testing.T, w *world) { w.Disconnect() }, inPool, api.CodeHypervisorUnavailable, "libvirt"},

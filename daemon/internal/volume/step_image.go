@@ -186,5 +186,12 @@ func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
 	if user != "" {
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is in use: %s", verdict, path, user)
 	}
+	written, err := m.Images.Written(ctx, path)
+	if err != nil {
+		return fmt.Errorf("see who writes to %s: %w", path, err)
+	}
+	if written {
+		return api.Errorf(api.CodeVolumeInUse, "%s: some process of this host has %s open for writing; `fuser -v %s` says which", verdict, path, path)
+	}
 	return nil
 }

@@ -43,7 +43,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Fake: hvtest.New(), registry: newFakeRegistry(), journal: optest.NewJournal()}
-	w.images = &fakeImages{fake: w.Fake, users: map[string]string{}, devices: map[string]bool{}}
+	w.images = &fakeImages{fake: w.Fake, users: map[string]string{}, written: map[string]bool{}, devices: map[string]bool{}}
 	w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	w.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/lvm", Active: true, CapacityBytes: 1 << 39, FreeBytes: 1 << 39})
 	return w
@@ -105,6 +105,7 @@ func wantCode(t *testing.T, err error, want api.Code) {
 type fakeImages struct {
 	fake    *hvtest.Fake
 	users   map[string]string // who holds an image
+	written map[string]bool   // what somebody has open for writing
 	devices map[string]bool   // which are block devices
 	stuck   error             // why nothing can be removed
 }
@@ -120,6 +121,10 @@ func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) 
 		return image.Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
 	}
 	return image.Info{SizeBytes: info.SizeBytes, Block: i.devices[path]}, nil
+}
+
+func (i *fakeImages) Written(_ context.Context, path string) (bool, error) {
+	return i.written[path], nil
 }
 
 func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
