@@ -48,7 +48,10 @@ func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*de
 	return n, nil
 }
 
-// setDisks puts disks in the place of all but the drives, and before these.
+// setDisks puts disks in the place of all but the drives, and before these. Of two
+// with one address the first keeps it. The other came while that place was empty:
+// the place of a root, without which the guest did not start and has never seen the
+// other one there. libvirt finds an address for that.
 func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {
@@ -63,6 +66,7 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
 	if drive := devices.SelectElement("disk"); drive != nil {
 		at = drive.Index()
 	}
+	taken := map[string]bool{}
 	for n, spec := range specs {
 		text, err := diskDoc(spec)
 		if err != nil {
@@ -72,11 +76,32 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
 		if err := disk.ReadFromString(text); err != nil {
 			return fmt.Errorf("parse disk XML: %w", err)
 		}
+		if err := leaveTaken(disk.Root(), taken); err != nil {
+			return err
+		}
 		devices.InsertChildAt(at+n, disk.Root().Copy())
 	}
 	if domain.FindElement("devices/*/boot") != nil && domain.FindElement("os/boot") != nil {
 		return dropOwnBoot(domain)
 	}
+	return nil
+}
+
+// leaveTaken takes its address from a disk if another one has it, and notes it
+// otherwise.
+func leaveTaken(disk *etree.Element, taken map[string]bool) error {
+	address := disk.SelectElement("address")
+	if address == nil {
+		return nil
+	}
+	place, err := textOf(address)
+	if err != nil {
+		return err
+	}
+	if taken[place] {
+		disk.RemoveChild(address)
+	}
+	taken[place] = true
 	return nil
 }
 

@@ -168,6 +168,30 @@ func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 	}
 }
 
+// A disk that came to a domain without its root may have got the root's address.
+func TestOfTwoDisksWithOneAddressTheFirstKeepsIt(t *testing.T) {
+	slot := func(target string) hv.DiskSpec {
+		return hv.DiskSpec{
+			Target: target, Image: hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/srv/" + target},
+			Slot: `<disk type='file' device='disk'><driver name='qemu' type='raw'/><target dev='` + target + `' bus='virtio'/>` +
+				`<address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x0'/></disk>`,
+		}
+	}
+	n, err := newDefinition(webID, hv.DomainDefinition{Domain: portable("", "")}, []hv.DiskSpec{slot("vda"), slot("vdb")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := parseDoc(n.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]bool{"vda": true, "vdb": false} {
+		if got := findDiskElement(doc, target).SelectElement("address") != nil; got != want {
+			t.Errorf("disk %s has an address: %t, want %t", target, got, want)
+		}
+	}
+}
+
 func TestTheBootDevicesOfTheOwnerStay(t *testing.T) {
 	text := strings.Replace(portable("", ""), "<boot dev='hd'/>", "<boot dev='network'/><boot dev='hd'/>", 1)
 	slot := `<disk device='disk'><target dev='vda' bus='virtio'/><boot order='1'/></disk>`
