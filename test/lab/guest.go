@@ -47,7 +47,7 @@ func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, er
 	base := filepath.Join(l.Dir, "guest", cfg.Name)
 	socket := base + ".sock"
 	if cfg.UEFI {
-		socket = filepath.Join(l.Dir, "lib", "qemu", "channel", "target", "domain-*-"+cfg.Name, workload.Port)
+		socket = l.channel(cfg.Name)
 	}
 	if len(socket) >= maxSocketPath {
 		return nil, fmt.Errorf("define guest %s: %s is too long for a unix socket", cfg.Name, socket)
@@ -72,6 +72,20 @@ func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, er
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, errors.Join(err, g.undefine()))
 	}
 	return g, nil
+}
+
+// channel is a pattern of where libvirt puts the socket of a guest's port, with the
+// number of the domain in it.
+func (l *Libvirtd) channel(name string) string {
+	return filepath.Join(l.Dir, "lib", "qemu", "channel", "target", "domain-*-"+name, workload.Port)
+}
+
+// At is the guest, one with UEFI, at another libvirtd, to which its domain has come.
+// All that is known of it stays known. It is g that is to be closed, and the other
+// libvirtd's Close that ends the domain.
+func (g *Guest) At(l *Libvirtd) *Guest {
+	g.link.update(func() { g.link.socket = l.channel(g.Name) })
+	return &Guest{Name: g.Name, UUID: g.UUID, libvirtd: l, link: g.link}
 }
 
 // Close destroys the guest if it runs, and undefines it.

@@ -22,13 +22,13 @@ import (
 // long as the guest is defined, over all its boots; a line that has arrived is
 // in the history and in the log before anything else happens.
 type link struct {
-	socket string // a pattern: one that libvirt chose has the domain's number in it
 	log    *os.File
 	cancel context.CancelFunc
 	ended  chan struct{}
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, when anything below changes
+	socket  string        // a pattern: one that libvirt chose has the domain's number in it
 	conn    net.Conn      // nil while there is no connection
 	root    string        // what it said it booted from
 	boot    string        // of the guest that said hello on conn; empty before
@@ -110,7 +110,10 @@ func (l *link) run(ctx context.Context) {
 }
 
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
-	paths, err := filepath.Glob(l.socket)
+	l.mu.Lock()
+	socket := l.socket
+	l.mu.Unlock()
+	paths, err := filepath.Glob(socket)
 	if err == nil && len(paths) == 0 {
 		err = os.ErrNotExist
 	}
