@@ -63,9 +63,11 @@ type op struct {
 const (
 	busy    = "busy"    // refused for the moment
 	refused = "refused" // refused for good
+	barred  = "barred"  // refused for good, and surely not begun
 	crashed = "crashed" // answered with what nobody expects
 	undone  = "undone"  // taken on, and taken back
 	halted  = "halted"  // taken on, done, and stopped for an operator
+	doubted = "doubted" // taken on and done, and answered as if nobody knew
 )
 
 func newDaemon(s *site, id, name string) *daemon {
@@ -182,6 +184,8 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return refuse(api.CodeInstanceBusy)
 	case refused:
 		return refuse(api.CodeNoSpace)
+	case barred:
+		return refuse(api.CodeStateForbidden)
 	case crashed:
 		return api.TaskAnswer{Status: http.StatusBadGateway, Body: json.RawMessage(`{}`)}
 	}
@@ -201,6 +205,10 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return act()
 	}
 	d.ops[task.ID] = o
+	if end == doubted {
+		o.Error, o.State = act(), "done"
+		return refuse(api.CodeJournalUnavailable)
+	}
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: document(map[string]any{"op": o.Op})}
 }
 
@@ -210,11 +218,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	switch verb {
 	case "save":
 		return func() *api.Error {
-			g := d.guests[id]
-			if g.saved {
-				s.wrong("guest %s is saved twice", id)
-			}
-			g.saved = true
+			d.guests[id].saved = true // as it may be already: the host looks
 			return nil
 		}
 	case "restore":

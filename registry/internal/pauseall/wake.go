@@ -57,15 +57,27 @@ func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) 
 	return nil
 }
 
-// settleSave restores at once an instance that was never saved, and says so: the call
-// to save it was not made, can be taken back, or was refused.
+// settleSave restores at once an instance that was never saved, and says so: no call
+// to save it was made, or it can be taken back, or was refused.
 func (l *Loop) settleSave(ctx context.Context, p *store.Pause, g store.PauseInstance) (bool, error) {
-	begun, err := l.begun(ctx, saveRequest(p, g).key)
+	begun, err := l.saveBegun(ctx, p, g, g.SaveAttempt)
 	if begun || err != nil {
 		return false, err
 	}
 	g.State = store.PauseRestored
 	return true, l.set(ctx, p, g)
+}
+
+// saveBegun says whether a host may have begun to save an instance when it was asked
+// to for one of so many times after the first: a call that fails for the moment may
+// have been begun all the same, whatever the next one is answered.
+func (l *Loop) saveBegun(ctx context.Context, p *store.Pause, g store.PauseInstance, attempts int) (bool, error) {
+	for g.SaveAttempt = 0; g.SaveAttempt <= attempts; g.SaveAttempt++ {
+		if begun, err := l.begun(ctx, saveRequest(p, g).key); begun || err != nil {
+			return begun, err
+		}
+	}
+	return false, nil
 }
 
 // begun says whether a host may have begun what a call asked for. One that it did not
@@ -95,7 +107,13 @@ func (l *Loop) awaitSave(ctx context.Context, p *store.Pause, g store.PauseInsta
 	}
 	g.State = store.PauseSaved
 	if v.untouched {
-		g.State = store.PauseRestored
+		before, err := l.saveBegun(ctx, p, g, g.SaveAttempt-1)
+		if err != nil {
+			return err
+		}
+		if !before {
+			g.State = store.PauseRestored
+		}
 	}
 	return l.set(ctx, p, g)
 }
