@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -47,10 +48,10 @@ type askedAttach struct {
 	In     api.VolumeAttach `json:"in"`
 }
 
-func (g *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) request {
-	return request{
-		opID: opID, kind: kindAttach, asked: askedAttach{volumeRef, in},
-		decide: func(ctx context.Context) (input, error) { return g.decideAttach(ctx, volumeRef, in) },
+func (g *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) request.Request {
+	return request.Request{
+		OpID: opID, Kind: kindAttach, Asked: askedAttach{volumeRef, in},
+		Decide: func(ctx context.Context) (request.Input, error) { return decided(g.decideAttach(ctx, volumeRef, in)) },
 	}
 }
 
@@ -91,7 +92,8 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 		Mode: asked.Mode, Shareable: vol.Multiattach, Location: vol.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation,
 	}
-	return in, g.decideDisk(ctx, &in, asked, inst)
+	err = g.decideDisk(ctx, &in, asked, inst)
+	return in, err
 }
 
 // decideDisk looks at the instance and the location, and chooses the device.

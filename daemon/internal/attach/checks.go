@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -44,7 +45,7 @@ func (m *machine) checkPool(ctx context.Context, in *input) error {
 	}
 	pools, err := m.HV.Pools(ctx)
 	if err != nil {
-		return hvError(err)
+		return request.HV(err)
 	}
 	if _, err := location.Pool(pools, l.Pool); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (m *machine) checkPool(ctx context.Context, in *input) error {
 		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: pool %s has no %s on this host; `virsh vol-list %s` shows what it has",
 			in.VolumeName, l.Pool, l.Name, l.Pool)
 	case err != nil:
-		return hvError(err)
+		return request.HV(err)
 	case found.Path != l.Path:
 		return api.Errorf(api.CodeConflict, "cannot attach volume %s: it is at %s, and pool %s has %s at %s on this host; give the pool the same path on every host",
 			in.VolumeName, l.Path, l.Pool, l.Name, found.Path)
@@ -74,7 +75,7 @@ type user struct {
 func (m *machine) users(ctx context.Context, path string) ([]user, error) {
 	doms, err := m.HV.Domains(ctx)
 	if err != nil {
-		return nil, hvError(err)
+		return nil, request.HV(err)
 	}
 	var all []user
 	for i := range doms {
@@ -106,7 +107,7 @@ func (m *machine) checkUsers(ctx context.Context, in *input) error {
 	}
 	granted, err := m.Registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
-		return registryError(err)
+		return request.Registry(err)
 	}
 	for _, u := range users {
 		may := slices.ContainsFunc(granted, func(a api.Attachment) bool {

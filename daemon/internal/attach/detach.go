@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -49,61 +50,61 @@ type askedDetach struct {
 	Force      bool             `json:"force,omitempty"`
 }
 
-func (g *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) request {
-	return request{
-		opID: opID, kind: kindDetach, asked: askedDetach{Volume: volumeRef, In: in},
-		decide: func(ctx context.Context) (input, error) {
+func (g *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) request.Request {
+	return request.Request{
+		OpID: opID, Kind: kindDetach, Asked: askedDetach{Volume: volumeRef, In: in},
+		Decide: func(ctx context.Context) (request.Input, error) {
 			if in.Instance == "" {
-				return input{}, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl volume show %.64s` says where the volume is", volumeRef)
+				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl volume show %.64s` says where the volume is", volumeRef)
 			}
 			f, err := g.findAt(ctx, volumeRef, in.Instance)
 			if err != nil {
-				return input{}, err
+				return nil, err
 			}
-			return g.decideDetach(ctx, f, in.Force)
+			return decided(g.decideDetach(ctx, f, in.Force))
 		},
 	}
 }
 
-func (g *Manager) deleteRequest(opID, ref string, force bool) request {
-	req := request{
-		opID: opID, kind: kindDetach, asked: askedDetach{Attachment: ref, Force: force},
-		decide: func(ctx context.Context) (input, error) {
+func (g *Manager) deleteRequest(opID, ref string, force bool) request.Request {
+	req := request.Request{
+		OpID: opID, Kind: kindDetach, Asked: askedDetach{Attachment: ref, Force: force},
+		Decide: func(ctx context.Context) (request.Input, error) {
 			f, err := g.find(ctx, ref)
 			if err != nil {
-				return input{}, err
+				return nil, err
 			}
-			return g.decideDetach(ctx, f, false)
+			return decided(g.decideDetach(ctx, f, false))
 		},
 	}
 	if !force {
 		return req
 	}
-	req.kind = kindDelete
-	req.decide = func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref) }
+	req.Kind = kindDelete
+	req.Decide = func(ctx context.Context) (request.Input, error) { return decided(g.decideDelete(ctx, ref)) }
 	return req
 }
 
 // endOf runs a request that ends an attachment.
-func (g *Manager) endOf(ctx context.Context, req request) (api.Attachment, error) {
+func (g *Manager) endOf(ctx context.Context, req request.Request) (api.Attachment, error) {
 	in, st, err := g.perform(ctx, req)
 	if err != nil {
 		return api.Attachment{}, err
 	}
 	var end released
 	if err := json.Unmarshal(st.Outputs[stepNameRelease], &end); err != nil && len(st.Outputs[stepNameRelease]) > 0 {
-		return api.Attachment{}, fmt.Errorf("read the result of op %s: %w", req.opID, err)
+		return api.Attachment{}, fmt.Errorf("read the result of op %s: %w", req.OpID, err)
 	}
 	if end.Queued {
 		// A registry that was only restarted is back before the caller is bored.
-		if _, err := g.waitAWhile(ctx, lateID(req.opID)); err != nil {
+		if _, err := g.desk.Wait(ctx, lateID(req.OpID)); err != nil {
 			return api.Attachment{}, err
 		}
 	}
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-func (g *Manager) beginEnd(ctx context.Context, req request) (api.Attachment, error) {
+func (g *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attachment, error) {
 	in, err := g.begin(ctx, req)
 	if err != nil {
 		return api.Attachment{}, err
@@ -115,7 +116,7 @@ func (g *Manager) beginEnd(ctx context.Context, req request) (api.Attachment, er
 // could not be told of yet.
 func (g *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
-	for _, st := range g.runner.Active() {
+	for _, st := range g.desk.Runner.Active() {
 		var in input
 		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
 			out = append(out, in.attachment(api.AttachmentDetaching))
@@ -136,7 +137,7 @@ type found struct {
 // findAt finds the attachment of a volume at an instance.
 func (g *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
 	vol, err := g.machine.Registry.Volume(ctx, volumeRef)
-	if away(err) {
+	if request.Away(err) {
 		if att, ok := g.machine.Known.KnownAt(ctx, volumeRef, instanceRef); ok {
 			return found{att, volumeRef, true}, nil
 		}
@@ -158,7 +159,7 @@ func (g *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (fo
 // find finds an attachment by reference.
 func (g *Manager) find(ctx context.Context, ref string) (found, error) {
 	att, err := g.machine.Registry.Attachment(ctx, ref)
-	if away(err) {
+	if request.Away(err) {
 		if att, ok := g.machine.Known.Known(ctx, ref); ok {
 			return found{att, att.VolumeID, true}, nil
 		}

@@ -5,11 +5,11 @@ package attach
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 )
 
 // Config is what the operator decides about attachments on this host.
@@ -43,18 +43,8 @@ type Manager struct {
 	machine *machine
 	journal Journal
 	host    func(context.Context) (Host, error)
-	log     *slog.Logger
-	runner  *op.Runner
-	// patience is how long a request waits for something that is away.
-	patience time.Duration
-
-	// admit makes the look at what was asked before and the submission of an op
-	// one.
-	admit sync.Mutex
+	desk    request.Desk
 }
-
-// defaultPatience is long enough for a registry or a libvirtd that restarts.
-const defaultPatience = 15 * time.Second
 
 // New makes a manager. Host answers for this host once the registry knows it.
 // Bind the manager to the runner that runs its Plans before any other call.
@@ -63,18 +53,17 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 		cfg.UnplugTimeout = DefaultUnplugTimeout
 	}
 	return &Manager{
-		rules:    location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
-		machine:  &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
-		journal:  journal,
-		host:     host,
-		log:      log,
-		patience: defaultPatience,
+		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		machine: &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
+		journal: journal,
+		host:    host,
+		desk:    request.Desk{Journal: journal, Log: log, Kinds: kinds, Waits: waits},
 	}
 }
 
 // Bind gives the manager its runner.
 func (g *Manager) Bind(r *op.Runner) {
-	g.runner = r
+	g.desk.Runner = r
 	g.machine.submit = r.Submit
 }
 

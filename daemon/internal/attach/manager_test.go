@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -247,7 +248,7 @@ func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 		d.restart()
 		w.registry.setDown(false)
 		g, runner := d.now()
-		runner.Wake(waitRegistry)
+		runner.Wake(request.WaitRegistry)
 		synctest.Wait()
 		if len(w.registry.all()) != 0 || len(g.Queued()) != 0 {
 			t.Errorf("the registry still has %+v", w.registry.all())

@@ -38,7 +38,7 @@ func (s *subject) Op() op.Op {
 	if err != nil {
 		panic(err)
 	}
-	return op.Op{ID: testOp, Kind: s.kind, Keys: s.in.keys(), Input: data, CreatedAt: time.Unix(1, 0)}
+	return op.Op{ID: testOp, Kind: s.kind, Keys: s.in.Keys(), Input: data, CreatedAt: time.Unix(1, 0)}
 }
 
 // Check implements optest.World.

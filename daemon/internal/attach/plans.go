@@ -4,10 +4,10 @@ package attach
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -120,7 +120,7 @@ func (g *Manager) Plans() []op.Plan {
 	}
 }
 
-// input is the Input of every op of an attachment: what was decided before
+// input is the input of every op of an attachment: what was decided before
 // anything was touched.
 type input struct {
 	AttachmentID string `json:"attachment_id"`
@@ -151,9 +151,7 @@ type input struct {
 	Force bool `json:"force,omitempty"`
 	// Request is the op that the caller knows, for one that follows it.
 	Request string `json:"request,omitempty"`
-	// Asked is what the caller sent, so that a repeated request is told from
-	// another one under the same id.
-	Asked json.RawMessage `json:"asked,omitempty"`
+	request.Asked
 }
 
 // image is what the attachment is connected to.
@@ -165,17 +163,22 @@ func (in *input) image() hv.Image {
 	return img
 }
 
-// keys are what the op excludes others from. The ops of one instance run one
-// after the other, so that each finds the domain as it was left; those of one
-// volume as well, so that of two attachments that end at once exactly one is the
-// last. Those of a root volume also exclude the instance's own starts and stops.
-func (in *input) keys() []string {
+// Keys implements request.Input. The ops of one instance run one after the other,
+// so that each finds the domain as it was left; those of one volume as well, so that
+// of two attachments that end at once exactly one is the last. Those of a root volume also exclude the instance's own starts and stops.
+func (in *input) Keys() []string {
 	keys := []string{"instance/" + in.InstanceID, "volume/" + in.VolumeID}
 	if in.Root {
 		keys = append(keys, "power/"+in.InstanceID)
 	}
 	return keys
 }
+
+// Group implements request.Input.
+func (in *input) Group() string { return in.AttachmentID }
+
+// Varied implements request.Varied: the ops of root volumes have kinds of their own.
+func (in *input) Varied() bool { return in.Root }
 
 // attachment is the attachment of the op in this state.
 func (in *input) attachment(state api.AttachmentState) api.Attachment {

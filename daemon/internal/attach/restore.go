@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -90,7 +91,7 @@ func (g *Manager) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := g.recallLate(ctx); err != nil && ctx.Err() == nil {
-			g.log.Warn("cannot read which detaches were given up", "err", err)
+			g.machine.log.Warn("cannot read which detaches were given up", "err", err)
 		}
 		g.restoreLate(ctx)
 		select {
@@ -102,7 +103,7 @@ func (g *Manager) Run(ctx context.Context) error {
 				return nil
 			}
 			if e.Kind == hv.EventDeviceRemoved || e.Kind == hv.EventLifecycle {
-				g.runner.Wake(waitGuest)
+				g.desk.Runner.Wake(waitGuest)
 			}
 		}
 	}
@@ -198,11 +199,11 @@ func (g *Manager) restoreLate(ctx context.Context) {
 		case v.saved:
 			g.machine.late.saved(in.AttachmentID)
 			continue
-		case !v.active || v.live != absent || v.config != attached || g.isBusy(&in):
+		case !v.active || v.live != absent || v.config != attached || g.desk.AtWork(in.Keys()):
 			continue
 		}
 		att, err := g.machine.Registry.Attachment(ctx, in.AttachmentID)
-		if err != nil && !lost(err) {
+		if err != nil && !request.Lost(err) {
 			continue
 		}
 		g.machine.late.drop(in.AttachmentID)
@@ -212,27 +213,16 @@ func (g *Manager) restoreLate(ctx context.Context) {
 	}
 }
 
-// isBusy says whether an op is at work on the instance: what it leaves is judged
-// when it is over.
-func (g *Manager) isBusy(in *input) bool {
-	for _, st := range g.runner.Active() {
-		if share(st.Op.Keys, in.keys()) {
-			return true
-		}
-	}
-	return false
-}
-
 func (g *Manager) restore(ctx context.Context, in *input) {
-	g.log.Warn("the guest let go of a disk after that was given up; it gets it back", "instance", in.InstanceName, "device", in.Device)
+	g.machine.log.Warn("the guest let go of a disk after that was given up; it gets it back", "instance", in.InstanceName, "device", in.Device)
 	data, err := json.Marshal(in)
 	if err == nil {
-		err = g.runner.Submit(ctx, op.Op{
-			ID: uuid.NewString(), Kind: kindRestore, Group: in.AttachmentID, Keys: in.keys(), Input: data, CreatedAt: time.Now().UTC(),
+		err = g.desk.Runner.Submit(ctx, op.Op{
+			ID: uuid.NewString(), Kind: kindRestore, Group: in.AttachmentID, Keys: in.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}
 	if err != nil {
 		g.machine.late.add(in, process{}) // what was asked for has happened
-		g.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
+		g.machine.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -181,7 +182,7 @@ func (g *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst ap
 		return inst, false, nil
 	}
 	inst, err = g.machine.Registry.Instance(ctx, f.InstanceID)
-	if away(err) {
+	if request.Away(err) {
 		inst, known = g.machine.Known.KnownInstance(ctx, f.InstanceID)
 		return inst, known, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -161,7 +162,7 @@ func awayFor(d *daemon, how time.Duration) {
 	time.AfterFunc(how, func() {
 		w.setAway(false)
 		_, runner := d.now()
-		runner.Wake(waitHypervisor)
+		runner.Wake(request.WaitHypervisor)
 	})
 }
 
@@ -176,7 +177,7 @@ func registryAwayFor(d *daemon, how time.Duration) {
 	time.AfterFunc(how, func() {
 		d.world.registry.setDown(false)
 		_, runner := d.now()
-		runner.Wake(waitRegistry)
+		runner.Wake(request.WaitRegistry)
 	})
 }
 

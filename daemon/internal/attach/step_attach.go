@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -37,7 +38,7 @@ func (m *machine) stepAttachConfig() op.Step {
 			return op.UnknownOutcome(in.changed(v))
 		case v.config == attached:
 			if err := m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
-				return hvError(err)
+				return request.HV(err)
 			}
 		}
 		if err := m.seenWithout(ctx, in); err != nil || !in.Root {
@@ -65,7 +66,7 @@ type namedNote struct {
 func (m *machine) seenWithout(ctx context.Context, in *input) error {
 	v, err := m.look(ctx, in)
 	if err == nil && v.config != absent {
-		err = op.Retry(busyDelay, in.changed(v))
+		err = op.Retry(request.BusyDelay, in.changed(v))
 	}
 	return err
 }
@@ -119,7 +120,7 @@ func (in *input) attachError(err error) error {
 	case errors.Is(err, hv.ErrInUse):
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %v", in.VolumeName, err)
 	}
-	return hvError(err)
+	return request.HV(err)
 }
 
 // plugNote is written before the running guest is given the disk, so that a
@@ -180,14 +181,14 @@ func (m *machine) stepAttachLive() op.Step {
 func (m *machine) plug(ctx context.Context, r *op.Run, in *input) error {
 	def, err := m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
 	if err != nil {
-		return hvError(err)
+		return request.HV(err)
 	}
 	if err := r.Note(ctx, plugNote{Plugged: true}); err != nil {
 		return err
 	}
 	err = m.HV.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrNotActive) {
-		return op.Retry(busyDelay, err) // it went off; the next look says what that means
+		return op.Retry(request.BusyDelay, err) // it went off; the next look says what that means
 	}
 	if err != nil {
 		return in.attachError(err)
@@ -218,7 +219,7 @@ func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 	case v.saved && plugged:
 		return op.WaitFor(waitGuest, in.notSaved(v))
 	case v.live != absent: // it was started since
-		return op.Retry(busyDelay, in.changed(v))
+		return op.Retry(request.BusyDelay, in.changed(v))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -39,9 +40,9 @@ func (m *machine) disconnect(ctx context.Context, in *input) error {
 	}
 	others, err := m.Registry.Attachments(ctx, in.VolumeID, "")
 	switch {
-	case away(err):
+	case request.Away(err):
 		// A flush that was not needed does no harm, and the domains have spoken.
-	case err != nil && !lost(err):
+	case err != nil && !request.Lost(err):
 		return err
 	}
 	for i := range others {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,7 +31,7 @@ func (m *machine) stepBegin() op.Step {
 		}
 		att, err := m.Registry.Attachment(ctx, in.AttachmentID)
 		switch {
-		case away(err):
+		case request.Away(err):
 			return r.Note(ctx, beginNote{Skipped: true})
 		case err != nil:
 			return err
@@ -48,7 +49,7 @@ func (m *machine) stepBegin() op.Step {
 		}
 		m.freshen(ctx, in)
 		err = m.transition(ctx, r, in, stepNameBegin, api.AttachmentDetaching, beginsFrom...)
-		if away(err) {
+		if request.Away(err) {
 			note.Skipped = true
 			return r.Note(ctx, note)
 		}
@@ -61,7 +62,7 @@ func (m *machine) stepBegin() op.Step {
 			return done(note.Skipped), err
 		}
 		att, _, err := m.row(ctx, in)
-		if away(err) {
+		if request.Away(err) {
 			return op.NotDone, nil // asked again, and then perhaps skipped
 		}
 		return done(att.State == api.AttachmentDetaching), err
@@ -92,7 +93,7 @@ func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	err = m.asOfNow(ctx, in, func(epoch int64, again string) error {
 		return m.transitionIn(ctx, r, in, epoch, "give_up"+again, to, api.AttachmentDetaching)
 	})
-	if lost(err) {
+	if request.Lost(err) {
 		m.log.Warn("an attachment that was to be kept is not this host's any more", "attachment", in.AttachmentID, "err", err)
 		return nil
 	}
@@ -161,12 +162,12 @@ func (m *machine) stepRemember() op.Step {
 	return step(stepNameRemember, do, nil, nil)
 }
 
-// volatile is hvError for what was there a moment ago: it is looked at again.
+// volatile is request.HV for what was there a moment ago: it is looked at again.
 func volatile(err error) error {
 	if errors.Is(err, hv.ErrNotFound) || errors.Is(err, hv.ErrNotActive) {
-		return op.Retry(busyDelay, err)
+		return op.Retry(request.BusyDelay, err)
 	}
-	return hvError(err)
+	return request.HV(err)
 }
 
 // stepDetachConfig takes the disk out of the persistent definition, so that a
@@ -180,7 +181,7 @@ func (m *machine) stepDetachConfig() op.Step {
 		case v.config == odd:
 			return in.changed(v)
 		}
-		return hvError(m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
+		return request.HV(m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error { return m.putBack(ctx, r, in, hv.Config) }
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {

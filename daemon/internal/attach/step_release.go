@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -42,10 +43,10 @@ func (m *machine) stepRelease() op.Step {
 		switch {
 		case err == nil || api.CodeOf(err) == api.CodeNotFound:
 			return nil
-		case lost(err):
+		case request.Lost(err):
 			m.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return r.Note(ctx, released{Lost: true})
-		case away(err):
+		case request.Away(err):
 			return m.queueRelease(ctx, r, in, force)
 		}
 		return err
@@ -58,7 +59,7 @@ func (m *machine) stepRelease() op.Step {
 			return op.Done, r.SetOutput(end)
 		}
 		_, found, err := m.row(ctx, in)
-		if away(err) {
+		if request.Away(err) {
 			return op.NotDone, nil
 		}
 		return done(!found), err
@@ -81,7 +82,7 @@ func (m *machine) queueRelease(ctx context.Context, r *op.Run, in *input, force 
 		return err
 	}
 	rest := *in
-	rest.Force, rest.Request, rest.Asked, rest.Slot = force, r.OpID(), nil, slot
+	rest.Force, rest.Request, rest.Asked, rest.Slot = force, r.OpID(), request.Asked{}, slot
 	data, err := json.Marshal(rest)
 	if err != nil {
 		return fmt.Errorf("encode the release of attachment %s: %w", in.AttachmentID, err)
@@ -118,9 +119,9 @@ func (m *machine) stepReleaseLate() op.Step {
 		switch {
 		case err == nil || api.CodeOf(err) == api.CodeNotFound:
 			return nil
-		case away(err):
-			return registryError(err)
-		case lost(err):
+		case request.Away(err):
+			return request.Registry(err)
+		case request.Lost(err):
 			m.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return r.Note(ctx, released{Lost: true})
 		}

@@ -4,9 +4,9 @@ package attach
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,7 +21,7 @@ func (m *machine) stepReserve() op.Step {
 			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
 			Root: in.Root,
 		})
-		return registryError(err)
+		return request.Registry(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		_, found, err := m.row(ctx, in)
@@ -32,11 +32,11 @@ func (m *machine) stepReserve() op.Step {
 			return err
 		}
 		err = m.giveBack(ctx, r, in, "unreserve", true)
-		if lost(err) {
+		if request.Lost(err) {
 			m.log.Warn("an attachment that was not made is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return nil
 		}
-		return registryError(err)
+		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		_, found, err := m.row(ctx, in)
@@ -117,17 +117,17 @@ func (m *machine) transitionIn(ctx context.Context, r *op.Run, in *input, epoch 
 	_, err := m.Registry.TransitionAttachment(ctx, r.OpID()+"."+what, in.AttachmentID, api.AttachmentTransition{
 		From: from, To: to, Host: in.Host, Epoch: epoch, OpID: r.OpID(),
 	})
-	return registryError(err)
+	return request.Registry(err)
 }
 
 // row reads the attachment from the registry. One that is not this host's is as
 // good as none. Its errors are typed for the runner.
 func (m *machine) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
 	att, err = m.Registry.Attachment(ctx, in.AttachmentID)
-	if lost(err) {
+	if request.Lost(err) {
 		return att, false, nil
 	}
-	return att, err == nil, registryError(err)
+	return att, err == nil, request.Registry(err)
 }
 
 // giveBack releases the attachment, which nothing on this host has any more.
@@ -144,21 +144,11 @@ func (m *machine) giveBack(ctx context.Context, r *op.Run, in *input, what strin
 	})
 }
 
-// asOfNow says something of the attachment under the epoch of the op and, if the
-// host was fenced since and is back, under its new one: what the attachment is in the
-// end is said by nobody else, and one that was taken from the host is not there. It
-// is not for what takes the volume. Again tells the op ids of the calls apart.
+// asOfNow says something of the attachment under the epoch of the op, or of now.
 func (m *machine) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
-	err := say(in.Epoch, "")
-	if api.CodeOf(err) != api.CodeStaleEpoch {
-		return err
+	now := func() (int64, error) {
+		h, err := m.host(ctx)
+		return h.Epoch, err
 	}
-	now, hostErr := m.host(ctx)
-	if hostErr != nil {
-		return hostErr
-	}
-	if now.Epoch <= in.Epoch {
-		return err
-	}
-	return say(now.Epoch, fmt.Sprintf(".%d", now.Epoch))
+	return request.AsOfNow(in.Epoch, now, say)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -87,7 +88,7 @@ func (m *machine) ask(ctx context.Context, in *input) (refusal, err error) {
 	case err == nil:
 		return nil, nil
 	case errors.Is(err, hv.ErrUnavailable):
-		return nil, hvError(err)
+		return nil, request.HV(err)
 	case errors.Is(err, hv.ErrUnsupported):
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot detach disk %s of instance %s while it runs: %v; stop the instance and detach again", in.Device, in.InstanceName, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -43,7 +44,7 @@ func (m *machine) look(ctx context.Context, in *input) (*view, error) {
 		return &view{live: absent, config: absent}, nil
 	}
 	if err != nil {
-		return nil, hvError(err)
+		return nil, request.HV(err)
 	}
 	v := &view{dom: dom, active: dom.State.Active(), live: absent}
 	v.saved = !v.active && dom.ManagedSave

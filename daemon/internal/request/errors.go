@@ -21,8 +21,8 @@ const (
 	WaitTurn       = "turn"
 )
 
-// busyDelay is how long a step waits before it asks a busy libvirt again.
-const busyDelay = 200 * time.Millisecond
+// BusyDelay is how long a step waits before it asks a busy libvirt again.
+const BusyDelay = 200 * time.Millisecond
 
 // HV gives an error of the hypervisor the type that tells the runner what to do.
 func HV(err error) error {
@@ -30,7 +30,7 @@ func HV(err error) error {
 	case errors.Is(err, hv.ErrUnavailable):
 		return op.WaitFor(WaitHypervisor, err)
 	case errors.Is(err, hv.ErrBusy):
-		return op.Retry(busyDelay, err)
+		return op.Retry(BusyDelay, err)
 	}
 	return err
 }

@@ -28,6 +28,12 @@ type Input interface {
 	SetAsked(asked json.RawMessage)
 }
 
+// Varied is an Input that may choose the Variant of its request.
+type Varied interface {
+	Input
+	Varied() bool
+}
+
 // Asked is what the caller sent, so that a repeated request is told from another
 // one under the same id.
 type Asked struct {
@@ -41,11 +47,22 @@ func (a *Asked) SetAsked(asked json.RawMessage) { a.Asked = asked }
 type Request struct {
 	OpID string
 	Kind string
+	// Variant is the kind that the op gets instead if its input chooses it (Varied);
+	// "" if there is none.
+	Variant string
 	// Asked is what the caller sent.
 	Asked any
 	// Decide makes all checks and decides what is to be done. It is called for a
 	// new request only and changes nothing.
 	Decide func(ctx context.Context) (Input, error)
+}
+
+// kindFor is the kind of the op with this input.
+func (r *Request) kindFor(in Input) string {
+	if v, ok := in.(Varied); ok && v.Varied() {
+		return r.Variant
+	}
+	return r.Kind
 }
 
 // Desk takes the requests of one manager. Its fields are set before its first
@@ -64,6 +81,9 @@ type Desk struct {
 	// Busy is the code for a request that another op keeps from its end; "" is
 	// instance_busy.
 	Busy api.Code
+	// Waits says in words what an op of this manager waits for, if the desk would not
+	// say it so; "" leaves it to the desk, and so does no function.
+	Waits func(op.Status) string
 
 	// admit makes the look at what was asked before and the submission of an op
 	// one.
@@ -99,11 +119,11 @@ func (d *Desk) Submit(ctx context.Context, req Request) (op.Op, error) {
 		return op.Op{}, fmt.Errorf("encode input of op %s: %w", req.OpID, err)
 	}
 	d.goOn(ctx, in.Keys())
-	o := op.Op{ID: req.OpID, Kind: req.Kind, Group: in.Group(), Keys: in.Keys(), Input: data, CreatedAt: time.Now().UTC()}
+	o := op.Op{ID: req.OpID, Kind: req.kindFor(in), Group: in.Group(), Keys: in.Keys(), Input: data, CreatedAt: time.Now().UTC()}
 	if err := d.Runner.Submit(ctx, o); err != nil {
 		return op.Op{}, api.Errorf(api.CodeJournalUnavailable, "cannot begin: %v; nothing was changed", err)
 	}
-	d.Log.Info("begun", "kind", req.Kind, "op", req.OpID, "for", in.Group())
+	d.Log.Info("begun", "kind", o.Kind, "op", o.ID, "for", o.Group, "keys", o.Keys)
 	return o, nil
 }
 
@@ -125,12 +145,13 @@ func (d *Desk) repeated(ctx context.Context, req Request, asked []byte) (o op.Op
 		return o, false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 	}
 	var before Asked
-	if o.Kind == req.Kind {
+	same := o.Kind == req.Kind || o.Kind == req.Variant
+	if same {
 		if err := json.Unmarshal(o.Input, &before); err != nil {
 			return o, true, fmt.Errorf("compare with op %s: %w", req.OpID, err)
 		}
 	}
-	if o.Kind != req.Kind || string(before.Asked) != string(asked) {
+	if !same || string(before.Asked) != string(asked) {
 		return o, true, api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", req.OpID)
 	}
 	return o, true, nil
@@ -159,6 +180,12 @@ func (d *Desk) goOn(ctx context.Context, keys []string) {
 			d.Log.Warn("an op that waits for the operator cannot go on", "op", st.Op.ID, "err", err)
 		}
 	}
+}
+
+// AtWork says whether an op that is not finished, of whichever manager, has one of
+// these keys.
+func (d *Desk) AtWork(keys []string) bool {
+	return slices.ContainsFunc(d.Runner.Active(), func(st op.Status) bool { return share(st.Op.Keys, keys) })
 }
 
 func (d *Desk) ours(kind string) bool { return slices.Contains(d.Kinds, kind) }

@@ -83,6 +83,37 @@ func TestARequestIsDecidedOnceAndAnotherUnderItsIDIsRefused(t *testing.T) {
 	})
 }
 
+// varied is an input that makes its op one of the variant.
+type varied struct{ input }
+
+func (*varied) Varied() bool { return true }
+
+func TestAnOpOfTheVariantIsThatOfItsRequest(t *testing.T) {
+	inBench(t, func(t *testing.T, b *bench) {
+		for n := range 2 {
+			o, err := b.desk.Submit(t.Context(), Request{OpID: "a", Kind: kindOurs, Variant: kindOthers, Decide: func(context.Context) (Input, error) {
+				return &varied{}, nil
+			}})
+			if err != nil || o.Kind != kindOthers {
+				t.Errorf("time %d: an op of kind %q, %v", n, o.Kind, err)
+			}
+		}
+	})
+}
+
+func TestAManagerSaysInItsOwnWordsWhatItsOpsWaitFor(t *testing.T) {
+	inBench(t, func(t *testing.T, b *bench) {
+		b.desk.Waits = func(st op.Status) string { return "a friend of " + st.Op.ID }
+		if _, err := b.ask(t, "a", kindOurs, "x"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.desk.End(t.Context(), "a", "it is being done")
+		if want := "it is being done, but a friend of a; it goes on by itself (op a)"; api.CodeOf(err) != api.CodeInstanceBusy || err.Error() != want {
+			t.Errorf("the answer is %v", err)
+		}
+	})
+}
+
 func TestWhatWaitsBehindSomethingThatLastsIsTakenBack(t *testing.T) {
 	for before, want := range map[string]api.Code{kindOthers: api.CodeInternal, kindOurs: ""} {
 		inBench(t, func(t *testing.T, b *bench) {

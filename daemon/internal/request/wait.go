@@ -115,24 +115,30 @@ func (d *Desk) End(ctx context.Context, opID, doing string) (op.Status, error) {
 			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", doing, st.Failure.Message).
 				With("op_id", opID).With("cause", st.Failure.Code)
 		}
-		if err := d.stuck(opID, doing, st.Waiting); err != nil {
+		if err := d.stuck(st, doing); err != nil {
 			return st, err
 		}
 	}
 }
 
 // stuck is the answer for an op that waits, nil for one that works.
-func (d *Desk) stuck(opID, doing, waiting string) error {
-	code, what := cmp.Or(d.Busy, api.CodeInstanceBusy), "another operation has to end first"
-	switch waiting {
-	case "":
-		return nil
-	case WaitRegistry:
-		code, what = api.CodeRegistryUnavailable, "the registry does not answer"
-	case WaitHypervisor:
-		code, what = api.CodeHypervisorUnavailable, "libvirt does not answer"
+func (d *Desk) stuck(st op.Status, doing string) error {
+	code, what := cmp.Or(d.Busy, api.CodeInstanceBusy), ""
+	if d.Waits != nil {
+		what = d.Waits(st)
 	}
-	return api.Errorf(code, "%s, but %s; it goes on by itself (op %s)", doing, what, opID).With("op_id", opID)
+	switch {
+	case what != "":
+	case st.Waiting == "":
+		return nil
+	case st.Waiting == WaitRegistry:
+		code, what = api.CodeRegistryUnavailable, "the registry does not answer"
+	case st.Waiting == WaitHypervisor:
+		code, what = api.CodeHypervisorUnavailable, "libvirt does not answer"
+	default:
+		what = "another operation has to end first"
+	}
+	return api.Errorf(code, "%s, but %s; it goes on by itself (op %s)", doing, what, st.Op.ID).With("op_id", st.Op.ID)
 }
 
 // Failure is why an op was undone.
