@@ -98,6 +98,16 @@ func show[T any](ctx context.Context, s *session, path, noun string) (*T, answer
 	return thing, a, a.decode(noun, thing)
 }
 
+// showAtLast is show for what a command has waited for: it outlasts an other side
+// that is away for the moment, as the waiting did.
+func showAtLast[T any](ctx context.Context, s *session, path, noun string) (thing *T, a answer, err error) {
+	err = outlast(ctx, func() error {
+		thing, a, err = show[T](ctx, s, path, noun)
+		return err
+	})
+	return thing, a, err
+}
+
 // names maps the ids of a collection to names, for tables that would otherwise
 // show ids only. It is a courtesy: what cannot be had stays an id.
 func names(ctx context.Context, s *session, nouns string) map[string]string {

@@ -140,7 +140,7 @@ func drainOver(state string) bool { return state == api.DrainDone || state == ap
 
 // drainEnded shows how a drain ended; volumes that are left are an error.
 func (s *session) drainEnded(ctx context.Context, id string, view *drainView) error {
-	d, a, err := show[api.Drain](ctx, s, v1("drains", id), "drain")
+	d, a, err := showAtLast[api.Drain](ctx, s, v1("drains", id), "drain")
 	if err != nil {
 		return err
 	}

@@ -104,3 +104,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// outlast asks until there is an answer, or the other side stays away too long.
+func outlast(ctx context.Context, ask func() error) error {
+	deadline := time.Now().Add(patience)
+	for pause := firstBackoff; ; pause = min(2*pause, longestPause) {
+		err := ask()
+		if err == nil || !isOutage(err) || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}

@@ -115,3 +115,25 @@ func TestAnswerThatIsNoOutageEndsTheFollowing(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatWasWaitedForIsAskedForAgainDuringAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []error{errAway, errAway, nil}
+		ask := func() error {
+			err := answers[0]
+			answers = answers[1:]
+			return err
+		}
+		if err := outlast(t.Context(), ask); err != nil || len(answers) > 0 {
+			t.Errorf("outlast() = %v with %d answers left, want the last one", err, len(answers))
+		}
+		refused := api.Errorf(api.CodeNotFound, "not there")
+		if err := outlast(t.Context(), func() error { return refused }); !errors.Is(err, refused) {
+			t.Errorf("outlast() = %v, want %v", err, refused)
+		}
+		began := time.Now()
+		if err := outlast(t.Context(), func() error { return errAway }); !errors.Is(err, errAway) || time.Since(began) < patience {
+			t.Errorf("outlast() = %v after %s, want %v after %s", err, time.Since(began), errAway, patience)
+		}
+	})
+}

@@ -104,7 +104,7 @@ func (s *session) instanceAfter(ctx context.Context, a answer) (*api.Instance, a
 	if err := a.decode("instance", i); err != nil || !a.has("op") {
 		return i, a, err
 	}
-	now, shown, err := show[api.Instance](ctx, s, v1("instances", i.ID), "instance")
+	now, shown, err := showAtLast[api.Instance](ctx, s, v1("instances", i.ID), "instance")
 	if err != nil {
 		return nil, a, err
 	}

@@ -158,7 +158,7 @@ func stands(m *api.Migration) bool {
 
 // endWatch tells how a migration stands that was watched.
 func (s *session) endWatch(ctx context.Context, d *display, id string) error {
-	m, a, err := show[api.Migration](ctx, s, v1("migrations", id), "migration")
+	m, a, err := showAtLast[api.Migration](ctx, s, v1("migrations", id), "migration")
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (s *session) attachmentAfter(ctx context.Context, a answer) (api.Attachment
 	if err := a.decode("attachment", &at); err != nil {
 		return at, a, err
 	}
-	now, shown, err := show[api.Attachment](ctx, s, v1("attachments", at.ID), "attachment")
+	now, shown, err := showAtLast[api.Attachment](ctx, s, v1("attachments", at.ID), "attachment")
 	if err != nil {
 		return at, a, err
 	}

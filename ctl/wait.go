@@ -13,14 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The results that the last event of an op has, and the states of an op that
-// is over.
-const (
-	opDone          = "done"
-	opUndone        = "undone"
-	opNeedsOperator = "needs_operator"
-)
-
 // work is an op that lasts, with the migration that it is part of.
 type work struct {
 	op        api.Op
@@ -109,7 +101,7 @@ func (s *session) await(ctx context.Context, w work) (answer, error) {
 }
 
 func opOver(state string) bool {
-	return state == opDone || state == opUndone || state == opNeedsOperator
+	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
 }
 
 // notFollowed is what became of waiting that did not see the end.
@@ -148,7 +140,7 @@ func handle(m *api.Migration) string {
 
 // settle reads into w how the op and its migration ended.
 func (s *session) settle(ctx context.Context, w *work) (answer, error) {
-	op, a, err := show[api.Op](ctx, s, v1("ops", w.op.ID), "op")
+	op, a, err := showAtLast[api.Op](ctx, s, v1("ops", w.op.ID), "op")
 	if err != nil {
 		return answer{}, err
 	}
@@ -160,7 +152,7 @@ func (s *session) settle(ctx context.Context, w *work) (answer, error) {
 	if id == "" {
 		return a, nil
 	}
-	m, ma, err := show[api.Migration](ctx, s, v1("migrations", id), "migration")
+	m, ma, err := showAtLast[api.Migration](ctx, s, v1("migrations", id), "migration")
 	if err != nil {
 		return answer{}, err
 	}
@@ -176,11 +168,11 @@ func (w work) overtakenByCancel() bool {
 
 // failure is nil for an op that is done.
 func (w work) failure() error {
-	if w.op.State == opDone {
+	if w.op.State == api.OpDone {
 		return nil
 	}
 	failed := &advisedError{err: w.op.Error, exit: api.ExitOpFailed}
-	if w.op.State == opNeedsOperator {
+	if w.op.State == api.OpNeedsOperator {
 		failed.exit = api.ExitNeedsOperator
 	}
 	if w.migration != nil {
