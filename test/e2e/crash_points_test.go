@@ -107,10 +107,16 @@ func (h *host) watchPoints(t *testing.T) {
 	h.restartDaemon(t, faultLog+"="+h.pointLog())
 }
 
-// passed are the points that were noted, each once.
+// passed are the points that the daemon noted.
 func (h *host) passed(t *testing.T) points {
 	t.Helper()
-	text, err := os.ReadFile(h.pointLog())
+	return noted(t, h.pointLog())
+}
+
+// noted are the points in a log, each once.
+func noted(t *testing.T, log string) points {
+	t.Helper()
+	text, err := os.ReadFile(log)
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}

@@ -43,8 +43,10 @@ type trial struct {
 
 // blow is one way to strike.
 type blow struct {
-	// arm is done before the trial begins.
-	arm func(*testing.T, point)
+	// arm is done before the trial begins, and ready, if there is one, when it has
+	// begun and before the request is made.
+	arm   func(*testing.T, point)
+	ready func(*testing.T, point)
 	// strike returns when something has died at the point, and is there again
 	// if it is to come back. Lost ends if the request is refused: then the point
 	// is never reached.
@@ -98,15 +100,22 @@ func (h *host) othersDie(strike func(*testing.T)) blow {
 // compared with.
 func (x *trial) way(t *testing.T) points {
 	t.Helper()
+	watch := blow{arm: func(t *testing.T, _ point) { x.watchPoints(t) }}
+	return x.undisturbed(t, watch, x.pointLog())
+}
+
+// undisturbed makes the request once, with a blow that is never struck, and returns
+// what was noted in a log then.
+func (x *trial) undisturbed(t *testing.T, watch blow, log string) points {
+	t.Helper()
 	var all points
-	undisturbed := blow{arm: func(t *testing.T, _ point) { x.watchPoints(t) }, strike: func(*testing.T, context.Context, point) {}}
+	watch.strike = func(*testing.T, context.Context, point) {}
 	if !t.Run("undisturbed", func(t *testing.T) {
-		x.once(t, "", undisturbed)
-		all = x.passed(t)
+		x.once(t, "", watch)
+		all = noted(t, log)
 	}) {
 		t.FailNow()
 	}
-	x.struck, x.gap = 0, 0
 	return all
 }
 
@@ -117,6 +126,7 @@ func (x *trial) strikeAt(t *testing.T, ps points, b blow) {
 	if len(ps) == 0 {
 		t.Fatal("there is no point to strike at")
 	}
+	x.struck, x.gap = 0, 0
 	for _, p := range ps {
 		if !t.Run(string(p), func(t *testing.T) { x.once(t, p, b) }) {
 			t.Fatalf("wrong end after a blow at %s, the first of %d at %d points", p, x.struck, len(ps))
@@ -134,6 +144,9 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	t.Helper()
 	b.arm(t, p)
 	args := x.begin(t)
+	if b.ready != nil {
+		b.ready(t, p)
+	}
 	from := time.Now()
 	r := x.ask(t, args)
 	b.strike(t, r.lost, p)
@@ -175,17 +188,24 @@ func (x *trial) ask(t *testing.T, args []string) *request {
 	return r
 }
 
-// followed follows the migration of the request to its end.
-func (x *trial) followed(t *testing.T, r *request) api.Migration {
+// answerOf waits for the answer of a request that must have succeeded.
+func answerOf[T any](t *testing.T, r *request) T {
 	t.Helper()
 	<-r.answered
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	var m api.Migration
-	if err := json.Unmarshal(r.answer, &m); err != nil {
+	var answer T
+	if err := json.Unmarshal(r.answer, &answer); err != nil {
 		t.Fatal(err)
 	}
+	return answer
+}
+
+// followed follows the migration of the request to its end.
+func (x *trial) followed(t *testing.T, r *request) api.Migration {
+	t.Helper()
+	m := answerOf[api.Migration](t, r)
 	if x.waits && m.State != x.want {
 		t.Errorf("the command returned with the migration in state %s, want %s", m.State, x.want)
 	}

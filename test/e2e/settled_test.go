@@ -258,7 +258,7 @@ func (g *guest) openModes(t *testing.T, image string) []string {
 // pid is that of the guest's QEMU.
 func (g *guest) pid(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(g.host.Libvirtd.RunDir, "qemu", g.Name+".pid"))
+	text, err := os.ReadFile(g.pidFile())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +267,11 @@ func (g *guest) pid(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return pid
+}
+
+// pidFile is there while libvirt has a process of the guest.
+func (g *guest) pidFile() string {
+	return filepath.Join(g.host.Libvirtd.RunDir, "qemu", g.Name+".pid")
 }
 
 // assertHolds claims that the image holds every write that the guest was told
