@@ -266,6 +266,14 @@ type Op struct {
 	Error       *Error     `json:"error"`
 }
 
+// The states of an op that is over, or waits for the operator, and the results that
+// the last line of its stream has.
+const (
+	OpDone          = "done"
+	OpUndone        = "undone"
+	OpNeedsOperator = "needs_operator"
+)
+
 // Event is one line of the audit trail, and of the stream of an op. Seq only
 // grows; a reader that knows the last one it saw misses nothing.
 type Event struct {
