@@ -62,9 +62,12 @@ func (tx *changeTx) checkGone(ctx context.Context, host hostRow) error {
 			"abandon them: `volferryctl migration abandon`",
 		},
 		{
-			"guests in moves with all guests paused", `SELECT p.migration_id FROM pauses p JOIN pause_instances i ON i.migration_id = p.migration_id
-				WHERE p.phase <> 'done' AND i.host_id = ? GROUP BY 1 ORDER BY 1`,
-			"let it end",
+			// With the row of a move goes what is known of its guests, also of those on
+			// other fenced hosts, which are woken and unlocked when these come back.
+			"guests in moves with all guests paused", `SELECT DISTINCT i.migration_id FROM pause_instances i
+				JOIN pauses p ON p.migration_id = i.migration_id JOIN migrations m ON m.id = i.migration_id
+				WHERE (p.phase <> 'done' OR i.state <> 'restored') AND ?1 IN (i.host_id, m.host_id) ORDER BY 1`,
+			"let them end; a guest that a fenced host has saved is woken when that comes back, or let go when its attachment is deleted",
 		},
 	} {
 		names, err := queryAll(ctx, tx, scanString, left.query, host.id)
