@@ -23,9 +23,7 @@ import (
 // or, where there is none yet, by asking the host again under the same id.
 func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	if v.MigrationID == "" {
-		if l.due(d, v) {
-			l.ask(ctx, d, v)
-		}
+		l.ask(ctx, d, v)
 		return nil
 	}
 	m, err := l.cfg.Store.Migration(ctx, v.MigrationID, store.Viewer{})
@@ -96,25 +94,15 @@ func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err
 }
 
-// background runs one call about a volume, if none is on its way. Its trouble is
-// looked at again with the next round.
+// background runs one call about a volume, if none is on its way and its turn has
+// come. Its trouble is looked at again with a later round.
 func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
-	key := line{d.ID, v.VolumeID}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.busy[key] {
-		return
-	}
-	l.busy[key] = true
-	l.asking.Go(func() {
+	l.calls.Go(lineOf(d, v), func() error {
 		err := do(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Warn("a volume of a drain is tried again", "drain", d.ID, "volume", v.VolumeName, "host", v.Host, "err", err)
-			l.putOff(d, v)
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.busy, key)
+		return err
 	})
 }
 
@@ -218,7 +206,7 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 		}
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
 	case relay.Passes(refused):
-		l.putOff(d, v)
+		l.calls.PutOff(lineOf(d, v))
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	}
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
@@ -231,16 +219,13 @@ func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
 		return err
 	}
-	l.putOff(d, v)
+	l.calls.PutOff(lineOf(d, v))
 	return l.settle(ctx, d, v, api.DrainVolumePending, e)
 }
 
 // askOp looks at the op of a migration that the registry does not know: one that
 // ended there moved nothing.
 func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
-	if !l.due(d, v) {
-		return
-	}
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		o, err := l.op(ctx, d, v)
 		if err != nil {
@@ -256,28 +241,12 @@ func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, 
 	if err != nil {
 		return api.Op{}, err
 	}
-	req.Method, req.Path, req.Body, req.Change = http.MethodGet, "/v1/ops/"+req.Key, nil, false
-	status, body, err := l.cfg.Relay.Do(ctx, req)
+	status, body, err := l.cfg.Relay.Do(ctx, req.Op())
 	if err != nil {
 		return api.Op{}, err
 	}
-	if refused := relay.Refusal(status, body); refused != nil {
-		return api.Op{}, refused
-	}
-	var answer struct {
-		Op api.Op `json:"op"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return api.Op{}, fmt.Errorf("read op %s: %w", req.Key, err)
-	}
-	return answer.Op, nil
+	return relay.ReadOp(status, body)
 }
-
-// The states of an op that is over.
-const (
-	opUndone        = "undone"
-	opNeedsOperator = "needs_operator"
-)
 
 // opEnded records the end of an op whose migration never got to the registry.
 // One that is done is told by the migration, which is there by then.
@@ -287,9 +256,9 @@ func (l *Loop) opEnded(ctx context.Context, d api.Drain, v api.DrainVolume, o ap
 		why = api.Errorf(api.CodeConflict, "operation %s on host %s ended as %s", o.ID, v.Host, o.State)
 	}
 	switch o.State {
-	case opUndone:
+	case api.OpUndone:
 		return l.settle(ctx, d, v, api.DrainVolumeSkipped, why)
-	case opNeedsOperator:
+	case api.OpNeedsOperator:
 		return l.settle(ctx, d, v, api.DrainVolumeFailed, why)
 	}
 	return nil

@@ -10,21 +10,12 @@ package drain
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/rounds"
 	"github.com/volferry/volferry/registry/internal/store"
-)
-
-const (
-	// DefaultEvery is how often the loop looks.
-	DefaultEvery = time.Second
-	// firstPause and longestPause are before a volume is tried again whose host
-	// was not there or was busy.
-	firstPause   = 2 * time.Second
-	longestPause = time.Minute
 )
 
 // Store is where drains and what they move are.
@@ -51,67 +42,27 @@ type Config struct {
 	Relay Relay
 	Where relay.Where
 	Log   *slog.Logger
-	// Every is DefaultEvery where it is 0.
+	// Every is how often the loop looks, rounds.DefaultEvery where it is 0.
 	Every time.Duration
 }
 
 // Loop moves the volumes of every drain. There is one per registry.
 type Loop struct {
+	*rounds.Task
 	cfg   Config
-	ready chan struct{}
-	// asking waits for the calls that are on their way.
-	asking sync.WaitGroup
-
-	mu sync.Mutex
-	// busy are the volumes about which a host is being asked now.
-	busy map[line]bool
-	// later are the volumes that wait to be tried again.
-	later map[line]pause
+	calls rounds.Calls[line]
 }
 
 // line is a volume of a drain.
 type line struct{ drain, volume string }
 
-type pause struct {
-	until time.Time
-	next  time.Duration
-}
+func lineOf(d api.Drain, v api.DrainVolume) line { return line{d.ID, v.VolumeID} }
 
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
-	if c.Every == 0 {
-		c.Every = DefaultEvery
-	}
-	return &Loop{cfg: c, ready: make(chan struct{}), busy: map[line]bool{}, later: map[line]pause{}}
-}
-
-// String names the task.
-func (l *Loop) String() string { return "drains" }
-
-// Ready implements service.Task.
-func (l *Loop) Ready() <-chan struct{} { return l.ready }
-
-// Run looks after every drain until ctx ends. What moves then goes on at its
-// host.
-func (l *Loop) Run(ctx context.Context) error {
-	close(l.ready)
-	defer l.asking.Wait()
-	tick := time.NewTicker(l.cfg.Every)
-	defer tick.Stop()
-	told := false
-	for {
-		err := l.look(ctx)
-		if err != nil && ctx.Err() == nil && !told {
-			// Once: the next looks will say the same.
-			l.cfg.Log.Warn("drains cannot be looked after; they are tried again", "err", err)
-		}
-		told = err != nil
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	l := &Loop{cfg: c}
+	l.Task = rounds.NewTask("drains", c.Every, c.Log, l.look, l.calls.Wait)
+	return l
 }
 
 // look brings every drain as far as it can be brought now.
@@ -184,7 +135,7 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 // whose host is not there, or whose turn to be tried again has not come, is left
 // for later.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
-	if !l.due(d, v) {
+	if !l.calls.Due(lineOf(d, v)) {
 		return false, nil
 	}
 	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
@@ -213,23 +164,6 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	return true, nil
 }
 
-// due says whether a volume may be tried now.
-func (l *Loop) due(d api.Drain, v api.DrainVolume) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p, waits := l.later[line{d.ID, v.VolumeID}]
-	return !waits || !time.Now().Before(p.until)
-}
-
-// putOff makes a volume wait, longer each time.
-func (l *Loop) putOff(d api.Drain, v api.DrainVolume) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := line{d.ID, v.VolumeID}
-	next := max(l.later[key].next, firstPause)
-	l.later[key] = pause{until: time.Now().Add(next), next: min(2*next, longestPause)}
-}
-
 // settle records what became of a volume.
 func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state string, why *api.Error) error {
 	v.State, v.Error = state, why
@@ -237,9 +171,7 @@ func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state
 		return err
 	}
 	if state != api.DrainVolumePending && state != api.DrainVolumeMoving {
-		l.mu.Lock()
-		delete(l.later, line{d.ID, v.VolumeID})
-		l.mu.Unlock()
+		l.calls.Settled(lineOf(d, v))
 	}
 	l.cfg.Log.Info("volume of a drain", "drain", d.ID, "volume", v.VolumeName, "host", v.Host, "state", state, "migration", v.MigrationID, "why", why)
 	return nil

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -65,16 +64,8 @@ func (l *Loop) ask(ctx context.Context, r request) (verdict, error) {
 	if refused := relay.Refusal(status, answer); refused != nil {
 		return verdict{failed: refused, untouched: status < http.StatusInternalServerError, again: relay.Passes(refused)}, nil
 	}
-	req.Method, req.Path, req.Body, req.Change = http.MethodGet, "/v1/ops/"+url.PathEscape(r.key), nil, false
-	return l.follow(ctx, req)
+	return l.follow(ctx, req.Op())
 }
-
-// The states of an op that is over.
-const (
-	opDone          = "done"
-	opUndone        = "undone"
-	opNeedsOperator = "needs_operator"
-)
 
 // follow asks a host for an op until it is over.
 func (l *Loop) follow(ctx context.Context, req relay.Request) (verdict, error) {
@@ -83,20 +74,15 @@ func (l *Loop) follow(ctx context.Context, req relay.Request) (verdict, error) {
 		if err != nil {
 			return verdict{}, err
 		}
-		if refused := relay.Refusal(status, answer); refused != nil {
-			return verdict{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, refused)
-		}
-		var doc struct {
-			Op api.Op `json:"op"`
-		}
-		if err := json.Unmarshal(answer, &doc); err != nil {
+		o, err := relay.ReadOp(status, answer)
+		if err != nil {
 			return verdict{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
 		}
-		switch doc.Op.State {
-		case opDone:
-			return verdict{op: doc.Op}, nil
-		case opUndone, opNeedsOperator:
-			return verdict{op: doc.Op, failed: whyEnded(doc.Op, req)}, nil
+		switch o.State {
+		case api.OpDone:
+			return verdict{op: o}, nil
+		case api.OpUndone, api.OpNeedsOperator:
+			return verdict{op: o, failed: whyEnded(o, req)}, nil
 		}
 		if err := wait(ctx, l.cfg.Every); err != nil {
 			return verdict{}, err
@@ -109,7 +95,7 @@ func whyEnded(o api.Op, req relay.Request) *api.Error {
 		return o.Error
 	}
 	code := api.CodeInternal
-	if o.State == opNeedsOperator {
+	if o.State == api.OpNeedsOperator {
 		code = api.CodeNeedsOperator
 	}
 	return api.Errorf(code, "operation %s on host %s ended as %s and gives no reason", req.Key, req.HostName, o.State)

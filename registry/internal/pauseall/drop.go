@@ -17,7 +17,7 @@ func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
 		switch {
 		case err != nil:
 			return err
-		case !made && l.isBusy(line{p.Migration.ID, lineCopy}):
+		case !made && l.calls.Busy(line{p.Migration.ID, lineCopy}):
 			return nil // the copy may be just about to be asked for
 		case !made:
 			return l.dropped(ctx, p, nil)

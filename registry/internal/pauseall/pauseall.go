@@ -8,28 +8,20 @@
 package pauseall
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/rounds"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-const (
-	// DefaultEvery is how often the loop looks, and how often a host is asked how far
-	// an op is.
-	DefaultEvery = time.Second
-	// firstPause and longestPause are before a call is made again that got no answer,
-	// or was refused for the moment.
-	firstPause   = 2 * time.Second
-	longestPause = time.Minute
-	// mostAttempts is how often what can still be taken back is tried: guests that are
-	// saved already wait meanwhile.
-	mostAttempts = 5
-)
+// mostAttempts is how often what can still be taken back is tried: guests that are
+// saved already wait meanwhile.
+const mostAttempts = 5
 
 // Store is where the moves are.
 type Store interface {
@@ -54,22 +46,16 @@ type Config struct {
 	Store Store
 	Relay Relay
 	Log   *slog.Logger
-	// Every is DefaultEvery where it is 0.
+	// Every is how often the loop looks, and how often a host is asked how far an op
+	// is; rounds.DefaultEvery where it is 0.
 	Every time.Duration
 }
 
 // Loop looks after every move with all guests paused. There is one per registry.
 type Loop struct {
+	*rounds.Task
 	cfg   Config
-	ready chan struct{}
-	// asking waits for the calls that are on their way.
-	asking sync.WaitGroup
-
-	mu sync.Mutex
-	// busy are the lines about which a host is being asked now.
-	busy map[line]bool
-	// later are the lines that wait to be asked about again.
-	later map[line]pause
+	calls rounds.Calls[line]
 }
 
 // line is what is asked about one call after the other: an instance of a migration,
@@ -82,48 +68,15 @@ const (
 	lineDrop = "drop"
 )
 
-type pause struct {
-	until time.Time
-	next  time.Duration
-}
-
 // call is who changes the moves, for the audit trail.
 var call = store.Call{Who: "pause-all"}
 
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
-	if c.Every == 0 {
-		c.Every = DefaultEvery
-	}
-	return &Loop{cfg: c, ready: make(chan struct{}), busy: map[line]bool{}, later: map[line]pause{}}
-}
-
-// String names the task.
-func (l *Loop) String() string { return "moves with all guests paused" }
-
-// Ready implements service.Task.
-func (l *Loop) Ready() <-chan struct{} { return l.ready }
-
-// Run looks after every move until ctx ends. What hosts do then goes on.
-func (l *Loop) Run(ctx context.Context) error {
-	close(l.ready)
-	defer l.asking.Wait()
-	tick := time.NewTicker(l.cfg.Every)
-	defer tick.Stop()
-	told := false
-	for {
-		err := l.look(ctx)
-		if err != nil && ctx.Err() == nil && !told {
-			// Once: the next looks will say the same.
-			l.cfg.Log.Warn("moves with all guests paused cannot be looked after; they are tried again", "err", err)
-		}
-		told = err != nil
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	c.Every = cmp.Or(c.Every, rounds.DefaultEvery)
+	l := &Loop{cfg: c}
+	l.Task = rounds.NewTask("moves with all guests paused", c.Every, c.Log, l.look, l.calls.Wait)
+	return l
 }
 
 // look brings every move as far as it can be brought now.
@@ -144,34 +97,15 @@ func (l *Loop) look(ctx context.Context) error {
 // background runs one call about a line, if none is on its way and its turn has come.
 // Its trouble is looked at again with a later round.
 func (l *Loop) background(ctx context.Context, key line, do func(context.Context) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p, waits := l.later[key]; l.busy[key] || waits && time.Now().Before(p.until) {
-		return
-	}
-	l.busy[key] = true
-	l.asking.Go(func() {
+	l.calls.Go(key, func() error {
 		err := do(ctx)
-		if api.CodeOf(err) == api.CodeConflict {
-			err = nil // the move went on meanwhile
-		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil, api.CodeOf(err) == api.CodeConflict: // the move went on meanwhile
+			l.calls.Settled(key)
+			return nil
+		case ctx.Err() == nil:
 			l.cfg.Log.Warn("a call of a move with all guests paused is made again", "migration", key.migration, "about", key.what, "err", err)
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.busy, key)
-		if err == nil {
-			delete(l.later, key)
-			return
-		}
-		next := max(l.later[key].next, firstPause)
-		l.later[key] = pause{until: time.Now().Add(next), next: min(2*next, longestPause)}
+		return err
 	})
-}
-
-func (l *Loop) isBusy(key line) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.busy[key]
 }

@@ -29,7 +29,7 @@ func (l *Loop) wakeAll(ctx context.Context, p *store.Pause) error {
 // wake brings one instance a step on.
 func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
 	key := line{p.Migration.ID, g.ID}
-	if l.isBusy(key) {
+	if l.calls.Busy(key) {
 		return nil // it may be just about to be saved
 	}
 	if g.Lost && !g.Attached {

@@ -4,7 +4,9 @@ package relay
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -19,6 +21,26 @@ func Refusal(status int, body []byte) *api.Error {
 		return api.Errorf(api.CodeInternal, "the host answered %d, which is not Volferry's way to say it", status)
 	}
 	return e.Error
+}
+
+// Op is the call that asks the host for the op of a call (ReadOp).
+func (r Request) Op() Request {
+	r.Method, r.Path, r.Body, r.Change = http.MethodGet, "/v1/ops/"+url.PathEscape(r.Key), nil, false
+	return r
+}
+
+// ReadOp is the op that a host answered with, or its refusal.
+func ReadOp(status int, body []byte) (api.Op, error) {
+	if refused := Refusal(status, body); refused != nil {
+		return api.Op{}, refused
+	}
+	var answer struct {
+		Op api.Op `json:"op"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return api.Op{}, fmt.Errorf("read answer: %w", err)
+	}
+	return answer.Op, nil
 }
 
 // Passes says whether a refusal is of the moment: nothing was done, and the same

@@ -18,7 +18,7 @@ import (
 
 // opOver are the states of an op that is over, the results of a stream's last
 // line.
-var opOver = []string{"done", "undone", "needs_operator"}
+var opOver = []string{api.OpDone, api.OpUndone, api.OpNeedsOperator}
 
 // watchOp streams what becomes of what a host was asked for. The last line has
 // its result.

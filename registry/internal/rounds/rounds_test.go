@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rounds
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var errNoAnswer = errors.New("no answer")
+
+func TestOfEachThingOneCallIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls Calls[string]
+		end := make(chan struct{})
+		made := map[string]int{}
+		for range 3 {
+			for _, key := range []string{"a", "b"} {
+				calls.Go(key, func() error { made[key]++; <-end; return nil })
+				synctest.Wait()
+			}
+		}
+		if made["a"] != 1 || made["b"] != 1 || !calls.Busy("a") {
+			t.Errorf("calls: %v", made)
+		}
+		close(end)
+		calls.Wait()
+		if calls.Busy("a") {
+			t.Error("a call that is over is on its way")
+		}
+	})
+}
+
+func TestACallThatFailsIsMadeAgainLaterAndLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls Calls[string]
+		last := time.Now()
+		var pauses []time.Duration
+		for len(pauses) < 8 {
+			calls.Go("a", func() error {
+				pauses = append(pauses, time.Since(last))
+				last = time.Now()
+				return errNoAnswer
+			})
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		want := []time.Duration{0, 2, 4, 8, 16, 32, 60, 60}
+		for n, p := range pauses {
+			if p != want[n]*time.Second {
+				t.Errorf("call %d: after %s", n, p)
+			}
+		}
+		if calls.Due("a") {
+			t.Error("its turn has come at once")
+		}
+		calls.Settled("a")
+		if !calls.Due("a") {
+			t.Error("what is settled is put off")
+		}
+	})
+}
+
+func TestATaskGoesOnWhateverARoundReturnsAndSaysItOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		ctx, cancel := context.WithCancel(t.Context())
+		rounds, waited := 0, false
+		look := func(context.Context) error {
+			if rounds++; rounds == 5 {
+				cancel()
+			}
+			return errNoAnswer
+		}
+		task := NewTask("things", 0, slog.New(slog.NewTextHandler(&log, nil)), look, func() { waited = true })
+		if err := task.Run(ctx); err != nil || rounds != 5 || !waited {
+			t.Errorf("%d rounds, waited %t: %v", rounds, waited, err)
+		}
+		if n := strings.Count(log.String(), "things cannot be looked after"); n != 1 {
+			t.Errorf("it was said %d times", n)
+		}
+	})
+}
