@@ -48,7 +48,7 @@ func TestACallThatFailsIsMadeAgainLaterAndLater(t *testing.T) {
 				return errNoAnswer
 			})
 			synctest.Wait()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		want := []time.Duration{0, 2, 4, 8, 16, 32, 60, 60}
 		for n, p := range pauses {
