@@ -14,32 +14,71 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// guest is an adopted instance on a host of a cluster. Its root disk is in the
-// pool local and of no further interest.
+// guest is an instance on a host of a cluster.
 type guest struct {
 	*lab.Guest
-	host *site.Host
+	host  *site.Host
+	disks []lab.Disk // that it was defined with
 }
 
 // load is a writer that leaves the machine some time for others.
 var load = lab.Load{Interval: 10 * time.Millisecond, Depth: 2}
 
-// guest defines and adopts an instance on a host, and starts it.
+// guest defines and adopts an instance on a host, and starts it. Its root disk is in
+// the pool local and of no further interest.
 func (c *cluster) guest(t *testing.T, h *site.Host) *guest {
 	t.Helper()
 	c.guests++
 	name := fmt.Sprintf("g%d", c.guests)
 	root := lab.Disk{
-		Volume: lab.Volume{Path: filepath.Join(h.Dir, "pool-"+localPool, name+"-root"), Format: "raw"},
+		Volume: lab.Volume{Path: filepath.Join(localDir(h), name+"-root"), Format: "raw"},
 		Seed:   uint64(1000 + c.guests), Fill: lab.Fill{Seed: uint64(1000 + c.guests), Percent: 5},
 	}
 	if err := lab.MakeVolume(t.Context(), root.Volume, 8<<20, root.Fill); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Libvirtd.Virsh(t.Context(), "pool-refresh", localPool); err != nil {
+	g := c.define(t, h, lab.GuestConfig{Name: name, Disks: []lab.Disk{root}})
+	ctl(t, h.Caller, "instance", "adopt", name)
+	if err := g.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g, err := h.Libvirtd.DefineGuest(t.Context(), lab.GuestConfig{Name: name, Disks: []lab.Disk{root}})
+	if _, err := g.Disks(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// bootable defines an instance that may leave its host. Its images are in dir, the
+// directory of a pool: it boots from vda, by whose name root it then knows it, and
+// its writer has the first half of vdb.
+func (c *cluster) bootable(t *testing.T, h *site.Host, name, dir, root string) *guest {
+	t.Helper()
+	boot := lab.Disk{Volume: lab.Volume{Path: filepath.Join(dir, name+"-vda"), Format: "raw"}, Serial: "root"}
+	if err := lab.MakeBootVolume(t.Context(), boot.Volume, lab.BootVolumeBytes, root); err != nil {
+		t.Fatal(err)
+	}
+	data := lab.Disk{
+		Volume: lab.Volume{Path: filepath.Join(dir, name+"-vdb"), Format: "raw"}, Serial: "data",
+		Seed: 50, Fill: lab.Fill{Seed: 4711, Percent: 30}, Parts: 2,
+	}
+	if err := lab.MakeVolume(t.Context(), data.Volume, volumeBytes, data.Fill); err != nil {
+		t.Fatal(err)
+	}
+	return c.define(t, h, lab.GuestConfig{Name: name, UEFI: true, Disks: []lab.Disk{boot, data}})
+}
+
+// localDir is the directory of a host's pool local.
+func localDir(h *site.Host) string { return filepath.Join(h.Dir, "pool-"+localPool) }
+
+// define defines a guest on a host, whose disks are in its pools.
+func (c *cluster) define(t *testing.T, h *site.Host, cfg lab.GuestConfig) *guest {
+	t.Helper()
+	for _, pool := range []string{localPool, sharedPool} {
+		if _, err := h.Libvirtd.Virsh(t.Context(), "pool-refresh", pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := h.Libvirtd.DefineGuest(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +87,7 @@ func (c *cluster) guest(t *testing.T, h *site.Host) *guest {
 			t.Error(err)
 		}
 	})
-	ctl(t, h.Caller, "instance", "adopt", name)
-	if err := g.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Disks(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &guest{Guest: g, host: h}
+	return &guest{Guest: g, host: h, disks: cfg.Disks}
 }
 
 // disk is a volume as the writers of guests know it.
