@@ -56,6 +56,10 @@ func (tx *changeTx) checkGone(ctx context.Context, host hostRow) error {
 		return host.checkFenced("forget host " + host.name)
 	}
 	for _, left := range []struct{ what, query, advice string }{
+		{
+			"instances on the shelf", "SELECT name FROM instances WHERE host_id = ? AND state IN ('shelved', 'shelved_offloaded') ORDER BY name",
+			"bring them back on other hosts: `volferryctl instance unshelve`; what is on the shelf of one is all that is known of it, and goes with `volferryctl instance forget`",
+		},
 		{"instances", "SELECT name FROM instances WHERE host_id = ? ORDER BY name", "forget them: `volferryctl instance forget`, after `volferryctl attachment delete --force`"},
 		{
 			"open migrations", "SELECT m.id FROM migrations m WHERE m.host_id = ? AND " + migrationOpen + " ORDER BY m.id",

@@ -50,6 +50,11 @@ func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
 	}{
 		"not fenced": {func(*testing.T, *Store) {}, api.CodeStateForbidden, "not fenced"},
 		"instance":   {func(t *testing.T, s *Store) { must(s.FenceHost(t.Context(), nobody, "a", cut))(t) }, api.CodeConflict, "instances of it left (web)"},
+		"shelf": {func(t *testing.T, s *Store) {
+			must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped}}}))(t)
+			offloaded(web)(t, s)
+			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+		}, api.CodeConflict, "instance unshelve"},
 		"migration": {func(t *testing.T, s *Store) {
 			must(s.ForgetInstance(t.Context(), nobody, web))(t)
 			must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)

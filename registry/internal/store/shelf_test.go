@@ -259,6 +259,50 @@ func TestAClaimIsUndoneWhateverBecameOfTheHostBefore(t *testing.T) {
 	}
 }
 
+// What is on the shelf is enough to bring an instance back without the host that is
+// gone, whether that had kept it or was about to bring it back.
+func TestAnInstanceOnTheShelfOfAFencedHostIsTakenElsewhere(t *testing.T) {
+	for name, onShelf := range map[string]func(*testing.T, *Store){
+		"kept":    shelved(app),
+		"claimed": movedTo(app, toShelf(), offload(), claim()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			inTurn(attached(nil), onShelf)(t, s)
+			if _, err := s.PlanUnshelve(t.Context(), app, "b"); err == nil {
+				t.Error("it may be taken from a host that is there")
+			}
+			askedOnB(app)(t, s)
+			wantInstance(t, s, app, api.InstanceShelved, "a")
+
+			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+			if plan := must(s.PlanUnshelve(t.Context(), app, "b"))(t); !slices.Equal(plan.Hosts, []string{hostB}) {
+				t.Errorf("plan = %+v", plan)
+			}
+			askedOnB(app)(t, s)
+			wantInstance(t, s, app, api.InstanceShelvedOffloaded, "")
+			movedTo(app, ofB(claim()), ofB(complete()))(t, s)
+			wantInstance(t, s, app, api.InstanceStopped, "b")
+
+			// The host that was fenced has lost it, whatever it was about to do.
+			must(s.RejoinHost(t.Context(), nobody, "a", api.HostRejoin{Epoch: 2}))(t)
+			for _, in := range []api.InstanceTransition{offload(), undoClaim(), complete()} {
+				in.Epoch = 2
+				wantCode(t, transitioning(nobody, app, in)(t, s), api.CodeNotYourHost, "host b's")
+			}
+		})
+	}
+}
+
+func TestAFenceOfBeforeARestoreTakesNoInstanceFromItsHost(t *testing.T) {
+	s := newCluster(t)
+	inTurn(attached(nil), shelved(app))(t, s)
+	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
+	must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	askedOnB(app)(t, s)
+	wantInstance(t, s, app, api.InstanceShelved, "a")
+}
+
 func TestOfTwoHostsThatClaimAtOnceOneWins(t *testing.T) {
 	const rounds = 60
 	s := newCluster(t)

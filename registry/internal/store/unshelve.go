@@ -36,21 +36,26 @@ func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 				return UnshelvePlan{}, err
 			}
 		}
-		var last, claimOp string
-		if err := q.QueryRowContext(ctx, "SELECT i.host_id, COALESCE(s.claim_op, '') FROM instances i LEFT JOIN shelves s ON s.instance_id = i.id WHERE i.id = ?", id).
-			Scan(&last, &claimOp); err != nil {
+		var (
+			last, claimOp string
+			gone          bool
+		)
+		if err := q.QueryRowContext(ctx, `SELECT i.host_id, COALESCE(s.claim_op, ''), h.fenced AND NOT h.behind
+			FROM instances i JOIN hosts h ON h.id = i.host_id LEFT JOIN shelves s ON s.instance_id = i.id WHERE i.id = ?`, id).
+			Scan(&last, &claimOp, &gone); err != nil {
 			return UnshelvePlan{}, fmt.Errorf("read host of instance: %w", err)
 		}
+		held := i.Host != "" && !gone // AskUnshelve takes it from a host that is gone
 		plan := UnshelvePlan{Instance: i, Hosts: []string{last}}
 		switch {
 		case !isShelved(i.State):
 			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s: it is %s, not shelved", i.Name, i.State).With("state", i.State)
-		case i.Host != "" && asked != "" && asked != last && claimOp != "":
+		case held && asked != "" && asked != last && claimOp != "":
 			return plan, api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s is bringing it back", i.Name, i.Host)
-		case i.Host != "" && asked != "" && asked != last:
+		case held && asked != "" && asked != last:
 			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s there: it is still on host %s; shelve it with --offload first", i.Name, i.Host).With("state", i.State)
 		}
-		if err := checkUnshelvable(i); err != nil || i.Host != "" {
+		if err := checkUnshelvable(i); err != nil || held {
 			return plan, err
 		}
 		plan.Hosts, err = hostsForShelved(ctx, q, i, last, asked)
@@ -91,7 +96,8 @@ func hostsForShelved(ctx context.Context, q querier, i api.Instance, last, asked
 }
 
 // AskUnshelve notes that an operator asked for an instance on a host, which may
-// then claim it. One that is on a host needs no claim.
+// then claim it. One that is on a host needs no claim, unless that host is fenced:
+// then it is that host's no more.
 func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) error {
 	call.Key = ""
 	_, err := mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
@@ -103,6 +109,9 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 			return none, err
 		}
 		i, err := instanceByID(ctx, tx, id)
+		if err == nil && i.State == api.InstanceShelved {
+			i.State, err = tx.takeFromFenced(ctx, i)
+		}
 		if err != nil || i.State != api.InstanceShelvedOffloaded {
 			return none, err
 		}
@@ -116,4 +125,25 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 		return none, tx.audit(ctx, api.Event{What: "instance.ask", Host: host.name, Object: "instance/" + id, Details: map[string]any{"name": i.Name}})
 	})
 	return err
+}
+
+// takeFromFenced leaves a shelved instance to no host if the one that has it was
+// fenced, as if that had offloaded it, or undone its claim, and returns its state. A
+// domain that is there all the same is off and guarded, and only the registry's word,
+// which that host does not get, has the guard taken away.
+func (tx *changeTx) takeFromFenced(ctx context.Context, i api.Instance) (api.InstanceState, error) {
+	s, err := tx.shelving(ctx, i.ID, "")
+	if err != nil {
+		return i.State, err
+	}
+	host, err := tx.hostRow(ctx, s.hostID)
+	if err != nil || !host.fenced || host.behind {
+		return i.State, err
+	}
+	s.caller = s.hostID
+	in := api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, OpID: s.shelf.claimOp}
+	if err := tx.offload(ctx, s, in); err != nil {
+		return i.State, err
+	}
+	return in.To, tx.auditShelving(ctx, s, in)
 }
