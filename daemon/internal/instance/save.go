@@ -358,9 +358,9 @@ func (m *machine) stepReleased() op.Step {
 // mayHaveOpen refuses a domain that has the volume open and is not one that the
 // migration saves next.
 func (m *machine) mayHaveOpen(ctx context.Context, in *pauseInput, dom *hv.Domain, atts []api.Attachment) error {
-	open, err := m.opens(ctx, dom, in.Location.Path)
+	open, err := location.Opens(ctx, m.HV, dom, in.Location.Path)
 	if err != nil || !open {
-		return err
+		return request.HV(err)
 	}
 	saved, err := m.Guards.Has(dom.ID, in.owner())
 	if err != nil {
@@ -376,22 +376,4 @@ func (m *machine) mayHaveOpen(ctx context.Context, in *pauseInput, dom *hv.Domai
 
 func (in *pauseInput) stillOpen(who string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", in.VolumeName, in.Location.Path, who)
-}
-
-// opens says whether a domain's process has the image at path, by its definition or
-// by the kernel's word.
-func (m *machine) opens(ctx context.Context, dom *hv.Domain, path string) (bool, error) {
-	if !dom.State.Active() {
-		return false, nil
-	}
-	for i := range dom.Live {
-		if location.Names(&dom.Live[i], path) {
-			return true, nil
-		}
-	}
-	files, err := m.HV.OpenFiles(ctx, dom.ID, path)
-	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return false, nil // it went off meanwhile
-	}
-	return len(files) > 0, request.HV(err)
 }

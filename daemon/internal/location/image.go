@@ -3,6 +3,9 @@
 package location
 
 import (
+	"context"
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -49,4 +52,27 @@ func Names(d *hv.Disk, path string) bool {
 		}
 	}
 	return d.Mirror != nil && d.Mirror.Image.Path != "" && SameImage(d.Mirror.Image.Path, path)
+}
+
+// Processes is what Opens needs of a hypervisor.
+type Processes interface {
+	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
+}
+
+// Opens says whether the process of a domain has the image at path: by the definition
+// of what runs, or by the kernel's word. Its errors are those of the hypervisor.
+func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool, error) {
+	if !dom.State.Active() {
+		return false, nil
+	}
+	for i := range dom.Live {
+		if Names(&dom.Live[i], path) {
+			return true, nil
+		}
+	}
+	files, err := ps.OpenFiles(ctx, dom.ID, path)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return false, nil // it went off meanwhile
+	}
+	return len(files) > 0, err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
@@ -154,8 +153,8 @@ func (m *machine) closed(ctx context.Context, s *Spec) error {
 		return m.hvError(err)
 	}
 	for i := range doms {
-		if open, err := m.opens(ctx, &doms[i], s.Src.Path); err != nil || open {
-			return errors.Join(err, inUseBy(s, open, "instance "+doms[i].Name))
+		if open, err := location.Opens(ctx, m.hv, &doms[i], s.Src.Path); err != nil || open {
+			return errors.Join(m.hvError(err), inUseBy(s, open, "instance "+doms[i].Name))
 		}
 	}
 	user, err := m.images.InUse(ctx, s.Src.Path)
@@ -170,23 +169,6 @@ func inUseBy(s *Spec, yes bool, who string) error {
 		return nil
 	}
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", s.VolumeName, s.Src.Path, who)
-}
-
-// opens says whether a domain's process has the image at path.
-func (m *machine) opens(ctx context.Context, dom *hv.Domain, path string) (bool, error) {
-	if !dom.State.Active() {
-		return false, nil
-	}
-	for i := range dom.Live {
-		if location.Names(&dom.Live[i], path) {
-			return true, nil
-		}
-	}
-	files, err := m.hv.OpenFiles(ctx, dom.ID, path)
-	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return false, nil // it went off meanwhile
-	}
-	return len(files) > 0, m.hvError(err)
 }
 
 // forgotten is the copy of a dst that does not outlive it: the cursor goes before
