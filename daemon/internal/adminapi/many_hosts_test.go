@@ -70,7 +70,7 @@ func TestReadsAreAnsweredFromMemoryWhileTheRegistryIsAway(t *testing.T) {
 
 func TestWhatIsNotRememberedIsSaidToBe(t *testing.T) {
 	for path, code := range map[string]api.Code{
-		"/v1/volumes/other": api.CodeNotFound, "/v1/pools/other": api.CodeNotFound, "/v1/attachments?volume=other": api.CodeNotFound,
+		"/v1/volumes/other": api.CodeRegistryUnavailable, "/v1/pools/other": api.CodeRegistryUnavailable, "/v1/attachments?volume=other": api.CodeRegistryUnavailable,
 		"/v1/volumes/1111": api.CodeInvalidArgument, "/v1/pools/fast": api.CodeInvalidArgument, "/v1/volumes?colour=red": api.CodeInvalidArgument,
 		"/v1/events": api.CodeRegistryUnavailable, "/v1/drains": api.CodeRegistryUnavailable,
 	} {

@@ -100,6 +100,8 @@ func one[T any](noun string, of func(*uplink.View) []T, called func(*T) (id, nam
 // minPrefix is how much of an id is enough to name something.
 const minPrefix = 4
 
+// find recalls one thing. What is not remembered may be there all the same, so that is
+// no not_found.
 func find[T any](noun, ref string, things []T, called func(*T) (id, name string)) (T, error) {
 	var (
 		none  T
@@ -116,7 +118,7 @@ func find[T any](noun, ref string, things []T, called func(*T) (id, name string)
 	}
 	switch len(begin) {
 	case 0:
-		return none, api.Errorf(api.CodeNotFound, "the registry is away, and this host remembers no %s %.80s", noun, ref)
+		return none, api.Errorf(api.CodeRegistryUnavailable, "the registry is away, and this host remembers no %s %.80s", noun, ref)
 	case 1:
 		return begin[0], nil
 	}
@@ -160,7 +162,7 @@ func recallPool(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
 	}
 	switch len(found) {
 	case 0:
-		return httpjson.Noun{}, api.Errorf(api.CodeNotFound, "the registry is away, and this host remembers no pool %.80s", name)
+		return httpjson.Noun{}, api.Errorf(api.CodeRegistryUnavailable, "the registry is away, and this host remembers no pool %.80s", name)
 	case 1:
 		return httpjson.Noun{Name: "pool", Value: found[0]}, nil
 	}
