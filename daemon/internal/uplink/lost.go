@@ -70,7 +70,7 @@ func (u *Uplink) settleLost(ctx context.Context) error {
 // returns the disks of domains that belong to the difference, with those found
 // before that are still named.
 func (u *Uplink) findLost(doms []hv.Domain, own []api.Attachment) []LostDisk {
-	gone := slices.DeleteFunc(u.granted(), func(g api.Attachment) bool {
+	gone := slices.DeleteFunc(u.everGranted(), func(g api.Attachment) bool {
 		return slices.ContainsFunc(own, func(a api.Attachment) bool { return a.ID == g.ID && a.InstanceID == g.InstanceID })
 	})
 	names := u.volumeNames()

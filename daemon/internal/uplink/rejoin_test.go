@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -74,5 +76,41 @@ func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGoWhateverDies(t *test
 			}
 			return
 		}
+	}
+}
+
+// The registry moves the attachments of a volume itself, with all guests paused. A
+// guest is woken at dst long before the next view says so, or is not woken at all: a
+// fence finds it at either place.
+func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing.T) {
+	const dst = "/nfs/moved.raw"
+	for _, at := range []string{"/nfs/web.raw", dst} {
+		t.Run(at, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.start()
+				pass(time.Minute)
+				w.must(w.fake.Destroy(web))
+				if at == dst {
+					w.must(w.fake.CreateImage(dst, hvtest.Raw, 8*hvtest.BlockSize))
+					w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: dst}}))
+				}
+				w.must(w.fake.Start(web))
+				w.registry.set(func() {
+					for i := range w.registry.attachments {
+						if w.registry.attachments[i].InstanceID == web {
+							w.registry.attachments[i].Location.Path = dst
+						}
+					}
+				})
+				w.must(w.up.grantFound(granted("web", web, dst)))
+				if a, known := w.up.Known(t.Context(), attachment("web")); !known || a.Location.Path != dst {
+					t.Errorf("it is known at %s", a.Location.Path)
+				}
+				w.registry.fence(attachment("web"))
+				pass(time.Minute)
+				w.wantBack(2)
+				w.kill()
+			})
+		})
 	}
 }

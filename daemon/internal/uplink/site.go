@@ -107,6 +107,24 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 	return a, s.up.grantFound(a)
 }
 
+// Attachments is client.Registry's. The registry moves an attachment itself, with all
+// guests paused: the host that wakes a guest finds here where it is now.
+func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
+	all, err := s.Registry.Attachments(ctx, volume, instance)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if !s.up.ours(a) {
+			continue
+		}
+		if err := s.up.grantFound(a); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // TransitionAttachment is client.Registry's.
 func (s *Site) TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
 	return carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })

@@ -65,6 +65,8 @@ func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 	}{
 		"attachment":           {"attachment", a, true},
 		"of another host":      {"attachment", anothers, false},
+		"attachments":          {"attachments", []api.Attachment{anothers, a}, true},
+		"those of others":      {"attachments", []api.Attachment{anothers}, false},
 		"migration":            {"migration", m, true},
 		"migration that ended": {"migration", over, false},
 	} {
@@ -72,9 +74,12 @@ func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 			w := newWorld(t)
 			s := w.siteOf(c.noun, c.v)
 			var err error
-			if c.noun == "migration" {
+			switch c.noun {
+			case "migration":
 				_, err = s.Migration(t.Context(), "m")
-			} else {
+			case "attachments":
+				_, err = s.Attachments(t.Context(), "", mail)
+			default:
 				_, err = s.Attachment(t.Context(), a.ID)
 			}
 			w.must(err)

@@ -176,20 +176,33 @@ func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attach
 const minPrefix = 4
 
 // granted are the attachments of this host by what the registry last said, and
-// by what it has granted since.
+// by what it has granted since: what an attachment was granted as last counts.
 func (u *Uplink) granted() []api.Attachment {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	out := []api.Attachment{}
+	for i := range u.memory.Granted {
+		out = append(out, u.memory.Granted[i].Attachment)
+	}
 	for i := range u.view.Attachments {
-		if u.oursLocked(u.view.Attachments[i]) {
-			out = append(out, u.view.Attachments[i])
+		a := u.view.Attachments[i]
+		if u.oursLocked(a) && !slices.ContainsFunc(out, func(g api.Attachment) bool { return g.ID == a.ID }) {
+			out = append(out, a)
 		}
 	}
-	for i := range u.memory.Granted {
-		g := u.memory.Granted[i].Attachment
-		if !slices.ContainsFunc(out, func(a api.Attachment) bool { return a.ID == g.ID }) {
-			out = append(out, g)
+	return out
+}
+
+// everGranted is granted with what the registry last said of attachments that have
+// moved since: until the next view the guest may have them at either place.
+func (u *Uplink) everGranted() []api.Attachment {
+	out := u.granted()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i := range u.view.Attachments {
+		a := u.view.Attachments[i]
+		if u.oursLocked(a) && !slices.ContainsFunc(out, func(g api.Attachment) bool { return g.ID == a.ID && g.Location == a.Location }) {
+			out = append(out, a)
 		}
 	}
 	return out
