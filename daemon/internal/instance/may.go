@@ -93,7 +93,7 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 	if rootMissing(inst) {
 		return noRoot(verb, inst.Name)
 	}
-	return m.notGuarded(&in.subject)
+	return m.notGuarded(ctx, &in.subject)
 }
 
 // inState refuses an op for which the domain is not in the right state.
@@ -149,8 +149,9 @@ func rootMissing(inst api.Instance) bool {
 }
 
 // notGuarded refuses the start of an instance that is guarded, for whatever reason:
-// the hook would refuse it as well, but it may not be installed.
-func (m *machine) notGuarded(s *subject) error {
+// the hook would refuse it as well, but it may not be installed. A guard that is left
+// of a move which has let the instance go is none (leftOver).
+func (m *machine) notGuarded(ctx context.Context, s *subject) error {
 	guards, err := m.Guards.Of(s.InstanceID)
 	if err != nil {
 		return err
@@ -163,10 +164,61 @@ func (m *machine) notGuarded(s *subject) error {
 		case GuardShelf:
 			return forbidden("start", s.InstanceName, "%s", g.Reason)
 		}
-		reasons = append(reasons, g.Reason)
+		left, err := m.leftOver(ctx, s, g)
+		if err != nil {
+			return err
+		}
+		if !left {
+			reasons = append(reasons, g.Reason)
+		}
 	}
 	if len(reasons) > 0 {
 		return api.Errorf(api.CodeInstanceBusy, "cannot start instance %s: %s", s.InstanceName, strings.Join(reasons, "; "))
+	}
+	return nil
+}
+
+// leftOver says whether a guard is that of a move with all guests paused which does
+// not hold the instance any more, by the registry's word of now: this host was fenced,
+// and the move has ended without it. It is refused as long as the memory is there.
+func (m *machine) leftOver(ctx context.Context, s *subject, g Guard) (bool, error) {
+	migrationID, ok := strings.CutPrefix(g.Owner, guardPause)
+	if !ok {
+		return false, nil
+	}
+	inst, found, err := m.row(ctx, s)
+	if err != nil || !found || inst.LockedBy == migrationID {
+		if request.Away(err) {
+			err = nil // nobody can tell
+		}
+		return false, err
+	}
+	rest := &pauseInput{Memory: m.memoryPath(s.InstanceID, migrationID)}
+	there, err := memoryThere(rest)
+	if err != nil || !there {
+		return err == nil, err
+	}
+	return false, forbidden("start", s.InstanceName, "migration %s has saved its memory in %s, and ended without it while this host was fenced; its disks may have gone on since; to give the memory up, remove that file, and start it again",
+		migrationID, rest.Memory)
+}
+
+// clearLeft takes away the guards that are left over (leftOver).
+func (m *machine) clearLeft(ctx context.Context, s *subject) error {
+	guards, err := m.Guards.Of(s.InstanceID)
+	if err != nil {
+		return err
+	}
+	for _, g := range guards {
+		left, err := m.leftOver(ctx, s, g)
+		if err != nil {
+			return err
+		}
+		if !left {
+			continue
+		}
+		if err := m.Guards.Clear(s.InstanceID, g.Owner); err != nil {
+			return err
+		}
 	}
 	return nil
 }

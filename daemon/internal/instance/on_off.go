@@ -20,7 +20,10 @@ const (
 
 // powerOn starts the domain, unless it is guarded.
 func (m *machine) powerOn(ctx context.Context, s *subject) error {
-	if err := m.notGuarded(s); err != nil {
+	if err := m.notGuarded(ctx, s); err != nil {
+		return err
+	}
+	if err := m.clearLeft(ctx, s); err != nil {
 		return err
 	}
 	return s.refusal("start", m.HV.PowerOn(ctx, s.InstanceID))

@@ -179,6 +179,33 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 	}, hv.StateRunning)
 }
 
+// A move that has ended without an instance, because its host was fenced and its
+// attachment deleted, never asks for its restore.
+func TestTheGuardOfAMoveThatHasLetTheInstanceGoKeepsItOffOnlyWithItsMemory(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		start := func(id string) op.Status {
+			return d.ask(id, func(g *Manager) error {
+				_, err := g.BeginStart(context.Background(), id, pausedWeb)
+				return err
+			})
+		}
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, start("start.1"), op.StateUndone, api.CodeInstanceLocked)
+		d.world.set(func() { d.world.lockedBy = "" })
+		st := start("start.2")
+		wantState(t, st, op.StateUndone, api.CodeStateForbidden)
+		if !strings.Contains(st.Failure.Message, d.world.saveDir) || !strings.Contains(st.Failure.Message, pausedMig) {
+			t.Errorf("it says %q", st.Failure.Message)
+		}
+		must(t, d.world.asleep(true))
+		for _, name := range d.world.memories() {
+			must(t, os.Remove(d.world.saveDir+"/"+name))
+		}
+		wantState(t, start("start.3"), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
+}
+
 func TestAMemoryThatTheJournalDoesNotKnowIsKept(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
