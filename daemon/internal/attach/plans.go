@@ -3,8 +3,6 @@
 package attach
 
 import (
-	"context"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -188,47 +186,8 @@ func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	}
 }
 
-// doFunc and observeFunc are steps written against the input instead of the raw
-// run.
-type (
-	doFunc      func(ctx context.Context, r *op.Run, in *input) error
-	observeFunc func(ctx context.Context, r *op.Run, in *input) (op.Observation, error)
-)
-
-// step makes an op.Step of functions that take the input. Undo and observe may
-// be nil.
-func step(name string, do, undo doFunc, observe observeFunc) op.Step {
-	st := op.Step{Name: name, Do: decoded(do)}
-	if undo != nil {
-		st.Undo = decoded(undo)
-	}
-	if observe != nil {
-		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
-			var seen op.Observation
-			err := decoded(func(ctx context.Context, r *op.Run, in *input) (err error) {
-				seen, err = observe(ctx, r, in)
-				return err
-			})(ctx, r)
-			return seen, err
-		}
-	}
-	return st
-}
-
-func decoded(f doFunc) func(context.Context, *op.Run) error {
-	return func(ctx context.Context, r *op.Run) error {
-		var in input
-		if err := r.Input(&in); err != nil {
-			return err
-		}
-		return f(ctx, r, &in)
-	}
-}
-
-// done turns a yes or no into an observation.
-func done(yes bool) op.Observation {
-	if yes {
-		return op.Done
-	}
-	return op.NotDone
+// step makes an op.Step of functions that take the input. Undo and observe may be
+// nil.
+func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
+	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

@@ -51,7 +51,7 @@ func (m *machine) stepAttachConfig() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == attached), nil
+		return op.DoneIf(v.config == attached), nil
 	}
 	return step(stepNameAttachConfig, do, undo, observe)
 }
@@ -173,7 +173,7 @@ func (m *machine) stepAttachLive() op.Step {
 			return op.Unknown, err
 		}
 		has := v.live == attached || (!v.active && (!v.saved || note.Seen))
-		return done(v.config == attached && has), nil
+		return op.DoneIf(v.config == attached && has), nil
 	}
 	return step(stepNameAttachLive, do, undo, observe)
 }

@@ -59,13 +59,13 @@ func (m *machine) stepBegin() op.Step {
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note beginNote
 		if _, err := r.Noted(stepNameBegin, &note); err != nil || note.Skipped {
-			return done(note.Skipped), err
+			return op.DoneIf(note.Skipped), err
 		}
 		att, _, err := m.row(ctx, in)
 		if request.Away(err) {
 			return op.NotDone, nil // asked again, and then perhaps skipped
 		}
-		return done(att.State == api.AttachmentDetaching), err
+		return op.DoneIf(att.State == api.AttachmentDetaching), err
 	}
 	return step(stepNameBegin, do, undo, observe)
 }
@@ -189,7 +189,7 @@ func (m *machine) stepDetachConfig() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == absent), nil
+		return op.DoneIf(v.config == absent), nil
 	}
 	return step(stepNameDetachConfig, do, undo, observe)
 }
@@ -270,7 +270,7 @@ func (m *machine) stepDetachLive() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.live == absent && v.config == absent && (!v.saved || gone)), nil
+		return op.DoneIf(v.live == absent && v.config == absent && (!v.saved || gone)), nil
 	}
 	return step(stepNameDetachLive, do, undo, observe)
 }

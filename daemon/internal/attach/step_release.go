@@ -62,7 +62,7 @@ func (m *machine) stepRelease() op.Step {
 		if request.Away(err) {
 			return op.NotDone, nil
 		}
-		return done(!found), err
+		return op.DoneIf(!found), err
 	}
 	return step(stepNameRelease, do, nil, observe)
 }
@@ -130,10 +130,10 @@ func (m *machine) stepReleaseLate() op.Step {
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var end released
 		if noted, err := r.Noted("release_late", &end); err != nil || noted {
-			return done(noted), err
+			return op.DoneIf(noted), err
 		}
 		_, found, err := m.row(ctx, in)
-		return done(!found), err
+		return op.DoneIf(!found), err
 	}
 	return step("release_late", do, nil, observe)
 }

@@ -40,7 +40,7 @@ func (m *machine) stepReserve() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		_, found, err := m.row(ctx, in)
-		return done(found), err
+		return op.DoneIf(found), err
 	}
 	return step(stepNameReserve, do, undo, observe)
 }
@@ -92,7 +92,7 @@ func (m *machine) stepComplete() op.Step {
 
 // inState observes whether the registry has the attachment in one of these
 // states. The output is the attachment.
-func (m *machine) inState(states ...api.AttachmentState) observeFunc {
+func (m *machine) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		att, found, err := m.row(ctx, in)
 		if err != nil || !found {

@@ -41,13 +41,13 @@ func (m *machine) stepUnguard() op.Step {
 }
 
 // guarded observes whether the guard is there, or is not.
-func (m *machine) guarded(want bool) observeFunc {
+func (m *machine) guarded(want bool) op.ObserveFunc[input] {
 	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		has, err := m.Guards.Has(in.InstanceID, instance.GuardRoot)
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(has == want), nil
+		return op.DoneIf(has == want), nil
 	}
 }
 

@@ -71,41 +71,10 @@ func (s *subject) Keys() []string {
 // Group implements request.Input.
 func (s *subject) Group() string { return s.InstanceID }
 
-// doFunc and observeFunc are steps written against the input instead of the raw
-// run.
-type (
-	doFunc[I any]      func(ctx context.Context, r *op.Run, in *I) error
-	observeFunc[I any] func(ctx context.Context, r *op.Run, in *I) (op.Observation, error)
-)
-
-// step makes an op.Step of functions that take the input. Undo and observe may
-// be nil.
-func step[I any](name string, do, undo doFunc[I], observe observeFunc[I]) op.Step {
-	st := op.Step{Name: name, Do: decoded(do)}
-	if undo != nil {
-		st.Undo = decoded(undo)
-	}
-	if observe != nil {
-		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
-			seen := op.Unknown
-			err := decoded(func(ctx context.Context, r *op.Run, in *I) (err error) {
-				seen, err = observe(ctx, r, in)
-				return err
-			})(ctx, r)
-			return seen, err
-		}
-	}
-	return st
-}
-
-func decoded[I any](f doFunc[I]) func(context.Context, *op.Run) error {
-	return func(ctx context.Context, r *op.Run) error {
-		var in I
-		if err := r.Input(&in); err != nil {
-			return err
-		}
-		return f(ctx, r, &in)
-	}
+// step makes an op.Step of functions that take the input. Undo and observe may be
+// nil.
+func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
+	return op.StepOf(op.InputOf[I], name, do, undo, observe)
 }
 
 // stepReport tells the registry what the op has made of the instance, so that
@@ -115,12 +84,4 @@ func (m *machine) stepReport() op.Step {
 		m.Report(ctx)
 		return nil
 	}}
-}
-
-// done turns a yes or no into an observation.
-func done(yes bool) op.Observation {
-	if yes {
-		return op.Done
-	}
-	return op.NotDone
 }

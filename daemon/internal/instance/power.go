@@ -181,15 +181,15 @@ func (m *machine) stepUnpause() op.Step {
 }
 
 // seen observes the state of the domain; one that is gone is off.
-func (m *machine) seen(as func(hv.State) bool) observeFunc[powerInput] {
+func (m *machine) seen(as func(hv.State) bool) op.ObserveFunc[powerInput] {
 	return func(ctx context.Context, _ *op.Run, in *powerInput) (op.Observation, error) {
 		dom, err := m.domain(ctx, in.InstanceID)
 		if err != nil {
 			return op.Unknown, err
 		}
 		if dom == nil {
-			return done(as(hv.StateStopped)), nil
+			return op.DoneIf(as(hv.StateStopped)), nil
 		}
-		return done(as(dom.State)), nil
+		return op.DoneIf(as(dom.State)), nil
 	}
 }

@@ -94,7 +94,7 @@ func (m *machine) stepName() op.Step {
 		if err != nil || dom == nil {
 			return op.NotDone, err
 		}
-		return done(uses(dom.ConfigDisk(in.Device), in.Location.Path)), nil
+		return op.DoneIf(uses(dom.ConfigDisk(in.Device), in.Location.Path)), nil
 	}
 	return step("name", do, nil, observe)
 }
@@ -145,10 +145,10 @@ func (m *machine) stepWake() op.Step {
 			return op.NotDone, err
 		}
 		if dom.State.Active() {
-			return done(uses(dom.LiveDisk(in.Device), in.Location.Path)), nil
+			return op.DoneIf(uses(dom.LiveDisk(in.Device), in.Location.Path)), nil
 		}
 		there, err := memoryThere(in)
-		return done(!there || !was.hadMemory()), err
+		return op.DoneIf(!there || !was.hadMemory()), err
 	}
 	return step(stepNameWake, do, undo, observe)
 }
@@ -268,7 +268,7 @@ func (m *machine) stepGoOn() op.Step {
 			return op.Unknown, err
 		}
 		dom, err := m.domain(ctx, in.InstanceID)
-		return done(dom == nil || !standsStill(dom, was)), err
+		return op.DoneIf(dom == nil || !standsStill(dom, was)), err
 	}
 	return step("resume", do, nil, observe)
 }

@@ -233,7 +233,7 @@ func (m *machine) stepRestGuard() op.Step {
 	}
 	observe := func(_ context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
 		has, err := m.Guards.Has(in.InstanceID, in.owner())
-		return done(has), err
+		return op.DoneIf(has), err
 	}
 	return step("guard", do, undo, observe)
 }

@@ -66,7 +66,7 @@ func (m *machine) stepStopToShelve() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
 		dom, err := m.domain(ctx, in.InstanceID)
-		return done(dom == nil || !dom.State.Active()), err
+		return op.DoneIf(dom == nil || !dom.State.Active()), err
 	}
 	return step(stepNameStop, do, undo, observe)
 }
@@ -83,7 +83,7 @@ func (m *machine) stepGuardShelf() op.Step {
 	}
 	observe := func(_ context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
 		has, err := m.Guards.Has(in.InstanceID, GuardShelf)
-		return done(has), err
+		return op.DoneIf(has), err
 	}
 	return step("guard", do, undo, observe)
 }
@@ -194,7 +194,7 @@ func (m *machine) stepUndefine() op.Step {
 			return op.Done, nil
 		}
 		dom, err := m.domain(ctx, in.InstanceID)
-		return done(dom == nil), err
+		return op.DoneIf(dom == nil), err
 	}
 	return step(stepNameUndefine, do, nil, observe)
 }
@@ -240,7 +240,7 @@ func (m *machine) stepOffload() op.Step {
 		}
 		// One that is not this host's any more was offloaded, or taken by a fence.
 		inst, found, err := m.row(ctx, &in.subject)
-		return done(!found || inst.State != api.InstanceShelved), err
+		return op.DoneIf(!found || inst.State != api.InstanceShelved), err
 	}
 	return step("offload", do, nil, observe)
 }

@@ -109,7 +109,7 @@ func (m *machine) stepGuardUnshelved() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error { return m.guardShelf(&in.subject) }
 	observe := func(_ context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
 		has, err := m.Guards.Has(in.InstanceID, GuardShelf)
-		return done(has), err
+		return op.DoneIf(has), err
 	}
 	return step("guard", do, nil, observe)
 }
@@ -255,7 +255,7 @@ func (m *machine) stepDefine() op.Step {
 			return op.NotDone, err
 		}
 		dom, err := m.domain(ctx, in.InstanceID)
-		return done(dom != nil), err
+		return op.DoneIf(dom != nil), err
 	}
 	return step(stepNameDefine, do, undo, observe)
 }
@@ -344,7 +344,7 @@ func (m *machine) stepComplete() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
 		mine, err := m.mine(ctx, &in.subject)
-		return done(mine), err
+		return op.DoneIf(mine), err
 	}
 	return step(stepNameComplete, do, nil, observe)
 }

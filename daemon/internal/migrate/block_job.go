@@ -142,7 +142,7 @@ func (m *machine) abortCommit(ctx context.Context, s *Spec) error {
 }
 
 // observeJob says whether the way's job is ready.
-func (m *machine) observeJob(w way) observeFunc {
+func (m *machine) observeJob(w way) op.ObserveFunc[Spec] {
 	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
@@ -150,6 +150,6 @@ func (m *machine) observeJob(w way) observeFunc {
 		}
 		// If not, Do finds out why, and has the op planned anew or refuses.
 		mirror := v.ours(w, s)
-		return done(mirror != nil && mirror.Ready), nil
+		return op.DoneIf(mirror != nil && mirror.Ready), nil
 	}
 }

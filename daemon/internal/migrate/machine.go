@@ -96,45 +96,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// stepFunc, undoFunc and observeFunc are steps written against the spec
-// instead of the raw run.
-type (
-	stepFunc    func(ctx context.Context, r *op.Run, s *Spec) error
-	observeFunc func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error)
-)
-
 // step makes an op.Step of functions that take the spec. Undo and observe may
 // be nil.
-func step(name string, do, undo stepFunc, observe observeFunc) op.Step {
-	withSpec := func(f stepFunc) func(context.Context, *op.Run) error {
-		if f == nil {
-			return nil
-		}
-		return func(ctx context.Context, r *op.Run) error {
-			s, err := specOf(r)
-			if err != nil {
-				return err
-			}
-			return f(ctx, r, s)
-		}
-	}
-	st := op.Step{Name: name, Do: withSpec(do), Undo: withSpec(undo)}
-	if observe != nil {
-		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
-			s, err := specOf(r)
-			if err != nil {
-				return op.Unknown, err
-			}
-			return observe(ctx, r, s)
-		}
-	}
-	return st
-}
-
-// done turns a yes or no into an observation.
-func done(yes bool) op.Observation {
-	if yes {
-		return op.Done
-	}
-	return op.NotDone
+func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
+	return op.StepOf(specOf, name, do, undo, observe)
 }

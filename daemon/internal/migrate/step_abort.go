@@ -42,7 +42,7 @@ func (m *machine) ifMirrored(st op.Step) op.Step {
 	}
 	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
 		if none, err := idle(ctx, r); none || err != nil {
-			return done(none), err
+			return op.DoneIf(none), err
 		}
 		return observe(ctx, r)
 	}
@@ -70,7 +70,7 @@ func (m *machine) stepAbortMirror() op.Step {
 			return op.Unknown, err
 		}
 		// An active commit is cancel's own, from before a crash.
-		return done(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
+		return op.DoneIf(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
 	}
 	return step(abortStep, do, nil, observe)
 }

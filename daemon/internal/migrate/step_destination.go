@@ -78,7 +78,7 @@ func (m *machine) observeDestination(ctx context.Context, s *Spec) (op.Observati
 	if err != nil {
 		return op.Unknown, err
 	}
-	return done(info.SizeBytes == s.sizeBytes() && info.Block == s.DstBlock), nil
+	return op.DoneIf(info.SizeBytes == s.sizeBytes() && info.Block == s.DstBlock), nil
 }
 
 func (m *machine) createDestination(ctx context.Context, s *Spec) error {
@@ -143,7 +143,7 @@ func (m *machine) stepRemoveDestination() op.Step {
 			return op.Done, nil
 		}
 		_, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
-		return done(errors.Is(err, image.ErrAbsent)), nil
+		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
 	}
 	return step("remove_destination", do, nil, observe)
 }

@@ -36,7 +36,7 @@ func (m *machine) stepUnguard() op.Step {
 	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID, s.owner()) }
 	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		has, err := m.guards.Has(s.InstanceID, s.owner())
-		return done(!has), err
+		return op.DoneIf(!has), err
 	}
 	return step("unguard", do, nil, observe)
 }
@@ -83,7 +83,7 @@ func (m *machine) stepFold(w way) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == w.at && (!v.active || v.live == w.at)), nil
+		return op.DoneIf(v.config == w.at && (!v.active || v.live == w.at)), nil
 	}
 	return step(name, do, nil, observe)
 }

@@ -31,7 +31,7 @@ func (m *machine) stepEndMirror() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.ours(toDst, s) == nil), nil
+		return op.DoneIf(v.ours(toDst, s) == nil), nil
 	}
 	return step(abortStep, do, nil, observe)
 }

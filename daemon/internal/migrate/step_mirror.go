@@ -171,7 +171,7 @@ func (m *machine) stepCommit() op.Step {
 			return op.Unknown, err
 		}
 		mirror := v.ours(toSrc, s)
-		return done(mirror != nil && (mirror.Ready || note.Pause)), nil
+		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause)), nil
 	}
 	return step(name, do, undo, observe)
 }

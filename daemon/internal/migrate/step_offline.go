@@ -79,7 +79,7 @@ func (m *machine) stepNameDestination() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == onDst), nil
+		return op.DoneIf(v.config == onDst), nil
 	}
 	return step("name_dst", do, undo, observe)
 }

@@ -19,7 +19,7 @@ func (m *machine) stepCreateOverlay() op.Step {
 		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		// A file that was cut off while it was made is no overlay yet; nothing
 		// names it, and CreateOverlay makes it anew.
-		return done(err == nil), nil
+		return op.DoneIf(err == nil), nil
 	}
 	return step("create_overlay", do, m.removeOverlay, observe)
 }
@@ -45,7 +45,7 @@ func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
 func (m *machine) stepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
-		return done(errors.Is(err, image.ErrAbsent)), nil
+		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
 	}
 	return step("remove_overlay", m.removeOverlay, nil, observe)
 }
@@ -84,7 +84,7 @@ func (m *machine) stepNameOverlay() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == onOverlay), nil
+		return op.DoneIf(v.config == onOverlay), nil
 	}
 	return step("name_overlay", do, undo, observe)
 }

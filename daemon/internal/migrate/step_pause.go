@@ -76,7 +76,7 @@ func (m *machine) stepPause(p pause) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.dom.State == hv.StatePaused), nil
+		return op.DoneIf(v.dom.State == hv.StatePaused), nil
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var over resumeOutput

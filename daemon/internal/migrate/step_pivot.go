@@ -48,7 +48,7 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == w.at), nil
+		return op.DoneIf(v.config == w.at), nil
 	}
 	return step("name_"+string(w.at), do, undo, observe)
 }
@@ -76,7 +76,7 @@ func (m *machine) stepNameLeft(w way) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return done(v.config == w.at), nil
+		return op.DoneIf(v.config == w.at), nil
 	}
 	return step("name_"+string(w.at), do, nil, observe)
 }

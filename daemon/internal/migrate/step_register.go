@@ -89,7 +89,7 @@ var openStates = []api.MigrationState{
 // the reverse. It waits for a registry that is away, as long as it takes.
 func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, to) }
-	var undo stepFunc
+	var undo op.DoFunc[Spec]
 	if undoTo != "" {
 		undo = func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, undoTo) }
 	}
@@ -98,7 +98,7 @@ func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.Mig
 		if err != nil {
 			return op.Unknown, m.registryError(err)
 		}
-		return done(row.State == to), nil
+		return op.DoneIf(row.State == to), nil
 	}
 	return step(name, do, undo, observe)
 }

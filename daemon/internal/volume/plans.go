@@ -4,7 +4,6 @@ package volume
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -68,43 +67,8 @@ func (in *input) Group() string { return "" }
 // from is From with its default.
 func (in *input) from() api.VolumeStatus { return cmp.Or(in.From, api.VolumeAvailable) }
 
-// doFunc and observeFunc are steps written against the input instead of the raw
-// run.
-type (
-	doFunc      func(ctx context.Context, r *op.Run, in *input) error
-	observeFunc func(ctx context.Context, r *op.Run, in *input) (op.Observation, error)
-)
-
-// step makes an op.Step of functions that take the input. Undo may be nil.
-func step(name string, do, undo doFunc, observe observeFunc) op.Step {
-	withInput := func(f doFunc) func(context.Context, *op.Run) error {
-		if f == nil {
-			return nil
-		}
-		return func(ctx context.Context, r *op.Run) error {
-			var in input
-			if err := r.Input(&in); err != nil {
-				return err
-			}
-			return f(ctx, r, &in)
-		}
-	}
-	return op.Step{
-		Name: name, Do: withInput(do), Undo: withInput(undo),
-		Observe: func(ctx context.Context, r *op.Run) (op.Observation, error) {
-			var in input
-			if err := r.Input(&in); err != nil {
-				return op.Unknown, err
-			}
-			return observe(ctx, r, &in)
-		},
-	}
-}
-
-// done turns a yes or no into an observation.
-func done(yes bool) op.Observation {
-	if yes {
-		return op.Done
-	}
-	return op.NotDone
+// step makes an op.Step of functions that take the input. Undo and observe may be
+// nil.
+func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
+	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

@@ -121,7 +121,7 @@ func (m *machine) stepRemoveImage() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		if l := in.Volume.Location; l.Pool != "" {
 			found, err := m.inPool(ctx, l)
-			return done(found == nil), err
+			return op.DoneIf(found == nil), err
 		}
 		return m.observeUnlinked(ctx, in)
 	}
@@ -147,7 +147,7 @@ func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observatio
 	case err != nil:
 		return op.Unknown, err
 	}
-	return done(info.Block), nil
+	return op.DoneIf(info.Block), nil
 }
 
 // inPool finds the image at a location in a pool, nil if there is none. A pool

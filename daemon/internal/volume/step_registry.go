@@ -80,7 +80,7 @@ func (m *machine) stepClaim() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		vol, found, err := m.registered(ctx, in)
-		return done(found && vol.Status == api.VolumeDeleting), err
+		return op.DoneIf(found && vol.Status == api.VolumeDeleting), err
 	}
 	return step("claim", do, undo, observe)
 }
@@ -92,7 +92,7 @@ func (m *machine) stepForget() op.Step {
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		_, found, err := m.registered(ctx, in)
-		return done(!found), err
+		return op.DoneIf(!found), err
 	}
 	return step("forget", do, nil, observe)
 }
