@@ -370,6 +370,12 @@ func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 		}
 		d.world.registry.flip()
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", spec.dstChain()))
+		d.world.registry.savedRow(api.MigrationCompleted)
+		must(t, d.manager().DropSaved(ctx, "late", dropSaved(api.DropSrc, &spec)))
+		if o := d.untilOp("late"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
+			t.Errorf("when it is over, and src may be another volume's: %+v", o)
+		}
+		d.world.registry.flip()
 		must(t, d.manager().DropSaved(ctx, "after", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("after"); o.State != string(op.StateDone) || d.world.Exists(srcPath) {
 			t.Errorf("after the flip: %+v", o)

@@ -61,8 +61,9 @@ var (
 		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
 		return cancelled && vol.Location.Path != s.Dst.Path
 	}}
+	// Once it is over src is nobody's, and may be another volume's.
 	toDelete = purpose{"delete the source of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
-		return vol.Location.Path == s.Dst.Path
+		return row.State == api.MigrationCompleting && vol.Location.Path == s.Dst.Path
 	}}
 )
 
