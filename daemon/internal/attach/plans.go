@@ -4,6 +4,7 @@ package attach
 
 import (
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -153,21 +154,15 @@ type input struct {
 }
 
 // image is what the attachment is connected to.
-func (in *input) image() hv.Image {
-	img := hv.Image{Type: hv.SourceFile, Format: string(in.Location.Format), Path: in.Location.Path}
-	if in.Block {
-		img.Type = hv.SourceBlock
-	}
-	return img
-}
+func (in *input) image() hv.Image { return location.Image(in.Location, in.Block) }
 
 // Keys implements request.Input. The ops of one instance run one after the other,
 // so that each finds the domain as it was left; those of one volume as well, so that
 // of two attachments that end at once exactly one is the last. Those of a root volume also exclude the instance's own starts and stops.
 func (in *input) Keys() []string {
-	keys := []string{"instance/" + in.InstanceID, "volume/" + in.VolumeID}
+	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
 	if in.Root {
-		keys = append(keys, "power/"+in.InstanceID)
+		keys = append(keys, request.PowerKey(in.InstanceID))
 	}
 	return keys
 }

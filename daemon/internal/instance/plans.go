@@ -38,14 +38,6 @@ func (g *Manager) Plans() []op.Plan {
 	return slices.Concat(g.machine.powerPlans(), []op.Plan{g.machine.shelvePlan(), g.machine.unshelvePlan()}, g.pausePlans())
 }
 
-// PowerKey is the key of ops that start, stop, pause or need an instance to stay
-// off or on.
-func PowerKey(instanceID string) string { return "power/" + instanceID }
-
-// Key is the key of ops that change what an instance is made of. A migration holds
-// it for hours.
-func Key(instanceID string) string { return "instance/" + instanceID }
-
 // subject is the instance that an op is about: the beginning of every input here.
 type subject struct {
 	request.Asked
@@ -63,9 +55,9 @@ type subject struct {
 // Keys implements request.Input.
 func (s *subject) Keys() []string {
 	if s.Whole {
-		return []string{PowerKey(s.InstanceID), Key(s.InstanceID)}
+		return []string{request.PowerKey(s.InstanceID), request.InstanceKey(s.InstanceID)}
 	}
-	return []string{PowerKey(s.InstanceID)}
+	return []string{request.PowerKey(s.InstanceID)}
 }
 
 // Group implements request.Input.

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -67,12 +68,8 @@ func (m *machine) stepConnect() op.Step {
 
 // image is the volume's image as the hypervisor names it.
 func (m *machine) image(ctx context.Context, in *pauseInput) (hv.Image, error) {
-	img := hv.Image{Type: hv.SourceFile, Format: string(in.Location.Format), Path: in.Location.Path}
 	info, err := m.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
-	if info.Block {
-		img.Type = hv.SourceBlock
-	}
-	return img, err
+	return location.Image(in.Location, info.Block), err
 }
 
 // stepName makes the persistent definition name the location. It comes before the

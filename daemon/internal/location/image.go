@@ -9,7 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
+
+// Image is the image at a location as the hypervisor names it; block says that it is
+// a block device.
+func Image(l api.Location, block bool) hv.Image {
+	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
+	if block {
+		img.Type = hv.SourceBlock
+	}
+	return img
+}
 
 // SameImage says whether two paths name one file or device, by any link or
 // device node. Paths at which there is nothing are the same if they are equal.

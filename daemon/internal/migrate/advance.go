@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -133,10 +134,10 @@ func (g *Manager) Rejoined(ctx context.Context) error {
 // Wake tells the ops that wait for libvirt or for the registry that it is back.
 func (g *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
-		g.runner.Wake(waitHypervisor)
+		g.runner.Wake(request.WaitHypervisor)
 	}
 	if registry {
-		g.runner.Wake(waitRegistry)
+		g.runner.Wake(request.WaitRegistry)
 	}
 	g.stalled.hurry()
 }

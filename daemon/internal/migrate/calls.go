@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -353,7 +354,7 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
 	h, err := g.loadHistory(ctx, s.MigrationID)
 	if err != nil {
-		return false, op.Retry(busyDelay, err)
+		return false, op.Retry(request.BusyDelay, err)
 	}
 	return slices.ContainsFunc(h.ops, func(o opView) bool { return o.goal == goalComplete && o.Committed }), nil
 }
@@ -365,7 +366,7 @@ func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
 func (g *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
 	h, err := g.loadHistory(ctx, s.MigrationID)
 	if err != nil {
-		return false, op.Retry(busyDelay, err)
+		return false, op.Retry(request.BusyDelay, err)
 	}
 	return slices.ContainsFunc(h.ops, func(o opView) bool {
 		var res CopyResult

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -177,9 +178,6 @@ func guestIsOn(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was started", s.InstanceName)}
 }
 
-// How long a step waits before it asks libvirt again whether something passed.
-const busyDelay = 200 * time.Millisecond
-
 // hvError gives an error of the hypervisor the type that tells the runner what
 // to do.
 func (m *machine) hvError(err error) error {
@@ -187,9 +185,9 @@ func (m *machine) hvError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, hv.ErrUnavailable):
-		return op.WaitFor(waitHypervisor, err)
+		return op.WaitFor(request.WaitHypervisor, err)
 	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
-		return op.Retry(busyDelay, err)
+		return op.Retry(request.BusyDelay, err)
 	case errors.Is(err, hv.ErrNotActive):
 		return &errWorldChanged{"the instance is not running any more"}
 	case errors.Is(err, hv.ErrNotFound):
@@ -243,21 +241,15 @@ func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, run int, notice 
 	return err
 }
 
-// What ops wait for (op.WaitFor, Runner.Wake).
-const (
-	waitHypervisor = "hypervisor"
-	waitRegistry   = "registry"
-)
-
 // registryError does the same for the registry. A host that was fenced waits as for
 // a registry that is away, until it has rejoined.
 func (m *machine) registryError(err error) error {
 	switch api.CodeOf(err) {
 	case api.CodeRegistryUnavailable:
-		return op.WaitFor(waitRegistry, err)
+		return op.WaitFor(request.WaitRegistry, err)
 	case api.CodeStaleEpoch:
 		m.fence.raise(epochIn(err))
-		return op.WaitFor(waitRegistry, err)
+		return op.WaitFor(request.WaitRegistry, err)
 	default:
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -110,7 +111,7 @@ func (m *machine) stillOurs(ctx context.Context, s *Spec) error {
 	case err != nil:
 		return m.registryError(err)
 	case row.State == api.MigrationOrphaned:
-		return op.WaitFor(waitRegistry, api.Errorf(api.CodeStaleEpoch,
+		return op.WaitFor(request.WaitRegistry, api.Errorf(api.CodeStaleEpoch,
 			"this host was fenced: the migration of volume %s stands still until the host has rejoined", s.VolumeName))
 	case row.State.Final():
 		return m.abandoned(ctx, s, row.State)
@@ -168,7 +169,7 @@ func (s *Spec) leftovers() string {
 func (m *machine) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, behind, changed := m.fence.behind(s)
-	fenced := op.Retry(busyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
+	fenced := op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
 	if behind {
 		cancel(fenced)
 	}

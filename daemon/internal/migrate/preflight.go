@@ -108,7 +108,7 @@ func checkVolume(vol api.Volume) error {
 			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
 	}
 	if n := len(vol.Attachments); n > 1 {
-		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments", vol.Name, n)
+		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", vol.Name, n)
 	}
 	if vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", vol.Name, vol.Status)

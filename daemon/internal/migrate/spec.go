@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -87,8 +89,8 @@ type input struct {
 // sizeBytes is the exact virtual size that src, overlay and dst share.
 func (s *Spec) sizeBytes() int64 { return s.Src.SizeBytes }
 
-func (s *Spec) srcImage() hv.Image { return imageOf(s.Src, s.SrcBlock) }
-func (s *Spec) dstImage() hv.Image { return imageOf(s.Dst, s.DstBlock) }
+func (s *Spec) srcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
+func (s *Spec) dstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
 func (s *Spec) overlayImage() hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay}
 }
@@ -116,14 +118,6 @@ func (s *Spec) beforeChain() []hv.Image {
 func (s *Spec) srcChain() []hv.Image { return []hv.Image{s.srcImage()} }
 func (s *Spec) dstChain() []hv.Image { return []hv.Image{s.dstImage()} }
 
-func imageOf(l api.Location, block bool) hv.Image {
-	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
-	if block {
-		img.Type = hv.SourceBlock
-	}
-	return img
-}
-
 // attached says whether the volume is a disk of an instance.
 func (s *Spec) attached() bool { return s.InstanceID != "" }
 
@@ -132,9 +126,9 @@ func (s *Spec) attached() bool { return s.InstanceID != "" }
 // block jobs that end at once on one domain.
 func (s *Spec) key() string {
 	if s.attached() {
-		return "instance/" + s.InstanceID
+		return request.InstanceKey(s.InstanceID)
 	}
-	return "volume/" + s.VolumeID
+	return request.VolumeKey(s.VolumeID)
 }
 
 // owner is whose guards the migration's are.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 )
 
 // stepCreateOverlay makes the empty overlay over src.
@@ -106,7 +107,7 @@ func (m *machine) unnameUnderGuard(ctx context.Context, s *Spec) error {
 		return err
 	}
 	if v.active {
-		return op.Retry(busyDelay, guestIsOn(s))
+		return op.Retry(request.BusyDelay, guestIsOn(s))
 	}
 	empty, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 	if err != nil || !empty {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -122,7 +123,7 @@ func (m *machine) stepPivot(w way) op.Step {
 		}
 		switch {
 		case v.mirror != nil && v.mirror.Ending:
-			return op.Unknown, op.WaitFor(waitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
+			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
 		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
 			return op.Done, nil
 		case v.active && v.live == s.before(), !v.active && v.config == s.before():

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -67,7 +68,7 @@ func (m *machine) notLeaving(ctx context.Context, s *Spec) error {
 	}
 	err := m.mayMove(ctx, s.VolumeID)
 	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
-		return op.WaitFor(waitHypervisor, err)
+		return op.WaitFor(request.WaitHypervisor, err)
 	}
 	return err
 }

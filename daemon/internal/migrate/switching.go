@@ -2,13 +2,17 @@
 
 package migrate
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+)
 
 // Switching says whether a migration may be holding the instance paused now: it
 // must not be let run by anybody else then.
 func (g *Manager) Switching(instanceID string) bool {
 	for _, st := range g.runner.Active() {
-		if duringPause[st.Step] && slices.Contains(st.Op.Keys, "instance/"+instanceID) {
+		if duringPause[st.Step] && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
 			return true
 		}
 	}

@@ -4,12 +4,11 @@ package op
 
 import "context"
 
-// DoFunc and ObserveFunc are parts of a step that take the input of the op instead of
-// the raw run alone.
-type (
-	DoFunc[I any]      func(ctx context.Context, r *Run, in *I) error
-	ObserveFunc[I any] func(ctx context.Context, r *Run, in *I) (Observation, error)
-)
+// DoFunc is Do or Undo of a step, with the input of the op.
+type DoFunc[I any] func(ctx context.Context, r *Run, in *I) error
+
+// ObserveFunc is Observe of a step, with the input of the op.
+type ObserveFunc[I any] func(ctx context.Context, r *Run, in *I) (Observation, error)
 
 // StepOf makes a step of functions that take what read makes of a run: InputOf, or a
 // part of the input. Undo and observe may be nil.

@@ -60,7 +60,7 @@ func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeReg
 		return was, false, err
 	}
 	for _, st := range g.desk.Runner.Active() {
-		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, volumeKey(vol.ID)) {
+		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, request.VolumeKey(vol.ID)) {
 			continue
 		}
 		now, err := g.endParked(ctx, st.Op)
@@ -101,9 +101,6 @@ func deletedBy(o op.Op) (api.VolumeRegister, error) {
 	}
 	return in.Volume, nil
 }
-
-// volumeKey is what the ops of a volume exclude each other by.
-func volumeKey(id string) string { return "volume/" + id }
 
 func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (input, error) {
 	vol, err := g.machine.Registry.Volume(ctx, ref)

@@ -59,7 +59,7 @@ type input struct {
 }
 
 // Keys implements request.Input: the ops of a volume run one after the other.
-func (in *input) Keys() []string { return []string{volumeKey(in.Volume.ID)} }
+func (in *input) Keys() []string { return []string{request.VolumeKey(in.Volume.ID)} }
 
 // Group implements request.Input: no other op belongs to it.
 func (in *input) Group() string { return "" }
