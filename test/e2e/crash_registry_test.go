@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // The deaths of the registry at its own points: EVENT.before_commit, where nothing of
@@ -15,13 +17,18 @@ import (
 func (h *host) registryPointLog() string { return filepath.Join(h.Dir, "registry-points") }
 
 // restartRegistry puts another registry in the place of this one, with these
-// variables in its environment.
+// variables in its environment. It can pass calls on to the host when it returns.
 func (h *host) restartRegistry(t *testing.T, env ...string) {
 	t.Helper()
 	h.KillRegistry()
 	if err := h.StartRegistry(t.Context(), env...); err != nil {
 		t.Fatal(err)
 	}
+	volume := get[[]api.Volume](t, h, "volumes", "volume", "list")[0]
+	eventually(t, "the host asks the registry for work", func() bool {
+		_, err := h.RegistryCaller().Ctl(t.Context(), "volume", "which", volume.ID)
+		return err == nil
+	})
 }
 
 // registryWay is way, with the registry's points.

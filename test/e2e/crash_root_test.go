@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/site"
 )
 
 // The deaths in the middle of a detach of a root volume, and of its attach. The
@@ -40,6 +41,7 @@ func (g *guest) rootTrial(v *volume, detaches bool) *trial {
 	x.ended = func(t *testing.T, r *request) {
 		a := answerOf[api.Attachment](t, r)
 		if detaches {
+			v.isReleased(t)
 			g.assertRootDetached(t, v)
 			g.cannotStart(t)
 		} else {
@@ -48,6 +50,16 @@ func (g *guest) rootTrial(v *volume, detaches bool) *trial {
 		g.assertHolds(t, "vda", v.show(t).Location)
 	}
 	return x
+}
+
+// isReleased waits until the registry knows that the volume is free. One that was away
+// is told later.
+func (v *volume) isReleased(t *testing.T) {
+	t.Helper()
+	eventually(t, "volume "+v.name+" is free", func() bool {
+		now, err := site.Get[api.Volume](t.Context(), v.host.RegistryCaller(), "volume", "volume", "show", v.id)
+		return err == nil && len(now.Attachments) == 0
+	})
 }
 
 func (g *guest) hasRoot(t *testing.T) bool {
