@@ -63,7 +63,11 @@ func (s *session) agreeToPause(c *cli.Context, path string, target api.Migration
 
 // showEstimate says who stands still, for how long, and what a host lacks for it.
 func (s *session) showEstimate(e api.PauseEstimate) {
-	s.say("%d guests will stand still for about %s, while %s are copied:", len(e.Instances), seconds(e.DowntimeSeconds), render.Bytes(e.CopyBytes))
+	guests := "guests"
+	if len(e.Instances) == 1 {
+		guests = "guest"
+	}
+	s.say("%d %s will stand still for about %s, while %s are copied:", len(e.Instances), guests, seconds(e.DowntimeSeconds), render.Bytes(e.CopyBytes))
 	room := map[string]int64{}
 	for _, g := range e.Instances {
 		if _, seen := room[g.Host]; !seen {

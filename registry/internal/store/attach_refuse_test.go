@@ -90,7 +90,7 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"reserved counts as in use":           {reserved(ofData), reserving(func(in *api.AttachmentReserve) { atWeb(in); in.VolumeID = data }), api.CodeVolumeInUse, "at instance app"},
 		"policy multiattach off":              {inTurn(reserved(nil), policy(api.PolicyMultiattach, false)), reserving(atWeb), api.CodePolicyDenied, "the policy multiattach is off"},
 		"policy multiattach_bootable off":     {inTurn(bootable, reserved(nil)), reserving(atWeb), api.CodePolicyDenied, "the policy multiattach_bootable is off"},
-		"device of another disk":              {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Device = web, "vda" }), api.CodeConflict, "vda of instance web is taken by attachment " + rootAt},
+		"device of another disk":              {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Device = web, "vda" }), api.CodeConflict, "vda of instance web is taken by volume root; detach that first"},
 		"device of a cdrom":                   {nil, reserving(func(in *api.AttachmentReserve) { in.InstanceID, in.Device = web, "sda" }), api.CodeConflict, "it is a cdrom"},
 		"device of another reservation":       {reserved(nil), reserving(func(in *api.AttachmentReserve) { in.ID, in.VolumeID = next, local }), api.CodeConflict, "vdb of instance app is taken"},
 		"at this instance already":            {reserved(nil), reserving(func(in *api.AttachmentReserve) { in.ID, in.Device = next, "vdc" }), api.CodeConflict, "volume disk is at instance app already"},

@@ -134,18 +134,20 @@ type wantedSlot struct {
 	bootIndex     *int
 	note          string // why a disk in it is no volume
 	taken         string // the attachment in it
+	takenBy       string // the name of its volume
 }
 
-const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_reason, i.lock_op, s.device IS NOT NULL, s.boot_index, COALESCE(s.note, ''), COALESCE(a.id, '')
+const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_reason, i.lock_op, s.device IS NOT NULL, s.boot_index, COALESCE(s.note, ''), COALESCE(a.id, ''), COALESCE(v.name, '')
 	FROM instances i
 	LEFT JOIN slots s ON s.instance_id = i.id AND s.device = ?2
 	LEFT JOIN attachments a ON a.instance_id = i.id AND a.device = ?2 AND a.migration_id IS NULL
+	LEFT JOIN volumes v ON v.id = a.volume_id
 	WHERE i.id = ?1`
 
 func (tx *changeTx) wantedSlot(ctx context.Context, instanceID, device string) (wantedSlot, error) {
 	var slot wantedSlot
 	err := tx.QueryRowContext(ctx, wantedSlotQuery, instanceID, device).Scan(&slot.instanceName, &slot.instanceState, &slot.hostID,
-		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken)
+		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken, &slot.takenBy)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", quote(instanceID))
@@ -177,15 +179,15 @@ func (slot wantedSlot) check(in api.AttachmentReserve) error {
 	state := slot.instanceState
 	switch root := isRoot(slot.bootIndex); {
 	case slot.taken != "":
-		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by attachment %s", in.Device, slot.instanceName, slot.taken).With("attachment_id", slot.taken)
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by volume %s; detach that first", in.Device, slot.instanceName, slot.takenBy).With("attachment_id", slot.taken)
 	case slot.note != "":
 		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken: %s", in.Device, slot.instanceName, slot.note)
 	case in.Root && !root:
 		return api.Errorf(api.CodeConflict, "the device %s of instance %s is not its root slot", in.Device, slot.instanceName)
 	case root && state != api.InstanceStopped && state != api.InstanceShelvedOffloaded:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s: it is %s; stop it first", in.Device, slot.instanceName, state).With("state", state)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; stop it first", slot.instanceName, state).With("state", state)
 	case root && !in.Root:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume %s to instance %s: it was not asked for as the root volume; say --root", in.Device, slot.instanceName)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a volume to instance %s as %s: it boots from that; say --root if that is meant", slot.instanceName, in.Device)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
 
 // shelved refuses what is done to an attachment on its host alone, or on none.
 func (h heldAttachment) shelved(verb string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or shelve it with --offload", verb, h.volumeName, h.instanceName).
+	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", verb, h.volumeName, h.instanceName, h.instanceName).
 		With("state", h.instanceState)
 }
 

@@ -29,6 +29,9 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 		if err != nil {
 			return api.Migration{}, err
 		}
+		if err := checkElsewhere(v, in); err != nil {
+			return api.Migration{}, err
+		}
 		guests, err := tx.guestsToPause(ctx, v, present)
 		if err != nil {
 			return api.Migration{}, err
@@ -78,6 +81,15 @@ func checkPauseTarget(in api.MigrationTarget) error {
 		return invalid("the bandwidth is negative")
 	}
 	return nil
+}
+
+// checkElsewhere refuses a move to where the volume is. The copy would be refused by
+// its host as well, but only when all guests stand still.
+func checkElsewhere(v api.Volume, in api.MigrationTarget) error {
+	if in.ToPool == "" || in.ToPool != v.Location.Pool || cmp.Or(in.ToFormat, v.Location.Format) != v.Location.Format {
+		return nil
+	}
+	return api.Errorf(api.CodeSameLocation, "cannot migrate volume %s: it is in pool %s already", v.Name, in.ToPool)
 }
 
 // pauseDst is where the volume goes. In a pool it has a name that no other volume or

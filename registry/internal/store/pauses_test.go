@@ -127,6 +127,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 		"negative bandwidth":    {in: target(func(in *api.MigrationTarget) { in.BandwidthBytesPerSecond = -1 }), code: api.CodeInvalidArgument, text: "negative"},
 		"multiattach as qcow2":  {in: target(func(in *api.MigrationTarget) { in.ToFormat = "qcow2" }), code: api.CodeInvalidArgument, text: "raw"},
 		"unknown volume":        {volume: "lost", code: api.CodeNotFound, text: "lost"},
+		"where it is":           {in: target(func(in *api.MigrationTarget) { in.ToPool = "nfs" }), code: api.CodeSameLocation, text: "pool nfs already"},
 		"attached nowhere":      {volume: "data", code: api.CodeStateForbidden, text: "no guest has it"},
 		"a pool of nobody":      {in: target(func(in *api.MigrationTarget) { in.ToPool = "none" }), code: api.CodeNoCapablePool, text: "none"},
 		"a pool of each host":   {in: target(func(in *api.MigrationTarget) { in.ToPool = "fast" }), code: api.CodeUnsupportedDisk, text: "shared"},

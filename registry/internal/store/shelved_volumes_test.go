@@ -197,7 +197,7 @@ func TestWhereAnInstanceMayBeUnshelved(t *testing.T) {
 		"where it was asked for":   {before: inTurn(toB, offloaded(app)), instance: app, host: "b", want: hostB},
 		"where its volumes are":    {before: offloaded(web), instance: web, want: hostA},
 		"on the host that kept it": {before: shelved(web), instance: web, host: "a", want: hostA},
-		"nowhere else than it is":  {before: shelved(web), instance: web, host: "b", code: api.CodeStateForbidden, text: "--offload"},
+		"nowhere else than it is":  {before: shelved(web), instance: web, host: "b", code: api.CodeStateForbidden, text: "take it off that with"},
 		"not while it comes back":  {before: movedTo(web, toShelf(), offload(), claim()), instance: web, host: "b", code: api.CodeConflict, text: "host a is bringing it back"},
 		"not out of reach":         {before: offloaded(web), instance: web, host: "b", code: api.CodeUnsupportedDisk, text: "on host b"},
 		"not while it runs":        {instance: web, code: api.CodeStateForbidden, text: "it is running, not shelved"},

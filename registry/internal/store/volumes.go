@@ -245,5 +245,5 @@ func staleGeneration(verb, volume string, is, asked int64) error {
 }
 
 func multiattached(volume string, attachments int) error {
-	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments", volume, attachments).With("attachments", attachments)
+	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", volume, attachments).With("attachments", attachments)
 }
