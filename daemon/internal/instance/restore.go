@@ -209,7 +209,7 @@ func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Doma
 	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy):
 		return "", request.HV(err)
 	case errors.Is(err, hv.ErrActive):
-		return "", op.Retry(busyDelay, err) // somebody was first; looked at next
+		return "", op.Retry(request.BusyDelay, err) // somebody was first; looked at next
 	}
 	return "", in.stuck(err)
 }
