@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
@@ -35,9 +35,6 @@ type Images interface {
 	// FreeBytes is how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
 }
-
-// busyDelay is how long a step waits before it asks once more.
-const busyDelay = 200 * time.Millisecond
 
 // pauseInput is the input of the ops that put an instance to rest for a migration,
 // and wake it.
@@ -154,7 +151,7 @@ func (g *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.St
 }
 
 func journalError(err error) error {
-	return op.Retry(busyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
+	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
 }
 
 // memoryPath is where the RAM of an instance is kept for a migration.
