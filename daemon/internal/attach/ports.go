@@ -7,6 +7,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -83,6 +84,7 @@ type Guards interface {
 	// Clear takes back the owner's guard; others stay.
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
+	Of(domainID string) ([]instance.Guard, error)
 }
 
 // Journal is the journal of the runner.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -185,6 +186,18 @@ func (g *fakeGuards) Clear(id, owner string) error {
 func (g *fakeGuards) Has(id, owner string) (has bool, err error) {
 	err = g.change(func() { has = g.reasons[id+"/"+owner] != "" })
 	return has, err
+}
+
+// Of never fails: what reads guards before anything is touched is refused.
+func (g *fakeGuards) Of(id string) (all []instance.Guard, _ error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, reason := range g.reasons {
+		if owner, ok := strings.CutPrefix(key, id+"/"); ok {
+			all = append(all, instance.Guard{Owner: owner, Reason: reason})
+		}
+	}
+	return all, nil
 }
 
 func (g *fakeGuards) change(what func()) error {

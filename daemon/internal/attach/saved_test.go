@@ -7,7 +7,38 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/api"
 )
+
+// A guest that is saved while another volume of it moves gets its disks back when it is
+// woken, also one that was given to somebody else since: a registry that is away cannot
+// say that the instance is locked.
+func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		w.known[testAtt] = w.registry.rows[testAtt]
+		must(t, w.Destroy(web))
+		must(t, w.guards.Set(web, instance.GuardPause+"m", "it is saved"))
+		w.registry.setDown(true)
+		if _, err := d.detach("detach", web); api.CodeOf(err) != api.CodeInstanceBusy {
+			t.Errorf("detach: %v, want instance_busy", err)
+		}
+		if _, config := d.disks(t, web); config == nil {
+			t.Error("the definition has lost the disk")
+		}
+		must(t, w.guards.Clear(web, instance.GuardPause+"m"))
+		if _, err := d.detach("detach.2", web); err != nil {
+			t.Error(err)
+		}
+		if _, config := d.disks(t, web); config != nil {
+			t.Error("the definition has the disk")
+		}
+		registryAwayFor(d, 0)
+		pass(time.Minute)
+	}, hv.StateRunning)
+}
 
 // A guest that is off is started with what the definition has at that moment, and
 // saved with it before anybody has looked.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -101,8 +103,19 @@ func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
 }
 
 // notMoving refuses a volume that a migration of this host moves, by the
-// journal's word.
+// journal's word, and any volume of an instance that is saved while another one
+// moves, by its guard: what was saved has the disk, and gets it back when it is woken.
+// The registry, which has that instance locked, may be away.
 func (m *machine) notMoving(ctx context.Context, in *input) error {
+	guards, err := m.Guards.Of(in.InstanceID)
+	if err != nil {
+		return err
+	}
+	for _, g := range guards {
+		if strings.HasPrefix(g.Owner, instance.GuardPause) {
+			return api.Errorf(api.CodeInstanceBusy, "cannot detach volume %s: %s", in.VolumeName, g.Reason)
+		}
+	}
 	open, err := m.Migrations.List(ctx, false)
 	if err != nil {
 		return err

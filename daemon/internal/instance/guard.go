@@ -81,6 +81,9 @@ const (
 	GuardRoot = "root"
 	// GuardShelf: the instance is on the shelf, or another host's.
 	GuardShelf = "shelf"
+	// GuardPause begins the owner of a guard that keeps an instance saved while a
+	// volume of it moves with all guests paused; the migration's id follows.
+	GuardPause = "pause "
 )
 
 // RootReason is the reason of the guard GuardRoot.

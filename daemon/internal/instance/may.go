@@ -182,7 +182,7 @@ func (m *machine) notGuarded(ctx context.Context, s *subject) error {
 // not hold the instance any more, by the registry's word of now: this host was fenced,
 // and the move has ended without it. It is refused as long as the memory is there.
 func (m *machine) leftOver(ctx context.Context, s *subject, g Guard) (bool, error) {
-	migrationID, ok := strings.CutPrefix(g.Owner, guardPause)
+	migrationID, ok := strings.CutPrefix(g.Owner, GuardPause)
 	if !ok {
 		return false, nil
 	}

@@ -51,12 +51,8 @@ type pauseInput struct {
 	Memory string `json:"memory"`
 }
 
-// guardPause begins the owner of the guard that keeps an instance at rest; the
-// migration follows.
-const guardPause = "pause "
-
 // owner is whose guard it is that keeps the instance at rest.
-func (in *pauseInput) owner() string { return guardPause + in.MigrationID }
+func (in *pauseInput) owner() string { return GuardPause + in.MigrationID }
 
 func (in *pauseInput) reason() string {
 	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",
