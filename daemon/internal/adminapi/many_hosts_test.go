@@ -78,13 +78,14 @@ func TestWhatIsNotRememberedIsSaidToBe(t *testing.T) {
 	}
 }
 
-func wantError(t *testing.T, s *Server, method, path string, code api.Code) {
+func wantError(t *testing.T, s *Server, method, path string, code api.Code) api.Error {
 	t.Helper()
 	status, body := askOf(t, s, method, path, "{}")
 	var e api.ErrorBody
 	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil || e.Error.Code != code || status != code.HTTPStatus() {
-		t.Errorf("%s %s = %d %.200s, want %s", method, path, status, body, code)
+		t.Fatalf("%s %s = %d %.200s, want %s", method, path, status, body, code)
 	}
+	return *e.Error
 }
 
 // Whatever the memory is, a change is the registry's alone.
@@ -107,6 +108,17 @@ func TestARegistryThatAnswersIsNotOverruledByMemory(t *testing.T) {
 		httpjson.WriteError(w, api.Errorf(api.CodeNotYourHost, "that is another host's"))
 	})
 	wantError(t, newServer(t, socket, remembers()), "GET", "/v1/volumes/data", api.CodeNotYourHost)
+}
+
+// The caller asks again then, under the same key, and learns what was done.
+func TestARegistryThatDiesWithARequestMayHaveDoneIt(t *testing.T) {
+	socket := serveRegistry(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if e := wantError(t, newServer(t, socket, nil), "POST", "/v1/types", api.CodeRegistryUnavailable); e.Details["maybe_done"] != true {
+		t.Errorf("answered %+v, want maybe_done", e)
+	}
+	if e := wantError(t, newServer(t, nowhere, nil), "POST", "/v1/types", api.CodeRegistryUnavailable); e.Details["maybe_done"] != nil {
+		t.Errorf("answered %+v, and nothing was sent", e)
+	}
 }
 
 func TestAStreamOfTheRegistryArrivesLineByLine(t *testing.T) {

@@ -86,6 +86,9 @@ func NewRegistryProxy(transport http.RoundTripper, base *url.URL) http.Handler {
 				return // nobody is there to be told
 			}
 			e := api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer (%v); is volferry-registry running?", err)
+			if why := new(api.Error); errors.As(err, &why) {
+				e.Details = why.Details // that it may have been done
+			}
 			if h, ok := w.(*held); ok {
 				h.away, h.err = true, e
 				return
