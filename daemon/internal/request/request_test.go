@@ -107,7 +107,9 @@ func TestAManagerSaysInItsOwnWordsWhatItsOpsWaitFor(t *testing.T) {
 		if _, err := b.ask(t, "a", kindOurs, "x"); err != nil {
 			t.Fatal(err)
 		}
-		_, err := b.desk.End(t.Context(), "a", "it is being done")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := b.desk.End(ctx, "a", "it is being done")
 		if want := "it is being done, but a friend of a; it goes on by itself (op a)"; api.CodeOf(err) != api.CodeInstanceBusy || err.Error() != want {
 			t.Errorf("the answer is %v", err)
 		}
