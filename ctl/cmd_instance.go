@@ -29,7 +29,9 @@ func instanceCommand() *cli.Command {
 			{
 				Name: "forget", Usage: "let go of an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
 				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
-					"its images, untouched; it can be adopted again.",
+					"its images, untouched; it can be adopted again. Of one that is shelved_offloaded there is no\n" +
+					"domain anywhere: what the registry has of it is all there is, and it is lost with it.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-definition", Usage: "also one that is shelved_offloaded, for good"}},
 			},
 		}, lifecycleCommands()...),
 	}
@@ -176,9 +178,22 @@ func adoptedInstances(a answer) ([]api.Instance, error) {
 
 func instanceForget(c *cli.Context, s *session) error {
 	name := c.Args().First()
+	inst, _, err := show[api.Instance](c.Context, s, v1("instances", name), "instance")
+	if err != nil {
+		return err
+	}
+	offloaded := inst.State == api.InstanceShelvedOffloaded
+	if offloaded && !c.Bool("with-definition") {
+		return api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or give --with-definition",
+			inst.Name)
+	}
 	a, finished, err := s.perform(c.Context, http.MethodDelete, v1("instances", name), "instance", nil)
 	if err != nil || !finished {
 		return err
 	}
-	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its volumes stay, its domain and images are untouched.", a.nameIn("instance", name)))
+	untouched := "its domain and images are untouched"
+	if offloaded {
+		untouched = "its definition is gone"
+	}
+	return s.printResult(a, name, fmt.Sprintf("Forgot instance %s; its volumes stay, %s.", a.nameIn("instance", name), untouched))
 }
