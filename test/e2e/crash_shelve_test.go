@@ -266,7 +266,7 @@ func TestKillOfTheRegistryInAShelveAndAnUnshelve(t *testing.T) {
 	leftToTestCrash(t)
 	s := shelfGuest(t)
 	s.forEachShelving(t, func(t *testing.T, x *trial, _ func(points) points) {
-		ps := x.registryWay(t).of("instance.transition")
+		ps := x.registryWay(t).where(func(p point) bool { return strings.HasPrefix(string(p), "instance.transition.") })
 		t.Run("alone", func(t *testing.T) { x.strikeAt(t, ps, s.host.registryDies()) })
 		t.Run("with the daemon", func(t *testing.T) { x.strikeAt(t, ps, s.host.bothDie(s.neverLost)) })
 	})
