@@ -199,3 +199,23 @@ func TestTheStateOfAnInstanceIsOfNowWhileTheRegistryIsAway(t *testing.T) {
 		t.Errorf("listed are %s", body)
 	}
 }
+
+// noRegistry is one that answers no question about a migration but with an error.
+type noRegistry struct {
+	Registry
+	err error
+}
+
+func (r noRegistry) Migration(context.Context, string) (api.Migration, error) {
+	return api.Migration{}, r.err
+}
+
+// It may be one that the registry leads. Whoever waits for it goes on waiting.
+func TestAMigrationThatIsNotKnownHereIsNotMissingWhileTheRegistryIsAway(t *testing.T) {
+	s, _ := newLifecycle(t, api.Instance{Host: "alpha"})
+	for _, code := range []api.Code{api.CodeRegistryUnavailable, api.CodeNotFound} {
+		s.Registry = noRegistry{err: api.Errorf(code, "said by the registry")}
+		wantError(t, s, http.MethodGet, "/v1/migrations/11112222", code)
+		wantError(t, s, http.MethodGet, "/v1/migrations/11112222/events", code)
+	}
+}

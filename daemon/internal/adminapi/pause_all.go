@@ -98,21 +98,28 @@ func (s *Server) ofMigration(r *http.Request, in any, named *string) (string, er
 }
 
 // led has the registry answer for a migration that it leads itself, which this host
-// knows a part of at the most.
+// knows a part of at the most. What is not known here may be such a one as long as the
+// registry cannot be asked.
 func (s *Server) led(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ref := r.PathValue("migration")
-		if s.registryLeads(r.Context(), ref) {
+		switch leads, err := s.registryLeads(r.Context(), ref); {
+		case err != nil:
+			return err
+		case leads:
 			return s.passOn(w, r, "migration "+ref+" is the registry's, with all guests paused")
 		}
 		return next(w, r)
 	}
 }
 
-func (s *Server) registryLeads(ctx context.Context, ref string) bool {
+func (s *Server) registryLeads(ctx context.Context, ref string) (bool, error) {
 	m, err := s.Migrations.Resolve(ctx, ref)
 	if err != nil {
 		m, err = s.Registry.Migration(ctx, ref)
 	}
-	return err == nil && m.Method == migrate.MethodSave
+	if err != nil && away(err) {
+		return false, err
+	}
+	return err == nil && m.Method == migrate.MethodSave, nil
 }
