@@ -187,7 +187,11 @@ func instanceForget(c *cli.Context, s *session) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or give --with-definition",
 			inst.Name)
 	}
-	a, finished, err := s.perform(c.Context, http.MethodDelete, v1("instances", name), "instance", nil)
+	path := v1("instances", name)
+	if offloaded {
+		path += "?with_definition=1"
+	}
+	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "instance", nil)
 	if err != nil || !finished {
 		return err
 	}

@@ -51,6 +51,9 @@ func adopted(w http.ResponseWriter, what httpjson.Noun, already []string) error 
 }
 
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Query().Has("with_definition") {
+		return s.proxied(w, r) // of an instance that no host has there is nothing here
+	}
 	id, err := opID(r)
 	if err != nil {
 		return err

@@ -150,7 +150,7 @@ func (s *Server) instanceLines() []line {
 	return []line{
 		post("/v1/instances:adopt", "take over the disks of domains that exist", s.adoptInstance).
 			in(api.InstanceAdopt{}).out("instance", api.Instance{}).out("instances", []api.Instance{}).out("already_adopted", []string{}),
-		change(http.MethodDelete, instance, "forget an instance; its domain and images stay", s.forgetInstance).out("instance", api.Instance{}),
+		change(http.MethodDelete, instance, "forget an instance; its domain and images stay; with_definition=1 also one that no host has", s.forgetInstance).query("with_definition").out("instance", api.Instance{}),
 		begun(post(instance+"/start", "start an instance", s.byInstance(s.Instances.BeginStart))),
 		begun(post(instance+"/stop", "ask the guest to shut down, or with force cut its power", s.stopInstance).in(api.InstanceStop{})),
 		begun(post(instance+"/reboot", "ask the guest to reboot", s.byInstance(s.Instances.BeginReboot))),

@@ -37,6 +37,31 @@ func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
 	return nouns
 }
 
+// forgetInstance ends the care of an instance, with_definition=1 also of one that no host has.
+func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
+	query, err := httpjson.Query(r, "with_definition")
+	if err != nil {
+		return err
+	}
+	withDefinition, err := boolean(query, "with_definition")
+	if err != nil {
+		return err
+	}
+	call, err := callOf(r)
+	if err != nil {
+		return err
+	}
+	forget := s.Store.ForgetInstance
+	if withDefinition {
+		forget = s.Store.ForgetInstanceWithDefinition
+	}
+	inst, err := forget(r.Context(), call, reference(r))
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "instance", inst)
+}
+
 // unlockInstance lifts the lock of an operator.
 func (s *Server) unlockInstance(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)

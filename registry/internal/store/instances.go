@@ -193,13 +193,27 @@ func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d
 // ForgetInstance ends Volferry's care of an instance and returns what it was.
 // Its volumes stay, and become available once nothing else has them.
 func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return mutate(ctx, s, call, "instance.forget", ref, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+	return s.forgetInstance(ctx, call, ref, false)
+}
+
+// ForgetInstanceWithDefinition is ForgetInstance also for an instance that no host
+// has: what the registry has of it is all there is, and is lost with it.
+func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref string) (api.Instance, error) {
+	return s.forgetInstance(ctx, call, ref, true)
+}
+
+func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withDefinition bool) (api.Instance, error) {
+	return mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
 		i, err := tx.ownInstance(ctx, ref, "forget")
 		if err != nil {
 			return i, err
 		}
 		if err := lockOf(i).refuse("forget", i.Name); err != nil {
 			return i, err
+		}
+		if i.State == api.InstanceShelvedOffloaded && !withDefinition {
+			return i, api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or forget it with its definition",
+				i.Name).With("state", i.State)
 		}
 		volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", i.ID)
 		if err != nil {

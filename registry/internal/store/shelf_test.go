@@ -362,7 +362,9 @@ func TestAnInstanceThatNoHostHasIsForgottenUnlessItIsLocked(t *testing.T) {
 	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app)) })
 	wantCode(t, err, api.CodeInstanceLocked, "cannot forget instance app")
 	must(s.UnlockInstance(t.Context(), nobody, app))(t)
-	must(s.ForgetInstance(t.Context(), nobody, app))(t)
+	err = unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app)) })
+	wantCode(t, err, api.CodeStateForbidden, "its definition would be lost for good")
+	must(s.ForgetInstanceWithDefinition(t.Context(), nobody, app))(t)
 	wantVolume(t, s, disk, api.VolumeAvailable, 0)
 }
 
