@@ -93,14 +93,32 @@ func (u *Uplink) describe(ctx context.Context) api.HostReport {
 		r.Migrations = open
 	}
 	if doms, err := u.cfg.HV.Domains(ctx); err == nil {
-		for i := range doms {
-			r.Instances = append(r.Instances, api.InstanceReport{ID: doms[i].ID, State: instance.StateOf(doms[i].State)})
+		for _, dom := range u.settled(doms) {
+			r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
 		}
 		if openErr == nil {
 			r.Instances = u.judge(r.Instances, doms, open)
 		}
 	}
 	return r
+}
+
+// settled are the domains whose state is told. One that is in the middle of a start,
+// a stop or a save keeps the state that it had in one report, for it is about to have
+// another; if it is so in the next report too, something is wrong with it.
+func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
+	passing := map[string]bool{}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	told := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool {
+		if d.State != hv.StateOther {
+			return false
+		}
+		passing[d.ID] = true
+		return !u.passing[d.ID]
+	})
+	u.passing = passing
+	return told
 }
 
 func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {

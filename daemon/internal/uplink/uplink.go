@@ -111,6 +111,9 @@ type Uplink struct {
 	tasks map[string]bool
 	// found is what is not as it was left, by instance.
 	found map[string]finding
+	// passing are the domains that were in the middle of something when the last
+	// report was made.
+	passing map[string]bool
 }
 
 // New makes an uplink that remembers what an earlier process was told. It does
