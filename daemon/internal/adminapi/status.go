@@ -99,7 +99,7 @@ func (s *Server) releasesPart() api.Check {
 
 // instancesPart tells of instances that are not as they were left.
 func (s *Server) instancesPart() api.Check {
-	const name = "instances"
+	const name = "domains"
 	notes := s.Uplink.Notes()
 	if len(notes) == 0 {
 		return api.Check{Name: name, Status: "ok", Message: "as they were left"}

@@ -125,11 +125,11 @@ func forbidden(verb, name, why string, args ...any) *api.Error {
 }
 
 func locked(verb string, inst api.Instance) *api.Error {
-	e := api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked: %s", verb, inst.Name, inst.LockReason)
 	if inst.LockedBy != "" {
-		e = e.With("locked_by", inst.LockedBy)
+		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); migration %s unlocks it when it is over", verb, inst.Name, inst.LockReason, inst.LockedBy).
+			With("locked_by", inst.LockedBy)
 	}
-	return e
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, inst.Name, inst.LockReason, inst.Name)
 }
 
 // noRoot is the refusal of an instance whose root volume is missing.
