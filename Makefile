@@ -19,9 +19,14 @@ LINT_VERSION := 2.15.0
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
 NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
 
+# SQLite under the race detector is slow: of the store's tests those have it that do
+# things at once. All of them run without.
+STORE   := ./registry/internal/store
+AT_ONCE := AtOnce|Concurrent|OneWins|Kill|Live
+
 # Packages whose simulations the race detector would make too long: it has some of
 # their trials (-short), and all are run without it.
-SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./registry/internal/pauseall ./registry/internal/store
+SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./registry/internal/pauseall $(STORE)
 
 SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
@@ -55,7 +60,8 @@ shellcheck:
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
 test-unit: compiler lab ## Unit tests with the race detector, op matrix, simulations, conformance of the fake, the tree itself
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)')
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)|/store$$')
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(STORE)
 	$(GO) test -timeout 20m $(SIMULATED)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute

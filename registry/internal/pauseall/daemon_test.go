@@ -243,7 +243,8 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 		return func() *api.Error {
 			for _, h := range s.hosts {
 				for name, g := range h.guests {
-					if !g.saved && !s.canBeLost(h) {
+					// What a host that was fenced still copies nobody will read.
+					if !g.saved && !s.canBeLost(h) && !s.canBeLost(d) {
 						s.wrong("guest %s runs while the volume is copied", name)
 					}
 				}

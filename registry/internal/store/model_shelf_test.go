@@ -162,8 +162,23 @@ func (m *machine) doShelf(rt *rapid.T) {
 
 func (m *machine) doAsk(rt *rapid.T) {
 	id, host := draw(rt, "instance", web, app, db), m.drawHost(rt)
-	agree(rt, "ask for "+id+" on "+host, m.s.AskUnshelve(m.t.Context(), nobody, id, host), nil)
-	if i := m.instances[id]; i.holder() == "" {
+	i := m.instances[id]
+	var want refusals
+	taken := i.state == api.InstanceShelved && m.hosts[i.host].fenced
+	if taken && i.claimOp == "" {
+		m.atRest(&want, id)
+	}
+	agree(rt, "ask for "+id+" on "+host, m.s.AskUnshelve(m.t.Context(), nobody, id, host), want)
+	if want != nil {
+		return
+	}
+	if taken {
+		if i.claimOp != "" {
+			i.host = i.fromHost
+		}
+		i.state, i.op, i.fromHost, i.claimOp = api.InstanceShelvedOffloaded, i.claimOp, "", ""
+	}
+	if i.holder() == "" {
 		i.asked = host
 	}
 }
