@@ -43,7 +43,9 @@ demo: build ## Move a volume under a running guest and prove that no write was l
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo
 
-test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## Everything that CI runs
+# Called from here, the tests with real guests leave out what takes long.
+test: SHORT := -short
+test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -71,13 +73,13 @@ test-registry: build ## The same for longer: more than a minute of history, hund
 	VOLFERRY_REGISTRY=long $(GO) test -v -count=1 -timeout 20m ./test/registry
 
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
-	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 20m $(REAL_LIBVIRT)
+	CGO_ENABLED=1 $(GO) test -race $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
 test-e2e: build lab ## Real guests through volferryctl (root)
-	$(GO) test -v -count=1 -timeout 40m ./test/e2e
+	$(GO) test -v $(SHORT) -count=1 -timeout 40m ./test/e2e
 
 test-hosts: build lab ## Several hosts and a registry over TLS, with real guests (root)
-	$(GO) test -v -count=1 -timeout 30m ./test/hosts
+	$(GO) test -v $(SHORT) -count=1 -timeout 30m ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move, race root volumes against starts; more than an hour (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 120m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e

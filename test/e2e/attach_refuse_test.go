@@ -81,6 +81,7 @@ func TestWhatMayNotBeDoneToAnAttachedVolumeIsRefused(t *testing.T) {
 }
 
 func TestWhileAVolumeMovesItsAttachmentsStayAsTheyAre(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	other := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
@@ -129,6 +130,7 @@ func TestWhileAVolumeMovesItsAttachmentsStayAsTheyAre(t *testing.T) {
 
 // A reserved attachment counts as one, though no guest has the disk.
 func TestVolumeThatIsReservedDoesNotMove(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	other := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))

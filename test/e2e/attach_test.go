@@ -43,6 +43,7 @@ func TestVolumeComesToARunningGuestAndLeavesIt(t *testing.T) {
 }
 
 func TestAttachmentIsTheSameAfterARebootAndAStart(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	written, read := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw)), h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
@@ -150,6 +151,7 @@ func (h *host) sharedVolume(t *testing.T, d lab.Disk) *volume {
 }
 
 func TestVolumeThatTwoInstancesOfAHostShareLeavesBothAtOnce(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	guests := []*guest{h.runningGuest(t, h.diskIn(t, a, api.FormatRaw)), h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))}
 	v := h.sharedVolume(t, h.diskOn(t, h.device(t, a, volumeBytes)))

@@ -12,6 +12,7 @@ import (
 // writes: until the switch the source has them all.
 
 func TestKillAtEveryStepOfAMirror(t *testing.T) {
+	leftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCompleted, "running", g.mirrorElsewhere)
 	x.strikeAt(t, x.way(t).chosen(t), g.host.daemonDies(nothingElse))

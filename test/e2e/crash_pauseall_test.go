@@ -185,6 +185,7 @@ func (p point) guestsSaved() bool {
 }
 
 func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
+	leftToTestCrash(t)
 	s := startSharers(t)
 	x, blow := s.trial(), s.daemonDies(s.neverLoose)
 	ps := points{"instance_save.save.after_do", "instance_restore.wake.after_do"}

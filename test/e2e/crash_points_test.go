@@ -25,6 +25,14 @@ func leftToTestCrash(t *testing.T) {
 	}
 }
 
+// leftToTestE2E skips a test that make test has no time for.
+func leftToTestE2E(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: left to make test-e2e")
+	}
+}
+
 // The daemon's variables: the points at which it ends itself, and the file that
 // takes the names of the points that it passes.
 const (

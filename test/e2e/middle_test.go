@@ -10,6 +10,7 @@ import (
 
 // What a guest, or its user, may do while its volume is on the way.
 func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	pools := []string{"b", "a"}

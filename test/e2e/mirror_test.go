@@ -87,6 +87,7 @@ func (g *guest) mirrorPartly(t *testing.T, args ...string) api.Migration {
 }
 
 func TestGuestMayEndAndBeginInTheMiddleOfAMirror(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	for _, c := range []struct {

@@ -28,6 +28,7 @@ const (
 // A guest whose license hangs on its machine goes back in time by the commands of
 // the page and no others: another content, and the same machine.
 func TestGuestGoesBackToASnapshotOfItsBootVolumeAsThePageSays(t *testing.T) {
+	leftToTestE2E(t)
 	h := sharedHost(t)
 	fast := h.dirPool(t, "fast")
 	t.Cleanup(func() { h.removePool(t, "fast") })

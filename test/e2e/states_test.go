@@ -68,6 +68,7 @@ func statesTable(t *testing.T) []stateRow {
 // Every cell of the table is tried on an instance that is in that state: what is
 // refused at both sockets, then what is allowed.
 func TestEveryStateAnswersAsItsTableSays(t *testing.T) {
+	leftToTestE2E(t)
 	p := newPuppet(t)
 	var states []string
 	for _, row := range statesTable(t) {

@@ -26,6 +26,14 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
+// leftToTestHosts skips a test that make test has no time for.
+func leftToTestHosts(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: left to make test-hosts")
+	}
+}
+
 const (
 	// sharedPool and newSharedPool are pools that all hosts of a cluster see;
 	// localPool and otherPool are of the same names everywhere, and other bytes.

@@ -13,6 +13,7 @@ import (
 // One command empties a pool on all hosts, under running guests, while the
 // registry dies in the middle of it; what cannot move says why.
 func TestDrainEmptiesAPoolOnAllHosts(t *testing.T) {
+	leftToTestHosts(t)
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()
 	ctl(t, admin, "type", "create", "clustered", "--multiattach")

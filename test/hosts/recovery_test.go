@@ -29,6 +29,7 @@ const (
 // Site A's guest writes until its site is gone; site B takes over with the replicas,
 // by the commands of the page and no others.
 func TestSiteTakesOverAsThePageSays(t *testing.T) {
+	leftToTestHosts(t)
 	siteA, siteB := startCluster(t, "hv-a1"), startCluster(t, standbyHost)
 	b := siteB.Hosts[0]
 	replicas := filepath.Join(b.Dir, replicaPool)
