@@ -15,8 +15,14 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 		state hv.State
 		told  bool
 	}{
-		{hv.StateStopped, true}, {hv.StateOther, false}, {hv.StateRunning, true},
-		{hv.StateOther, false}, {hv.StateOther, true}, {hv.StateOther, true}, {hv.StateStopped, true}, {hv.StateOther, false},
+		{hv.StateStopped, true},
+		{hv.StateOther, false},
+		{hv.StateRunning, true},
+		{hv.StateOther, false},
+		{hv.StateOther, true},
+		{hv.StateOther, true},
+		{hv.StateStopped, true},
+		{hv.StateOther, false},
 	} {
 		doms := []hv.Domain{{ID: "a", State: step.state}, {ID: "b", State: hv.StateRunning}}
 		told := u.settled(doms)
