@@ -90,6 +90,7 @@ func TestKillAtEveryStepOfAMoveOfAVolumeThatIsNotAttached(t *testing.T) {
 }
 
 func TestKillWhileTheCommandWaitsDoesNotEndTheCommand(t *testing.T) {
+	leftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCompleted, "running", g.moveElsewhere)
 	x.waits = true

@@ -13,6 +13,7 @@ import (
 // and when it hears of that it stops the guest that lost its disk, and that one
 // alone, before it may change anything again.
 func TestFencedHostLetsGoOfWhatItLost(t *testing.T) {
+	leftToTestHosts(t)
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()
 	h1, h2 := c.Hosts[0], c.Hosts[1]
