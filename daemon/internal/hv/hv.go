@@ -446,7 +446,8 @@ type Hypervisor interface {
 	// without the guest. A disk that is not there is no error, and a domain that
 	// is not active has no live one. ErrBusy while a block job runs on the live
 	// disk, and none may be started until the answer is there: it would be left
-	// behind in the process, out of reach and with its images open.
+	// behind in the process, out of reach and with its images open. The process
+	// writes no more when the disk is gone, and closes its images soon after.
 	DetachDisk(ctx context.Context, id string, where Where, target string) error
 	// DiskDefinition returns the disk as the hypervisor writes it, for
 	// DiskSpec.Definition. ErrNotFound if there is no such disk, ErrNotActive for

@@ -59,9 +59,7 @@ func testDetachLive(t *testing.T, b *bench) {
 	g.LetGo(t, g.id, "vdc")
 	g.awaitGone(t, "vdc")
 	awaitEvent(t, events, hv.Event{Kind: hv.EventDeviceRemoved, DomainID: g.id})
-	if how := g.openFor(t, spec.Image); how != "" {
-		t.Errorf("the image is still open for %q", how)
-	}
+	eventually(t, "the image is closed", func() bool { return g.openFor(t, spec.Image) == "" })
 	g.CheckImage(t, spec.Image, 1, 2)
 	g.WriteImage(t, spec.Image, 1, 3) // nothing locks it
 	g.attach(t, g.id, hv.Live, spec)
