@@ -107,7 +107,7 @@ func (a *activeOp) awaitTurn() bool {
 // advance does the next thing that is due. It returns false when nothing is:
 // the op is finished or parked, or the runner is stopped.
 func (a *activeOp) advance() bool {
-	p := a.snapshot()
+	p, interrupted := a.snapshot(), a.interruption()
 	switch {
 	case a.stopping():
 		return false
@@ -119,8 +119,8 @@ func (a *activeOp) advance() bool {
 		return a.finish(p.cause)
 	case p.State == StateUndoing:
 		return a.undo(&a.plan.Steps[p.Current])
-	case !p.begun() && a.interruption() != nil:
-		cause := a.r.cfg.Describe(a.interruption())
+	case !p.begun() && interrupted != nil:
+		cause := a.r.cfg.Describe(interrupted)
 		return a.finish(&cause)
 	default:
 		return a.do(&a.plan.Steps[p.Current], p.Steps[p.Current])
@@ -163,12 +163,15 @@ func (a *activeOp) stepContext() context.Context {
 	return a.forward
 }
 
-// interruption returns the cause of an Interrupt that still counts, or nil.
+// interruption returns the cause of an Interrupt that still counts, or nil. The
+// cause is read before anything else: stopping the runner ends forward too, and
+// a stop between the two questions must not be taken for an interruption.
 func (a *activeOp) interruption() error {
+	cause := context.Cause(a.forward)
 	if a.stopping() || a.snapshot().Committed {
 		return nil
 	}
-	return context.Cause(a.forward)
+	return cause
 }
 
 func (a *activeOp) stopping() bool { return a.ctx.Err() != nil }

@@ -81,21 +81,28 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 		if v != verdictFailed {
 			return v, err
 		}
-		switch {
-		case isUnknown(err):
-			return verdictOperator, err
-		case a.interruption() != nil:
-			return verdictFailed, a.interruption()
-		case tries.bear(err):
-		case a.stopping():
-			return verdictLeave, nil
-		case a.interruption() != nil:
-			return verdictFailed, a.interruption()
-		case a.snapshot().Committed:
-			return verdictOperator, err
-		default:
-			return verdictFailed, err
+		if isUnknown(err) || a.interruption() != nil || !tries.bear(err) {
+			return a.givenUp(err)
 		}
+	}
+}
+
+// givenUp is the verdict over a step that did not happen, is not tried again,
+// and whose last try ended with err. An interruption is asked for once: when
+// the runner stops in between, the second answer would be another.
+func (a *activeOp) givenUp(err error) (verdict, error) {
+	cause := a.interruption()
+	switch {
+	case isUnknown(err):
+		return verdictOperator, err
+	case a.stopping():
+		return verdictLeave, nil
+	case cause != nil:
+		return verdictFailed, cause
+	case a.snapshot().Committed:
+		return verdictOperator, err
+	default:
+		return verdictFailed, err
 	}
 }
 

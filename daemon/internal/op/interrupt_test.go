@@ -5,6 +5,7 @@ package op_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +147,34 @@ func TestAnInterruptionBetweenTwoStepsUndoes(t *testing.T) {
 		}
 		s.wantTrace("first", "undo commit", "undo first")
 	})
+}
+
+// The two arrive in every order, also one in the middle of the questions that
+// the other asks. Stopping alone is never the reason to undo.
+func TestAnInterruptionAndAStopAtOnceLeaveOnlyTheInterruptionsReason(t *testing.T) {
+	for range 3000 {
+		bubble(t, func(s *stage) {
+			s.commit.Do = untilCancelled
+			s.start()
+			s.submit("a")
+			synctest.Wait()
+			stopped := make(chan struct{})
+			go func() { s.stop(); close(stopped) }()
+			if err := s.runner.Interrupt("a", errCancel); err != nil && !errors.Is(err, op.ErrStopped) {
+				t.Error(err)
+			}
+			<-stopped
+			records, err := s.journal.Records(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				if r.Kind == op.EventFailed && !strings.Contains(string(r.Data), errCancel.Error()) {
+					t.Fatalf("undone for %s", r.Data)
+				}
+			}
+		})
+	}
 }
 
 func TestInterruptSaysWhenItIsTooLate(t *testing.T) {
