@@ -149,29 +149,37 @@ func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	if err != nil {
 		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
 	}
-	out := api.Op{ID: opID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt, State: string(st.State), Step: st.Step, Remark: remark(&st), Error: apiError(st.Failure)}
-	if !st.FinishedAt.IsZero() {
-		finished := st.FinishedAt.UTC()
-		out.FinishedAt = &finished
-	}
 	if _, ours := goals[st.Op.Kind]; !ours {
-		return out, nil
+		return describe(&st, st.State, apiError(st.Failure)), nil
 	}
-	out.MigrationID, out.Location = st.Op.Group, made(&st)
 	h, err := g.loadHistory(ctx, st.Op.Group)
 	if err != nil {
 		return api.Op{}, err
 	}
-	state, failure, last := h.requestState(opID)
-	if last == nil {
-		return out, nil // an op that the manager submitted by itself
+	// By the history alone: the op may have gone on since the look before it.
+	out := api.Op{}
+	if state, failure, last := h.requestState(opID); last != nil {
+		out = describe(&last.Status, state, failure)
+	} else { // an op that the manager submitted by itself
+		own := h.op(opID)
+		out = describe(&own.Status, own.State, apiError(own.Failure))
 	}
-	out.State, out.Step, out.Error, out.FinishedAt = string(state), last.Step, failure, nil
+	out.ID, out.Kind, out.CreatedAt, out.MigrationID = opID, st.Op.Kind, st.Op.CreatedAt, st.Op.Group
+	return out, nil
+}
+
+// describe is an op as its caller is told of it, with how his request stands: all by
+// one look at it.
+func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
+	out := api.Op{
+		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
+		State: string(state), Step: st.Step, Remark: remark(st), Error: failure, Location: made(st),
+	}
 	if state.Final() {
-		finished := last.FinishedAt.UTC()
+		finished := st.FinishedAt.UTC()
 		out.FinishedAt = &finished
 	}
-	return out, nil
+	return out
 }
 
 // remark is what a step of an op has to say to whoever asked: the "remark" of its

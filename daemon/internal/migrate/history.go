@@ -200,6 +200,11 @@ func (h *history) find(g goal) *opView {
 	return nil
 }
 
+// op returns the op with this id, which is one of the migration's.
+func (h *history) op(id string) *opView {
+	return &h.ops[slices.IndexFunc(h.ops, func(o opView) bool { return o.Op.ID == id })]
+}
+
 // maxReplans bounds how often in a row an op is planned anew because the world
 // overtook it: more often is no accident. Calling again starts over.
 const maxReplans = 10

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -200,6 +201,36 @@ func TestACopyWithAllGuestsPausedSaysWhereItIsAndChangesNoRow(t *testing.T) {
 		must(t, err)
 		if len(open) > 0 {
 			t.Errorf("the migration is open on this host after its copy: %+v", open)
+		}
+	})
+}
+
+// lateJournal has something happen before the ops of a group are read.
+type lateJournal struct {
+	Journal
+	happen func()
+}
+
+func (j *lateJournal) Group(ctx context.Context, group string) ([]op.Op, error) {
+	j.happen()
+	return j.Journal.Group(ctx, group)
+}
+
+func TestACopyThatEndsWhileItIsLookedAtSaysWhereItIs(t *testing.T) {
+	savedDaemon(t, func(t *testing.T, d *daemon) {
+		d.world.copier.gate = make(chan struct{})
+		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+		must(t, err)
+		synctest.Wait()
+		let := sync.OnceFunc(func() { close(d.world.copier.gate) })
+		d.manager().journal = &lateJournal{Journal: d.journal, happen: func() {
+			let()
+			pass(patience)
+		}}
+		o, err := d.manager().Request(context.Background(), savedCopy)
+		must(t, err)
+		if o.State != string(op.StateDone) || o.Location == nil {
+			t.Errorf("the op is %+v", o)
 		}
 	})
 }
