@@ -36,7 +36,8 @@ func callOf(r *http.Request) (store.Call, error) {
 	if hostID == "" {
 		return call, nil
 	}
-	call.Host = &store.HostToken{ID: hostID}
+	_, certified := mtls.IdentityOf(r.Context())
+	call.Host = &store.HostToken{ID: hostID, Local: !certified}
 	text := r.Header.Get(api.EpochHeader)
 	if text == "" {
 		return call, nil

@@ -22,18 +22,19 @@ const usualRate = 100e6
 // estimateMove says what a move with all guests paused is expected to cost. It asks
 // every host that has such a guest.
 func (s *Server) estimateMove(w http.ResponseWriter, r *http.Request) error {
-	if _, err := readCall(r); err != nil {
+	call, err := readCall(r)
+	if err != nil {
 		return err
 	}
 	in, _, err := readBody[api.MigrationTarget](r)
 	if err != nil {
 		return err
 	}
-	v, err := s.Store.Volume(r.Context(), reference(r), store.Viewer{})
+	v, err := s.Store.Volume(r.Context(), reference(r), asker(r, call))
 	if err != nil {
 		return err
 	}
-	guests, err := s.memories(r.Context(), whoIs(r), v)
+	guests, err := s.memories(r.Context(), call, v)
 	if err != nil {
 		return err
 	}
@@ -81,14 +82,19 @@ func copying(bytes int64, in api.MigrationTarget, measured float64) float64 {
 }
 
 // memories asks the hosts of a volume's guests, all at once, what saving them takes.
-func (s *Server) memories(ctx context.Context, who string, v api.Volume) ([]api.PausedInstance, error) {
+func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([]api.PausedInstance, error) {
 	guests, errs := make([]api.PausedInstance, len(v.Attachments)), make([]error, len(v.Attachments))
 	var asked sync.WaitGroup
 	for i, a := range v.Attachments {
 		asked.Go(func() {
 			host, err := s.where().Instance(ctx, a.InstanceID)
 			if err == nil {
-				err = s.askHost(ctx, who, host, "/v1/instances/"+url.PathEscape(a.InstanceID)+"/memory", "paused_instance", &guests[i])
+				err = call.CheckGuest("estimate the move of volume "+v.Name+" with all guests paused", store.PauseInstance{
+					ID: a.InstanceID, Name: a.InstanceID, Host: store.PauseHost{ID: host.ID, Name: host.Name},
+				})
+			}
+			if err == nil {
+				err = s.askHost(ctx, call.Who, host, "/v1/instances/"+url.PathEscape(a.InstanceID)+"/memory", "paused_instance", &guests[i])
 			}
 			errs[i] = err
 		})

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -24,7 +25,12 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !in.PauseAll {
+	switch {
+	case in.PauseAll:
+	case !call.Administers():
+		_, err := s.Store.Volume(r.Context(), reference(r), asker(r, call))
+		return cmp.Or(err, errHostMoves)
+	default:
 		return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
 			func(ctx context.Context) (api.Host, error) { return s.toMigrate(ctx, r, in) })
 	}
@@ -38,6 +44,19 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	}
 	return httpjson.Write(w, http.StatusAccepted, "migration", m)
 }
+
+// asker is whose view of things bounds what a caller may ask for: that of a host, of
+// an administrator none.
+func asker(r *http.Request, call store.Call) store.Viewer {
+	if call.Administers() {
+		return store.Viewer{}
+	}
+	return viewerOf(r)
+}
+
+// errHostMoves refuses a host that asks for what the registry would pass on to a host:
+// that is for operators.
+var errHostMoves error = api.Errorf(api.CodeConflict, "a host moves its volumes itself; ask at the socket of its daemon")
 
 // present are the ids of the hosts that are there.
 func (s *Server) present(ctx context.Context) ([]string, error) {
@@ -58,13 +77,17 @@ func (s *Server) present(ctx context.Context) ([]string, error) {
 // and has byHost answer for all others.
 func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, string) (store.Pause, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		m, err := s.Store.Migration(r.Context(), reference(r), store.Viewer{})
-		if err != nil || m.Method != store.MethodSave {
-			return byHost(w, r) // it has its own way to say what is wrong
-		}
 		call, err := readCall(r)
 		if err != nil {
 			return err
+		}
+		m, err := s.Store.Migration(r.Context(), reference(r), asker(r, call))
+		switch {
+		case err == nil && m.Method == store.MethodSave:
+		case !call.Administers():
+			return cmp.Or(err, errHostMoves)
+		default:
+			return byHost(w, r) // it has its own way to say what is wrong
 		}
 		if _, _, err := readBody[nothing](r); err != nil {
 			return err

@@ -98,6 +98,35 @@ func TestAHostThatIsNotThereRefusesAMoveWithAllGuestsPaused(t *testing.T) {
 	})
 }
 
+// An operator at the socket of a host's daemon comes with the certificate of the host.
+func TestAHostHasItsOwnGuestsPausedAndNoOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.settled(t)
+		own, other := speaker{cert: certificate(hostID, "a"), epoch: "1"}, speaker{cert: certificate(otherID, "b"), epoch: "1"}
+		const all, plain = `{"to_pool":"slow","pause_all":true}`, `{"to_pool":"slow"}`
+		for _, path := range []string{"/v1/volumes/data/migrate", "/v1/volumes/data/migrate:estimate"} {
+			wantError(t, s.speak(t, other, "POST", path, all), api.CodeNotYourHost)
+		}
+		wantError(t, s.speak(t, own, "POST", "/v1/volumes/data/migrate", plain), api.CodeConflict)
+		wantError(t, s.speak(t, other, "POST", "/v1/volumes/data/migrate", plain), api.CodeNotYourHost)
+		w := s.speak(t, own, "POST", "/v1/volumes/data/migrate", all)
+		var doc struct {
+			Migration api.Migration `json:"migration"`
+		}
+		decode(t, w.Body.Bytes(), &doc)
+		if m := doc.Migration; w.Code != 202 || m.Method != store.MethodSave {
+			t.Fatalf("migrate = %d %s", w.Code, w.Body)
+		}
+		path := "/v1/migrations/" + doc.Migration.ID
+		wantError(t, s.speak(t, other, "POST", path+"/cancel", ""), api.CodeNotYourHost)
+		wantError(t, s.speak(t, own, "POST", path+"/complete", ""), api.CodeStateForbidden)
+		if w := s.speak(t, own, "POST", path+"/cancel", ""); w.Code != 202 {
+			t.Errorf("cancel = %d %s", w.Code, w.Body)
+		}
+		wantError(t, s.speak(t, own, "POST", "/v1/migrations/"+moveID+"/cancel", ""), api.CodeConflict)
+	})
+}
+
 func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body    string

@@ -44,6 +44,9 @@ func (c Call) storedKey() string {
 type HostToken struct {
 	ID    string
 	Epoch int64
+	// Local says that the daemon came as an administrator of the registry's machine,
+	// who may have guests of other hosts paused as well.
+	Local bool
 }
 
 // Viewer is who reads. The zero Viewer is an operator, who sees everything; a

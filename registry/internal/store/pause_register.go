@@ -19,7 +19,8 @@ import (
 // RegisterPause begins a move of a volume with all guests paused: in one
 // transaction the volume is locked for it, dst reserved, and every instance that has
 // the volume locked. Present are the ids of the hosts that are there now: all that
-// have such an instance must be, and one of them that reaches src and dst copies.
+// have such an instance must be, and one of them that reaches src and dst copies. A
+// host may ask for it where all of these are its own (Call.CheckGuest).
 func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
 	if err := checkPauseTarget(in); err != nil {
 		return api.Migration{}, err
@@ -28,6 +29,11 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 		v, err := tx.volume(ctx, ref)
 		if err != nil {
 			return api.Migration{}, err
+		}
+		if !call.Administers() {
+			if err := tx.checkOwn(ctx, kindVolume, v.ID, "migrate", v.Name); err != nil {
+				return api.Migration{}, err
+			}
 		}
 		if err := checkElsewhere(v, in); err != nil {
 			return api.Migration{}, err
@@ -58,6 +64,21 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 		return m, tx.auditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: id, Token: &api.Token{Generation: v.Generation}},
 			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": true, "instances": len(guests)})
 	})
+}
+
+// Administers says whether the caller may ask for what is about other hosts than its
+// own: an operator, and the daemon on the registry's machine.
+func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
+
+// CheckGuest refuses to verb, a move with all guests paused, if the caller is a host and
+// the guest another host's.
+func (c Call) CheckGuest(verb string, g PauseInstance) error {
+	if c.Administers() || c.Host.ID == g.Host.ID {
+		return nil
+	}
+	return api.Errorf(api.CodeNotYourHost, "cannot %s: instance %s is on host %s, and a host may have its own guests paused only; "+
+		"ask the registry: `volferryctl --socket https://REGISTRY:7643` with the certificate of an operator, or at its own socket", verb, g.Name, g.Host.Name).
+		With("instance_id", g.ID)
 }
 
 func checkPauseTarget(in api.MigrationTarget) error {
@@ -139,6 +160,9 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, instanceID).
 		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved); err != nil {
 		return g, fmt.Errorf("read instance: %w", err)
+	}
+	if err := tx.call.CheckGuest("migrate volume "+v.Name+" with all guests paused", g); err != nil {
+		return g, err
 	}
 	refuse := func(code api.Code, format string, args ...any) error {
 		return api.Errorf(code, "cannot migrate volume %s with all guests paused: instance %s on host %s %s", v.Name, g.Name, g.Host.Name, fmt.Sprintf(format, args...)).

@@ -173,11 +173,24 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 	})
 }
 
+// checkGuests is CheckGuest of every guest of a move.
+func (tx *changeTx) checkGuests(verb string, p Pause) error {
+	for _, g := range p.Instances {
+		if err := tx.call.CheckGuest(verb+" migration "+p.Migration.ID, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CancelPause ends a move at src: why is the reason, nil for an operator's wish. Once
 // it has moved it is refused with past_point_of_no_return. One that is being cancelled
 // already and needs an operator is tried again.
 func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := tx.checkGuests("cancel", p); err != nil {
+			return err
+		}
 		switch p.Phase {
 		case PauseSaving, PauseCopying:
 			return tx.movePause(ctx, p, PauseCancelling, p.DropEnd, why)
@@ -199,6 +212,9 @@ func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api
 // the volume was moved. Before that it is refused: it goes on by itself.
 func (s *Store) CompletePause(ctx context.Context, call Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := tx.checkGuests("complete", p); err != nil {
+			return err
+		}
 		switch p.Phase {
 		case PauseRestoring:
 			return tx.retryPause(ctx, p)

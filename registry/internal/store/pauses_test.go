@@ -386,3 +386,43 @@ func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 		t.Errorf("still looked after: %+v", open)
 	}
 }
+
+// A host speaks for its own guests, and the daemon beside the registry for all.
+func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
+	s := newPauseSite(t)
+	asA, asB := as(hostA, 1), as(hostB, 1)
+	for who, call := range map[string]Call{"host a": asA, "host b": asB} {
+		err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), call, "disk", toSAN, bothHere)) })
+		wantCode(t, err, api.CodeNotYourHost, "ask the registry: `volferryctl --socket")
+		if t.Failed() {
+			t.Fatalf("asked by %s", who)
+		}
+	}
+	beside := asA
+	beside.Host = &HostToken{ID: hostA, Epoch: 1, Local: true}
+	m := must(s.RegisterPause(t.Context(), beside, "disk", toSAN, bothHere))(t)
+	for name, ask := range map[string]func(Call) error{
+		"cancel":   func(c Call) error { return second(s.CancelPause(t.Context(), c, m.ID, nil)) },
+		"complete": func(c Call) error { return second(s.CompletePause(t.Context(), c, m.ID)) },
+	} {
+		wantCode(t, unchanged(t, s, func() error { return ask(asB) }), api.CodeNotYourHost, "cannot "+name)
+	}
+	// Whose guest is locked by it sees what it is.
+	for _, host := range bothHere {
+		if got := must(s.Migration(t.Context(), m.ID, Viewer{HostID: host}))(t); got.ID != m.ID {
+			t.Errorf("host %s sees %+v", host, got)
+		}
+	}
+	must(s.CancelPause(t.Context(), beside, m.ID, nil))(t)
+}
+
+func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
+	s := newCluster(t)
+	attached(nil)(t, s)
+	in := api.MigrationTarget{ToPool: "slow", PauseAll: true}
+	err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), as(hostB, 1), "disk", in, bothHere)) })
+	wantCode(t, err, api.CodeNotYourHost, "")
+	m := must(s.RegisterPause(t.Context(), as(hostA, 1), "disk", in, bothHere))(t)
+	wantCode(t, second(s.Migration(t.Context(), m.ID, Viewer{HostID: hostB})), api.CodeNotYourHost, "")
+	must(s.CancelPause(t.Context(), as(hostA, 1), m.ID, nil))(t)
+}

@@ -12,7 +12,8 @@ import (
 // What is a host's own, as conditions on the rows of a query; the host is ?1. A
 // volume is that it has made or found, that its instances have, or whose place is
 // in a shared pool that it has too. An instance is that it has, and one that no
-// host has if it had it last, or an operator asked for it there.
+// host has if it had it last, or an operator asked for it there. A migration is that
+// it makes, and one that pauses guests of it.
 const (
 	volumeOwned = `(v.host_id = ?1
 		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)
@@ -21,7 +22,8 @@ const (
 	instanceOwned = `(i.host_id = ?1
 		OR i.state = 'shelved_offloaded' AND i.id IN (SELECT instance_id FROM shelves WHERE asked_host_id = ?1))`
 	attachmentOwned = "a.instance_id IN (SELECT id FROM instances WHERE host_id = ?1)"
-	migrationOwned  = "m.host_id = ?1"
+	migrationOwned  = `(m.host_id = ?1
+		OR EXISTS (SELECT 1 FROM pause_instances og WHERE og.migration_id = m.id AND og.host_id = ?1))`
 )
 
 // The same for one thing, whose id is ?2.
