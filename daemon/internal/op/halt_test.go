@@ -7,10 +7,12 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 )
 
 func TestAHaltedRunnerDoesNothingAndResumeGoesOn(t *testing.T) {
@@ -56,5 +58,58 @@ func TestAHaltedRunnerDoesNothingAndResumeGoesOn(t *testing.T) {
 		s.wait("a", op.StateDone)
 		s.wait("b", op.StateDone)
 		s.wantTrace("first", "commit", "last", "first", "commit", "last")
+	})
+}
+
+// A lock that is waited for does not let fake time pass, so this is in real time.
+func TestAHaltDoesNotWaitForAStepThatSubmitsAnOp(t *testing.T) {
+	s := newStage(t)
+	begun, submitted := make(chan struct{}), make(chan error, 1)
+	s.commit.Do = func(ctx context.Context, _ *op.Run) error {
+		close(begun)
+		<-ctx.Done() // the halt is under way
+		submitted <- s.runner.Submit(context.WithoutCancel(ctx), op.Op{ID: "b", Kind: "k"})
+		return nil
+	}
+	s.start()
+	s.submit("a")
+	<-begun
+	halted := make(chan struct{})
+	go func() { s.runner.Halt(); close(halted) }()
+	select {
+	case <-halted:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the halt does not end")
+	}
+	if err := <-submitted; !errors.Is(err, op.ErrStopped) {
+		t.Errorf("submit: got %v, want ErrStopped", err)
+	}
+}
+
+// stoppingJournal stops the runner when an op was stored.
+type stoppingJournal struct {
+	*optest.Journal
+	stop func()
+}
+
+func (j *stoppingJournal) Create(ctx context.Context, o op.Op) error {
+	err := j.Journal.Create(ctx, o)
+	j.stop()
+	return err
+}
+
+func TestAnOpThatIsStoredWhenTheRunnerStopsIsAccepted(t *testing.T) {
+	bubble(t, func(s *stage) {
+		journal := &stoppingJournal{Journal: s.journal}
+		runner, err := op.New(op.Config{Journal: journal, Plans: []op.Plan{{Kind: "k", Steps: []op.Step{s.first}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		journal.stop = runner.Stop
+		if err := runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k"}); err != nil {
+			t.Errorf("it is refused, and is done at the next start: %v", err)
+		}
+		s.start()
+		s.wait("a", op.StateDone)
 	})
 }

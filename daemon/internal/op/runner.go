@@ -61,6 +61,10 @@ type Runner struct {
 
 	wg sync.WaitGroup
 
+	// halting makes a halt and a resume one after the other. It is taken before
+	// admit, and never by Submit: a step may submit an op, and a halt waits for it.
+	halting sync.Mutex
+
 	// admit makes the order of ops in the journal their order in turns. It is
 	// held while the journal is written, mu never is.
 	admit sync.Mutex
@@ -132,9 +136,10 @@ func (c Config) withDefaults() Config {
 }
 
 // Submit stores a new op and starts it; when it returns nil the op survives a
-// crash. The same op again is no error and is not started twice. Errors:
-// ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the
-// op may have been stored or not: submit it again.
+// crash, and a stop that comes at the same time: it is begun at the next start. The
+// same op again is no error and is not started twice. A step may submit an op.
+// Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal
+// the op may have been stored or not: submit it again.
 func (r *Runner) Submit(ctx context.Context, o Op) error {
 	if r.plans[o.Kind] == nil {
 		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
@@ -147,7 +152,7 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 	if err := r.cfg.Journal.Create(ctx, o); err != nil {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
-	if err := r.activate(ctx, o); err != nil {
+	if err := r.activate(ctx, o); err != nil && !errors.Is(err, ErrStopped) {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
 	return nil
@@ -157,6 +162,8 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 // for the operator goes on waiting and keeps its keys. If it returns an error it
 // may be called again.
 func (r *Runner) Resume(ctx context.Context) error {
+	r.halting.Lock()
+	defer r.halting.Unlock()
 	r.admit.Lock()
 	defer r.admit.Unlock()
 	if !r.begin() {
@@ -188,13 +195,15 @@ func (r *Runner) Stop() {
 // Halt does what Stop does, until Resume: when it returns no op is at work,
 // none can be submitted, and all go on from the journal as after a crash.
 func (r *Runner) Halt() {
-	r.admit.Lock()
-	defer r.admit.Unlock()
+	r.halting.Lock()
+	defer r.halting.Unlock()
 	r.mu.Lock()
 	r.halted = true
 	r.cancel()
 	r.mu.Unlock()
 	r.wg.Wait()
+	r.admit.Lock() // what was being submitted is stored, and taken up by Resume
+	defer r.admit.Unlock()
 	r.mu.Lock()
 	r.active, r.turns = map[string]*activeOp{}, newTurns()
 	r.mu.Unlock()
