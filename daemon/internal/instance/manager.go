@@ -48,6 +48,8 @@ type machine struct {
 	saveDir string
 	// submit stores and starts an op that follows another one.
 	submit func(context.Context, op.Op) error
+	// active are the ops that are not finished.
+	active func() []op.Status
 }
 
 // New makes a manager. Host answers for this host. Bind the manager to the runner
@@ -55,12 +57,12 @@ type machine struct {
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	return &Manager{
 		desk:    request.Desk{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
-		machine: &machine{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir},
+		machine: &machine{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, active: func() []op.Status { return nil }},
 	}
 }
 
 // Bind gives the manager its runner.
 func (g *Manager) Bind(r *op.Runner) {
 	g.desk.Runner = r
-	g.machine.submit = r.Submit
+	g.machine.submit, g.machine.active = r.Submit, r.Active
 }

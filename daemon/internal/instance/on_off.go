@@ -4,9 +4,12 @@ package instance
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,7 +33,8 @@ func (m *machine) powerOn(ctx context.Context, s *subject) error {
 }
 
 // powerOff returns when the domain is off. A guest that is asked and does not obey in
-// time runs on.
+// time runs on. Its power is cut as soon as somebody asks for that: he has to wait for
+// his turn behind this op, and the guest may never answer.
 func (m *machine) powerOff(ctx context.Context, s *subject, how stopping) error {
 	if how.Force {
 		return s.refusal("stop", m.HV.PowerOff(ctx, s.InstanceID))
@@ -48,6 +52,8 @@ func (m *machine) powerOff(ctx context.Context, s *subject, how stopping) error 
 			return err
 		case dom == nil || !dom.State.Active():
 			return nil
+		case m.cutAskedFor(s):
+			return s.refusal("stop", m.HV.PowerOff(ctx, s.InstanceID))
 		case dom.State == hv.StatePaused:
 			return inState(kindStop, dom, s.InstanceName, false)
 		}
@@ -65,4 +71,15 @@ func (m *machine) powerOff(ctx context.Context, s *subject, how stopping) error 
 				s.InstanceName, how.timeout())
 		}
 	}
+}
+
+// cutAskedFor says whether an op waits that is to cut the power of the instance.
+func (m *machine) cutAskedFor(s *subject) bool {
+	return slices.ContainsFunc(m.active(), func(st op.Status) bool {
+		if st.Op.Kind != kindStop || st.Op.Group != s.InstanceID || st.State != op.StateRunning {
+			return false
+		}
+		var in powerInput
+		return json.Unmarshal(st.Op.Input, &in) == nil && in.Force
+	})
 }

@@ -131,9 +131,15 @@ func (m *machine) powerPlans() []op.Plan {
 	}
 }
 
-// stepMay looks once more, now that no other op is at it, whether the op may be.
+// stepMay looks once more, now that no other op is at it, whether the op may be. A stop
+// that finds the instance off has what it was asked for: another one went before it.
 func (m *machine) stepMay(kind string) op.Step {
 	return step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *powerInput) error {
+		if kind == kindStop {
+			if dom, err := m.domain(ctx, in.InstanceID); err != nil || dom == nil || !dom.State.Active() {
+				return err
+			}
+		}
 		inst, err := m.find(ctx, in.InstanceID)
 		if err != nil {
 			return request.Registry(err)

@@ -219,6 +219,52 @@ func TestForceCutsThePowerOfWhateverTheGuestDoes(t *testing.T) {
 	}
 }
 
+func TestForceCutsThePowerOfAGuestThatIsStillAsked(t *testing.T) {
+	for _, asking := range []string{"stop", "shelve"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, api.InstanceRunning)
+			must(t, w.nodes[0].SetShutdown(web, hvtest.ShutdownIgnores))
+			d := startDaemon(t, w.nodes[0])
+			began := time.Now()
+			done := make(chan op.Status, 1)
+			go func() { done <- d.run(t, asking) }()
+			synctest.Wait() // it is being asked now
+			g, runner := d.now()
+			const cut = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aab"
+			_, err := g.BeginStop(t.Context(), cut, "web", api.InstanceStop{Force: true})
+			must(t, err)
+			forced, err := runner.Wait(t.Context(), cut)
+			must(t, err)
+			first := <-done
+			if took := time.Since(began); took > 2*lookEvery || first.State != op.StateDone || forced.State != op.StateDone {
+				t.Errorf("%s is %s (%+v) and the power cut %s (%+v), after %s", asking, first.State, first.Failure, forced.State, forced.Failure, took)
+			}
+			must(t, w.settled())
+		})
+	}
+}
+
+func TestASecondStopHasWhatTheFirstOneBrought(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceRunning)
+		must(t, w.nodes[0].SetShutdown(web, hvtest.ShutdownSlow))
+		d := startDaemon(t, w.nodes[0])
+		done := make(chan op.Status, 1)
+		go func() { done <- d.run(t, "stop") }()
+		synctest.Wait() // the guest was asked, and is slow
+		g, runner := d.now()
+		const again = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aab"
+		_, err := g.BeginStop(t.Context(), again, "web", api.InstanceStop{})
+		must(t, err)
+		second, err := runner.Wait(t.Context(), again)
+		must(t, err)
+		if first := <-done; first.State != op.StateDone || second.State != op.StateDone {
+			t.Errorf("the first stop is %s (%+v), the second %s (%+v)", first.State, first.Failure, second.State, second.Failure)
+		}
+		must(t, w.settled())
+	})
+}
+
 // A shelve that the guest does not let happen changes nothing.
 func TestAShelveOfAGuestThatDoesNotObeyIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
