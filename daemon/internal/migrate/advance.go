@@ -174,6 +174,11 @@ func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
 		State: string(state), Step: st.Step, Remark: remark(st), Error: failure, Location: made(st),
+		WaitingFor: st.Waiting, Behind: st.Behind,
+	}
+	if st.Waiting != "" {
+		since := st.WaitingSince.UTC()
+		out.WaitingSince = &since
 	}
 	if state.Final() {
 		finished := st.FinishedAt.UTC()

@@ -182,7 +182,8 @@ func (g *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
 // clearTheWay stops a copy or an uncommitted complete, which cancel goes before.
-// A start is let go to its end, which is a matter of a second.
+// A start is let go to its end, which is a matter of a second; one that waits for the
+// operator is undone, or if it is past its switch goes on as far as it can.
 func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 	id, err := g.Find(ctx, subject)
 	if err != nil {
@@ -202,10 +203,11 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 	}
 	if o.goal != goalStart || parked {
 		err := g.runner.Interrupt(o.Op.ID, errCancelled)
-		if errors.Is(err, op.ErrCommitted) {
+		switch {
+		case errors.Is(err, op.ErrCommitted) && o.goal == goalComplete:
 			return pastPointOfNoReturn(&h.spec)
-		}
-		if err != nil && !errors.Is(err, op.ErrFinished) {
+		case err == nil, errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // looked at next
+		default:
 			return fmt.Errorf("stop what runs: %w", err)
 		}
 	}

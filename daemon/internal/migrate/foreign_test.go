@@ -121,3 +121,23 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 		})
 	}
 }
+
+// Where the volume is, is what whoever reads the answer goes by.
+func TestACancelOfAStartThatWaitsForTheOperatorDoesNotSayThatItIsCompleted(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		d.journal.AfterAppend(func(r op.Record) {
+			if r.Step == "verify_frozen" && r.Kind == op.EventStarted {
+				d.journal.AfterAppend(nil)
+				d.world.snapshotByUser(t)
+			}
+		})
+		id := d.migrate()
+		d.until(id, api.MigrationNeedsOperator)
+		_, _, err := d.manager().Cancel(ctx, d.call(id))
+		if api.CodeOf(err) != api.CodeNeedsOperator {
+			t.Errorf("cancel: %v, want needs_operator", err)
+		}
+		d.until(id, api.MigrationNeedsOperator)
+	})
+}
