@@ -3,14 +3,18 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"sync"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// display is the progress of one piece of work as --progress wants it.
+// display is the progress of one piece of work as --progress wants it. Safe for
+// concurrent use.
 type display struct {
+	mu sync.Mutex
 	// bar is nil where nothing is drawn.
 	bar *render.Progress
 	// lines takes NDJSON; nil where there is none.
@@ -42,6 +46,8 @@ func (d *display) event(e api.Event) {
 }
 
 func (d *display) migration(m *api.Migration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.bar != nil {
 		d.bar.Update(m)
 	}
@@ -69,11 +75,22 @@ type migrationLine struct {
 // lost says once that the other side is away. It is said under --quiet too:
 // a script that hangs for a minute should show why.
 func (d *display) lost(err error) {
-	d.close()
-	render.Line(d.stderr, "%s: %v\nWaiting up to %s for it to come back.", programName, err, render.Duration(patience))
+	d.say(fmt.Sprintf("%s: %v\nWaiting up to %s for it to come back.", programName, err, render.Duration(patience)))
+}
+
+// say writes a line of talk, over the bar if there is one.
+func (d *display) say(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bar != nil {
+		d.bar.Clear()
+	}
+	render.Line(d.stderr, "%s", line)
 }
 
 func (d *display) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.bar != nil {
 		d.bar.Clear()
 	}

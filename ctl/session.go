@@ -81,6 +81,7 @@ func (s *session) get(ctx context.Context, path, noun string) (answer, error) {
 func (s *session) change(ctx context.Context, method, path, noun string, in any) (a answer, err error) {
 	key := uuid.NewString()
 	display := s.newDisplay()
+	defer s.tellWaits(ctx, display, key, "an answer from "+s.client.Target())()
 	deadline := time.Now().Add(patience)
 	sent := false
 	for pause := firstBackoff; ; pause = min(2*pause, longestPause) {

@@ -71,6 +71,7 @@ func (s *session) printStarted(a answer, w work) error {
 // await follows an op to its end.
 func (s *session) await(ctx context.Context, w work) (answer, error) {
 	display := s.newDisplay()
+	stopTelling := s.tellWaits(ctx, display, w.op.ID, "")
 	if w.migration != nil {
 		display.migration(w.migration)
 	}
@@ -88,6 +89,7 @@ func (s *session) await(ctx context.Context, w work) (answer, error) {
 		display.event(e)
 		return !opOver(e.Result)
 	})
+	stopTelling()
 	display.close()
 	if err != nil {
 		return answer{}, s.notFollowed(err, w.advice())

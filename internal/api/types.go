@@ -253,11 +253,20 @@ type Migration struct {
 // Op is a durable operation on a host. Migration is set where the op is part
 // of one; Location is what a copy with all guests paused has made, once it is done.
 // Remark is what is not as whoever asked may expect, of an op that is done.
+//
+// WaitingFor is what an op waits for that does nothing just now: registry, hypervisor,
+// guest, turn (another op, Behind, is before it) or a word of its kind; empty while it
+// works. WaitingSince is when that began.
 type Op struct {
-	ID          string     `json:"id"`
-	Kind        string     `json:"kind"`
-	State       string     `json:"state"`
-	Step        string     `json:"step,omitempty"`
+	ID    string `json:"id"`
+	Kind  string `json:"kind"`
+	State string `json:"state"`
+	Step  string `json:"step,omitempty"`
+
+	WaitingFor   string     `json:"waiting_for,omitempty"`
+	WaitingSince *time.Time `json:"waiting_since,omitempty"`
+	Behind       string     `json:"behind,omitempty"`
+
 	MigrationID string     `json:"migration_id,omitempty"`
 	Location    *Location  `json:"location,omitempty"`
 	Remark      string     `json:"remark,omitempty"`

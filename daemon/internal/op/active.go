@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 )
 
 // waitingTurn is the reason that Status shows while an op waits for its keys.
@@ -38,10 +39,18 @@ type activeOp struct {
 	trouble error
 	// claimed: a Continue is at work on the parked op.
 	claimed bool
-	// waiting is what the op waits for, empty if it does not.
-	waiting string
+	// waiting is what the op waits for, zero if it does not.
+	waiting waiting
 	// changed is closed, and replaced, when anything above changes.
 	changed chan struct{}
+}
+
+// waiting is the reason why an op does nothing, and since when.
+type waiting struct {
+	on    string
+	since time.Time
+	// behind is the op whose turn it is.
+	behind string
 }
 
 func newActiveOp(r *Runner, o Op) *activeOp {
@@ -87,13 +96,14 @@ func (a *activeOp) awaitTurn() bool {
 	if p.begun() {
 		interrupted = nil
 	}
-	defer a.setWaiting("")
+	defer a.setWaiting(waiting{})
+	since := a.r.cfg.Now()
 	for {
-		moved := a.r.turns.ask(a.op.ID)
+		behind, moved := a.r.turns.ask(a.op.ID)
 		if moved == nil {
 			return !a.stopping()
 		}
-		a.setWaiting(waitingTurn)
+		a.setWaiting(waiting{waitingTurn, since, behind})
 		select {
 		case <-moved:
 		case <-interrupted:
@@ -216,10 +226,10 @@ func (a *activeOp) parkedLocked() bool {
 }
 
 // setWaiting makes known what the op waits for, and that it does no more.
-func (a *activeOp) setWaiting(on string) {
+func (a *activeOp) setWaiting(w waiting) {
 	a.mu.Lock()
-	same := a.waiting == on
-	a.waiting = on
+	same := a.waiting == w
+	a.waiting = w
 	if !same {
 		a.announce()
 	}

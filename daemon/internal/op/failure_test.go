@@ -116,6 +116,8 @@ func TestWaitingHasNoLimitAndEndsAtOnceByWake(t *testing.T) {
 		time.Sleep(time.Hour + time.Second) //nolint:forbidigo // fake time
 		if st := s.status("a"); st.Waiting != "hypervisor" || st.State != op.StateRunning || tries != 721 {
 			t.Errorf("%s, waiting for %q, %d tries; want 721, one each 5 s", st.State, st.Waiting, tries)
+		} else if !st.WaitingSince.Equal(begin) {
+			t.Errorf("it waits since %s, want %s: the tries in between are part of the wait", st.WaitingSince, begin)
 		}
 		back = true
 		s.runner.Wake("registry")

@@ -29,8 +29,9 @@ type patience struct {
 	delay  time.Duration
 	// heard is how many wakes there had been when the last try began.
 	heard int
-	// waited is what it waited for last.
+	// waited is what it waited for last, and since when without anything else between.
 	waited string
+	since  time.Time
 }
 
 // begin is called before each try: a wake that comes from here on is news.
@@ -68,7 +69,7 @@ func (p *patience) bear(err error) bool {
 }
 
 func (p *patience) try(limit int, after time.Duration, err error) bool {
-	p.tries++
+	p.tries, p.since = p.tries+1, time.Time{}
 	if p.tries >= limit {
 		return false
 	}
@@ -85,10 +86,12 @@ func (p *patience) backoff() time.Duration {
 // try began need not be waited for: the try may have been too early for it.
 func (p *patience) waitFor(on string, err error) bool {
 	woken := p.a.r.wakes.on(on, p.heard)
-	p.waited = on
+	if p.waited != on || p.since.IsZero() {
+		p.waited, p.since = on, p.a.r.cfg.Now()
+	}
 	p.log(err)
-	p.a.setWaiting(on)
-	defer p.a.setWaiting("")
+	p.a.setWaiting(waiting{on: on, since: p.since})
+	defer p.a.setWaiting(waiting{})
 	timer := time.NewTimer(p.a.r.cfg.WaitPoll)
 	defer timer.Stop()
 	select {

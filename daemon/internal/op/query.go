@@ -20,8 +20,12 @@ type Status struct {
 	// Committed: the commit point is behind, the op cannot be interrupted.
 	Committed bool
 	// Waiting is what the op waits for (see WaitFor), "turn" while another op
-	// has one of its keys, empty if it does not wait.
-	Waiting string
+	// has one of its keys, empty if it does not wait. WaitingSince is for people:
+	// when it began to, the tries in between counted as waiting.
+	Waiting      string
+	WaitingSince time.Time
+	// Behind is the op that has its key, while it waits for its turn.
+	Behind string
 	// Failure is why the op is being undone, was undone or is parked, or why
 	// it stands still: the journal takes no record.
 	Failure *Failure
@@ -100,7 +104,7 @@ func (a *activeOp) status() (Status, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := statusOf(a.op, a.plan, a.progress)
-	st.Waiting = a.waiting
+	st.Waiting, st.WaitingSince, st.Behind = a.waiting.on, a.waiting.since, a.waiting.behind
 	describe := a.r.cfg.Describe
 	switch {
 	case a.broken != nil:

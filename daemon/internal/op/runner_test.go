@@ -334,8 +334,8 @@ func TestOpsWithOneKeyRunInTheOrderOfSubmission(t *testing.T) {
 		slices.Sort(s.trace)
 		s.mu.Unlock()
 		s.wantTrace("a", "d")
-		if st := s.status("c"); st.Waiting != "turn" || st.State != op.StateRunning {
-			t.Errorf("c: got %s, waiting for %q", st.State, st.Waiting)
+		if st := s.status("c"); st.Waiting != "turn" || st.Behind != "b" || st.State != op.StateRunning {
+			t.Errorf("c: got %s, waiting for %q behind %q", st.State, st.Waiting, st.Behind)
 		}
 		s.wait("c", op.StateDone)
 		s.wait("d", op.StateDone)

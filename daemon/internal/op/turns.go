@@ -39,20 +39,20 @@ func (t *turns) leave(id string) {
 	t.moved = make(chan struct{})
 }
 
-// ask returns nil if it is the op's turn, else a channel that is closed when it
-// is worth asking again.
-func (t *turns) ask(id string) <-chan struct{} {
+// ask returns nil if it is the op's turn, else an op that is before it and a channel
+// that is closed when it is worth asking again.
+func (t *turns) ask(id string) (behind string, moved <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.IndexFunc(t.queue, func(q turn) bool { return q.id == id })
 	if i < 0 {
-		return nil
+		return "", nil
 	}
 	mine := t.queue[i].keys
 	for _, before := range t.queue[:i] {
 		if slices.ContainsFunc(before.keys, func(k string) bool { return slices.Contains(mine, k) }) {
-			return t.moved
+			return before.id, t.moved
 		}
 	}
-	return nil
+	return "", nil
 }
