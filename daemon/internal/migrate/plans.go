@@ -117,28 +117,48 @@ func (m *machine) overlayPlans(copied, completed ask) []op.Plan {
 		{Kind: kindCancelLive, Commit: "pivot", Steps: slices.Concat(
 			[]op.Step{m.stepAdmitCancel(completed)},
 			m.abortSteps(m.stepAbortMirror()),
-			[]op.Step{
-				m.stepCommit(),
-				m.stepPause(toSwitch),
-				m.stepDrain(toSrc),
-				m.stepPivot(toSrc),
-				m.stepNameLeft(toSrc),
-				m.stepResume(toSwitch),
-				m.stepSettle(toSrc),
-				m.stepRemoveOverlay(),
-				m.stepRemoveDestination(),
-				m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-			},
+			m.backLiveSteps(),
+			m.cancelledSteps(),
 		)},
-		{Kind: kindCancelCold, Commit: "fold", Steps: []op.Step{
-			m.stepAdmitCancel(completed),
-			m.stepGuard("bringing back"),
-			m.stepFold(toSrc),
-			m.stepUnguard(),
-			m.stepRemoveOverlay(),
-			m.stepRemoveDestination(),
-			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-		}},
+		{Kind: kindCancelCold, Commit: "fold", Steps: slices.Concat(
+			[]op.Step{m.stepAdmitCancel(completed)},
+			m.backColdSteps(),
+			m.cancelledSteps(),
+		)},
+	}
+}
+
+// backLiveSteps bring a running guest back to src, with all that it wrote to the
+// overlay. Their commit point is the pivot.
+func (m *machine) backLiveSteps() []op.Step {
+	return []op.Step{
+		m.stepCommit(),
+		m.stepPause(toSwitch),
+		m.stepDrain(toSrc),
+		m.stepPivot(toSrc),
+		m.stepNameLeft(toSrc),
+		m.stepResume(toSwitch),
+		m.stepSettle(toSrc),
+		m.stepRemoveOverlay(),
+	}
+}
+
+// backColdSteps are backLiveSteps for an instance that is off. Their commit point is
+// the fold.
+func (m *machine) backColdSteps() []op.Step {
+	return []op.Step{
+		m.stepGuard("bringing back"),
+		m.stepFold(toSrc),
+		m.stepUnguard(),
+		m.stepRemoveOverlay(),
+	}
+}
+
+// cancelledSteps end a cancel: dst goes before the registry frees its place.
+func (m *machine) cancelledSteps() []op.Step {
+	return []op.Step{
+		m.stepRemoveDestination(),
+		m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 	}
 }
 
@@ -197,10 +217,7 @@ func (m *machine) mirrorPlans(completed ask) []op.Plan {
 		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: slices.Concat(
 			[]op.Step{m.stepAdmitCancel(completed)},
 			m.abortSteps(m.stepAbortMirror()),
-			[]op.Step{
-				m.stepRemoveDestination(),
-				m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-			},
+			m.cancelledSteps(),
 		)},
 	}
 }

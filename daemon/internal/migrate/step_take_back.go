@@ -18,24 +18,12 @@ func (m *machine) takeBackPlans() []op.Plan {
 		{Kind: kindTakeBackLive, Commit: "pivot", Steps: slices.Concat(
 			[]op.Step{m.stepAdmitTakeBack()},
 			m.abortSteps(m.stepEndMirror()),
-			[]op.Step{
-				m.stepCommit(),
-				m.stepPause(toSwitch),
-				m.stepDrain(toSrc),
-				m.stepPivot(toSrc),
-				m.stepNameLeft(toSrc),
-				m.stepResume(toSwitch),
-				m.stepSettle(toSrc),
-				m.stepRemoveOverlay(),
-			},
+			m.backLiveSteps(),
 		)},
-		{Kind: kindTakeBackCold, Commit: "fold", Steps: []op.Step{
-			m.stepAdmitTakeBack(),
-			m.stepGuard("bringing back"),
-			m.stepFold(toSrc),
-			m.stepUnguard(),
-			m.stepRemoveOverlay(),
-		}},
+		{Kind: kindTakeBackCold, Commit: "fold", Steps: slices.Concat(
+			[]op.Step{m.stepAdmitTakeBack()},
+			m.backColdSteps(),
+		)},
 	}
 }
 
