@@ -17,6 +17,7 @@ package hv
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -167,6 +168,12 @@ func (d *Disk) Top() Image {
 	return d.Chain[0]
 }
 
+// SamePlace says whether two disks are at one address in the guest. That of a drive
+// is one on the bus of its kind.
+func (d *Disk) SamePlace(other *Disk) bool {
+	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))
+}
+
 // JobKind is the kind of a block job.
 type JobKind string
 
@@ -262,6 +269,10 @@ type DiskSpec struct {
 	// for Image, ReadOnly, Shareable and, where it is not empty, Serial, which are
 	// those of here. Bus and BootOrder are not looked at.
 	Slot string
+	// Reserved are what DiskDefinition returned of disks that are not there and are
+	// to come back as they were: what each of them had is taken for this disk, and
+	// its address is chosen beside theirs. Only AttachDisk looks at it.
+	Reserved []string
 }
 
 // DomainDefinition is everything that a host needs to have a domain that is off:
@@ -426,8 +437,8 @@ type Hypervisor interface {
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
 
 	// AttachDisk puts a disk into the live domain or into the persistent
-	// definition. ErrExists if its target, or the address in its Definition, is
-	// taken there; ErrInUse (Live) if the image is open elsewhere, and one of the
+	// definition. ErrExists if its target, or the address in its Definition or Slot,
+	// is taken there; ErrInUse (Live) if the image is open elsewhere, and one of the
 	// two writes while the other does not share; ErrNotActive for Live on a domain
 	// that is off; ErrUnsupported if its bus takes no disk now, its boot order is
 	// taken, or the domain has no such description. A live disk that is there

@@ -32,6 +32,9 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 		return err
 	}
 	doc, err := diskDoc(disk)
+	if err == nil && len(disk.Reserved) > 0 {
+		doc, err = c.besideReserved(ctx, id, where, doc, disk.Reserved)
+	}
 	if err != nil {
 		return err
 	}
@@ -199,22 +202,7 @@ func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 
 // diskElement reads a <disk> out of one description of a domain.
 func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
-	if _, err := modifyFlag(where); err != nil {
-		return nil, err
-	}
-	s, err := c.reads()
-	if err != nil {
-		return nil, err
-	}
-	dom, err := c.lookup(ctx, s, id)
-	if err != nil {
-		return nil, err
-	}
-	read := c.configXML
-	if where == hv.Live {
-		read = c.liveXML
-	}
-	text, err := read(ctx, s, dom)
+	text, err := c.describedXML(ctx, id, where)
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +215,25 @@ func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, targe
 		return nil, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
 	}
 	return disk, nil
+}
+
+// describedXML reads one description of a domain.
+func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (string, error) {
+	if _, err := modifyFlag(where); err != nil {
+		return "", err
+	}
+	s, err := c.reads()
+	if err != nil {
+		return "", err
+	}
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return "", err
+	}
+	if where == hv.Live {
+		return c.liveXML(ctx, s, dom)
+	}
+	return c.configXML(ctx, s, dom)
 }
 
 // liveXML reads the description of a domain's process. For a domain that is off

@@ -11,7 +11,9 @@ import (
 )
 
 // ParseDisk implements hv.Hypervisor.
-func (*Conn) ParseDisk(definition string) (hv.Disk, error) {
+func (*Conn) ParseDisk(definition string) (hv.Disk, error) { return parseDisk(definition) }
+
+func parseDisk(definition string) (hv.Disk, error) {
 	var x libvirtxml.DomainDisk
 	if err := x.Unmarshal(definition); err != nil {
 		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)

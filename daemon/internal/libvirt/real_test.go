@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -19,6 +20,7 @@ import (
 func TestConformanceOnRealLibvirt(t *testing.T) {
 	env := newRealEnv(t)
 	hvtest.Conformance(t, env)
+	t.Run("ADiskThatIsAwayKeepsItsPortOfPCIExpress", func(t *testing.T) { testKeepsPort(t, env) })
 	t.Run("SetConfigChainKeepsWhatTheNounsDoNotKnow", func(t *testing.T) { testKeepsUnknown(t, env) })
 	t.Run("SetConfigChainRefusesATransientDomain", func(t *testing.T) { testTransient(t, env) })
 	t.Run("WriteLimitLeavesTheOwnersLimitsAlone", func(t *testing.T) { testOwnersLimits(t, env) })
@@ -68,6 +70,49 @@ func testTransient(t *testing.T, env *realEnv) {
 		t.Errorf("SetConfigChain = %v, want ErrUnsupported", err)
 	}
 	env.defineXML(t, "again", doc)
+}
+
+// testKeepsPort has disks come while one is away: more than there are ports.
+func testKeepsPort(t *testing.T, env *realEnv) {
+	id := uuid.NewString()
+	image := func(name string) hv.Image {
+		img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: env.Path(t, name+".raw")}
+		env.CreateImage(t, img.Path, img.Format, 1<<20)
+		return img
+	}
+	var doc strings.Builder
+	must(t, domainXML.Execute(&doc, hv.Domain{ID: id, Name: "real-" + id[:8], MemoryBytes: 32 << 20, Config: []hv.Disk{
+		{Target: "vda", Bus: "virtio", Device: "disk", BootOrder: 1, Chain: []hv.Image{image("vda")}},
+	}}))
+	env.defineXML(t, "q35", strings.Replace(doc.String(), "machine='pc'", "machine='q35'", 1))
+	t.Cleanup(func() { env.virsh(t, "undefine", id) })
+	before, err := env.conn.Domain(t.Context(), id)
+	must(t, err)
+	slot, err := env.conn.DiskDefinition(t.Context(), id, hv.Config, "vda")
+	must(t, err)
+	must(t, env.conn.DetachDisk(t.Context(), id, hv.Config, "vda"))
+	const disks = 6
+	for n := 1; n <= disks; n++ {
+		target := "vd" + string(rune('a'+n))
+		must(t, env.conn.AttachDisk(t.Context(), id, hv.Config, hv.DiskSpec{
+			Target: target, Bus: "virtio", Image: image(target), Reserved: []string{slot},
+		}))
+	}
+	must(t, env.conn.AttachDisk(t.Context(), id, hv.Config, hv.DiskSpec{
+		Target: "vda", Slot: slot, Image: before.Config[0].Top(),
+	}))
+	after, err := env.conn.Domain(t.Context(), id)
+	must(t, err)
+	if diff := cmp.Diff(before.ConfigDisk("vda"), after.ConfigDisk("vda")); diff != "" {
+		t.Errorf("the disk that came back (-before +after):\n%s", diff)
+	}
+	env.Start(t, id)
+	defer env.Destroy(t, id)
+	running, err := env.conn.Domain(t.Context(), id)
+	must(t, err)
+	if diff := cmp.Diff(after.Config, running.Live); diff != "" || len(running.Live) != disks+1 {
+		t.Errorf("started with %d disks (-definition +live):\n%s", len(running.Live), diff)
+	}
 }
 
 func testOwnersLimits(t *testing.T, env *realEnv) {

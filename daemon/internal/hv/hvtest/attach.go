@@ -26,7 +26,11 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 		if err != nil {
 			return err
 		}
-		if err := checkAttach(*disks, &disk); err != nil {
+		reserved, err := reservedDisks(spec)
+		if err != nil {
+			return err
+		}
+		if err := checkAttach(slices.Concat(*disks, reserved), &disk); err != nil {
 			return err
 		}
 		if where == hv.Live {
@@ -117,6 +121,19 @@ func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	return disk, nil
 }
 
+// reservedDisks are those whose places the disk of a spec may not take.
+func reservedDisks(spec hv.DiskSpec) ([]hv.Disk, error) {
+	var disks []hv.Disk
+	for _, definition := range spec.Reserved {
+		disk, err := parseDisk(definition)
+		if err != nil {
+			return nil, err
+		}
+		disks = append(disks, disk)
+	}
+	return disks, nil
+}
+
 // checkAttach is what libvirt finds out from the descriptions alone. It gives a
 // disk without an address the next one that is free.
 func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
@@ -130,7 +147,7 @@ func checkAttach(disks []hv.Disk, disk *hv.Disk) error {
 		switch other := &disks[i]; {
 		case other.Target == disk.Target:
 			return fmt.Errorf("%w: target %s", hv.ErrExists, disk.Target)
-		case other.Address == disk.Address:
+		case other.SamePlace(disk):
 			return fmt.Errorf("%w: address %s", hv.ErrExists, disk.Address)
 		case disk.BootOrder != 0 && other.BootOrder == disk.BootOrder:
 			return fmt.Errorf("%w: boot order %d is used by another device", hv.ErrUnsupported, disk.BootOrder)
@@ -158,7 +175,7 @@ func freeAddress(disks []hv.Disk, bus string) string {
 	}
 	for n := first; ; n++ {
 		address := fmt.Sprintf(format, n)
-		if !slices.ContainsFunc(disks, func(d hv.Disk) bool { return d.Address == address }) {
+		if !slices.ContainsFunc(disks, func(d hv.Disk) bool { return d.SamePlace(&hv.Disk{Bus: bus, Address: address}) }) {
 			return address
 		}
 	}

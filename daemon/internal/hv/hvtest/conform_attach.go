@@ -19,6 +19,7 @@ var attachTests = map[string]func(*testing.T, *bench){
 	"AttachSaysWhyNot":                            testAttachRefuses,
 	"ADefinitionGivesTheOtherTheSameDisk":         testSameDisk,
 	"DescriptionsChooseAddressesOnTheirOwn":       testAddresses,
+	"ADiskThatIsAwayKeepsItsPlace":                testReserved,
 	"ADiskIsPutBackExactlyAsItWas":                testPutBack,
 	"TwoDomainsShareAnImageOnlyIfEveryWriterMay":  testSharing,
 	"ASharedImageStaysOpenForWhoeverHasItStill":   testSharedLeave,
@@ -197,6 +198,48 @@ func testAddresses(t *testing.T, b *bench) {
 	d := g.domain(t)
 	if diff := cmp.Diff(d.LiveDisk("vdd"), d.ConfigDisk("vdd")); diff != "" {
 		t.Errorf("(-live +definition):\n%s", diff)
+	}
+}
+
+// testReserved has disks come while one is away, which comes back with another image.
+func testReserved(t *testing.T, b *bench) {
+	id := b.define(t, nil, b.image(t, "src.raw", Raw))
+	before := b.read(t, id).ConfigDisk("vda")
+	reserved := []string{b.definition(t, id, hv.Config, "vda")}
+	ok(t, b.hv.DetachDisk(t.Context(), id, hv.Config, "vda"))
+	for _, target := range []string{"vdc", "vdd"} {
+		spec := b.spec(t, target)
+		spec.Reserved = reserved
+		b.attach(t, id, hv.Config, spec)
+	}
+	for name, c := range map[string]struct {
+		edit func(*hv.DiskSpec)
+		want error
+	}{
+		"its target":     {func(s *hv.DiskSpec) { s.Target = "vda" }, hv.ErrExists},
+		"its boot order": {func(s *hv.DiskSpec) { s.BootOrder = before.BootOrder }, hv.ErrUnsupported},
+		"all of it":      {func(s *hv.DiskSpec) { s.Target, s.Definition = "vda", reserved[0] }, hv.ErrExists},
+	} {
+		spec := b.spec(t, "vde")
+		spec.Reserved = reserved
+		c.edit(&spec)
+		if err := b.hv.AttachDisk(t.Context(), id, hv.Config, spec); !errors.Is(err, c.want) {
+			t.Errorf("%s: AttachDisk = %v, want %v", name, err, c.want)
+		}
+	}
+	other := b.image(t, "other.raw", Raw)
+	b.attach(t, id, hv.Config, hv.DiskSpec{Target: "vda", Slot: reserved[0], Image: other})
+	want := *before
+	want.Chain = []hv.Image{other}
+	if diff := cmp.Diff(&want, b.read(t, id).ConfigDisk("vda")); diff != "" {
+		t.Errorf("the disk that came back (-want +got):\n%s", diff)
+	}
+	b.Start(t, id)
+	d := b.read(t, id)
+	for _, target := range []string{"vda", "vdc", "vdd"} {
+		if diff := cmp.Diff(d.ConfigDisk(target), d.LiveDisk(target)); diff != "" {
+			t.Errorf("%s was started as (-definition +live):\n%s", target, diff)
+		}
 	}
 }
 

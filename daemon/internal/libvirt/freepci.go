@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/beevik/etree"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// pciSlots are the slots of a PCI bus by the model of the controller that makes it, as
+// far as libvirt puts disks there. A port of PCI Express takes one device.
+var pciSlots = map[string]struct{ first, last uint }{
+	"pci-root":                    {3, 31}, // those before are the machine's, named or not
+	"pci-bridge":                  {1, 31},
+	"pcie-root-port":              {0, 0},
+	"pcie-switch-downstream-port": {0, 0},
+}
+
+// pciExpress is the model of bus 0 of a machine with PCI Express.
+const pciExpress = "pcie-root"
+
+// pciLayout is which buses a domain has, by number, and which slots are taken.
+type pciLayout struct {
+	models map[uint]string
+	taken  map[string]bool
+}
+
+func pciLayoutOf(domain string) (pciLayout, error) {
+	l := pciLayout{map[uint]string{}, map[string]bool{}}
+	var doc struct {
+		Devices struct {
+			All []struct {
+				XMLName xml.Name
+				Type    string                    `xml:"type,attr"`
+				Model   string                    `xml:"model,attr"`
+				Index   string                    `xml:"index,attr"`
+				Address *libvirtxml.DomainAddress `xml:"address"`
+			} `xml:",any"`
+		} `xml:"devices"`
+	}
+	if err := xml.Unmarshal([]byte(domain), &doc); err != nil {
+		return l, fmt.Errorf("parse domain XML: %w", err)
+	}
+	for _, d := range doc.Devices.All {
+		l.take(addressOf(d.Address))
+		if d.XMLName.Local != "controller" || d.Type != "pci" {
+			continue
+		}
+		bus, err := strconv.ParseUint(d.Index, 10, 16)
+		if err != nil {
+			return l, fmt.Errorf("parse domain XML: PCI controller %q: %w", d.Index, err)
+		}
+		l.models[uint(bus)] = d.Model
+	}
+	return l, nil
+}
+
+// take notes that a device is at an address. Its slot is one device, whatever the
+// function.
+func (l pciLayout) take(address string) {
+	if slot, _, ok := strings.Cut(address, "."); ok && strings.HasPrefix(slot, "pci:") {
+		l.taken[slot] = true
+	}
+}
+
+func pciSlot(bus, slot uint) string { return fmt.Sprintf("pci:0000:%02x:%02x", bus, slot) }
+
+// free is the first slot for a disk.
+func (l pciLayout) free() (bus, slot uint, ok bool) {
+	for _, bus := range slices.Sorted(maps.Keys(l.models)) {
+		model := l.models[bus]
+		slots, ok := pciSlots[model]
+		if !ok || l.models[0] == pciExpress && model == "pci-bridge" {
+			continue // a disk there would not be one of PCI Express
+		}
+		for slot := slots.first; slot <= slots.last; slot++ {
+			if !l.taken[pciSlot(bus, slot)] {
+				return bus, slot, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// freePCI chooses the PCI address of a new disk beside those that are away; nil if none
+// of these has one, so that it is libvirt's to choose.
+//
+// Where no port of a PCI Express machine is free, the next one is chosen, which libvirt
+// adds. It adds no other kind of bus here: that would take a slot of bus 0 itself.
+func freePCI(domain string, away []hv.Disk, mayGrow bool) (*etree.Element, error) {
+	if !slices.ContainsFunc(away, func(d hv.Disk) bool { return strings.HasPrefix(d.Address, "pci:") }) {
+		return nil, nil //nolint:nilnil // there is nothing to choose
+	}
+	l, err := pciLayoutOf(domain)
+	if err != nil {
+		return nil, err
+	}
+	onRoot := false
+	for i := range away {
+		l.take(away[i].Address)
+		onRoot = onRoot || strings.HasPrefix(away[i].Address, "pci:0000:00:")
+	}
+	bus, slot, ok := l.free()
+	if !ok {
+		if !mayGrow || l.models[0] != pciExpress || onRoot {
+			return nil, fmt.Errorf("%w: no PCI slot is free but those of disks that are to come back", hv.ErrUnsupported)
+		}
+		slot = 0
+		for bus = slices.Max(slices.Collect(maps.Keys(l.models))) + 1; l.taken[pciSlot(bus, slot)]; {
+			bus++
+		}
+	}
+	return addressElement("type", "pci", "domain", "0x0000", "bus", fmt.Sprintf("0x%02x", bus),
+		"slot", fmt.Sprintf("0x%02x", slot), "function", "0x0"), nil
+}

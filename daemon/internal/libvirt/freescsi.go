@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/beevik/etree"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// scsiUnits is how many units of a SCSI controller libvirt gives to disks, by their
+// names: sda is the first one of the first controller, sdh that of the second.
+const scsiUnits = 7
+
+// freeSCSI chooses the address of a new SCSI disk beside those that are away; nil if
+// nobody has the one that goes with its name, which is libvirt's choice.
+func freeSCSI(domain string, away []hv.Disk, target string) (*etree.Element, error) {
+	n, ok := diskNumber(target)
+	if !ok {
+		return nil, fmt.Errorf("%w: a SCSI disk cannot be called %q", hv.ErrUnsupported, target)
+	}
+	controller := n / scsiUnits
+	at := func(unit int) func(hv.Disk) bool {
+		place := hv.Disk{Bus: "scsi", Address: fmt.Sprintf("drive:%d:0:0:%d", controller, unit)}
+		return func(d hv.Disk) bool { return d.SamePlace(&place) }
+	}
+	p, err := parseDomain(domain)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(p.disks, away)
+	if !slices.ContainsFunc(all, at(n%scsiUnits)) {
+		return nil, nil //nolint:nilnil // there is nothing to choose
+	}
+	for unit := range scsiUnits {
+		if !slices.ContainsFunc(all, at(unit)) {
+			return addressElement("type", "drive", "controller", strconv.Itoa(controller), "bus", "0", "target", "0", "unit", strconv.Itoa(unit)), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: SCSI controller %d has no unit free but those of disks that are to come back", hv.ErrUnsupported, controller)
+}
+
+// diskNumber counts sda, sdb, ... sdz, sdaa, as Linux does.
+func diskNumber(target string) (int, bool) {
+	const prefix, alphabet = len("sd"), 26
+	if len(target) <= prefix {
+		return 0, false
+	}
+	n := 0
+	for _, letter := range target[prefix:] {
+		if letter < 'a' || letter > 'z' {
+			return 0, false
+		}
+		n = n*alphabet + int(letter-'a') + 1
+	}
+	return n - 1, true
+}
