@@ -44,6 +44,21 @@ func (g *Guards) Enforced() error {
 	return nil
 }
 
+// HookKnowsPasses returns nil if the hook lets through what has a pass, or if there is
+// none that would refuse it. An older one refuses the guests that are to be woken.
+func (g *Guards) HookKnowsPasses() error {
+	text, err := os.ReadFile(g.hook)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at the libvirt hook: %w", err)
+	case !strings.Contains(string(text), "\nPASS="+passSuffix+"\n"):
+		return fmt.Errorf("the libvirt hook %s is older than this volferryd, and refuses the guests that it wakes; install the one that came with it", g.hook)
+	}
+	return nil
+}
+
 // hookDirs reads from the hook's own text where it looks for guards, and which
 // file would say so.
 func hookDirs(hook string) (dirs []string, file string, err error) {

@@ -111,7 +111,7 @@ func (g *Guards) Of(id string) ([]Guard, error) {
 	return out, nil
 }
 
-// change replaces the lines of a domain's file.
+// change replaces the lines of a domain's file. A pass is for the guard as it was.
 func (g *Guards) change(id string, edit func([]string) []string) error {
 	path, err := g.path(id)
 	if err != nil {
@@ -121,6 +121,9 @@ func (g *Guards) change(id string, edit func([]string) []string) error {
 	defer g.mu.Unlock()
 	lines, err := readLines(path)
 	if err != nil {
+		return err
+	}
+	if err := endPass(path); err != nil {
 		return err
 	}
 	if lines = edit(lines); len(lines) == 0 {
