@@ -94,7 +94,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		volume.Ports{HV: virt, Registry: site, Images: storage}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
-	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir}, instance.Ports{
+	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
 		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, Known: up,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // the next report says it again
 	}, records, instanceHost(up, who), log)

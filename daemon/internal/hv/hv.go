@@ -46,6 +46,8 @@ var (
 	// ErrGuarded: the host's hook refused the start of a domain; the error says
 	// why in the hook's words. The domain is off.
 	ErrGuarded = errors.New("start refused")
+	// ErrIncomplete: a file of SaveMemory that was not written to its end.
+	ErrIncomplete = errors.New("saved memory is incomplete")
 	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
 )
@@ -241,6 +243,16 @@ type CopyOptions struct {
 	GranularityBytes int
 }
 
+// RestoreOptions are the options of RestoreMemory.
+type RestoreOptions struct {
+	// Chains take the place of those that the disks with these targets had.
+	Chains map[string][]Image
+	Paused bool
+	// Pass is a text that the host's hook is to find in the definition of this start,
+	// and of no other; empty for none. It goes with the process.
+	Pass string
+}
+
 // Where is which of the two descriptions of a domain a call means.
 type Where string
 
@@ -419,12 +431,14 @@ type Hypervisor interface {
 	// if it is off, ErrExists if there is a file, ErrBusy while a block job runs,
 	// ErrUnsupported for a transient domain, of which nothing would be left.
 	SaveMemory(ctx context.Context, id, path string) error
-	// RestoreMemory starts the domain id from a file of SaveMemory, with these chains in the
-	// place of those that the named targets had, running or paused. The persistent
+	// SavedDisks reads the disks of the domain id from a file of SaveMemory: those that
+	// its process had. ErrIncomplete if the hypervisor has not written it to its end.
+	SavedDisks(ctx context.Context, id, path string) ([]Disk, error)
+	// RestoreMemory starts the domain id from a file of SaveMemory. The persistent
 	// definition is not touched, and the file stays. ErrActive if it is active,
 	// ErrNotFound if it is not defined or had no such disk; ErrGuarded and ErrInUse
 	// as PowerOn. On other errors the domain is off and the file as it was.
-	RestoreMemory(ctx context.Context, id, path string, chains map[string][]Image, paused bool) error
+	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
 	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
 	// second; 0 lifts it. A lower limit that the domain's owner set stays, and
 	// comes back after ours. ErrUnsupported if the owner limits the total.

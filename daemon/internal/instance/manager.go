@@ -3,9 +3,12 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -19,6 +22,9 @@ type Config struct {
 	// SaveDir is where the RAM of instances is kept while one of their volumes moves
 	// with all guests paused.
 	SaveDir string
+	// BootID tells one boot of this host from another; empty if nobody can tell, which
+	// is as if the host had been booted with each new Manager.
+	BootID string
 }
 
 // Host is this host as the registry knows it.
@@ -44,8 +50,8 @@ type machine struct {
 	// host answers for this host once it was told who it is, registry away or not.
 	host func(context.Context) (Host, error)
 	log  *slog.Logger
-	// saveDir is Config.SaveDir.
-	saveDir string
+	// saveDir is Config.SaveDir, boot Config.BootID.
+	saveDir, boot string
 	// submit stores and starts an op that follows another one.
 	submit func(context.Context, op.Op) error
 	// active are the ops that are not finished.
@@ -57,7 +63,7 @@ type machine struct {
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	return &Manager{
 		desk:    request.Desk{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
-		machine: &machine{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, active: func() []op.Status { return nil }},
+		machine: &machine{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, boot: cmp.Or(cfg.BootID, uuid.NewString()), active: func() []op.Status { return nil }},
 	}
 }
 

@@ -7,16 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/atomicfile"
 )
 
 // Images are the images of volumes, and the directory of RAM files, on this host
@@ -148,30 +144,6 @@ func (g *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.St
 
 func journalError(err error) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
-}
-
-// memoryPath is where the RAM of an instance is kept for a migration.
-func (m *machine) memoryPath(instanceID, migrationID string) string {
-	return filepath.Join(m.saveDir, instanceID+"."+migrationID+".ram")
-}
-
-// memoryThere says whether the RAM file is there. An error means that nobody can
-// tell.
-func memoryThere(in *pauseInput) (bool, error) {
-	_, err := os.Lstat(in.Memory)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// removeMemory removes the RAM file, durably, of an instance that has a process: its
-// RAM is there.
-func removeMemory(in *pauseInput) error {
-	if err := atomicfile.Remove(in.Memory); err != nil {
-		return fmt.Errorf("remove the saved memory of instance %s: %w", in.InstanceName, err)
-	}
-	return nil
 }
 
 // memoryBytes is how much of the save directory the RAM of a domain may take: all of

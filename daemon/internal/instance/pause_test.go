@@ -140,7 +140,7 @@ func TestTheOtherGuestsOfAVolumeAreSavedInTheirTurn(t *testing.T) {
 func TestASavedGuestThatRunsAgainIsFoundOutByTheNextSave(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save-web", pausedWeb), op.StateDone, "")
-		d.world.OnStart = nil // the hook was taken away
+		d.world.OnStart, d.world.OnPass = nil, nil // the hook was taken away
 		must(t, d.world.Start(pausedWeb))
 		wantState(t, d.save("save-db", pausedDB), op.StateUndone, api.CodeVolumeInUse)
 	}, hv.StateRunning, hv.StateRunning)
@@ -264,12 +264,13 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 	}, hv.StateRunning)
 }
 
-// Whoever starts the domain in the moment without guard boots it from the right
+// Without the hook whoever starts the domain as it is woken boots it from the right
 // volume. What it had in memory is of no use then, but kept.
 func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
 		must(t, d.world.copied())
+		d.world.OnStart, d.world.OnPass = nil, nil
 		d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Do: func() { must(t, d.world.Start(pausedWeb)) }})
 		st := d.restore("restore", pausedWeb, pausedDst)
 		wantState(t, st, op.StateDone, "")
@@ -362,6 +363,12 @@ var pauseTroubles = []trouble{
 	}, true},
 	{"the host reboots", func(d *pauseDaemon) hvtest.Fault {
 		return hvtest.Fault{After: true, Do: func() { _ = d.world.HostReboot() }}
+	}, true},
+	{"the host reboots, with the daemon", func(d *pauseDaemon) hvtest.Fault {
+		return hvtest.Fault{After: true, Err: hv.ErrUnavailable, Do: func() {
+			_ = d.world.HostReboot()
+			go d.reboot()
+		}}
 	}, true},
 	{"somebody tries to start it", func(d *pauseDaemon) hvtest.Fault {
 		return hvtest.Fault{After: true, Do: func() { _ = d.world.Start(pausedWeb) }}
@@ -518,7 +525,7 @@ func TestMatrixOfRestore(t *testing.T) {
 				must(t, s.copied())
 				s.in.Location = s.location(pausedDst)
 				s.done = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) }
-				s.undone = func(s *pauseSubject) error { return s.asleep(s.was.Active()) }
+				s.undone = func(s *pauseSubject) error { return s.notGoneOn(s.was.Active()) }
 				return s
 			}})
 		})

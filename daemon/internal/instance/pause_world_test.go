@@ -40,6 +40,7 @@ type pauseWorld struct {
 	guards  *memGuards
 	journal *optest.Journal
 	free    int64
+	boots   int // of the host; a daemon is told of the last at its start
 
 	mu sync.Mutex
 	// at is where the registry has the volume, lockedBy whose lock it is; down: it
@@ -59,7 +60,8 @@ func newPauseWorld(t *testing.T, states ...hv.State) *pauseWorld {
 		Fake: hvtest.New(), saveDir: t.TempDir(), journal: optest.NewJournal(),
 		guards: newMemGuards(), free: 1 << 40, at: pausedSrc, lockedBy: pausedMig,
 	}
-	w.OnStart = w.hook
+	w.OnStart = func(id string) error { return w.guards.refuse(id, "") }
+	w.OnPass = w.guards.refuse
 	for _, path := range []string{pausedSrc, pausedDst} {
 		must(t, w.CreateImage(path, hvtest.Raw, pausedSize))
 	}
@@ -85,14 +87,6 @@ func nameOf(id string) string {
 		return "web"
 	}
 	return "db"
-}
-
-func (w *pauseWorld) hook(id string) error {
-	guards, err := w.guards.Of(id)
-	if err != nil || len(guards) > 0 {
-		return fmt.Errorf("guarded: %v (%w)", guards, err)
-	}
-	return nil
 }
 
 func (w *pauseWorld) location(path string) api.Location {
@@ -175,7 +169,7 @@ func (i pauseImages) FreeBytes(string) (int64, error)          { return i.w.free
 
 func (w *pauseWorld) newManager(journal op.Journal) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
-	return New(Config{SaveDir: w.saveDir}, Ports{
+	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
 		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Known: w, Report: func(context.Context) {},
 	}, journal, host, slog.New(slog.DiscardHandler))
 }
@@ -237,6 +231,9 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	if guards, err := w.guards.Of(id); err != nil || len(guards) > 0 {
 		r.Errorf("guards are left: %v (%v)", guards, err)
 	}
+	if w.guards.passes[id] != (memPass{}) {
+		r.Errorf("a pass is left")
+	}
 	if left := w.memories(); len(left) > 0 {
 		r.Errorf("memory is left: %v", left)
 	}
@@ -245,18 +242,42 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 
 // asleep says what is wrong with web if it is to be saved and guarded.
 func (w *pauseWorld) asleep(hadMemory bool) error {
-	const id = pausedWeb
-	dom, err := w.Fake.Domain(context.Background(), id)
-	if err != nil {
-		return err
+	return errors.Join(w.inState(hv.StateStopped), w.kept(hadMemory))
+}
+
+// notGoneOn says what is wrong with web if it was saved and has not gone on since: it
+// is off, or stands still as it was restored.
+func (w *pauseWorld) notGoneOn(hadMemory bool) error {
+	err := w.inState(hv.StateStopped)
+	if hadMemory && err != nil {
+		err = w.inState(hv.StatePaused)
 	}
-	if dom.State != hv.StateStopped {
+	return errors.Join(err, w.kept(hadMemory))
+}
+
+func (w *pauseWorld) inState(want hv.State) error {
+	dom, err := w.Fake.Domain(context.Background(), pausedWeb)
+	if err == nil && dom.State != want {
 		err = fmt.Errorf("%s is %s", dom.Name, dom.State)
 	}
+	return err
+}
+
+// kept says what is wrong with web's guard, and with the one file that its memory is
+// in.
+func (w *pauseWorld) kept(hadMemory bool) (err error) {
+	const id = pausedWeb
 	if guards, e := w.guards.Of(id); e != nil || len(guards) != 1 || guards[0].Owner != "pause "+pausedMig {
-		err = errors.Join(err, e, fmt.Errorf("its guards are %v", guards))
+		err = errors.Join(e, fmt.Errorf("its guards are %v", guards))
 	}
-	if left := strings.Join(w.memories(), " "); strings.Contains(left, id+"."+pausedMig+".ram") != hadMemory {
+	if w.guards.passes[id] != (memPass{}) {
+		err = errors.Join(err, errors.New("a pass is left"))
+	}
+	want := ""
+	if hadMemory {
+		want = id + "." + pausedMig + ".ram"
+	}
+	if left := strings.Join(w.memories(), " "); left != want {
 		err = errors.Join(err, fmt.Errorf("its memory is in %q", left))
 	}
 	return err
@@ -304,6 +325,19 @@ func (d *pauseDaemon) restart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.runner.Stop()
+	d.boot()
+}
+
+// reboot is a host that loses its power: the daemon is one of the next boot, if there
+// is to be one.
+func (d *pauseDaemon) reboot() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.world.HostReboot(); err != nil {
+		d.t.Error(err)
+	}
+	d.runner.Stop()
+	d.world.boots++
 	d.boot()
 }
 

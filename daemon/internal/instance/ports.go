@@ -41,6 +41,12 @@ type GuardKeeper interface {
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]Guard, error)
+	// Pass lets the one start through the owner's guard whose definition has the
+	// returned text in it, until EndPass.
+	Pass(domainID, owner string) (string, error)
+	EndPass(domainID string) error
+	// HookKnowsPasses returns nil if no hook refuses what has a pass.
+	HookKnowsPasses() error
 	// Enforced returns nil if libvirt asks the guard hook before it starts a domain,
 	// and else says why not.
 	Enforced() error

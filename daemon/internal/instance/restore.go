@@ -20,6 +20,8 @@ import (
 const (
 	stepNameRested = "rested"
 	stepNameWake   = "wake"
+	// Once the file is removed there is no way back.
+	stepNameForgetMemory = "forget_memory"
 )
 
 // BeginRestore wakes an instance that was saved for a migration, with the volume at
@@ -103,8 +105,8 @@ type woken struct {
 }
 
 // stepWake restores the guest from its RAM, paused: as long as the file is there it has
-// not run since it was saved, so that the step may be repeated whatever dies. If it
-// fails the instance is guarded again and the file is as it was.
+// not run since it was saved, so that the step may be repeated whatever dies. Guard and
+// file are as they were, whether it fails or not.
 func (m *machine) stepWake() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
 		was, err := wasOf(r)
@@ -117,37 +119,30 @@ func (m *machine) stepWake() op.Step {
 		}
 		return r.SetOutput(woken{remark})
 	}
-	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := wasOf(r)
-		if err != nil || was.State == "" {
-			return err
-		}
-		dom, err := m.domain(ctx, in.InstanceID)
-		if err != nil || (dom != nil && dom.State.Active()) {
-			return err
-		}
-		return m.Guards.Set(in.InstanceID, in.owner(), in.reason())
-	}
 	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
 		was, err := wasOf(r)
 		if err != nil {
 			return op.Unknown, err
 		}
-		guarded, err := m.Guards.Has(in.InstanceID, in.owner())
-		if err != nil || guarded {
-			return op.NotDone, err
-		}
 		dom, err := m.domain(ctx, in.InstanceID)
 		if err != nil || dom == nil || dom.State == hv.StateOther {
 			return op.NotDone, err
 		}
-		if dom.State.Active() {
-			return op.DoneIf(uses(dom.LiveDisk(in.Device), in.Location.Path)), nil
-		}
 		there, err := memoryThere(in)
-		return op.DoneIf(!there || !was.hadMemory()), err
+		switch {
+		case err != nil:
+			return op.NotDone, err
+		case dom.State.Active():
+			stale := there && dom.State == hv.StateRunning
+			return op.DoneIf(!stale && uses(dom.LiveDisk(in.Device), in.Location.Path)), nil
+		case there:
+			return op.NotDone, nil
+		case was.hadMemory():
+			return op.Done, r.SetOutput(woken{in.memoryGone(was)})
+		}
+		return op.Done, nil
 	}
-	return step(stepNameWake, do, undo, observe)
+	return step(stepNameWake, do, nil, observe)
 }
 
 // wasOf is what the instance was before it was put to rest.
@@ -158,10 +153,8 @@ func wasOf(r *op.Run) (rest, error) {
 }
 
 // wake restores an instance from its RAM, paused, with the disk that its persistent
-// definition has, and says what could not be as it was. It may be repeated. The guard
-// goes immediately before libvirt is asked, since the hook cannot tell our start from
-// others, and is back before an error is returned: whoever starts the domain in between
-// boots it from the right volume, as after a power cut.
+// definition has, and says what could not be as it was. It may be repeated. Its guard
+// stays: whoever has the file removed clears it.
 func (m *machine) wake(ctx context.Context, in *pauseInput, was rest) (remark string, err error) {
 	dom, err := m.domain(ctx, in.InstanceID)
 	switch {
@@ -181,37 +174,71 @@ func (m *machine) wake(ctx context.Context, in *pauseInput, was rest) (remark st
 	case there && !was.hadMemory():
 		return "", in.stuck(errors.New("the journal does not know that it was saved, and what it was then"))
 	case !was.hadMemory():
-		return "", m.Guards.Clear(in.InstanceID, in.owner())
+		return "", nil
 	case !there:
-		remark = fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
+		remark = in.memoryGone(was)
 		m.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
-		return remark, m.Guards.Clear(in.InstanceID, in.owner())
+		return remark, nil
 	}
 	if !uses(dom.ConfigDisk(in.Device), in.Location.Path) {
 		return "", in.stuck(in.chainChanged("persistent definition"))
 	}
-	return m.wakeFromFile(ctx, in, dom)
+	if err := m.sameDisks(ctx, in, dom); err != nil {
+		return "", err
+	}
+	return "", m.wakeFromFile(ctx, in, dom)
 }
 
-func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Domain) (remark string, err error) {
-	if err := m.Guards.Clear(in.InstanceID, in.owner()); err != nil {
-		return "", err
+// memoryGone is the remark about an instance that cannot be as it was.
+func (in *pauseInput) memoryGone(was rest) string {
+	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
+}
+
+// sameDisks makes sure that the other disks in the RAM are those of the persistent
+// definition. One that was edited meanwhile says that the place in the RAM is not
+// this guest's any more.
+func (m *machine) sameDisks(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
+	saved, err := m.HV.SavedDisks(ctx, in.InstanceID, in.Memory)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return request.HV(err)
+	case err != nil:
+		return in.stuck(err)
 	}
-	chains := map[string][]hv.Image{in.Device: dom.ConfigDisk(in.Device).Chain}
-	err = m.HV.RestoreMemory(ctx, in.InstanceID, in.Memory, chains, true)
-	if err == nil {
-		return "", nil
+	if what := otherDisks(saved, dom.Config, in.Device); what != "" {
+		return in.stuck(api.Errorf(api.CodeChainChanged, "its disk %s in its definition, which was changed while it was saved; it would be restored with the first", what))
 	}
+	return nil
+}
+
+// wakeFromFile restores an instance that is off. Its guard is set all the while, so
+// that neither a start by somebody else nor a reboot of the host boots it without its
+// RAM; a pass lets the restore through, and nothing else.
+func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
 	if err := m.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
-		return "", err
+		return err
+	}
+	pass, err := m.Guards.Pass(in.InstanceID, in.owner())
+	if err != nil {
+		return err
+	}
+	err = m.HV.RestoreMemory(ctx, in.InstanceID, in.Memory, hv.RestoreOptions{
+		Chains: map[string][]hv.Image{in.Device: dom.ConfigDisk(in.Device).Chain}, Paused: true, Pass: pass,
+	})
+	if err := m.Guards.EndPass(in.InstanceID); err != nil {
+		return err
 	}
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy):
-		return "", request.HV(err)
+		return request.HV(err)
 	case errors.Is(err, hv.ErrActive):
-		return "", op.Retry(request.BusyDelay, err) // somebody was first; looked at next
+		return op.Retry(request.BusyDelay, err) // somebody was first; looked at next
+	case errors.Is(err, hv.ErrGuarded):
+		err = errors.Join(err, m.Guards.HookKnowsPasses())
 	}
-	return "", in.stuck(err)
+	return in.stuck(err)
 }
 
 // awake looks at an instance that has a process again. One that runs while its file is
@@ -233,7 +260,7 @@ func (m *machine) awake(in *pauseInput, dom *hv.Domain) (remark string, err erro
 		remark = fmt.Sprintf("instance %s was started by somebody else; its saved memory is in %s and must not be restored, since the disks have gone on", in.InstanceName, aside)
 		m.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
 	}
-	return remark, m.Guards.Clear(in.InstanceID, in.owner())
+	return remark, m.Guards.EndPass(in.InstanceID)
 }
 
 // stuck is the error for an instance that cannot be woken: it stays saved and guarded,
@@ -245,9 +272,37 @@ func (in *pauseInput) stuck(err error) error {
 }
 
 // stepForgetMemory removes the file, before the guest runs: what is in the process is
-// the only RAM from then on.
+// the only RAM from then on, and there is nothing more to guard. A guest that was
+// lost with its host since it was woken has not run: it is woken again.
 func (m *machine) stepForgetMemory() op.Step {
-	return step("forget_memory", func(_ context.Context, _ *op.Run, in *pauseInput) error { return removeMemory(in) }, nil, nil)
+	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
+		was, err := wasOf(r)
+		if err != nil {
+			return err
+		}
+		asleep, err := m.asleep(ctx, in)
+		if err != nil {
+			return err
+		}
+		if asleep {
+			if _, err := m.wake(ctx, in, was); err != nil {
+				return err
+			}
+		}
+		if err := removeMemory(in); err != nil {
+			return err
+		}
+		return m.Guards.Clear(in.InstanceID, in.owner())
+	}
+	observe := func(_ context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
+		there, err := memoryThere(in)
+		if err != nil || there {
+			return op.NotDone, err
+		}
+		guarded, err := m.Guards.Has(in.InstanceID, in.owner())
+		return op.DoneIf(!guarded), err
+	}
+	return step(stepNameForgetMemory, do, nil, observe)
 }
 
 // stepGoOn lets a guest run that ran.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -109,6 +110,9 @@ func (m *machine) maySaveNow(ctx context.Context, in *pauseInput) error {
 	if err := m.Guards.Enforced(); err != nil {
 		return forbidden("save", in.InstanceName, "it would have to be kept off, and %v; `volferryctl doctor` says what to do", err)
 	}
+	if err := m.Guards.HookKnowsPasses(); err != nil {
+		return forbidden("save", in.InstanceName, "it could not be woken: %v", err)
+	}
 	free, err := m.Images.FreeBytes(m.saveDir)
 	if err != nil {
 		return err
@@ -152,8 +156,45 @@ func savable(dom *hv.Domain, in *pauseInput) error {
 		return in.chainChanged("running domain")
 	case dom.State.Active() && dom.LiveDisk(in.Device).Mirror != nil:
 		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: a block job runs on its disk %s", in.InstanceName, in.Device)
+	case dom.State.Active():
+		if what := otherDisks(dom.Live, dom.Config, in.Device); what != "" {
+			return cannot("its disk %s in its definition, and it would come back as it runs now; make the two the same", what)
+		}
 	}
 	return nil
+}
+
+// otherDisks says which disk besides one is not the same image in a process, or in the
+// RAM of one, as in the persistent definition; "" if none. Drives whose medium may be
+// changed at any time are left out.
+func otherDisks(process, config []hv.Disk, except string) string {
+	defined := make(map[string]*hv.Disk)
+	for i := range config {
+		if d := &config[i]; d.Device == "disk" && d.Target != except {
+			defined[d.Target] = d
+		}
+	}
+	for i := range process {
+		d := &process[i]
+		if d.Device != "disk" || d.Target == except {
+			continue
+		}
+		other := defined[d.Target]
+		if other == nil {
+			return fmt.Sprintf("%s is %s, and none", d.Target, d.Top().Path)
+		}
+		// Below the top one of the two may say less.
+		for n := range min(len(d.Chain), len(other.Chain)) {
+			if d.Chain[n] != other.Chain[n] {
+				return fmt.Sprintf("%s is %s (%s), and %s (%s)", d.Target, d.Chain[n].Path, d.Chain[n].Format, other.Chain[n].Path, other.Chain[n].Format)
+			}
+		}
+		delete(defined, d.Target)
+	}
+	for target, d := range defined {
+		return fmt.Sprintf("%s is none, and %s", target, d.Top().Path)
+	}
+	return ""
 }
 
 // uses says whether a disk is the image at path, and nothing else.
@@ -179,7 +220,7 @@ func (g *Manager) pausePlans() []op.Plan {
 			m.stepReleased(),
 			m.stepReport(),
 		}},
-		{Kind: kindRestore, Commit: stepNameWake, Steps: []op.Step{
+		{Kind: kindRestore, Commit: stepNameForgetMemory, Steps: []op.Step{
 			g.stepRested(),
 			m.stepConnect(),
 			m.stepName(),
@@ -262,18 +303,13 @@ func (m *machine) stepSave() op.Step {
 				return err
 			}
 		}
-		if first.State != "" || !was.hadMemory() {
+		if first.State != "" {
 			return nil
 		}
-		// It runs, so what is in a file of before is not all of it.
-		if err := removeMemory(in); err != nil {
-			return err
+		if !was.hadMemory() {
+			return m.settleMemory(ctx, in)
 		}
-		err = m.HV.SaveMemory(ctx, in.InstanceID, in.Memory)
-		if errors.Is(err, hv.ErrNotActive) {
-			return nil // it went off; observed next
-		}
-		return in.refusal("save", err)
+		return m.saveMemory(ctx, in)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
 		var was rest
@@ -300,9 +336,28 @@ func (m *machine) stepSave() op.Step {
 		if err != nil || dom.State.Active() {
 			return op.NotDone, err
 		}
+		if parts, err := partsOf(in); err != nil || len(parts) > 0 {
+			return op.NotDone, err
+		}
 		return op.Done, r.SetOutput(was)
 	}
 	return step(stepNameSave, do, undo, observe)
+}
+
+// saveMemory writes the RAM file of a guest that has a process.
+func (m *machine) saveMemory(ctx context.Context, in *pauseInput) error {
+	// It runs, so what is in a file of before is not all of it.
+	if err := removeMemory(in); err != nil {
+		return err
+	}
+	err := m.HV.SaveMemory(ctx, in.InstanceID, m.part(in))
+	switch {
+	case err == nil:
+		return m.keepMemory(in)
+	case errors.Is(err, hv.ErrNotActive): // it went off
+		return m.settleMemory(ctx, in)
+	}
+	return in.refusal("save", err)
 }
 
 // unsave brings a guest back that was saved, or was to be. One that cannot be woken
@@ -316,6 +371,9 @@ func (m *machine) unsave(ctx context.Context, in *pauseInput, was rest) error {
 	case dom != nil && dom.State == hv.StateOther:
 		return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved", in.InstanceName))
 	case dom == nil || !dom.State.Active():
+		if err := m.settleMemory(ctx, in); err != nil {
+			return err
+		}
 		if _, err := m.wake(ctx, in, was); err != nil {
 			return err
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -379,16 +381,25 @@ func (n *node) UndefineDomain(ctx context.Context, id string) error {
 
 // memGuards are guards in memory.
 type memGuards struct {
-	mu  sync.Mutex
-	set map[string][]Guard
+	mu     sync.Mutex
+	set    map[string][]Guard
+	passes map[string]memPass
+	// hook is what is wrong with the hook, which knows no passes.
+	hook error
 }
 
-func newMemGuards() *memGuards { return &memGuards{set: map[string][]Guard{}} }
+// memPass lets the start with the text through the guard of the owner.
+type memPass struct{ text, owner string }
+
+func newMemGuards() *memGuards {
+	return &memGuards{set: map[string][]Guard{}, passes: map[string]memPass{}}
+}
 
 func (g *memGuards) Set(id, owner, reason string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.set[id] = append(g.others(id, owner), Guard{owner, reason})
+	delete(g.passes, id)
 	return nil
 }
 
@@ -396,6 +407,7 @@ func (g *memGuards) Clear(id, owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.set[id] = g.others(id, owner)
+	delete(g.passes, id)
 	return nil
 }
 
@@ -415,6 +427,35 @@ func (g *memGuards) Of(id string) ([]Guard, error) {
 }
 
 func (g *memGuards) Enforced() error { return nil }
+
+func (g *memGuards) Pass(id, owner string) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passes[id] = memPass{uuid.NewString(), owner}
+	return g.passes[id].text, nil
+}
+
+func (g *memGuards) EndPass(id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.passes, id)
+	return nil
+}
+
+func (g *memGuards) HookKnowsPasses() error { return g.hook }
+
+// refuse is what the hook says to a start that shows it this pass.
+func (g *memGuards) refuse(id, pass string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	has := g.passes[id]
+	for _, o := range g.set[id] {
+		if g.hook != nil || pass == "" || pass != has.text || o.Owner != has.owner {
+			return fmt.Errorf("guarded: %v", g.set[id])
+		}
+	}
+	return nil
+}
 
 // daemon is the manager of a host with its runner, which may die and come again.
 type daemon struct {

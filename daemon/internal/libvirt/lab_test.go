@@ -75,20 +75,23 @@ func newRealEnv(t *testing.T) *realEnv {
 	return env
 }
 
-// hookScript refuses to start a domain of which refused/NAME says why.
+// hookScript refuses to start a domain of which refused/NAME says why, and one whose
+// XML does not have the text of passes/NAME.
 const hookScript = `#!/bin/sh
 case "$2 $3" in "prepare begin") ;; *) exit 0 ;; esac
 [ ! -e '%[1]s'/"$1" ] || { cat '%[1]s'/"$1" >&2; exit 1; }
+[ ! -e '%[2]s'/"$1" ] || grep -qF "$(cat '%[2]s'/"$1")" || { echo "it has no pass" >&2; exit 1; }
 `
 
 // installHook must come before the start of libvirtd, which looks once whether
 // there is one.
 func installHook(t *testing.T, dir string) {
 	t.Helper()
-	hooks, refused := filepath.Join(dir, "etc", "hooks"), filepath.Join(dir, "refused")
+	hooks, refused, passes := filepath.Join(dir, "etc", "hooks"), filepath.Join(dir, "refused"), filepath.Join(dir, "passes")
 	must(t, os.MkdirAll(hooks, 0o755))
 	must(t, os.Mkdir(refused, 0o755))
-	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused), 0o755))
+	must(t, os.Mkdir(passes, 0o755))
+	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused, passes), 0o755))
 }
 
 func (e *realEnv) Refuse(tb testing.TB, id, why string) func() {
@@ -104,6 +107,14 @@ func (e *realEnv) Refuse(tb testing.TB, id, why string) func() {
 	}
 	tb.Cleanup(allow)
 	return allow
+}
+
+func (e *realEnv) RefuseWithout(tb testing.TB, id, pass string) {
+	tb.Helper()
+	path := filepath.Join(e.libvirtd.Dir, "passes", strings.TrimSpace(e.virsh(tb, "domname", id)))
+	if err := os.WriteFile(path, []byte(pass), 0o644); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // run keeps the connection up until the end of the test, and returns when it is

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -73,15 +74,54 @@ func syncFile(path string) error {
 	return nil
 }
 
+// SavedDisks implements hv.Hypervisor.
+func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
+	text, err := c.savedXML(ctx, id, path)
+	if err != nil {
+		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
+	}
+	dom, err := parseDomain(text)
+	if err != nil {
+		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
+	}
+	return dom.disks, nil
+}
+
+// savedXML is the definition in a file of SaveMemory. libvirt refuses a file that
+// it has not marked as finished, or whose head it cannot read.
+func (c *Conn) savedXML(ctx context.Context, id, path string) (string, error) {
+	s, err := c.reads()
+	if err != nil {
+		return "", err
+	}
+	text, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		return lv.DomainSaveImageGetXMLDesc(path, uint32(golibvirt.DomainSaveImageXMLSecure))
+	})
+	if said(err, golibvirt.ErrOperationFailed) {
+		return "", fmt.Errorf("%w: %s: %w", hv.ErrIncomplete, path, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	doc, err := parseDoc(text)
+	if err != nil {
+		return "", err
+	}
+	if got := textIn(doc.Root(), "uuid"); got != id {
+		return "", fmt.Errorf("%s holds the memory of domain %s", path, got)
+	}
+	return text, nil
+}
+
 // RestoreMemory implements hv.Hypervisor.
-func (c *Conn) RestoreMemory(ctx context.Context, id, path string, chains map[string][]hv.Image, paused bool) error {
-	if err := c.restoreMemory(ctx, id, path, chains, paused); err != nil {
+func (c *Conn) RestoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
+	if err := c.restoreMemory(ctx, id, path, opts); err != nil {
 		return fmt.Errorf("restore memory of domain %s: %w", id, err)
 	}
 	return nil
 }
 
-func (c *Conn) restoreMemory(ctx context.Context, id, path string, chains map[string][]hv.Image, paused bool) error {
+func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
 	// libvirt would make a domain that is not defined a transient one.
 	dom, err := c.Domain(ctx, id)
 	switch {
@@ -92,12 +132,16 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, chains map[st
 	case dom.State.Active():
 		return hv.ErrActive
 	}
-	edited, err := c.savedXML(ctx, id, path, chains)
+	saved, err := c.savedXML(ctx, id, path)
+	if err != nil {
+		return err
+	}
+	edited, err := restoredXML(saved, opts)
 	if err != nil {
 		return err
 	}
 	flag := golibvirt.DomainSaveRunning
-	if paused {
+	if opts.Paused {
 		flag = golibvirt.DomainSavePaused
 	}
 	err = c.longModify(ctx, id, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
@@ -110,29 +154,16 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, chains map[st
 		}
 		return err
 	}
-	return c.verifyRestored(context.WithoutCancel(ctx), id, chains, paused)
+	return c.verifyRestored(context.WithoutCancel(ctx), id, opts)
 }
 
-// savedXML is the definition in a file of SaveMemory, with other chains.
-func (c *Conn) savedXML(ctx context.Context, id, path string, chains map[string][]hv.Image) (string, error) {
-	s, err := c.reads()
+// restoredXML is the definition that a saved domain is restored with.
+func restoredXML(saved string, opts hv.RestoreOptions) (string, error) {
+	doc, err := parseDoc(saved)
 	if err != nil {
 		return "", err
 	}
-	text, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
-		return lv.DomainSaveImageGetXMLDesc(path, uint32(golibvirt.DomainSaveImageXMLSecure))
-	})
-	if err != nil {
-		return "", err
-	}
-	doc, err := parseDoc(text)
-	if err != nil {
-		return "", err
-	}
-	if got := textIn(doc.Root(), "uuid"); got != id {
-		return "", fmt.Errorf("%s holds the memory of domain %s", path, got)
-	}
-	for target, chain := range chains {
+	for target, chain := range opts.Chains {
 		disk := findDiskElement(doc, target)
 		if disk == nil {
 			return "", fmt.Errorf("%w: disk %s in the saved domain", hv.ErrNotFound, target)
@@ -141,21 +172,47 @@ func (c *Conn) savedXML(ctx context.Context, id, path string, chains map[string]
 			return "", err
 		}
 	}
-	if text, err = doc.WriteToString(); err != nil {
+	setPass(doc.Root(), opts.Pass)
+	text, err := doc.WriteToString()
+	if err != nil {
 		return "", fmt.Errorf("write domain XML: %w", err)
 	}
 	return text, nil
 }
 
-func (c *Conn) verifyRestored(ctx context.Context, id string, chains map[string][]hv.Image, paused bool) error {
+// passNamespace is that of the element which shows the hook a pass: libvirt keeps what
+// is in <metadata>, and the hook reads all of the XML. The element stays in the live
+// definition for as long as the process runs.
+const passNamespace = "urn:volferry:pass"
+
+// setPass puts a pass into a domain's metadata, in place of that of an earlier
+// restore. Libvirt would drop one of two elements of the same namespace.
+func setPass(domain *etree.Element, pass string) {
+	metadata := domain.SelectElement("metadata")
+	if metadata == nil {
+		metadata = domain.CreateElement("metadata")
+	}
+	for _, e := range metadata.ChildElements() {
+		if e.NamespaceURI() == passNamespace {
+			metadata.RemoveChild(e)
+		}
+	}
+	if pass != "" {
+		e := metadata.CreateElement("volferry:pass")
+		e.CreateAttr("xmlns:volferry", passNamespace)
+		e.SetText(pass)
+	}
+}
+
+func (c *Conn) verifyRestored(ctx context.Context, id string, opts hv.RestoreOptions) error {
 	dom, err := c.Domain(ctx, id)
 	if err != nil {
 		return err
 	}
-	if !dom.State.Active() || paused && dom.State != hv.StatePaused {
+	if !dom.State.Active() || opts.Paused && dom.State != hv.StatePaused {
 		return fmt.Errorf("libvirt restored the domain, and it is %s", dom.State)
 	}
-	for target, chain := range chains {
+	for target, chain := range opts.Chains {
 		if disk := dom.LiveDisk(target); disk == nil || !disk.Terminated || !slices.Equal(disk.Chain, chain) {
 			return fmt.Errorf("libvirt restored the domain, and its disk %s is not on %s", target, chain[0].Path)
 		}

@@ -5,6 +5,8 @@ package libvirt_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("SetConfigChainRefusesATransientDomain", func(t *testing.T) { testTransient(t, env) })
 	t.Run("WriteLimitLeavesTheOwnersLimitsAlone", func(t *testing.T) { testOwnersLimits(t, env) })
 	t.Run("AnImageStaysQEMUsWhileADomainHasIt", func(t *testing.T) { testOwners(t, env) })
+	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
 	t.Run("HungLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testHung(t, env) })
 	t.Run("KilledLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testKilled(t, env) })
 }
@@ -206,4 +209,25 @@ func testKilled(t *testing.T, env *realEnv) {
 		t.Fatal(err)
 	}
 	await(t, events, hv.EventLifecycle)
+}
+
+// testUnfinished: the first word of a file says whether libvirt was through with it.
+func testUnfinished(t *testing.T, env *realEnv) {
+	const whole, part = "LibvirtQemudSave", "LibvirtQemudPart"
+	id, _ := env.define(t)
+	env.Start(t, id)
+	file := filepath.Join(t.TempDir(), "memory")
+	must(t, env.conn.SaveMemory(t.Context(), id, file))
+	text, err := os.ReadFile(file)
+	must(t, err)
+	if !strings.HasPrefix(string(text), whole) {
+		t.Fatalf("a file that is whole begins with %q", text[:len(whole)])
+	}
+	must(t, os.WriteFile(file, append([]byte(part), text[len(part):]...), 0o600))
+	if disks, err := env.conn.SavedDisks(t.Context(), id, file); !errors.Is(err, hv.ErrIncomplete) {
+		t.Errorf("SavedDisks = %v, %v, want ErrIncomplete", disks, err)
+	}
+	if err := env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}); !errors.Is(err, hv.ErrIncomplete) {
+		t.Errorf("RestoreMemory = %v, want ErrIncomplete", err)
+	}
 }

@@ -16,6 +16,8 @@ import (
 
 var memoryTests = map[string]func(*testing.T, *bench){
 	"ASavedGuestGoesOnWithOtherImages":      testSaveRestore,
+	"SavedDisksAreThoseThatTheProcessHad":   testSavedDisks,
+	"OnlyTheRestoreWithThePassHasIt":        testPass,
 	"SaveSaysWhyNotAndTheGuestGoesOn":       testSaveRefuses,
 	"RestoreSaysWhyNotAndTheDomainStaysOff": testRestoreRefuses,
 }
@@ -45,7 +47,7 @@ func testSaveRestore(t *testing.T, b *bench) {
 		dst := b.image(t, "dst.raw", Raw)
 		b.WriteImage(t, dst, 0, 1)
 		b.WriteImage(t, dst, 1, 2)
-		ok(t, g.hv.RestoreMemory(t.Context(), g.id, file, map[string][]hv.Image{"vda": {dst}}, paused))
+		ok(t, g.hv.RestoreMemory(t.Context(), g.id, file, hv.RestoreOptions{Chains: map[string][]hv.Image{"vda": {dst}}, Paused: paused}))
 		after := g.domain(t)
 		if want := map[bool]hv.State{false: hv.StateRunning, true: hv.StatePaused}[paused]; after.State != want {
 			t.Errorf("the domain is %s, want %s", after.State, want)
@@ -118,7 +120,7 @@ func testRestoreRefuses(t *testing.T, b *bench) {
 	allow := b.Refuse(t, g.id, "it waits for its volume")
 	restore := func(what, id, path string, chains map[string][]hv.Image, want error) {
 		t.Helper()
-		err := b.hv.RestoreMemory(t.Context(), id, path, chains, false)
+		err := b.hv.RestoreMemory(t.Context(), id, path, hv.RestoreOptions{Chains: chains})
 		if err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: RestoreMemory = %v, want %v", what, err, want)
 		}
@@ -136,7 +138,62 @@ func testRestoreRefuses(t *testing.T, b *bench) {
 	restore("image without format", g.id, file, map[string][]hv.Image{"vda": {{Type: hv.SourceFile, Path: g.src.Path}}}, hv.ErrUnsupported)
 	b.Destroy(t, user.id)
 	restore("another domain's file", user.id, file, nil, nil)
-	ok(t, b.hv.RestoreMemory(t.Context(), g.id, file, nil, false))
+	ok(t, b.hv.RestoreMemory(t.Context(), g.id, file, hv.RestoreOptions{}))
 	g.wantLive(t, g.src)
 	g.GuestWrite(t, g.id, "vda", 1, 2)
+}
+
+func testSavedDisks(t *testing.T, b *bench) {
+	g := b.start(t)
+	before := g.domain(t)
+	file := g.save(t)
+	other := b.image(t, "other.raw", Raw)
+	ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{other}))
+	disks, err := g.hv.SavedDisks(t.Context(), g.id, file)
+	ok(t, err)
+	if len(disks) != len(before.Live) || disks[0].Target != "vda" || disks[0].Device != "disk" || disks[0].Top() != before.LiveDisk("vda").Top() {
+		t.Errorf("the saved disks are %+v, and were %+v", disks, before.Live)
+	}
+	wants := func(what, id, path string, want error) {
+		t.Helper()
+		disks, err := g.hv.SavedDisks(t.Context(), id, path)
+		if err == nil || (want != nil && !errors.Is(err, want)) || (want == nil && errors.Is(err, hv.ErrIncomplete)) {
+			t.Errorf("%s: SavedDisks = %v, %v, want %v", what, disks, err, want)
+		}
+	}
+	wants("another domain's file", uuid.NewString(), file, nil)
+	wants("no such file", g.id, file+".no", nil)
+	ok(t, os.WriteFile(file+".cut", nil, 0o600))
+	wants("a file that was hardly begun", g.id, file+".cut", hv.ErrIncomplete)
+}
+
+// testPass: of all starts of a domain, the hook sees the pass in the one that it is
+// for.
+func testPass(t *testing.T, b *bench) {
+	g := b.start(t)
+	b.RefuseWithout(t, g.id, "the-pass")
+	file := g.save(t)
+	restore := func(pass string) error {
+		return g.hv.RestoreMemory(t.Context(), g.id, file, hv.RestoreOptions{Paused: true, Pass: pass})
+	}
+	for what, err := range map[string]error{
+		"a start": g.hv.PowerOn(t.Context(), g.id), "a restore without pass": restore(""), "a restore with another": restore("another-pass"),
+	} {
+		if !errors.Is(err, hv.ErrGuarded) {
+			t.Errorf("%s = %v, want ErrGuarded", what, err)
+		}
+	}
+	ok(t, restore("the-pass"))
+	// What it was let through with is of no use to the next one.
+	ok(t, os.Remove(file))
+	ok(t, g.hv.SaveMemory(t.Context(), g.id, file))
+	b.RefuseWithout(t, g.id, "the-next-pass")
+	if err := restore("another-pass"); !errors.Is(err, hv.ErrGuarded) {
+		t.Errorf("a restore with another pass = %v, want ErrGuarded", err)
+	}
+	ok(t, restore("the-next-pass"))
+	b.Destroy(t, g.id)
+	if err := g.hv.PowerOn(t.Context(), g.id); !errors.Is(err, hv.ErrGuarded) {
+		t.Errorf("a start after the restored process = %v, want ErrGuarded", err)
+	}
 }

@@ -19,8 +19,9 @@ func TestFakeKeepsThePromisesOfTheHypervisor(t *testing.T) {
 	f.AddPool(hv.PoolInfo{
 		Name: "images", Type: "dir", Path: "/pool", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 39,
 	})
-	env := &fakeEnv{fake: f, refused: make(map[string]error)}
-	f.OnStart = func(id string) error { return env.refused[id] }
+	env := &fakeEnv{fake: f, refused: make(map[string]error), passes: make(map[string]string)}
+	f.OnStart = func(id string) error { return env.hook(id, "") }
+	f.OnPass = env.hook
 	hvtest.Conformance(t, env)
 	f.AssertNoWriteLost(t)
 }
@@ -30,6 +31,7 @@ type fakeEnv struct {
 	fake    *hvtest.Fake
 	paths   int
 	refused map[string]error
+	passes  map[string]string
 }
 
 func (e *fakeEnv) Hypervisor() hv.Hypervisor { return e.fake }
@@ -102,6 +104,15 @@ func (e *fakeEnv) LetGo(tb testing.TB, id, target string) { e.do(tb, e.fake.Rele
 func (e *fakeEnv) Refuse(_ testing.TB, id, why string) func() {
 	e.refused[id] = errors.New(why)
 	return func() { delete(e.refused, id) }
+}
+
+func (e *fakeEnv) RefuseWithout(_ testing.TB, id, pass string) { e.passes[id] = pass }
+
+func (e *fakeEnv) hook(id, pass string) error {
+	if want := e.passes[id]; pass != want && want != "" {
+		return errors.New("it has no pass")
+	}
+	return e.refused[id]
 }
 
 const (

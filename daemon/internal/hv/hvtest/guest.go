@@ -27,7 +27,7 @@ func (f *Fake) Start(id string) error {
 }
 
 func (f *Fake) start(id string) error {
-	if err := f.askHook(id); err != nil {
+	if err := f.askHook(id, ""); err != nil {
 		return err
 	}
 	dom, err := f.find(id)

@@ -63,7 +63,7 @@ func TestEveryStartAsksTheHook(t *testing.T) {
 	f.OnStart = func(string) error { return refusal }
 	for name, err := range map[string]error{
 		"PowerOn":       f.PowerOn(t.Context(), domain),
-		"RestoreMemory": f.RestoreMemory(t.Context(), domain, file, nil, false),
+		"RestoreMemory": f.RestoreMemory(t.Context(), domain, file, hv.RestoreOptions{}),
 		"Start":         f.Start(domain),
 	} {
 		if !errors.Is(err, hv.ErrGuarded) || !errors.Is(err, refusal) {
@@ -105,7 +105,7 @@ func TestWritesSurviveASaveAndARestoreOnAnotherImage(t *testing.T) {
 		f.SaveMemory(t.Context(), domain, file),
 		f.Copy(overlay.Path, dst.Path), // nobody has them open any more
 		f.SetConfigChain(t.Context(), domain, "vda", []hv.Image{dst}),
-		f.RestoreMemory(t.Context(), domain, file, map[string][]hv.Image{"vda": {dst}}, false),
+		f.RestoreMemory(t.Context(), domain, file, hv.RestoreOptions{Chains: map[string][]hv.Image{"vda": {dst}}}),
 		f.GuestWrite(domain, "vda", 2, 12),
 	)
 	wantContent(t, f, map[int64]uint64{0: 10, 1: 11, 2: 12})
@@ -117,7 +117,7 @@ func TestARestoreOverAnotherContentIsNoticed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "memory")
 	must(t,
 		f.SaveMemory(t.Context(), domain, file),
-		f.RestoreMemory(t.Context(), domain, file, map[string][]hv.Image{"vda": {dst}}, false),
+		f.RestoreMemory(t.Context(), domain, file, hv.RestoreOptions{Chains: map[string][]hv.Image{"vda": {dst}}}),
 	)
 	got, err := f.AuthoritativeContent(domain, "vda")
 	must(t, err)

@@ -70,8 +70,21 @@ func (m *memory) write(path string) error {
 	return errors.Join(err, file.Close())
 }
 
+// SavedDisks implements hv.Hypervisor.
+func (f *Fake) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
+	var disks []hv.Disk
+	err := f.call(ctx, "SavedDisks", func() error {
+		saved, err := readMemory(id, path)
+		if err == nil {
+			disks = saved.Disks
+		}
+		return err
+	})
+	return disks, err
+}
+
 // RestoreMemory implements hv.Hypervisor.
-func (f *Fake) RestoreMemory(ctx context.Context, id, path string, chains map[string][]hv.Image, paused bool) error {
+func (f *Fake) RestoreMemory(ctx context.Context, id, path string, opts hv.RestoreOptions) error {
 	return f.call(ctx, "RestoreMemory", func() error {
 		dom, err := f.find(id)
 		if err != nil {
@@ -80,31 +93,31 @@ func (f *Fake) RestoreMemory(ctx context.Context, id, path string, chains map[st
 		if dom.State.Active() {
 			return hv.ErrActive
 		}
-		saved, err := readMemory(path)
+		saved, err := readMemory(id, path)
 		if err != nil {
 			return err
 		}
-		if saved.Domain != id {
-			return fmt.Errorf("%s holds the memory of domain %s", path, saved.Domain)
-		}
-		if err := saved.setChains(chains); err != nil {
+		if err := saved.setChains(opts.Chains); err != nil {
 			return err
 		}
-		if err := f.askHook(id); err != nil {
+		if err := f.askHook(id, opts.Pass); err != nil {
 			return err
 		}
-		return f.restore(dom, saved, paused)
+		return f.restore(dom, saved, opts.Paused)
 	})
 }
 
-func readMemory(path string) (*memory, error) {
+func readMemory(id, path string) (*memory, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	var saved memory
 	if err := json.Unmarshal(text, &saved); err != nil {
-		return nil, fmt.Errorf("parse %s: %w", path, err)
+		return nil, fmt.Errorf("%w: parse %s: %w", hv.ErrIncomplete, path, err)
+	}
+	if saved.Domain != id {
+		return nil, fmt.Errorf("%s holds the memory of domain %s", path, saved.Domain)
 	}
 	return &saved, nil
 }

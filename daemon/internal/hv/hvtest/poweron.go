@@ -35,12 +35,15 @@ func (f *Fake) PowerOff(ctx context.Context, id string) error {
 	})
 }
 
-// askHook asks OnStart. It is not kept from calling the Fake, but for changes of
+// askHook asks OnStart, or OnPass of a start that has a pass. It is not kept from calling the Fake, but for changes of
 // the domain's disks: these wait until the start is over, as they do for libvirt's
 // own job.
-func (f *Fake) askHook(id string) error {
-	dom := f.domains[id]
-	if f.OnStart == nil || dom == nil {
+func (f *Fake) askHook(id, pass string) error {
+	dom, ask := f.domains[id], f.OnStart
+	if pass != "" && f.OnPass != nil {
+		ask = func(id string) error { return f.OnPass(id, pass) }
+	}
+	if ask == nil || dom == nil {
 		return nil
 	}
 	f.awaitStart(dom)
@@ -52,7 +55,7 @@ func (f *Fake) askHook(id string) error {
 		dom.starting = nil
 		close(over)
 	}()
-	if err := f.OnStart(id); err != nil {
+	if err := ask(id); err != nil {
 		return fmt.Errorf("%w: hook: %w", hv.ErrGuarded, err)
 	}
 	return nil

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// wakings are the moments in which a guest is woken, by the call at it.
+var wakings = map[string]hvtest.Fault{
+	"as its RAM is about to be restored": {Call: "RestoreMemory"},
+	"with its RAM restored":              {Call: "RestoreMemory", After: true},
+	"as it is about to go on":            {Call: "Resume"},
+}
+
+func TestAGuestThatIsWokenIsStartedByNobodyElse(t *testing.T) {
+	for _, moment := range []string{"as its RAM is about to be restored", "with its RAM restored"} {
+		t.Run(moment, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				fault := wakings[moment]
+				fault.Do = func() {
+					if moment == "with its RAM restored" { // it is lost, and has not run
+						must(t, d.world.Destroy(pausedWeb))
+					}
+					if err := d.world.Start(pausedWeb); !errors.Is(err, hv.ErrGuarded) {
+						t.Errorf("virsh start = %v", err)
+					}
+				}
+				d.world.Inject(fault)
+				for try := range 3 { // libvirt lost it, which is told as any failure is
+					if st := d.restore(fmt.Sprint("restore.", try), pausedWeb, pausedSrc); st.State == op.StateDone {
+						break
+					}
+				}
+				must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+// A host that loses its power while it wakes a guest has its RAM as long as that has
+// not gone on.
+func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
+	for moment, fault := range wakings {
+		t.Run(moment, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				must(t, d.world.copied())
+				want := hv.StateRunning
+				if fault.Call == "Resume" {
+					want = hv.StateStopped // its RAM was in the process alone
+				}
+				fault.Err = hv.ErrUnavailable
+				fault.Do = func() {
+					must(t, d.world.HostReboot())
+					if err := d.world.Start(pausedWeb); fault.Call != "Resume" && !errors.Is(err, hv.ErrGuarded) {
+						t.Errorf("autostart = %v", err)
+					} else if err == nil {
+						must(t, d.world.Destroy(pausedWeb))
+					}
+					go d.reboot()
+				}
+				d.world.Inject(fault)
+				wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, want, pausedDst))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+func TestADaemonThatDiesWhileItWakesAGuestLeavesNoPass(t *testing.T) {
+	for moment, fault := range wakings {
+		t.Run(moment, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				fault.Err, fault.Do = hv.ErrUnavailable, func() { go d.restart() }
+				d.world.Inject(fault)
+				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+func TestTheGuardOfAnotherKeepsAGuestSaved(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		must(t, d.world.guards.Set(pausedWeb, "fence", "its host was fenced"))
+		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
+		must(t, d.world.inState(hv.StateStopped))
+		must(t, d.world.guards.Clear(pausedWeb, "fence"))
+		must(t, d.world.asleep(true))
+		wantState(t, d.restore("restore.2", pausedWeb, pausedSrc), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
+}
+
+func TestAHookThatKnowsNoPassesIsNamed(t *testing.T) {
+	old := errors.New("the hook is old")
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		d.world.guards.hook = old
+		st := d.restore("restore", pausedWeb, pausedSrc)
+		wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
+		if !strings.Contains(st.Failure.Message, old.Error()) {
+			t.Errorf("it says %q", st.Failure.Message)
+		}
+		must(t, d.world.asleep(true))
+		d.world.guards.hook = nil
+		wantState(t, d.restore("restore.2", pausedWeb, pausedSrc), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.guards.hook = old
+		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
+}
+
+// plugSecond gives web a second disk, which does not move.
+func (w *pauseWorld) plugSecond(t *testing.T, where ...hv.Where) {
+	t.Helper()
+	for _, path := range []string{"/second.raw", "/third.raw"} {
+		must(t, w.CreateImage(path, hvtest.Raw, pausedSize))
+	}
+	for _, to := range where {
+		must(t, w.AttachDisk(t.Context(), pausedWeb, to, hv.DiskSpec{Target: "vdc", Bus: "virtio", Image: rawImage("/second.raw")}))
+	}
+}
+
+func rawImage(path string) hv.Image {
+	return hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}
+}
+
+// Who edits the definition of a guest that is saved may have given the old place away.
+func TestAGuestIsNotWokenOnAnotherDiskThanItsDefinitionNames(t *testing.T) {
+	for name, edit := range map[string]func(t *testing.T, w *pauseWorld){
+		"moved": func(t *testing.T, w *pauseWorld) {
+			t.Helper()
+			must(t, w.SetConfigChain(t.Context(), pausedWeb, "vdc", []hv.Image{rawImage("/third.raw")}))
+		},
+		"taken out": func(t *testing.T, w *pauseWorld) {
+			t.Helper()
+			must(t, w.DetachDisk(t.Context(), pausedWeb, hv.Config, "vdc"))
+		},
+		"added": func(t *testing.T, w *pauseWorld) {
+			t.Helper()
+			must(t, w.AttachDisk(t.Context(), pausedWeb, hv.Config, hv.DiskSpec{Target: "vdd", Bus: "virtio", Image: rawImage("/third.raw")}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				d.world.plugSecond(t, hv.Config, hv.Live)
+				before, err := d.world.Fake.Domain(t.Context(), pausedWeb)
+				must(t, err)
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				must(t, d.world.copied())
+				edit(t, d.world)
+				st := d.restore("restore", pausedWeb, pausedDst)
+				wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
+				for _, says := range []string{map[string]string{"moved": "/third.raw", "taken out": "/second.raw", "added": "/third.raw"}[name], "was changed", "remove the file"} {
+					if !strings.Contains(st.Failure.Message, says) {
+						t.Errorf("%q does not say %s", st.Failure.Message, says)
+					}
+				}
+				must(t, d.world.asleep(true))
+				if name == "added" {
+					must(t, d.world.DetachDisk(t.Context(), pausedWeb, hv.Config, "vdd"))
+				} else {
+					must(t, d.world.DetachDisk(t.Context(), pausedWeb, hv.Config, "vdc"))
+					must(t, d.world.AttachDisk(t.Context(), pausedWeb, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Image: before.ConfigDisk("vdc").Top()}))
+				}
+				wantState(t, d.restore("restore.2", pausedWeb, pausedDst), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, hv.StateRunning, pausedDst))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+func TestAGuestThatRunsWithOtherDisksThanItsDefinitionHasIsNotSaved(t *testing.T) {
+	for _, where := range []hv.Where{hv.Live, hv.Config} {
+		inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+			d.world.plugSecond(t, where)
+			st := d.save("save", pausedWeb)
+			wantState(t, st, op.StateUndone, api.CodeStateForbidden)
+			if !strings.Contains(st.Failure.Message, "vdc") || !strings.Contains(st.Failure.Message, "/second.raw") {
+				t.Errorf("with the disk in %s it says %q", where, st.Failure.Message)
+			}
+			must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+		}, hv.StateRunning)
+	}
+}
+
+// part is a file that a save of this boot has begun.
+func (w *pauseWorld) part() string {
+	return fmt.Sprintf("%s/%s.%s.ram%sboot-%d", w.saveDir, pausedWeb, pausedMig, partSuffix, w.boots)
+}
+
+// writePart is libvirt that has written a piece of a guest's RAM.
+func (w *pauseWorld) writePart(t *testing.T) {
+	t.Helper()
+	must(t, os.WriteFile(w.part(), []byte(`{"Domain": "`), 0o600))
+}
+
+// What a save that was cut off has left is RAM of nobody, unless libvirt has ended it
+// and the host has been up since.
+func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
+	restart := func(d *pauseDaemon) { go d.restart() }
+	reboot := func(t *testing.T, d *pauseDaemon) {
+		t.Helper()
+		must(t, d.world.HostReboot())
+		go d.reboot()
+	}
+	for name, c := range map[string]struct {
+		after bool
+		cut   func(t *testing.T, d *pauseDaemon)
+		kept  bool
+	}{
+		"the daemon dies, and libvirt ends it": {true, func(_ *testing.T, d *pauseDaemon) { restart(d) }, true},
+		"the daemon dies, and libvirtd with it": {false, func(t *testing.T, d *pauseDaemon) {
+			t.Helper()
+			d.world.writePart(t)
+			restart(d)
+		}, true},
+		"the guest goes off in it": {false, func(t *testing.T, d *pauseDaemon) {
+			t.Helper()
+			d.world.writePart(t)
+			must(t, d.world.Destroy(pausedWeb))
+			restart(d)
+		}, false},
+		"the host loses its power in it": {false, func(t *testing.T, d *pauseDaemon) {
+			t.Helper()
+			d.world.writePart(t)
+			reboot(t, d)
+		}, false},
+		"the host loses its power before it is durable": {true, reboot, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: c.after, Err: hv.ErrUnavailable, Do: func() { c.cut(t, d) }})
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				must(t, d.world.asleep(c.kept))
+				must(t, d.world.copied())
+				wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
+				want := hv.StateRunning
+				if !c.kept {
+					want = hv.StateStopped
+				}
+				must(t, d.world.as(pausedWeb, want, pausedDst))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+// The same, of a save that is then taken back.
+func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
+	for _, rebooted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				d.world.set(func() { d.world.user = "a mount" })
+				d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Err: hv.ErrUnavailable, Do: func() {
+					if rebooted {
+						must(t, d.world.HostReboot())
+						go d.reboot()
+					} else {
+						go d.restart()
+					}
+				}})
+				wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+				want := hv.StateRunning
+				if rebooted {
+					want = hv.StateStopped
+				}
+				must(t, d.world.as(pausedWeb, want, pausedSrc))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+// A piece of RAM is not what keeps an instance off, once the move has let it go.
+func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		d.world.writePart(t)
+		in := &pauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
+		must(t, os.Remove(in.Memory))
+		if there, err := memoryThere(in); there || err != nil {
+			t.Errorf("memoryThere = %t, %v", there, err)
+		}
+		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateStopped, pausedSrc))
+	}, hv.StateRunning)
+}
