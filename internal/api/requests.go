@@ -99,6 +99,11 @@ type MigrationUpdate struct {
 // one than the registry's is answered with stale_epoch. Mark is the newest mark
 // that it was told. Migrations are those that are open on the host, for those
 // who watch at the registry; nil leaves what was known.
+//
+// Digest is the Host.ReportDigest of the answer to an earlier report, "" for none:
+// version, boot id, pools and instances are as they were in that one, and left out.
+// A registry that does not know it, as after its start, answers with a conflict that
+// has DetailReportWhole, and wants all of it.
 type HostReport struct {
 	ID         string           `json:"id"`
 	Name       string           `json:"name"`
@@ -106,6 +111,7 @@ type HostReport struct {
 	BootID     string           `json:"boot_id"`
 	Epoch      int64            `json:"epoch"`
 	Mark       *RegistryMark    `json:"mark,omitempty"`
+	Digest     string           `json:"digest,omitempty"`
 	Pools      []Pool           `json:"pools"`
 	Instances  []InstanceReport `json:"instances"`
 	Migrations []Migration      `json:"migrations,omitempty"`
@@ -115,6 +121,10 @@ type HostReport struct {
 // has not reported to this run of the registry: a report is due now, and after it
 // the same request may be sent again.
 const DetailReportFirst = "report_first"
+
+// DetailReportWhole is in the details of a conflict to a report that is a digest
+// which the registry does not know: the same is due as a whole.
+const DetailReportWhole = "report_whole"
 
 // InstanceReport is the state of one instance in a HostReport.
 type InstanceReport struct {

@@ -116,6 +116,9 @@ type Host struct {
 	CreatedAt  time.Time  `json:"created_at"`
 	// Mark is set in the answer to a report.
 	Mark *RegistryMark `json:"mark,omitempty"`
+	// ReportDigest is set in the answer to a report: what stands for it in the next
+	// one that says the same (HostReport.Digest).
+	ReportDigest string `json:"report_digest,omitempty"`
 }
 
 // Pool is a storage pool of one host, or of several where Shared is set: then

@@ -24,7 +24,7 @@ func (u *Uplink) report(ctx context.Context) (busy bool, err error) {
 	r.Epoch, r.Mark = u.recall().Epoch, u.recall().Mark
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	host, err := u.cfg.Registry.Report(bounded, r)
+	host, err := u.send(bounded, r)
 	if ctx.Err() != nil {
 		return false, ctx.Err() // the caller went away, which says nothing of the registry
 	}

@@ -92,6 +92,8 @@ type Uplink struct {
 	halted atomic.Bool
 	// candidate is a view that was read and not confirmed yet. Of reporting.
 	candidate *candidate
+	// told is what the registry need not hear again. Of reporting.
+	told told
 
 	// keeping makes the changes of memory one after the other.
 	keeping sync.Mutex

@@ -78,11 +78,15 @@ type registry struct {
 	instances   []api.Instance
 	attachments []api.Attachment
 	reports     []api.HostReport
-	reads       int
-	tasks       []api.Task
-	sessions    []string
-	answers     map[string][]api.TaskAnswer
-	newTask     chan struct{}
+	// whole is the last report that was not a digest, for which digest stands.
+	whole    api.HostReport
+	digest   string
+	plain    bool // it gives no digests
+	reads    int
+	tasks    []api.Task
+	sessions []string
+	answers  map[string][]api.TaskAnswer
+	newTask  chan struct{}
 }
 
 func newRegistry(c *calls) *registry {
@@ -131,7 +135,15 @@ func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, 
 		if r.fenced || (in.Epoch != 0 && in.Epoch != r.epoch) || (in.Epoch == 0 && r.epoch > 1) {
 			return r.stale()
 		}
+		if in.Digest == "" {
+			r.whole, r.digest = in, fmt.Sprint("digest of report ", len(r.reports))
+		} else if in.Digest != r.digest {
+			return api.Errorf(api.CodeConflict, "all of it, please").With(api.DetailReportWhole, true)
+		}
 		host = r.hostNow()
+		if !r.plain {
+			host.ReportDigest = r.digest
+		}
 		return nil
 	})
 	return host, err
@@ -422,11 +434,16 @@ func (w *world) state(id string) hv.State {
 	return dom.State
 }
 
-// report is the newest report that the registry got.
+// report is the newest report that the registry got, with what its digest stands for.
 func (w *world) report() api.HostReport {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
-	return w.registry.reports[len(w.registry.reports)-1]
+	r := w.registry.reports[len(w.registry.reports)-1]
+	if r.Digest != "" {
+		whole := w.registry.whole
+		r.Version, r.BootID, r.Pools, r.Instances = whole.Version, whole.BootID, whole.Pools, whole.Instances
+	}
+	return r
 }
 
 func bubble(t *testing.T, f func(w *world)) {

@@ -25,8 +25,10 @@ type sighting struct {
 	// at is zero while the host has not reported since the start.
 	at    time.Time
 	pools []api.Pool
-	// stored is the digest of the part of the report that is in the database;
-	// "" if that has to be written again.
+	// poolsAt is when pools were told, poolsKept which of that is in the database.
+	poolsAt, poolsKept time.Time
+	// stored is the digest of the last whole report, the part of which that is worth it
+	// is in the database; "" if that has to be written again.
 	stored string
 	// compared says that a report of this host was compared with our history since
 	// the start: nothing that it was told speaks against this database.
@@ -68,9 +70,18 @@ func (m *hostMemory) note(in api.HostReport, digest string) (stored bool) {
 		return false
 	}
 	if in.Pools != nil {
-		s.pools = in.Pools
+		s.pools, s.poolsAt = in.Pools, s.at
 	}
 	return s.stored == digest
+}
+
+// has says whether the report with the digest is the last one of the host, and in
+// the database.
+func (m *hostMemory) has(id, digest string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen[id]
+	return s != nil && s.stored == digest
 }
 
 // compare notes that what a host was told before the start is known.
@@ -143,7 +154,7 @@ func (m *hostMemory) freshen(hostID string, p *api.Pool) {
 	}
 	for _, fresh := range s.pools {
 		if fresh.Name == p.Name {
-			p.CapacityBytes, p.FreeBytes, p.UpdatedAt = fresh.CapacityBytes, fresh.FreeBytes, s.at.UTC().Truncate(time.Microsecond)
+			p.CapacityBytes, p.FreeBytes, p.UpdatedAt = fresh.CapacityBytes, fresh.FreeBytes, s.poolsAt.UTC().Truncate(time.Microsecond)
 		}
 	}
 }
@@ -159,4 +170,16 @@ func (m *hostMemory) all() map[string]sighting {
 		}
 	}
 	return out
+}
+
+// keptPools notes that what the hosts said of their pools, as of the sightings, is in
+// the database.
+func (m *hostMemory) keptPools(ids []string, as map[string]sighting) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if s := m.seen[id]; s != nil {
+			s.poolsKept = as[id].poolsAt
+		}
+	}
 }

@@ -5,6 +5,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // forgetAtOnce is how many old answers are forgotten in one transaction, which
@@ -59,27 +61,40 @@ func (s *Store) forgetOld(ctx context.Context, forget string, oldest int64) erro
 	}
 }
 
+// flushAtOnce is how many hosts are written down in one transaction, which
+// everybody waits for.
+const flushAtOnce = 200
+
 func (s *Store) flushSightings(ctx context.Context) error {
 	sightings := s.hosts.all()
-	return s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
-		tx.forgetHosts()
-		for id, seen := range sightings {
-			if err := seen.flush(ctx, tx, id); err != nil {
-				return err
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(sightings)), flushAtOnce) {
+		err := s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
+			tx.forgetHosts()
+			for _, id := range ids {
+				if err := sightings[id].flush(ctx, tx, id); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		s.hosts.keptPools(ids, sightings)
+	}
+	return nil
 }
 
 func (s sighting) flush(ctx context.Context, tx *writeTx, hostID string) error {
-	at := s.at.UnixMicro()
-	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", at, hostID); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", s.at.UnixMicro(), hostID); err != nil {
 		return fmt.Errorf("flush host: %w", err)
+	}
+	if s.poolsKept.Equal(s.poolsAt) {
+		return nil
 	}
 	for _, p := range s.pools {
 		if _, err := tx.ExecContext(ctx, "UPDATE pools SET capacity_bytes = ?, free_bytes = ?, updated_us = ? WHERE host_id = ? AND name = ?",
-			p.CapacityBytes, p.FreeBytes, at, hostID, p.Name); err != nil {
+			p.CapacityBytes, p.FreeBytes, s.poolsAt.UnixMicro(), hostID, p.Name); err != nil {
 			return fmt.Errorf("flush pool: %w", err)
 		}
 	}

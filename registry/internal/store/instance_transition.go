@@ -52,7 +52,7 @@ func (s *Store) TransitionInstance(ctx context.Context, call Call, ref string, i
 				return none, err
 			}
 			// The next report may say what the last one said before.
-			tx.onCommit(s.hosts.distrust)
+			tx.onCommit(func() { s.hosts.distrust(i.caller, i.hostID) })
 			if err := tx.auditShelving(ctx, i, in); err != nil {
 				return none, err
 			}

@@ -19,7 +19,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 	if err := checkInstance(in); err != nil {
 		return api.Instance{}, err
 	}
-	i, err := mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+	return mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Instance{}, err
@@ -36,24 +36,23 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 		if err != nil {
 			return i, err
 		}
+		// The next report may bring a newer state than the adoption did.
+		tx.onCommit(func() { s.hosts.distrust(hostID) })
 		return i, tx.audit(ctx, api.Event{
 			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
 		})
 	})
-	if err == nil {
-		// The next report may bring a newer state than the adoption did.
-		s.hosts.distrust()
-	}
-	return i, err
 }
 
-// distrust has the next report of every host written, changed or not.
-func (m *hostMemory) distrust() {
+// distrust has the next report of hosts written, changed or not.
+func (m *hostMemory) distrust(ids ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range m.seen {
-		s.stored = ""
+	for _, id := range ids {
+		if s := m.seen[id]; s != nil {
+			s.stored = ""
+		}
 	}
 }
 

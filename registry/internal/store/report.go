@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,16 +26,15 @@ import (
 //
 // Pools that are nil are not known to the daemon now: what it said last stands;
 // so with migrations. Reports carry no op id: only the last one counts.
+//
+// A report that is a digest is the one that was answered with it; if that is not the
+// last that the database has of the host, it is a conflict with DetailReportWhole.
 func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
 	if err := checkReport(in); err != nil {
 		return api.Host{}, err
 	}
 	if call.Host != nil && call.Host.ID != in.ID {
 		return api.Host{}, notYourHost("report for", in.Name)
-	}
-	digest, err := reportDigest(in)
-	if err != nil {
-		return api.Host{}, err
 	}
 	now := s.now()
 	host, told, known := s.hosts.see(in.ID, now)
@@ -46,7 +46,8 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	// A report that says nothing new is refused as well, so that the host can
 	// show why the registry does not work; and one of an older epoch with the same
 	// error, or the host would let go of what it lost by an older state of things.
-	if err := s.writable(); err != nil {
+	err := s.writable()
+	if err != nil {
 		return api.Host{}, err
 	}
 	s.hosts.compare(in.ID)
@@ -55,21 +56,40 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 			return api.Host{}, err
 		}
 	}
-	if !s.hosts.note(in, digest) {
-		if host, err = s.storeReport(ctx, call, in, digest); err != nil {
+	if in.Digest == "" {
+		if host, in.Digest, err = s.takeReport(ctx, call, in, host, now); err != nil {
 			return api.Host{}, err
 		}
-		s.hosts.see(in.ID, now)
-		s.hosts.compare(in.ID) // it may be new
-		s.hosts.note(in, digest)
+	} else if !s.hosts.has(in.ID, in.Digest) {
+		return api.Host{}, api.Errorf(api.CodeConflict, "the registry does not have the report of host %s that the digest stands for; it wants the whole report", in.Name).
+			With(api.DetailReportWhole, true)
 	}
 	if err := s.noteMigrations(ctx, in); err != nil {
 		return api.Host{}, err
 	}
 	h, mark := s.describe(host), s.marks.current()
-	h.Mark = &mark
+	h.Mark, h.ReportDigest = &mark, in.Digest
 	s.hosts.tell(in.ID, mark)
 	return h, nil
+}
+
+// takeReport takes what a whole report says of a host, and returns the host and the
+// digest of the report.
+func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, host hostRow, now time.Time) (hostRow, string, error) {
+	digest, err := reportDigest(in)
+	if err != nil {
+		return host, "", err
+	}
+	if s.hosts.note(in, digest) {
+		return host, digest, nil
+	}
+	if host, err = s.storeReport(ctx, call, in, digest); err != nil {
+		return host, "", err
+	}
+	s.hosts.see(in.ID, now)
+	s.hosts.compare(in.ID) // it may be new
+	s.hosts.note(in, digest)
+	return host, digest, nil
 }
 
 // admitReport is the check of the token of reports.
@@ -92,6 +112,9 @@ func checkReport(in api.HostReport) error {
 	}
 	if in.Epoch < 0 {
 		return invalid("the epoch %d is negative", in.Epoch)
+	}
+	if in.Digest != "" && (in.Pools != nil || in.Instances != nil) {
+		return invalid("the report has a digest and what that stands for; it is one or the other")
 	}
 	for i, p := range in.Pools {
 		if err := cmp.Or(checkRequired("pool name", p.Name), checkText("pool type", p.Type), checkPrintable("pool path", p.Path)); err != nil {
@@ -127,7 +150,7 @@ func reportDigest(in api.HostReport) (string, error) {
 		return "", fmt.Errorf("encode report: %w", err)
 	}
 	sum := sha256.Sum256(b)
-	return string(sum[:]), nil
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // storeReport writes down the part of a report that the database keeps.

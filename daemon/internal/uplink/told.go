@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// sizesEvery is how often the registry hears what the pools have free, if that is
+	// all that has changed.
+	sizesEvery = 30 * time.Second
+	// wholeEvery is how often it hears everything, whether or not it has changed.
+	wholeEvery = 5 * time.Minute
+)
+
+// told is the last whole report that the registry has taken, and when.
+type told struct {
+	report api.HostReport
+	digest string
+	at     time.Time
+}
+
+// send sends a report, or, where it says what the registry was told before, what
+// stands for that. The caller holds reporting.
+func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
+	now := time.Now()
+	if u.told.covers(r, now) {
+		host, err := u.cfg.Registry.Report(ctx, api.HostReport{
+			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.told.digest, Migrations: r.Migrations,
+		})
+		if !reportWhole(err) {
+			return host, err
+		}
+	}
+	u.told = told{}
+	host, err := u.cfg.Registry.Report(ctx, r)
+	if err == nil {
+		u.told = told{report: r, digest: host.ReportDigest, at: now}
+	}
+	return host, err
+}
+
+// covers says whether the registry need not hear a report now, because it was told
+// the same. One that gives no digest always hears it.
+func (t told) covers(r api.HostReport, now time.Time) bool {
+	age := now.Sub(t.at)
+	switch {
+	case t.digest == "" || age >= wholeEvery:
+		return false
+	case r.Version != t.report.Version || r.BootID != t.report.BootID || !slices.Equal(r.Instances, t.report.Instances):
+		return false
+	}
+	sizes := age >= sizesEvery
+	return (r.Pools == nil) == (t.report.Pools == nil) &&
+		slices.EqualFunc(r.Pools, t.report.Pools, func(a, b api.Pool) bool { return poolAs(a, sizes) == poolAs(b, sizes) })
+}
+
+// poolAs is what of a pool is news, with its sizes or without.
+func poolAs(p api.Pool, sizes bool) api.Pool {
+	p.UpdatedAt = time.Time{}
+	if !sizes {
+		p.CapacityBytes, p.FreeBytes = 0, 0
+	}
+	return p
+}
+
+// reportWhole says whether the registry does not know what a digest stands for.
+func reportWhole(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == api.CodeConflict && e.Details[api.DetailReportWhole] == true
+}

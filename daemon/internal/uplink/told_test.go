@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sent returns how many reports of a stretch of time were whole, and how many a
+// digest.
+func (w *world) sent(d time.Duration) (whole, digests int) {
+	w.t.Helper()
+	w.registry.mu.Lock()
+	w.registry.reports = nil
+	w.registry.mu.Unlock()
+	pass(d)
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	for _, r := range w.registry.reports {
+		switch {
+		case r.Digest == "":
+			whole++
+		case r.Pools != nil || r.Instances != nil || r.BootID != "":
+			w.t.Errorf("a digest with what it stands for: %+v", r)
+		default:
+			digests++
+		}
+		if r.ID != thisHost || r.Name != "alpha" || r.Epoch != w.registry.epoch || r.Mark == nil {
+			w.t.Errorf("a report without what every one has: %+v", r)
+		}
+	}
+	return whole, digests
+}
+
+// quiet starts a daemon that has nothing new to say and has said everything.
+func (w *world) quiet() {
+	w.t.Helper()
+	w.start()
+	pass(time.Minute + time.Millisecond)
+	if whole, digests := w.sent(time.Minute); whole != 0 || digests != 12 {
+		w.t.Fatalf("%d whole reports and %d digests in a quiet minute, want 0 and 12", whole, digests)
+	}
+}
+
+func TestAHostWithNothingNewSendsADigest(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.quiet()
+		if whole, digests := w.sent(10 * time.Minute); whole != 2 || digests != 118 {
+			t.Errorf("%d whole reports and %d digests in ten quiet minutes, want 2 and 118", whole, digests)
+		}
+		w.kill()
+	})
+}
+
+func TestWhatHasChangedIsReportedWhole(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		within time.Duration
+	}{
+		"an instance stops": {func(w *world) { w.must(w.fake.PowerOff(w.t.Context(), web)) }, reportEvery},
+		"a pool is there":   {func(w *world) { w.fake.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", Active: true}) }, reportEvery},
+		"the sizes of a pool": {func(w *world) {
+			w.fake.AddPool(hv.PoolInfo{Name: "local", Type: "dir", Path: "/local", Active: true, FreeBytes: 7})
+		}, sizesEvery + reportEvery},
+		"a pool is not active":  {func(w *world) { w.fake.AddPool(hv.PoolInfo{Name: "local", Type: "dir", Path: "/local"}) }, reportEvery},
+		"a registry just began": {func(w *world) { w.registry.set(func() { w.registry.digest = "" }) }, reportEvery},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.quiet()
+				tc.change(w)
+				if whole, _ := w.sent(tc.within); whole != 1 {
+					t.Errorf("%d whole reports within %v, want 1", whole, tc.within)
+				}
+				w.kill()
+			})
+		})
+	}
+}
+
+func TestProgressGoesWithADigest(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.quiet()
+		w.moving(api.Migration{ID: "m"})
+		if whole, digests := w.sent(time.Minute); whole != 0 || digests < 50 {
+			t.Errorf("%d whole reports and %d digests in a minute with a migration", whole, digests)
+		}
+		if r := w.report(); r.Digest == "" || len(r.Migrations) != 1 {
+			t.Errorf("report %+v", r)
+		}
+		w.kill()
+	})
+}
+
+// A registry of before digests gives none, and would refuse one.
+func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.plain = true
+		w.start()
+		pass(time.Minute)
+		if whole, digests := w.sent(time.Minute); whole < 12 || digests != 0 {
+			t.Errorf("%d whole reports and %d digests", whole, digests)
+		}
+		w.kill()
+	})
+}
