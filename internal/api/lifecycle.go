@@ -127,6 +127,19 @@ type PausedInstance struct {
 	FreeBytes   int64 `json:"free_bytes"`
 }
 
+// SavedInstance is what a host was asked to do with one of its domains for a move with
+// all guests paused: the answer of GET /v1/migrations/{migration}/saved at its daemon.
+type SavedInstance struct {
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+	VolumeID     string `json:"volume_id"`
+	// Location is where the volume was when it was saved, or has to be for the newest
+	// waking that was asked for.
+	Location Location `json:"location"`
+	// Asleep: it is kept off for the move.
+	Asleep bool `json:"asleep"`
+}
+
 // The calls below come from the registry alone, in a move with all guests paused.
 // Each is answered with 202 and its op, whose id is the Idempotency-Key; GET
 // /v1/ops/{op} says when it is over: done, undone (nothing was changed) or

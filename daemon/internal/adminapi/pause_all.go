@@ -19,6 +19,8 @@ func (s *Server) pauseAllLines() []line {
 	const instance, migration = "/v1/instances/{instance}", "/v1/migrations/{migration}"
 	return []line{
 		get(instance+"/memory", "say what it takes to save an instance", s.memory).out("paused_instance", api.PausedInstance{}),
+		get(migration+"/saved", "say what was done here for a move with all guests paused, whether the registry knows it or not", s.saved).
+			out("saved_instances", []api.SavedInstance{}),
 		post(instance+"/save", "save an instance, RAM and all, for the migration that has locked it", s.saveInstance).
 			in(api.InstanceSave{}).out("op", api.Op{}).out("instance", api.Instance{}),
 		post(instance+"/restore", "wake an instance that was saved for a migration", s.restoreInstance).
@@ -38,6 +40,14 @@ func (s *Server) memory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "paused_instance", is)
+}
+
+func (s *Server) saved(w http.ResponseWriter, r *http.Request) error {
+	is, err := s.Instances.Saved(r.Context(), r.PathValue("migration"))
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "saved_instances", is)
 }
 
 func (s *Server) saveInstance(w http.ResponseWriter, r *http.Request) error {

@@ -61,6 +61,10 @@ func (u *Uplink) judge(reports []api.InstanceReport, doms []hv.Domain, open []ap
 		if what.NoRoot {
 			u.guardRoot(inst)
 		}
+		// What cannot be read is looked at in the next report.
+		if guards, err := u.cfg.Guards.Of(inst.ID); err == nil && what.Note == "" {
+			what.Note = instance.Stray(inst, guards)
+		}
 		f := u.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note}})
 		if what.Note != "" {
 			found[inst.ID] = f

@@ -182,3 +182,29 @@ func TestAnInstanceIsKnownWithItsGrantsWhileTheRegistryIsAway(t *testing.T) {
 		w.kill()
 	})
 }
+
+// The registry was restored from a backup that does not know the move.
+func TestAnInstanceThatIsSavedForAMoveWhichTheRegistryDoesNotKnowIsNoted(t *testing.T) {
+	bubble(t, func(w *world) {
+		const known, unknown = "50000000-0000-4000-8000-000000000001", "50000000-0000-4000-8000-000000000002"
+		w.must(w.guards.Set(web, instance.GuardPause+unknown, "saved"))
+		w.must(w.guards.Set(db, instance.GuardPause+known, "saved"))
+		for i := range w.registry.instances {
+			if w.registry.instances[i].ID == db {
+				w.registry.instances[i].Locked, w.registry.instances[i].LockedBy = true, known
+			}
+		}
+		w.start()
+		pass(time.Minute)
+		if r := w.reported(web); !strings.Contains(r.Note, "volferryctl migration cancel "+unknown) {
+			t.Errorf("the report is %+v", r)
+		}
+		if r := w.reported(db); r.Note != "" {
+			t.Errorf("the report of the other is %+v", r)
+		}
+		if notes := w.up.Notes(); len(notes) != 1 || notes[0].InstanceID != web {
+			t.Errorf("notes %+v", notes)
+		}
+		w.kill()
+	})
+}

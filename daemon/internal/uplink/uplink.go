@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -38,6 +39,7 @@ type Guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
+	Of(domainID string) ([]instance.Guard, error)
 }
 
 // Ops are the operations of this host, as far as a fence is about them.

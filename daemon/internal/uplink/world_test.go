@@ -20,6 +20,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -258,6 +259,16 @@ func (g *guards) Has(id, owner string) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return strings.HasSuffix(g.set[id], "["+owner+"]"), nil
+}
+
+func (g *guards) Of(id string) ([]instance.Guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	reason, owner, found := strings.Cut(strings.TrimSuffix(g.set[id], "]"), " [")
+	if !found {
+		return nil, nil
+	}
+	return []instance.Guard{{Owner: owner, Reason: reason}}, nil
 }
 
 func (g *guards) of() []string {

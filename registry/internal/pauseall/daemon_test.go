@@ -43,6 +43,8 @@ type daemon struct {
 	journal map[string]api.TaskAnswer
 	ops     map[string]*op
 	asked   []string
+	// rests is what it was asked to do with its guests, by migration and guest.
+	rests map[string]map[string]api.SavedInstance
 	// fail has how the next calls of a verb end, see act.
 	fail map[string][]string
 	// mute has the daemon keep its next answers to itself; lost has it die with its
@@ -72,7 +74,7 @@ const (
 
 func newDaemon(s *site, id, name string) *daemon {
 	return &daemon{
-		site: s, id: id, name: name, epoch: 1, guests: map[string]*guest{}, journal: map[string]api.TaskAnswer{}, ops: map[string]*op{}, fail: map[string][]string{},
+		site: s, id: id, name: name, epoch: 1, guests: map[string]*guest{}, journal: map[string]api.TaskAnswer{}, ops: map[string]*op{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
 	}
 }
 
@@ -217,6 +219,9 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	s := d.site
 	switch verb {
 	case "save":
+		var in api.InstanceSave
+		d.read(body, &in)
+		d.rest(in.MigrationID, id, in.VolumeID, place("old", "v"))
 		return func() *api.Error {
 			d.guests[id].saved = true // as it may be already: the host looks
 			return nil
@@ -224,6 +229,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	case "restore":
 		var in api.InstanceRestore
 		d.read(body, &in)
+		d.rest(in.MigrationID, id, in.VolumeID, in.Location)
 		return func() *api.Error {
 			g := d.guests[id]
 			if !s.images[in.Location.Path] {
@@ -272,6 +278,25 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	}
 	s.wrong("host %s is asked for %s", d.name, verb)
 	return func() *api.Error { return nil }
+}
+
+func (d *daemon) rest(migration, guest, volume string, at api.Location) {
+	if d.rests[migration] == nil {
+		d.rests[migration] = map[string]api.SavedInstance{}
+	}
+	d.rests[migration][guest] = api.SavedInstance{InstanceID: guest, InstanceName: guest, VolumeID: volume, Location: at}
+}
+
+// saved is what the daemon says of a move.
+func (d *daemon) saved(migration string) []api.SavedInstance {
+	d.site.mu.Lock()
+	defer d.site.mu.Unlock()
+	out := []api.SavedInstance{}
+	for guest, is := range d.rests[migration] {
+		is.Asleep = d.guests[guest].saved
+		out = append(out, is)
+	}
+	return out
 }
 
 func (d *daemon) read(body []byte, into any) {

@@ -127,6 +127,36 @@ func TestAHostHasItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	})
 }
 
+// Of a move from before a restore the hosts know and the registry does not.
+func TestACancelOfAMigrationThatOnlyHostsKnowWakesItsGuests(t *testing.T) {
+	const lost = "/v1/migrations/50000000-0000-4000-8000-000000000070"
+	for name, tc := range map[string]struct {
+		saved string
+		want  string
+	}{
+		"asleep":    {`{"instance_id":"` + instanceID + `","instance_name":"web","volume_id":"` + volumeID + `","location":` + location("data") + `,"asleep":true}`, `"state":"cancelling"`},
+		"elsewhere": {`{"instance_id":"` + instanceID + `","instance_name":"web","volume_id":"` + volumeID + `","location":` + location("dst") + `,"asleep":true}`, `"code":"needs_operator"`},
+		"nobody":    {"", `"code":"not_found"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				s.settled(t)
+				p := s.begin(t, "POST", lost+"/cancel", "", "")
+				for host, saved := range map[string]string{hostID: tc.saved, otherID: ""} {
+					tasks := s.fetch(t, host)
+					if len(tasks) != 1 || tasks[0].Method != "GET" || tasks[0].Path != lost+"/saved" {
+						t.Fatalf("tasks = %+v", tasks)
+					}
+					s.reply(t, host, tasks[0].ID, 200, `{"saved_instances":[`+saved+`]}`)
+				}
+				if _, body := p.answer(); !strings.Contains(body, tc.want) {
+					t.Errorf("answer = %s, want %s", body, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body    string

@@ -78,7 +78,7 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/transition", Access: local, Hosts: own, Summary: "A host moves a migration to another state", In: api.MigrationTransition{}, Out: one, Handler: change("migration", db.TransitionMigration)},
 		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/copy", Access: operate, Hosts: never, Summary: "Have a host copy src to dst", Out: moved, Handler: s.notPaused(relayed(s, ofMigration[nothing](s)), "copy")},
 		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/complete", Access: operate, Hosts: own, Summary: "Have a host end a migration at dst", Out: moved, Handler: s.orPaused(relayed(s, ofMigration[nothing](s)), db.CompletePause)},
-		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/cancel", Access: operate, Hosts: own, Summary: "Have a host end a migration at src", Out: moved, Handler: s.orPaused(relayed(s, ofMigration[nothing](s)), s.cancelPaused)},
+		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/cancel", Access: operate, Hosts: own, Summary: "Have a host end a migration at src", Out: moved, Handler: s.orAdopted(s.orPaused(relayed(s, ofMigration[nothing](s)), s.cancelPaused))},
 		{Method: http.MethodPost, Path: "/v1/migrations/{migration}/abandon", Access: fence, Hosts: never, Summary: "End a migration whose host is fenced, saying which copy is kept", In: api.MigrationAbandon{}, Out: one, Handler: drastic(s, "migration", db.AbandonMigration)},
 	}
 }

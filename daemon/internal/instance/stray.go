@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Saved says what this host has done for a move with all guests paused, by its journal:
+// one line for each domain that it was asked to save or to wake. A registry that was
+// restored from a backup may not know of it.
+func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
+	if _, err := uuid.Parse(migrationID); err != nil {
+		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
+	}
+	doms, err := g.machine.HV.Domains(ctx)
+	if err != nil {
+		return nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the domains: %v", err)
+	}
+	out := []api.SavedInstance{}
+	for i := range doms {
+		in := &pauseInput{MigrationID: migrationID}
+		in.InstanceID = doms[i].ID
+		is := api.SavedInstance{InstanceID: doms[i].ID, InstanceName: doms[i].Name}
+		if err := g.pauseOps(ctx, in, func(st op.Status) error {
+			var of pauseInput
+			err := json.Unmarshal(st.Op.Input, &of)
+			is.VolumeID, is.Location = of.VolumeID, of.Location
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if is.VolumeID == "" {
+			continue
+		}
+		if is.Asleep, err = g.machine.Guards.Has(is.InstanceID, in.owner()); err != nil {
+			return nil, err
+		}
+		out = append(out, is)
+	}
+	return out, nil
+}
+
+// Stray says of an instance that is guarded for a move with all guests paused which, by
+// the registry's word, does not have it, what a person is told; "" if it is not.
+func Stray(inst api.Instance, guards []Guard) string {
+	for _, guard := range guards {
+		id, ok := strings.CutPrefix(guard.Owner, GuardPause)
+		if !ok || inst.LockedBy == id {
+			continue
+		}
+		return fmt.Sprintf("it was saved for migration %s, which does not have it by the registry's word: the registry was restored from a backup, or the move ended without it; "+
+			"`volferryctl migration cancel %s` at the registry wakes it, with its volume where the registry has it, if all guests of the volume can be", id, id)
+	}
+	return ""
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The registry may be from a backup that knows nothing of the move: what was done for
+// it is in the journal.
+func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		says := func() []api.SavedInstance {
+			t.Helper()
+			is, err := d.now().Saved(t.Context(), pausedMig)
+			must(t, err)
+			return is
+		}
+		if got := says(); len(got) != 0 {
+			t.Errorf("before the move: %+v", got)
+		}
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		want := []api.SavedInstance{{InstanceID: pausedWeb, InstanceName: "web", VolumeID: pausedVol, Location: d.world.location(pausedSrc), Asleep: true}}
+		if diff := cmp.Diff(want, says()); diff != "" {
+			t.Errorf("saved (-want +got):\n%s", diff)
+		}
+		must(t, d.world.copied())
+		wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
+		want[0].Location, want[0].Asleep = d.world.location(pausedDst), false
+		if diff := cmp.Diff(want, says()); diff != "" {
+			t.Errorf("woken (-want +got):\n%s", diff)
+		}
+		if _, err := d.now().Saved(t.Context(), "../x"); api.CodeOf(err) != api.CodeInvalidArgument {
+			t.Errorf("no id: %v", err)
+		}
+	}, hv.StateRunning)
+}
+
+func TestAnInstanceIsStrayIfTheMoveThatGuardsItDoesNotHaveIt(t *testing.T) {
+	guarded := []Guard{{Owner: "root"}, {Owner: GuardPause + pausedMig}}
+	for name, tc := range map[string]struct {
+		lockedBy string
+		guards   []Guard
+		want     bool
+	}{
+		"not guarded":      {"", []Guard{{Owner: "root"}}, false},
+		"had by the move":  {pausedMig, guarded, false},
+		"had by nobody":    {"", guarded, true},
+		"had by another":   {"another", guarded, true},
+		"no guards at all": {"", nil, false},
+	} {
+		if got := Stray(api.Instance{LockedBy: tc.lockedBy}, tc.guards); strings.Contains(got, "migration cancel "+pausedMig) != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

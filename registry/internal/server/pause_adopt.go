@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// orAdopted cancels a move with all guests paused that the hosts know and the registry
+// does not, because it was restored from a backup. Every other one is for known.
+func (s *Server) orAdopted(known handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id := reference(r)
+		_, err := s.Store.Migration(r.Context(), id, store.Viewer{})
+		if _, noID := uuid.Parse(id); noID != nil || api.CodeOf(err) != api.CodeNotFound {
+			return known(w, r)
+		}
+		call, err := readCall(r)
+		if err != nil {
+			return err
+		}
+		if _, _, err := readBody[nothing](r); err != nil {
+			return err
+		}
+		if !call.Administers() {
+			return known(w, r)
+		}
+		saved, present, err := s.savedFor(r.Context(), call.Who, id)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(saved))...), func(g api.SavedInstance) bool { return g.Asleep }) {
+			return known(w, r)
+		}
+		p, err := s.Store.AdoptPause(r.Context(), call, id, saved, present)
+		if err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusAccepted, "migration", p.Migration)
+	}
+}
+
+// savedFor asks every host that is there what it has done for a move with all guests
+// paused. A host that does not say is left out.
+func (s *Server) savedFor(ctx context.Context, who, id string) (saved map[string][]api.SavedInstance, present []string, err error) {
+	hosts, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	saved = map[string][]api.SavedInstance{}
+	var (
+		mu    sync.Mutex
+		asked sync.WaitGroup
+	)
+	for _, h := range hosts {
+		if h.Status == api.HostFenced || !s.Relay.Present(h.ID) {
+			continue
+		}
+		present = append(present, h.ID)
+		asked.Go(func() {
+			answer := []api.SavedInstance{}
+			if err := s.askHost(ctx, who, h, "/v1/migrations/"+id+"/saved", "saved_instances", &answer); err != nil {
+				s.Log.Warn("a host does not say what it has saved for a migration", "host", h.Name, "migration", id, "err", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			saved[h.ID] = answer
+		})
+	}
+	asked.Wait()
+	return saved, present, nil
+}

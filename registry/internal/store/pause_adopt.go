@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// AdoptPause leads a move with all guests paused to its end at src that this database
+// does not know: it was restored from a backup of the time before. Saved is what the
+// hosts say of it, by the id of the host, and has every host that is not fenced. That
+// the volume was moved in the lost history shows in where a guest was to be woken: then
+// the guests of dst and those that still sleep would part, so it needs an operator.
+// Present are the hosts that are there.
+func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
+	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
+		return Pause{}, invalid("%s is no id of a migration", quote(id))
+	}
+	return mutate(ctx, s, call, "migration.pause_adopt", []any{id, saved}, func(ctx context.Context, tx *changeTx) (Pause, error) {
+		if err := tx.checkAdoptable(ctx, id, saved); err != nil {
+			return Pause{}, err
+		}
+		v, err := tx.volumeOfSaved(ctx, id, saved)
+		if err != nil {
+			return Pause{}, err
+		}
+		guests, err := tx.guestsToPause(ctx, v, present)
+		if err != nil {
+			return Pause{}, err
+		}
+		in := api.MigrationTarget{ToPool: v.Location.Pool, PauseAll: true}
+		if in.ToPool == "" {
+			in.ToPath = v.Location.Path + "-" + id[:8]
+		}
+		// Its dst is not known. A name that nobody has stands for it; nothing is there.
+		dst := pauseDst(v, id, in)
+		t, err := tx.targetType(ctx, v, api.MigrationRegister{Dst: dst})
+		if err != nil {
+			return Pause{}, err
+		}
+		if err := tx.insertPause(ctx, v, t, guests[0].Host.ID, id, in, dst, guests); err != nil {
+			return Pause{}, err
+		}
+		// All of them are woken: one that was not saved is only looked at by that, and
+		// can be saved for this move no more.
+		if err := tx.exec(ctx, "UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseSaved, id); err != nil {
+			return Pause{}, err
+		}
+		p, err := pauseByID(ctx, tx, id)
+		if err != nil {
+			return p, err
+		}
+		if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.adopt", To: string(api.MigrationCancelling), OpID: id},
+			map[string]any{"src": v.Location, "instances": len(guests)}); err != nil {
+			return p, err
+		}
+		why := api.Errorf(api.CodeRegistryUnavailable, "the registry was restored from a backup that does not know this migration; what it copied is left where it is")
+		if err := tx.movePause(ctx, p, PauseCancelling, "", why); err != nil {
+			return p, err
+		}
+		return pauseByID(ctx, tx, id)
+	})
+}
+
+// checkAdoptable refuses to judge by less than what every host says.
+func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[string][]api.SavedInstance) error {
+	var known bool
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM migrations WHERE id = ?)", id).Scan(&known); err != nil {
+		return err
+	}
+	if known {
+		return api.Errorf(api.CodeConflict, "migration %s is known", id)
+	}
+	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery+" ORDER BY name")
+	if err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		_, heard := saved[h.id]
+		switch {
+		case h.behind:
+			return api.Errorf(api.CodeRegistryUnavailable, "cannot wake the guests of migration %s: host %s has not come back since the registry was restored and may have one of them; start volferryd there, or fence it", id, h.name)
+		case !heard && !h.fenced:
+			return api.Errorf(api.CodeHypervisorUnavailable, "cannot wake the guests of migration %s: host %s does not answer and may have one of them; look at volferryd on that host, or fence it", id, h.name)
+		}
+	}
+	return nil
+}
+
+// volumeOfSaved is the volume that a lost move was about, if no guest of it was to be
+// woken elsewhere than where the volume is.
+func (tx *changeTx) volumeOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, err error) {
+	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
+		for _, g := range saved[hostID] {
+			if v.ID == "" {
+				if v, err = tx.volume(ctx, g.VolumeID); err != nil {
+					return v, err
+				}
+			}
+			if g.VolumeID != v.ID || g.Location.Path != v.Location.Path || g.Location.Format != v.Location.Format {
+				return v, api.Errorf(api.CodeNeedsOperator,
+					"cannot wake the guests of migration %s: instance %s was to be woken with its volume at %s, and by the registry volume %s is at %s: the move had got past that when the history was lost, "+
+						"and what was woken then has written to %s, which is the good copy; nothing was changed", id, g.InstanceName, place(g.Location), v.Name, place(v.Location), place(g.Location)).
+					With("instance_id", g.InstanceID).With("location", g.Location)
+			}
+		}
+	}
+	if v.ID == "" {
+		return v, api.Errorf(api.CodeNotFound, "there is no migration %s", quote(id))
+	}
+	return v, nil
+}
