@@ -116,7 +116,11 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 		return err
 	}
 	if !asked.Root {
-		if in.Device, err = chooseDevice(asked.Device, dom, inst); err != nil {
+		root, err := g.machine.rootAway(inst)
+		if err != nil {
+			return err
+		}
+		if in.Device, err = chooseDevice(asked.Device, dom, inst, root); err != nil {
 			return err
 		}
 	}

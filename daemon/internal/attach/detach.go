@@ -116,10 +116,19 @@ func (g *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 // could not be told of yet.
 func (g *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
+	for _, in := range g.queued() {
+		out = append(out, in.attachment(api.AttachmentDetaching))
+	}
+	return out
+}
+
+// queued are the inputs of the releases that the registry was not there for.
+func (g *Manager) queued() []input {
+	var out []input
 	for _, st := range g.desk.Runner.Active() {
 		var in input
 		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
-			out = append(out, in.attachment(api.AttachmentDetaching))
+			out = append(out, in)
 		}
 	}
 	return out

@@ -31,13 +31,14 @@ func checkDevice(device string) error {
 
 // chooseDevice returns the device that was asked for if the instance can have
 // it, or the first virtio disk that is free: by its domain, running and defined,
-// and by the slots that the registry keeps for it.
-func chooseDevice(asked string, dom *hv.Domain, inst api.Instance) (string, error) {
+// and by the slots that the registry keeps for it. Root is the disk that was in its
+// root slot, nil if that is not empty or not known.
+func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk) (string, error) {
 	if asked == "" {
 		for n := 0; ; n++ {
 			device := "vd" + letters(n)
 			s := slot(device, inst)
-			if !taken(device, dom) && (s == nil || (s.VolumeID == nil && s.BootIndex == nil && s.Note == "")) {
+			if !taken(device, dom) && !bootsBefore(device, root) && (s == nil || (s.VolumeID == nil && s.BootIndex == nil && s.Note == "")) {
 				return device, nil
 			}
 		}
@@ -48,6 +49,9 @@ func chooseDevice(asked string, dom *hv.Domain, inst api.Instance) (string, erro
 		return "", api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume: device %s of instance %s is what it boots from; say so (--root), or choose another device", asked, inst.Name)
 	case taken(asked, dom), s != nil && (s.VolumeID != nil || s.Note != ""):
 		return "", api.Errorf(api.CodeConflict, "device %s of instance %s is taken; leave --device out and the next free one is used", asked, inst.Name)
+	case bootsBefore(asked, root):
+		return "", api.Errorf(api.CodeConflict, "device %s of instance %s would come before %s, from which it boots as the first of its disks and which is empty now; choose a later one, or attach the root volume first",
+			asked, inst.Name, root.Target)
 	case busOf(asked) == "scsi" && !hasSCSI(dom):
 		return "", api.Errorf(api.CodeUnsupportedDisk, "instance %s has no SCSI disk, so it may have no SCSI controller for %s; use a virtio device (vdb)", inst.Name, asked)
 	}
@@ -61,6 +65,14 @@ func letters(n int) string {
 		return string(rune('a' + n))
 	}
 	return letters(n/alphabet-1) + letters(n%alphabet)
+}
+
+// bootsBefore says whether a disk at this device would have the place in the order of
+// booting that a root had which is away: one without a number is the first of the disks.
+// libvirt has those of a bus in the order of their names.
+func bootsBefore(device string, root *hv.Disk) bool {
+	return root != nil && root.BootOrder == 0 && root.Bus == busOf(device) &&
+		(len(device) < len(root.Target) || len(device) == len(root.Target) && device < root.Target)
 }
 
 func taken(device string, dom *hv.Domain) bool {

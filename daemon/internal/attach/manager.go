@@ -65,6 +65,7 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 func (g *Manager) Bind(r *op.Runner) {
 	g.desk.Runner = r
 	g.machine.submit = r.Submit
+	g.machine.queued = g.queued
 }
 
 // machine is what the steps share.
@@ -77,4 +78,6 @@ type machine struct {
 	late          late
 	// submit stores and starts an op that follows another one.
 	submit func(context.Context, op.Op) error
+	// queued are the releases that the registry was not there for.
+	queued func() []input
 }

@@ -29,6 +29,7 @@ type subject struct {
 func (s *subject) Plans() []op.Plan {
 	g := s.newManager()
 	g.machine.submit = func(context.Context, op.Op) error { return errors.New("the registry is there") }
+	g.machine.queued = func() []input { return nil }
 	return g.Plans()
 }
 
@@ -90,14 +91,14 @@ func TestMatrixOfDetach(t *testing.T) {
 func TestMatrixOfAttachRoot(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := newRootWorld(t, false)
-		return &subject{world: w, kind: kindAttachRoot, in: w.rootInput(api.ModeRW), has: map[op.State]bool{op.StateDone: true}}
+		return &subject{world: w, kind: kindAttachRoot, in: w.rootInput(), has: map[op.State]bool{op.StateDone: true}}
 	}})
 }
 
 func TestMatrixOfDetachRoot(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := newRootWorld(t, true)
-		return &subject{world: w, kind: kindDetachRoot, in: w.rootInput(api.ModeRW), has: map[op.State]bool{op.StateUndone: true}}
+		return &subject{world: w, kind: kindDetachRoot, in: w.rootInput(), has: map[op.State]bool{op.StateUndone: true}}
 	}})
 }
 

@@ -124,7 +124,7 @@ func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.
 
 // placeFree refuses an address in the guest that another disk has got since.
 func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
-	i := slices.IndexFunc(dom.Config, func(d hv.Disk) bool { return d.Address != "" && d.Address == was.Address })
+	i := slices.IndexFunc(dom.Config, func(d hv.Disk) bool { return d.SamePlace(was) })
 	if i < 0 {
 		return nil
 	}
@@ -132,15 +132,52 @@ func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 		in.cannot(rootAttach), dom.Config[i].Target, was.Address)
 }
 
+// keptSlots are the disks that were in the empty slots of the instance but the op's own,
+// in the hypervisor's words: a volume will come to each that is where the last one was.
+// A slot whose release is queued is empty too, though the registry does not know yet;
+// these are read first, for one that is carried out meanwhile is the registry's to tell.
+func (m *machine) keptSlots(ctx context.Context, in *input) ([]string, error) {
+	var kept []string
+	for _, gone := range m.queued() {
+		if gone.InstanceID == in.InstanceID && gone.Device != in.Device && gone.Slot != nil {
+			kept = append(kept, gone.Slot.Disk)
+		}
+	}
+	inst, err := m.Registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return nil, request.Registry(err)
+	}
+	for _, s := range inst.BlockDeviceMappings {
+		if s.VolumeID == nil && s.Slot != nil && s.Device != in.Device {
+			kept = append(kept, s.Slot.Disk)
+		}
+	}
+	return kept, nil
+}
+
 // slotDisk is the disk that was in the slot of a root volume, nil if that is not
 // known.
 func (m *machine) slotDisk(in *input) (*hv.Disk, error) {
-	if in.Slot == nil {
+	return m.diskOf(in.Slot, in.Device, in.InstanceName)
+}
+
+// rootAway is the disk that was in the root slot of an instance, nil if that has a
+// volume, or nothing is known of it.
+func (m *machine) rootAway(inst api.Instance) (*hv.Disk, error) {
+	s := rootSlot(inst)
+	if s == nil || s.VolumeID != nil {
+		return nil, nil //nolint:nilnil // it is not away
+	}
+	return m.diskOf(s.Slot, s.Device, inst.Name)
+}
+
+func (m *machine) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv.Disk, error) {
+	if slot == nil {
 		return nil, nil //nolint:nilnil // nothing is known, which is no error
 	}
-	d, err := m.HV.ParseDisk(in.Slot.Disk)
+	d, err := m.HV.ParseDisk(slot.Disk)
 	if err != nil {
-		return nil, fmt.Errorf("read what is known of slot %s of instance %s: %w", in.Device, in.InstanceName, err)
+		return nil, fmt.Errorf("read what is known of slot %s of instance %s: %w", device, instanceName, err)
 	}
 	return &d, nil
 }

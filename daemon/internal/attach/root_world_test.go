@@ -17,7 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-const rootAddress = "pci:0000:00:09.0"
+// rootAddress is the first that is free while the root is away.
+const rootAddress = "pci:0000:00:05.0"
 
 // rootDisk is the disk that the volume is while instance web boots from it.
 func (w *world) rootDisk() hv.Disk {
@@ -51,16 +52,16 @@ func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
 		return w
 	}
 	must(t, w.Fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{Target: "vda", Definition: string(def)}))
-	in := w.rootInput(api.ModeRW)
+	in := w.rootInput()
 	w.registry.rows[testAtt] = in.attachment(api.AttachmentAttached)
 	w.registry.root.slot = nil
 	return w
 }
 
 // rootInput is what is decided about the volume as the root of instance web.
-func (w *world) rootInput(mode api.Mode) input {
+func (w *world) rootInput() input {
 	in := w.input(testAtt, web)
-	in.Device, in.BootIndex, in.Root, in.Mode, in.Slot = "vda", new(int), true, mode, w.registry.root.slot
+	in.Device, in.BootIndex, in.Root, in.Slot = "vda", new(int), true, w.registry.root.slot
 	return in
 }
 

@@ -24,10 +24,14 @@ func (m *machine) stepAttachConfig() op.Step {
 		if err := in.mayAttach(v); err != nil {
 			return err
 		}
+		disk := in.disk()
+		if disk.Reserved, err = m.keptSlots(ctx, in); err != nil {
+			return err
+		}
 		if err := r.Note(ctx, namedNote{Named: true}); err != nil {
 			return err
 		}
-		return in.attachError(m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, in.disk()))
+		return in.attachError(m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk))
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := m.look(ctx, in)

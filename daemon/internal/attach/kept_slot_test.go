@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The address of the root is the next that is free.
+func TestADataVolumeLeavesThePlaceOfARootThatIsAway(t *testing.T) {
+	withRoot(t, false, func(t *testing.T, d *daemon) {
+		slot := d.world.registry.root.slot
+		_, err := d.attach("data", api.VolumeAttach{Instance: "web"})
+		must(t, err)
+		if got := d.configDisk(t, "vdc"); got == nil || got.Address == rootAddress {
+			t.Fatalf("the data volume is %+v", got)
+		}
+		if diff := cmp.Diff(slot, d.world.registry.root.slot); diff != "" {
+			t.Errorf("the slot of the root (-before +after)\n%s", diff)
+		}
+		d.takesItsPlace(t, slot)
+	})
+}
+
+// The registry says still that the root is there when the data volume is attached: it
+// was away when the root was detached.
+func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
+	withRoot(t, false, func(t *testing.T, d *daemon) {
+		g, _ := d.now()
+		slot := d.world.registry.root.slot
+		queued := d.world.rootInput()
+		d.world.registry.root.slot = nil
+		elsewhere := queued
+		elsewhere.InstanceID, elsewhere.Slot = db, &api.SlotDefinition{Disk: "not read"}
+		g.machine.queued = func() []input { return []input{elsewhere, queued} }
+		_, err := d.attach("data", api.VolumeAttach{Instance: "web", Device: "vdd"})
+		must(t, err)
+		d.takesItsPlace(t, slot)
+	})
+}
+
+// The root goes after the attach was decided on, and before its turn.
+func TestADataVolumeLeavesThePlaceOfARootThatGoesWhileItWaits(t *testing.T) {
+	withRoot(t, false, func(t *testing.T, d *daemon) {
+		slot := d.world.registry.root.slot
+		d.world.registry.root.slot = nil
+		d.world.journal.AfterAppend(func(r op.Record) {
+			if r.Step == stepNameAttachConfig && r.Kind == op.EventStarted {
+				d.world.registry.root.slot = slot
+			}
+		})
+		_, err := d.attach("data", api.VolumeAttach{Instance: "web"})
+		must(t, err)
+		d.takesItsPlace(t, slot)
+	})
+}
+
+// takesItsPlace claims that the disk of a slot can come back as it was.
+func (d *daemon) takesItsPlace(t *testing.T, slot *api.SlotDefinition) {
+	t.Helper()
+	w := d.world
+	must(t, w.CreateImage("/roots/other.raw", hvtest.Raw, testSize))
+	must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{
+		Target: "vda", Slot: slot.Disk, Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/roots/other.raw"},
+	}))
+	if got := d.configDisk(t, "vda"); got.Address != rootAddress {
+		t.Errorf("the root is at %s, was at %s", got.Address, rootAddress)
+	}
+}
+
+// configDisk is a disk of instance web by its definition, nil if there is none.
+func (d *daemon) configDisk(t *testing.T, target string) *hv.Disk {
+	t.Helper()
+	dom, err := d.world.Fake.Domain(t.Context(), web)
+	must(t, err)
+	return dom.ConfigDisk(target)
+}
+
+func TestADataVolumeDoesNotComeBeforeARootThatIsFirstOfTheDisks(t *testing.T) {
+	root := func(target, bus string, order int) *hv.Disk {
+		return &hv.Disk{Target: target, Bus: bus, BootOrder: order}
+	}
+	for name, c := range map[string]struct {
+		asked string
+		root  *hv.Disk
+		want  string
+		code  api.Code
+	}{
+		"the next free one":          {root: root("vdc", "virtio", 0), want: "vdd"},
+		"one before it":              {asked: "vdb", root: root("vdc", "virtio", 0), code: api.CodeConflict},
+		"one behind it":              {asked: "vdaa", root: root("vdc", "virtio", 0), want: "vdaa"},
+		"one before a longer name":   {asked: "vdz", root: root("vdaa", "virtio", 0), code: api.CodeConflict},
+		"a root with a number":       {root: root("vdc", "virtio", 1), want: "vda"},
+		"a root on another bus":      {root: root("sdc", "scsi", 0), want: "vda"},
+		"no root that is away":       {want: "vda"},
+		"nothing free but before it": {asked: "vda", root: root("vdc", "virtio", 0), code: api.CodeConflict},
+	} {
+		inst := api.Instance{Name: "web"}
+		if c.root != nil {
+			inst.BlockDeviceMappings = []api.BlockDeviceMapping{{Device: c.root.Target, BootIndex: new(int)}}
+		}
+		got, err := chooseDevice(c.asked, &hv.Domain{State: hv.StateStopped}, inst, c.root)
+		if got != c.want || api.CodeOf(err) != c.code {
+			t.Errorf("%s: %q, %v, want %q %s", name, got, err, c.want, c.code)
+		}
+	}
+}
+
+// On the PC's IDE bus there is a drive at the same numbers.
+func TestARootOnASCSIBusDoesNotStandInTheWayOfADriveElsewhere(t *testing.T) {
+	const place = "drive:0:0:0:0"
+	withRoot(t, false, func(t *testing.T, d *daemon) {
+		def, err := json.Marshal(hv.Disk{Target: "hda", Bus: "ide", Device: "cdrom", Address: place})
+		must(t, err)
+		must(t, d.world.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "hda", Definition: string(def)}))
+		_, err = d.attach("a", attachAsRoot)
+		must(t, err)
+		if got := d.root(t); got == nil || got.Address != place {
+			t.Errorf("the root is %+v", got)
+		}
+	}, func(disk *hv.Disk) { disk.Bus, disk.Address = "scsi", place })
+}
