@@ -33,7 +33,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		}
 		switch {
 		case mirror != nil && mirror.Ready:
-			return true, nil
+			return true, v.mayName(s, w) // or the guest would be paused for nothing
 		case mirror == nil && begun != 0 && begun != v.dom.Run:
 			return false, guestRestarted(s)
 		case mirror == nil && begun != 0:
@@ -150,6 +150,6 @@ func (m *machine) observeJob(w way) op.ObserveFunc[Spec] {
 		}
 		// If not, Do finds out why, and has the op planned anew or refuses.
 		mirror := v.ours(w, s)
-		return op.DoneIf(mirror != nil && mirror.Ready), nil
+		return op.DoneIf(mirror != nil && mirror.Ready && v.mayName(s, w) == nil), nil
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -328,6 +329,10 @@ func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, erro
 		return map[goal]string{goalStart: kindStartOffline, goalComplete: kindCompleteOffline, goalCancel: kindCancelOffline}[what], nil
 	}
 	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return "", api.Errorf(api.CodeNeedsOperator, "instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s); define it again (virsh define), with its disk %s as it was, and call again; nothing was changed",
+			s.InstanceName, s.VolumeName, s.before(), s.leftovers(), s.Target)
+	}
 	if err != nil {
 		return "", api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 	}

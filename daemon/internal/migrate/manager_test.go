@@ -280,9 +280,7 @@ func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { d.world.registry.setDown(true) }})
 		id := d.migrate()
 		pass(time.Hour)
-		m, err := d.manager().Get(context.Background(), id)
-		must(t, err)
-		if m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
+		if m := d.get(id); m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
 			t.Fatalf("the migration is %s (%s) without its registry", m.State, m.Phase)
 		}
 		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); err != nil || dom.State != hv.StateRunning {

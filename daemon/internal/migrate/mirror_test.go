@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,8 +20,10 @@ import (
 
 var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: MethodMirror}
 
+// get returns the migration as it is once what is due now was done.
 func (d *daemon) get(id string) api.Migration {
 	d.t.Helper()
+	synctest.Wait()
 	m, err := d.manager().Get(context.Background(), id)
 	must(d.t, err)
 	return m

@@ -13,48 +13,46 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// parked brings a complete of a running guest to where it waits for the
-// operator, because somebody has named another image in the persistent XML, and
-// returns what sets that right again.
-func parked(t *testing.T, d *daemon) (m api.Migration, mend func()) {
+// parked brings a complete to where it waits for the operator, because the guest died in
+// the switch and somebody has named another image in the persistent XML, and returns what
+// names the right one again.
+func parked(t *testing.T, d *daemon) (m api.Migration, name func(chain ...hv.Image)) {
 	t.Helper()
 	ctx := context.Background()
-	m = d.begin(toNewPool)
-	_, _, err := d.manager().Copy(ctx, d.call(m.ID))
-	must(t, err)
-	d.until(m.ID, api.MigrationCopied)
-	other := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}}
+	m = d.copied()
 	must(t, d.world.CreateImage("/old/other.raw", hvtest.Raw, testSize))
+	name = func(chain ...hv.Image) {
+		t.Helper()
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", chain))
+	}
 	d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported, Do: func() {
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", other))
+		must(t, d.world.Destroy(testInstance))
+		name(rawImage("/old/other.raw"))
 	}})
-	_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+	_, _, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 	must(t, err)
 	d.until(m.ID, api.MigrationNeedsOperator)
-	dst := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: m.Dst.Path}}
-	return m, func() { must(t, d.world.SetConfigChain(ctx, testInstance, "vda", dst)) }
+	return m, name
+}
+
+func rawImage(path string) hv.Image {
+	return hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}
 }
 
 func TestWhatNeedsAnOperatorGoesOnWhenCalledAgain(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m, mend := parked(t, d)
-		mend()
-		// It was being undone when it had to stop; that comes first.
-		for _, want := range []api.MigrationState{api.MigrationCopied, api.MigrationCompleted} {
-			_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
-			must(t, err)
-			d.until(m.ID, want)
-		}
-		got, err := d.manager().Get(context.Background(), m.ID)
+		m, name := parked(t, d)
+		name(rawImage(m.Dst.Path))
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 		must(t, err)
-		d.moved(got)
+		d.moved(d.until(m.ID, api.MigrationCompleted))
 	})
 }
 
 func TestWhatNeedsAnOperatorCanBeCancelled(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m, mend := parked(t, d)
-		mend()
+		m, name := parked(t, d)
+		name(hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(m)}, rawImage(srcPath))
 		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
 		must(t, err)
 		d.until(m.ID, api.MigrationCancelled)

@@ -101,7 +101,7 @@ func (m *machine) stepReady() op.Step {
 		if mirror == nil || !mirror.Ready {
 			return foldEnded(s, s.dstImage())
 		}
-		return nil
+		return v.mayName(s, toDst)
 	}
 	return step("ready", do, nil, nil)
 }
@@ -171,7 +171,7 @@ func (m *machine) stepCommit() op.Step {
 			return op.Unknown, err
 		}
 		mirror := v.ours(toSrc, s)
-		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause)), nil
+		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && v.mayName(s, toSrc) == nil), nil
 	}
 	return step(name, do, undo, observe)
 }

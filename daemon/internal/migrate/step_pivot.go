@@ -24,8 +24,8 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		if !v.active {
 			return guestIsOff(s)
 		}
-		if v.config != s.before() && v.config != w.at {
-			return changed(s, v)
+		if err := v.mayName(s, w); err != nil {
+			return err
 		}
 		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
 	}
@@ -39,6 +39,9 @@ func (m *machine) stepNameEnd(w way) op.Step {
 			return nil
 		case v.active && v.live == s.before() && v.config == w.at:
 			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
+		case v.active && v.live == s.before():
+			// It is somebody else's XML. The guest, which is paused, is where it was.
+			return nil
 		}
 		// The process died after the XML had named the end: the instance may
 		// have been started from there since.
@@ -54,19 +57,30 @@ func (m *machine) stepNameEnd(w way) op.Step {
 	return step("name_"+string(w.at), do, undo, observe)
 }
 
+// mayName refuses a switch where somebody else has changed the persistent XML.
+func (v *view) mayName(s *Spec, w way) error {
+	if v.config != s.before() && v.config != w.at {
+		return changed(s, v)
+	}
+	return nil
+}
+
 // stepNameLeft is the same for the way back to src, after the switch: a commit
 // does not write to both, so the XML names the overlay as long as the guest may
-// write to it. libvirt has renamed it with the switch; this makes sure.
+// write to it. libvirt has renamed it with the switch; this makes sure. What somebody
+// else has made of the XML is not for a paused guest to wait for: stepSettle tells.
 func (m *machine) stepNameLeft(w way) op.Step {
+	named := func(v *view) bool {
+		return v.config == w.at || v.config != onOverlay && v.active && v.live == w.at
+	}
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if v.config == w.at {
+		case named(v):
 			return nil
-		}
-		if !v.active || v.live != w.at || v.config != onOverlay {
+		case !v.active || v.live != w.at:
 			// It may have been started on the overlay again.
 			return op.UnknownOutcome(changed(s, v))
 		}
@@ -77,7 +91,7 @@ func (m *machine) stepNameLeft(w way) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.config == w.at), nil
+		return op.DoneIf(named(v)), nil
 	}
 	return step("name_"+string(w.at), do, nil, observe)
 }
