@@ -157,13 +157,12 @@ func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 		return api.Op{}, err
 	}
 	// By the history alone: the op may have gone on since the look before it.
-	out := api.Op{}
-	if state, failure, last := h.requestState(opID); last != nil {
-		out = describe(&last.Status, state, failure)
-	} else { // an op that the manager submitted by itself
-		own := h.op(opID)
-		out = describe(&own.Status, own.State, apiError(own.Failure))
+	state, failure, last := h.requestState(opID)
+	if last == nil { // an op that the manager submitted by itself
+		last = h.op(opID)
+		state, failure = last.State, apiError(last.Failure)
 	}
+	out := describe(&last.Status, state, failure)
 	out.ID, out.Kind, out.CreatedAt, out.MigrationID = opID, st.Op.Kind, st.Op.CreatedAt, st.Op.Group
 	return out, nil
 }
