@@ -16,16 +16,6 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-func TestMain(m *testing.M) {
-	// What a killed run left behind would be in this one's way.
-	if len(lab.Missing()) == 0 {
-		if _, err := lab.Sweep(); err != nil {
-			panic(err)
-		}
-	}
-	m.Run()
-}
-
 // leftToTestHosts skips a test that make test has no time for.
 func leftToTestHosts(t *testing.T) {
 	t.Helper()

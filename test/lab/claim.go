@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -50,9 +52,10 @@ func claimDir(dir string) (*claim, error) {
 	return c, nil
 }
 
-// release ends the claim; what it stood for is gone.
+// release ends the claim; what it stood for is gone. Of a dead process somebody else
+// may have done so.
 func (c *claim) release() error {
-	if err := os.Remove(c.path); err != nil {
+	if err := os.Remove(c.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("release lab directory: %w", err)
 	}
 	return nil
@@ -86,7 +89,9 @@ func claims() ([]*claim, error) {
 
 // Sweep removes what labs left behind whose process is dead: their processes,
 // mounts and loop devices, not their files. It never touches a lab whose
-// process lives. It returns the directories it cleaned.
+// process lives, nor one in which such a lab is. It returns the directories it
+// cleaned; what it could not clean is in nobody's way but takes memory and disk, and
+// the error says which.
 func Sweep() ([]string, error) {
 	all, err := claims()
 	if err != nil {
@@ -95,20 +100,18 @@ func Sweep() ([]string, error) {
 	// What is mounted in a lab is in use until its guests are gone, so a
 	// directory comes before those in it.
 	slices.SortFunc(all, func(a, b *claim) int { return strings.Compare(a.Dir, b.Dir) })
-	alive := make(map[string]bool)
-	for _, c := range all {
-		if !c.dead() {
-			alive[c.Dir] = true
-		}
-	}
+	alive := slices.DeleteFunc(slices.Clone(all), (*claim).dead)
 	var swept []string
 	var errs []error
 	for _, c := range all {
 		if !c.dead() {
 			continue
 		}
-		if alive[c.Dir] { // taken over by a living lab, which will clean up
+		if slices.ContainsFunc(alive, func(a *claim) bool { return a.Dir == c.Dir }) { // taken over, and cleaned up there
 			errs = append(errs, c.release())
+			continue
+		}
+		if slices.ContainsFunc(alive, func(a *claim) bool { return within(c.Dir, a.Dir) }) {
 			continue
 		}
 		if err := clean(c.Dir); err != nil {
@@ -121,13 +124,24 @@ func Sweep() ([]string, error) {
 	return swept, errors.Join(errs...)
 }
 
+// sweepOnce removes what killed labs left, once in a process, before its first lab.
+// What cannot be removed is told, and keeps nobody from working.
+var sweepOnce = sync.OnceFunc(func() {
+	if _, err := Sweep(); err != nil {
+		fmt.Fprintf(os.Stderr, "lab: what a killed lab left is still there: %v\n", err)
+	}
+})
+
+// cleanTimeout is enough for a kernel under load to end processes with much memory.
+const cleanTimeout = time.Minute
+
 // clean removes everything at and below path that is not a file. One thing keeps
 // another busy, and the kernel closes the files of a killed process a moment
 // after the process was last seen, so it goes round until nothing is left.
 func clean(path string) error {
 	var left []string
 	var err error
-	if poll(20*time.Second, func() bool {
+	if poll(cleanTimeout, func() bool {
 		failed := errors.Join(killAllOf(path), unmountUnder(path), detachLoopsUnder(path))
 		if left, err = Remains(path); err != nil || len(left) > 0 {
 			err = errors.Join(err, failed)

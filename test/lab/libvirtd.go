@@ -53,8 +53,9 @@ type daemon struct {
 
 // StartLibvirtd starts a private libvirtd with its state below dir, and virtlogd
 // beside it. It returns when libvirtd answers. ctx bounds the start only. Close
-// must be called.
+// must be called. The first one of a process removes what killed labs left (Sweep).
 func StartLibvirtd(ctx context.Context, dir string) (*Libvirtd, error) {
+	sweepOnce()
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("start libvirtd: %w", err)
@@ -226,6 +227,7 @@ func (l *Libvirtd) Virsh(ctx context.Context, args ...string) (string, error) {
 func run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // or it would keep the lab's files busy
 	out, err := cmd.Output()
 	if err == nil {
 		return string(out), nil

@@ -82,7 +82,8 @@ func killAllOf(dir string) error {
 }
 
 // startTime tells two processes with the same pid apart: the time since boot
-// at which it started, in clock ticks. It is empty if there is no such process.
+// at which it started, in clock ticks. It is empty if there is no such process, or
+// one that is dead and that nobody has waited for.
 func startTime(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -91,7 +92,7 @@ func startTime(pid int) string {
 	// The name, in parentheses, may hold spaces; what follows does not.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const startTimeAfterName = 19
-	if len(fields) <= startTimeAfterName {
+	if len(fields) <= startTimeAfterName || string(fields[0]) == "Z" {
 		return ""
 	}
 	return string(fields[startTimeAfterName])
