@@ -19,7 +19,7 @@ type host struct {
 
 	session string // of the daemon that has what was handed out; "" if that is not sure
 	polls   int
-	last    time.Time // the end of the last poll
+	last    time.Time // the end of the last poll; zero before the first
 	poll    *poll     // the newest, nil if none is open
 	queue   []*entry
 }
@@ -41,7 +41,7 @@ func (p *poll) tell() {
 func (r *Relay) host(id string) *host {
 	h := r.hosts[id]
 	if h == nil {
-		h = &host{last: time.Now().Add(-r.cfg.Absence)}
+		h = &host{}
 		r.hosts[id] = h
 	}
 	return h

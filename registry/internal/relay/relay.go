@@ -134,7 +134,7 @@ func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
 		return r.askChange(ctx, req, task)
 	}
 	if !r.Present(req.HostID) {
-		return nil, absent(req.HostName, r.cfg.Absence)
+		return nil, r.absent(req.HostID, req.HostName)
 	}
 	task.ID = readPrefix + uuid.NewString()
 	e := r.join(task.ID, req.HostName)
@@ -153,7 +153,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*ent
 	}
 	isNew := err != nil || known.State == api.TaskWithdrawn
 	if isNew && !r.Present(req.HostID) {
-		return nil, absent(req.HostName, r.cfg.Absence)
+		return nil, r.absent(req.HostID, req.HostName)
 	}
 	if !isNew {
 		task.Host = known.Host
@@ -193,12 +193,21 @@ func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.hosts[hostID]
-	return h != nil && (h.polls > 0 || time.Since(h.last) < r.cfg.Absence)
+	return h != nil && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
 }
 
 func isRead(taskID string) bool { return strings.HasPrefix(taskID, readPrefix) }
 
-func absent(host string, absence time.Duration) error {
-	return api.Errorf(api.CodeHypervisorUnavailable,
-		"host %s is not there: it has not asked for work for %s; nothing was done; look at volferryd on that host", host, absence)
+// absent says that a host is not there, and since when: a registry that has just been
+// started has not heard of hosts that are well.
+func (r *Relay) absent(hostID, name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := fmt.Sprintf("it has not asked for work since the registry started, %s ago", ago(r.began))
+	if h := r.hosts[hostID]; h != nil && !h.last.IsZero() {
+		since = fmt.Sprintf("it asked for work last %s ago", ago(h.last))
+	}
+	return api.Errorf(api.CodeHypervisorUnavailable, "host %s is not there: %s; nothing was done; look at volferryd on that host", name, since)
 }
+
+func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }

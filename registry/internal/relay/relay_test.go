@@ -327,3 +327,20 @@ func TestHostAnswersNoTaskOfAnother(t *testing.T) {
 		want(t, "read", (<-reading).body, "1")
 	})
 }
+
+// A registry that has just been started has heard of no host yet, however well it is.
+func TestAHostThatIsNotThereIsSaidToBeSoSinceWhenItIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		refused := func(want string) {
+			t.Helper()
+			if _, _, err := s.Do(t.Context(), read()); api.CodeOf(err) != api.CodeHypervisorUnavailable || !strings.Contains(err.Error(), want) {
+				t.Errorf("refused with %v, want %q", err, want)
+			}
+		}
+		pass(3 * time.Second)
+		refused("since the registry started, 3s ago")
+		s.fetch(t, hostA, "one", 0)
+		pass(time.Minute)
+		refused("asked for work last 1m0s ago")
+	})
+}

@@ -96,8 +96,29 @@ func (s *Server) unshelve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("encode body: %w", err)
 	}
-	return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
+	status, answer, err := s.ask(r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
 		func(ctx context.Context) (api.Host, error) { return s.toUnshelve(ctx, r, in) })
+	if err != nil {
+		return err
+	}
+	if winner := s.wonBy(r, status, answer); winner != nil {
+		return winner
+	}
+	handOn(w, status, answer)
+	return nil
+}
+
+// wonBy is the refusal of an unshelve whose host says that the instance is not its
+// own, as another one was faster, nil if that is not so: the host cannot name it.
+func (s *Server) wonBy(r *http.Request, status int, answer []byte) error {
+	if refused := relay.Refusal(status, answer); refused == nil || refused.Code != api.CodeNotYourHost {
+		return nil
+	}
+	i, err := s.Store.Instance(r.Context(), reference(r), store.Viewer{})
+	if err != nil || i.Host == "" {
+		return nil //nolint:nilerr // what the host says stands
+	}
+	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s has it, and it is %s", i.Name, i.Host, i.State).With("state", i.State).With("host", i.Host)
 }
 
 // shelvedOr does what is asked of the attachments of an instance by shelved, where

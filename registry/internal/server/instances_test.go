@@ -273,3 +273,30 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 		})
 	}
 }
+
+// The host that was slower cannot see whose the instance is now; the registry can.
+func TestWhoLosesAnUnshelveIsToldWhoHasWon(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.ok(t, "POST", "/v1/instances:register", `{"id":"`+newID+`","name":"bare","host":"a","state":"stopped","slots":[],"disks":[]}`)
+		for _, step := range []string{shelfStep("stopped", "shelved", `,"definition":{"domain":"<domain/>"}`), shelfStep("shelved", "shelved_offloaded", "")} {
+			s.do(t, "POST", "/v1/instances/bare/transition", step)
+		}
+		claim := func(host string) *httptest.ResponseRecorder {
+			id := map[string]string{"a": hostID, "b": otherID}[host]
+			return s.asHost(t, id, "POST", "/v1/instances/bare/transition", `{"from":"shelved_offloaded","to":"shelved","host":"`+host+`","epoch":1,"op_id":"claim `+host+`"}`)
+		}
+		p := s.begin(t, "POST", "/v1/instances/bare/unshelve", "k", `{"host":"a"}`)
+		s.fetch(t, hostID)
+		s.begin(t, "POST", "/v1/instances/bare/unshelve", "l", `{"host":"b"}`)
+		s.fetch(t, otherID)
+		if w := claim("b"); w.Code != 200 {
+			t.Fatalf("claim = %d %s", w.Code, w.Body)
+		}
+		wantError(t, claim("a"), api.CodeConflict)
+		s.reply(t, hostID, "k", 403, `{"error":{"code":"not_your_host","message":"the instance is another host's"}}`)
+		status, body := p.answer()
+		if status != 409 || !strings.Contains(body, "host b has it") {
+			t.Errorf("the loser is told %d %s", status, body)
+		}
+	})
+}

@@ -94,11 +94,16 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, req relay.Request,
 	if err != nil {
 		return err
 	}
+	handOn(w, status, body)
+	return nil
+}
+
+// handOn answers with what a host answered.
+func handOn(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	// Whether the caller is still there is not ours to report.
 	_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
-	return nil
 }
 
 func (s *Server) ask(r *http.Request, req relay.Request, find func(context.Context) (api.Host, error)) (status int, body []byte, err error) {

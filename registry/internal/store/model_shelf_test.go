@@ -47,7 +47,9 @@ func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refu
 	}
 	r.when(state != in.From, api.CodeConflict)
 	may := i.host == in.Host || claim && (i.asked == in.Host || i.fromHost == in.Host)
-	r.when(!may, api.CodeNotYourHost)
+	lost := claim && (state != in.From || i.asked != "") // to another one
+	r.when(!may && lost, api.CodeConflict)
+	r.when(!may && !lost, api.CodeNotYourHost)
 	undo := in.To == api.InstanceShelvedOffloaded && i.claimOp != ""
 	r.when(undo && i.claimOp != in.OpID, api.CodeConflict)
 	if in.From == api.InstanceStopped || in.To == api.InstanceShelvedOffloaded && !undo {

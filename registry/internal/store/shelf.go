@@ -93,11 +93,20 @@ func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, defi
 // claimFromShelf gives an instance that no host has to the one that asks: the one
 // that had it last, or the one for which an operator asked.
 func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+	may := i.caller == i.hostID || i.caller == i.shelf.askedHostID || i.caller == i.shelf.fromHostID
 	switch {
-	case i.caller != i.hostID && i.caller != i.shelf.askedHostID && i.caller != i.shelf.fromHostID:
-		return api.Errorf(api.CodeNotYourHost, "cannot unshelve instance %s here: another host had it last, and no operator asked for it on this one", i.Name)
+	case i.State != in.From && i.Host != "" && i.hostID != i.caller:
+		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s here: host %s has it, and it is %s", i.Name, i.Host, i.State).With("state", i.State).With("host", i.Host)
 	case i.State != in.From:
 		return i.conflict(in)
+	case !may && i.shelf.askedHostID != "":
+		asked, err := tx.hostRow(ctx, i.shelf.askedHostID)
+		if err != nil {
+			return err
+		}
+		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s here: it was asked for on host %s since", i.Name, asked.name).With("host", asked.name)
+	case !may:
+		return api.Errorf(api.CodeNotYourHost, "cannot unshelve instance %s here: another host had it last, and no operator asked for it on this one", i.Name)
 	}
 	if err := checkUnshelvable(i.Instance); err != nil {
 		return err

@@ -216,10 +216,10 @@ func TestAnInstanceThatAnOperatorAskedForIsTakenThere(t *testing.T) {
 		t.Errorf("claimed %+v", got)
 	}
 	// The host that had it before is told that it lost.
-	wantCode(t, transitioning(nobody, app, claim())(t, s), api.CodeConflict, "app is shelved, not shelved_offloaded")
+	wantCode(t, transitioning(nobody, app, claim())(t, s), api.CodeConflict, "host b has it, and it is shelved")
 	movedTo(app, ofB(complete()))(t, s)
 	wantInstance(t, s, app, api.InstanceStopped, "b")
-	wantCode(t, transitioning(nobody, app, claim())(t, s), api.CodeNotYourHost, "another host had it last")
+	wantCode(t, transitioning(nobody, app, claim())(t, s), api.CodeConflict, "host b has it, and it is stopped")
 }
 
 func TestAClaimThatIsUndoneLeavesTheShelfAsItWas(t *testing.T) {

@@ -200,7 +200,7 @@ func TestWhereAnInstanceMayBeUnshelved(t *testing.T) {
 		"nowhere else than it is":  {before: shelved(web), instance: web, host: "b", code: api.CodeStateForbidden, text: "take it off that with"},
 		"not while it comes back":  {before: movedTo(web, toShelf(), offload(), claim()), instance: web, host: "b", code: api.CodeConflict, text: "host a is bringing it back"},
 		"not out of reach":         {before: offloaded(web), instance: web, host: "b", code: api.CodeUnsupportedDisk, text: "on host b"},
-		"not while it runs":        {instance: web, code: api.CodeStateForbidden, text: "it is running, not shelved"},
+		"not while it runs":        {instance: web, code: api.CodeStateForbidden, text: "it is running on host a, not shelved"},
 		"not without root":         {before: inTurn(offloaded(web), detached("root", "web")), instance: web, code: api.CodeRootVolumeMissing, text: "volume attach VOLUME web --root"},
 		"not while it is locked":   {before: inTurn(offloaded(web), lockedInstance(web)), instance: web, code: api.CodeInstanceLocked, text: "audit"},
 		"not on an unknown host":   {before: offloaded(web), instance: web, host: "c", code: api.CodeNotFound, text: "host"},

@@ -49,7 +49,7 @@ func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 		plan := UnshelvePlan{Instance: i, Hosts: []string{last}}
 		switch {
 		case !isShelved(i.State):
-			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s: it is %s, not shelved", i.Name, i.State).With("state", i.State)
+			return plan, api.Errorf(api.CodeStateForbidden, "cannot unshelve instance %s: it is %s on host %s, not shelved", i.Name, i.State, i.Host).With("state", i.State).With("host", i.Host)
 		case held && asked != "" && asked != last && claimOp != "":
 			return plan, api.Errorf(api.CodeConflict, "cannot unshelve instance %s there: host %s is bringing it back", i.Name, i.Host)
 		case held && asked != "" && asked != last:
