@@ -47,6 +47,7 @@ type DB struct {
 	// cannot be folded back into the file past the oldest reader.
 	Read *sql.DB
 
+	path string
 	lock *os.File
 }
 
@@ -69,7 +70,7 @@ func Open(ctx context.Context, path string, schema []string) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, err), lock.Close())
 	}
-	db.lock = lock
+	db.path, db.lock = path, lock
 	return db, nil
 }
 

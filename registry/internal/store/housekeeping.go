@@ -36,6 +36,10 @@ func (s *Store) Housekeep(ctx context.Context) error {
 	if err := s.forgetEnded(ctx); err != nil {
 		return err
 	}
+	// Beside the writer first: what is left to fold keeps everybody waiting.
+	if err := s.folder.fold(ctx); err != nil {
+		return err
+	}
 	return s.writer.pause(ctx, func() error { return s.db.FoldLog(ctx) })
 }
 

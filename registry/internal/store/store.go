@@ -43,6 +43,7 @@ var schema = []string{schema1, schema2, schema3, schema4}
 type Store struct {
 	db     *sqlitedb.DB
 	writer *writer
+	folder *folder
 	hosts  hostMemory
 	marks  marks
 	// news is of commits, progress of what hosts say of their migrations.
@@ -89,7 +90,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
 	}
+	log, err := db.NewFolder(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
+	}
 	s.writer = startWriter(db.Write, end, o.OnCommit, s.marks.advance, s.news.announce)
+	s.folder = startFolder(log, s.writer, foldAt)
 	if err := s.withdrawLeft(ctx, "volferry-registry"); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
 	}
@@ -116,8 +122,9 @@ func (s *Store) load(ctx context.Context) (*trailEnd, error) {
 // Close ends the writer, which first finishes what it has begun, and closes
 // the file. Requests that come later are refused with registry_unavailable.
 func (s *Store) Close() error {
+	err := s.folder.stop()
 	s.writer.stop()
-	if err := s.db.Close(); err != nil {
+	if err := errors.Join(err, s.db.Close()); err != nil {
 		return fmt.Errorf("close registry: %w", err)
 	}
 	return nil

@@ -43,6 +43,9 @@ type writer struct {
 	hosts   *hostCache
 	held    heldCache
 	publish func(trailEnd)
+	// look is sent to, without waiting, after every lookEvery changes.
+	look  chan struct{}
+	since int
 }
 
 // errand is work on the database that is not for a transaction.
@@ -61,6 +64,7 @@ func startWriter(db *sql.DB, end *trailEnd, onCommit func(int, time.Duration), p
 		held:     heldCache{},
 		onCommit: onCommit,
 		publish:  publish,
+		look:     make(chan struct{}, 1),
 		announce: announce,
 		queue:    make(chan change, maxBatch),
 		between:  make(chan errand),
@@ -166,6 +170,13 @@ func (w *writer) commit(batch []change) {
 	w.announce()
 	for i, c := range batch {
 		c.done <- results[i]
+	}
+	if w.since += len(batch); w.since >= lookEvery {
+		w.since = 0
+		select {
+		case w.look <- struct{}{}:
+		default: // it is at work
+		}
 	}
 }
 
