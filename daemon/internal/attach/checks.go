@@ -133,5 +133,5 @@ func checkDomain(verdict string, dom *hv.Domain) error {
 		return api.Errorf(api.CodeStateForbidden, "%s: instance %s has a managed save image, which names its disks of then; start it, or run `virsh managedsave-remove %s`",
 			verdict, dom.Name, dom.Name)
 	}
-	return nil
+	return request.AtHome(verdict, dom)
 }

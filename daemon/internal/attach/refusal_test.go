@@ -42,6 +42,7 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.registry.vol.Multiattach = true
 			must(t, w.Fake.AttachDisk(t.Context(), db, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Shareable: true, Image: raw(volPath)[0]}))
 		}, want: api.CodeVolumeInUse},
+		"moved":     {change: func(t *testing.T, w *world) { must(t, w.MoveAway(web)) }, want: api.CodeStateForbidden},
 		"saved":     {change: func(t *testing.T, w *world) { must(t, w.Save(web)) }, want: api.CodeStateForbidden},
 		"transient": {change: func(t *testing.T, w *world) { must(t, w.Undefine(web)) }, want: api.CodeStateForbidden},
 	} {
@@ -81,6 +82,7 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		}, want: api.CodeMigrationActive},
 		"migration by the registry": {state: hv.StateRunning, change: func(_ *testing.T, w *world) { w.registry.vol.MigrationID = "m" }, want: api.CodeMigrationActive},
 		"saved":                     {state: hv.StateRunning, change: func(t *testing.T, w *world) { must(t, w.Save(web)) }, want: api.CodeStateForbidden},
+		"moved to another host":     {state: hv.StateRunning, change: func(t *testing.T, w *world) { must(t, w.MoveAway(web)) }, want: api.CodeStateForbidden},
 		"another chain": {state: hv.StateStopped, change: func(t *testing.T, w *world) {
 			must(t, w.CreateOverlay("/overlays/x.qcow2", hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: volPath}, testSize))
 			must(t, w.SetConfigChain(t.Context(), web, "vdb", []hv.Image{

@@ -48,6 +48,8 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 	switch {
 	case dom == nil:
 		return api.Errorf(what.code, "%s: it has no domain on this host; `virsh list --all` shows those that there are", in.cannot(what))
+	case dom.Moved:
+		return api.Errorf(what.code, "%v", request.AtHome(in.cannot(what), dom))
 	case dom.State == hv.StateStopped:
 		return nil
 	case dom.State == hv.StateOther:

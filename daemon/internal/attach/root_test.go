@@ -294,6 +294,10 @@ func TestRootAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.runs(t)
 			must(t, w.SuspendByUser(web))
 		}, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
+		"moved to another host": {change: func(t *testing.T, w *world) {
+			w.runs(t)
+			must(t, w.MoveAway(web))
+		}, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
 		"shelved on its host":   {change: func(_ *testing.T, w *world) { w.registry.shelf = api.InstanceShelved }, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
 		"no domain":             {change: func(t *testing.T, w *world) { must(t, w.Undefine(web)) }, ask: attachAsRoot, want: api.CodeRootAttachForbidden},
 		"without --root":        {ask: api.VolumeAttach{Instance: "web", Device: "vda"}, want: api.CodeRootAttachForbidden},
@@ -354,7 +358,11 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.known[testAtt] = w.registry.rows[testAtt]
 			w.registry.setDown(true)
 		}, want: api.CodeRootDetachForbidden},
-		"shelved on its host":      {change: func(_ *testing.T, w *world) { w.registry.shelf = api.InstanceShelved }, want: api.CodeRootDetachForbidden, says: "it is shelved"},
+		"shelved on its host": {change: func(_ *testing.T, w *world) { w.registry.shelf = api.InstanceShelved }, want: api.CodeRootDetachForbidden, says: "it is shelved"},
+		"moved to another host": {change: func(t *testing.T, w *world) {
+			must(t, w.Start(web))
+			must(t, w.MoveAway(web))
+		}, want: api.CodeRootDetachForbidden},
 		"no domain":                {change: func(t *testing.T, w *world) { must(t, w.Undefine(web)) }, want: api.CodeRootDetachForbidden},
 		"the instance's lock":      {change: func(_ *testing.T, w *world) { w.registry.locked = true }, want: api.CodeInstanceLocked},
 		"migration by the journal": {change: func(_ *testing.T, w *world) { w.migrations.open = []api.Migration{{ID: "m", VolumeID: testVolume}} }, want: api.CodeMigrationActive},

@@ -89,6 +89,10 @@ type Domain struct {
 	Autostart   bool
 	// ManagedSave: starting it would restore an old XML with old paths.
 	ManagedSave bool
+	// Moved: it is off here because its process went to another host by live
+	// migration, where it runs as far as this one knows. libvirt forgets that when it
+	// is restarted.
+	Moved       bool
 	Snapshots   int
 	Checkpoints int
 	// MemoryBytes is how much RAM the domain may have.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -19,6 +20,9 @@ type Found struct {
 	Note string
 	// Gone: there is no domain.
 	Gone bool
+	// Elsewhere: its guest was moved to another host, so it is not stopped, though its
+	// domain is off.
+	Elsewhere bool
 	// NoRoot: the root slot is empty, and so is its place in the definition. The
 	// domain has to be guarded (GuardRoot, RootReason).
 	NoRoot bool
@@ -34,6 +38,9 @@ func Judge(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Found {
 	case dom == nil:
 		return Found{Gone: true, Note: printable(fmt.Sprintf(
 			"its domain is gone from this host: somebody has undefined it, or moved it to another one; define it again (virsh define), or `volferryctl instance forget %s` where it is not to come back", inst.Name))}
+	}
+	if err := request.AtHome("nothing is done here", dom); err != nil {
+		return Found{Elsewhere: true, Note: printable(err.Error())}
 	}
 	return Found{Note: printable(differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
 }

@@ -108,6 +108,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 		if dom.State.Active() {
 			return forbidden(verb, name, "it is %s already", dom.State)
 		}
+		return request.AtHome("cannot start instance "+name, dom)
 	case !dom.State.Active():
 		return forbidden(verb, name, "it is stopped")
 	case kind == kindStop && dom.State == hv.StatePaused && !force:

@@ -52,6 +52,14 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			api.InstancePaused, "unpause", func(_ *testing.T, w *world) { w.nodes[0].switching = true },
 			api.CodeInstanceBusy, "migration",
 		},
+		"start of one that was moved to another host": {
+			api.InstanceRunning, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].MoveAway(web)) },
+			api.CodeStateForbidden, "moved to another host",
+		},
+		"shelve of one that was moved to another host": {
+			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].MoveAway(web)) },
+			api.CodeStateForbidden, "moved to another host",
+		},
 		"one that has no domain": {
 			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].Fake.UndefineDomain(t.Context(), web)) },
 			api.CodeNotFound, "not defined on this host",

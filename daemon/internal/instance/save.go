@@ -143,6 +143,9 @@ func (m *machine) pausedDomain(ctx context.Context, in *pauseInput) (*hv.Domain,
 // savable refuses a domain whose RAM or whose disk could not be put back.
 func savable(dom *hv.Domain, in *pauseInput) error {
 	cannot := func(why string, args ...any) error { return forbidden("save", in.InstanceName, why, args...) }
+	if err := request.AtHome("cannot save instance "+in.InstanceName, dom); err != nil {
+		return err
+	}
 	switch {
 	case !dom.Persistent:
 		return cannot("its domain is transient")

@@ -127,7 +127,7 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	case dom.Checkpoints > 0:
 		return left("checkpoints", "delete them first (virsh checkpoint-list "+name+")")
 	}
-	return nil
+	return request.AtHome("cannot shelve instance "+name, dom)
 }
 
 // notMoving refuses an instance of which a volume moves.

@@ -200,6 +200,7 @@ func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
 		MemoryBytes: current.memory,
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
+	d.Moved = movedAway(f.state, f.reason)
 	// Only the XML of a running process carries an id.
 	if current.active != d.State.Active() {
 		return nil, false, nil
@@ -228,6 +229,11 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 	case golibvirt.DomainNostate, golibvirt.DomainShutdown, golibvirt.DomainCrashed, golibvirt.DomainPmsuspended:
 	}
 	return hv.StateOther, ""
+}
+
+// movedAway says whether a domain is off because it was moved to another host.
+func movedAway(state golibvirt.DomainState, reason int32) bool {
+	return state == golibvirt.DomainShutoff && golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated
 }
 
 // pausedState tells a domain that waits for a Resume from one that libvirt

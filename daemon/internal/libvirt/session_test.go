@@ -174,6 +174,23 @@ func TestStatesThatAreNeitherRunningNorOffForGood(t *testing.T) {
 	}
 }
 
+func TestADomainIsMovedIfLibvirtSaysThatItIsOffForThat(t *testing.T) {
+	for _, c := range []struct {
+		state  golibvirt.DomainState
+		reason int32
+		want   bool
+	}{
+		{golibvirt.DomainShutoff, int32(golibvirt.DomainShutoffMigrated), true},
+		{golibvirt.DomainShutoff, int32(golibvirt.DomainShutoffShutdown), false},
+		{golibvirt.DomainShutoff, int32(golibvirt.DomainShutoffSaved), false},
+		{golibvirt.DomainRunning, int32(golibvirt.DomainRunningRestored), false}, // the same number
+	} {
+		if got := movedAway(c.state, c.reason); got != c.want {
+			t.Errorf("state %d reason %d: moved %t, want %t", c.state, c.reason, got, c.want)
+		}
+	}
+}
+
 // fakeProc lays out a /proc with one QEMU that has the files open, in order.
 func fakeProc(t *testing.T, uuid, exe string, open map[string]string) {
 	t.Helper()

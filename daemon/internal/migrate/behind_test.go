@@ -28,8 +28,13 @@ type behind struct {
 var behinds = []behind{
 	{"virsh undefine of a running guest", hv.StateRunning, undefine, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh undefine", hv.StateStopped, undefine, api.CodeNeedsOperator, api.CodeNeedsOperator},
-	{"live migration to another host", hv.StateRunning, func(t *testing.T, d *daemon) {
-		must(t, d.world.Stop(testInstance)) // so it looks from here
+	{"virsh migrate to another host", hv.StateRunning, func(t *testing.T, d *daemon) {
+		t.Helper()
+		must(t, d.world.MoveAway(testInstance))
+	}, api.CodeStateForbidden, api.CodeStateForbidden},
+	{"virsh migrate to another host with its definition", hv.StateRunning, func(t *testing.T, d *daemon) {
+		t.Helper()
+		must(t, d.world.MoveAway(testInstance))
 		undefine(t, d)
 	}, api.CodeNeedsOperator, api.CodeNeedsOperator},
 	{"virsh edit that names src", hv.StateStopped, func(t *testing.T, d *daemon) { edit(t, d, srcPath) }, api.CodeChainChanged, api.CodeChainChanged},

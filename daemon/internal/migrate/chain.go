@@ -104,11 +104,12 @@ func marked(s *Spec, dom *hv.Domain) *api.Error {
 		dom.Name, dom.Snapshots, dom.Checkpoints, s.VolumeName)
 }
 
-// notSaved refuses an instance whose managed save image would start it on the
-// disks of the time when it was saved, whatever the persistent XML says.
-func notSaved(s *Spec, v *view) error {
+// atRest refuses an instance that is off and may still have its disks: its guest was
+// moved to another host, or a managed save image would start it on the disks of the
+// time when it was saved, whatever the persistent XML says.
+func atRest(s *Spec, v *view) error {
 	if v.active || !v.dom.ManagedSave {
-		return nil
+		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, v.dom)
 	}
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -223,7 +224,7 @@ func checkDomain(s *Spec, dom *hv.Domain) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `virsh managedsave-remove %s`",
 			s.VolumeName, dom.Name, dom.Name)
 	}
-	return nil
+	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
 
 func unsupported(s *Spec, format string, args ...any) *api.Error {

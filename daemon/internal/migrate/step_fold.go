@@ -25,7 +25,7 @@ func (m *machine) stepGuard(doing string) op.Step {
 		if v.active {
 			return guestIsOn(s)
 		}
-		return notSaved(s, v)
+		return atRest(s, v)
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID, s.owner()) }
 	return step("guard", do, undo, nil)
@@ -105,7 +105,7 @@ func (m *machine) mayFold(ctx context.Context, s *Spec, w way) error {
 	case v.dom.Snapshots+v.dom.Checkpoints > 0:
 		return marked(s, v.dom)
 	}
-	return notSaved(s, v)
+	return atRest(s, v)
 }
 
 // takeBackIfStarted: on a host where the guard hook does not work, somebody may

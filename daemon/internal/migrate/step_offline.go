@@ -33,7 +33,7 @@ func (m *machine) stepHold() op.Step {
 		if v.config != onSrc {
 			return changed(s, v)
 		}
-		return notSaved(s, v)
+		return atRest(s, v)
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.letGo(s) }
 	return step("hold", do, undo, nil)

@@ -34,7 +34,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if err != nil {
 			return err
 		}
-		if err := notSaved(s, v); err != nil {
+		if err := atRest(s, v); err != nil {
 			return err
 		}
 		if !v.active || v.live == onOverlay {
@@ -65,7 +65,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		switch {
 		case v.config != onOverlay:
 			return op.Unknown, op.UnknownOutcome(changed(s, v))
-		case notSaved(s, v) != nil && !note.Switched:
+		case atRest(s, v) != nil && !note.Switched:
 			return op.NotDone, nil
 		case !v.active, v.live == onOverlay:
 			return op.Done, nil

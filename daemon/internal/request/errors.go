@@ -43,6 +43,17 @@ func Registry(err error) error {
 	return err
 }
 
+// AtHome refuses what needs a domain of this host whose guest is not somewhere else:
+// one that was moved to another host by live migration looks as if it were stopped
+// here. What is begun with "cannot attach volume x" goes on with why.
+func AtHome(verdict string, dom *hv.Domain) error {
+	if dom == nil || !dom.Moved {
+		return nil
+	}
+	return api.Errorf(api.CodeStateForbidden, "%s: instance %s was moved to another host behind Volferry's back (virsh migrate) and may run there; move it back, or stop it there and start it here (virsh start %s)",
+		verdict, dom.Name, dom.Name)
+}
+
 // Away says whether the registry did not answer: what was asked of it may have
 // been done or not.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }

@@ -104,6 +104,9 @@ func noted(reports []api.InstanceReport, id string, what instance.Found) []api.I
 	for i := range reports {
 		if reports[i].ID == id {
 			reports[i].Note = what.Note
+			if what.Elsewhere {
+				reports[i].State = api.InstanceError
+			}
 		}
 	}
 	return reports

@@ -51,6 +51,24 @@ func TestADomainThatIsGoneIsAnError(t *testing.T) {
 	})
 }
 
+func TestAGuestThatWasMovedToAnotherHostIsNotStopped(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		w.must(w.fake.MoveAway(web))
+		pass(time.Minute)
+		if r := w.reported(web); r.State != api.InstanceError || !strings.Contains(r.Note, "moved to another host") {
+			t.Errorf("the report is %+v", r)
+		}
+		w.must(w.fake.Start(web)) // it is back
+		pass(time.Minute)
+		if r := w.reported(web); r.State != api.InstanceRunning || r.Note != "" {
+			t.Errorf("it is back, and the report is %+v", r)
+		}
+		w.kill()
+	})
+}
+
 func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start()

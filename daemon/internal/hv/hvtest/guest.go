@@ -44,7 +44,7 @@ func (f *Fake) start(id string) error {
 	if err := f.run(dom, disks); err != nil {
 		return err
 	}
-	dom.ManagedSave, dom.saved = false, nil
+	dom.ManagedSave, dom.Moved, dom.saved = false, false, nil
 	f.lifecycle(dom, "started")
 	return nil
 }
@@ -79,6 +79,21 @@ func (f *Fake) Destroy(id string) error { return f.end(id, "stopped") }
 
 // Crash is a hypervisor process that dies.
 func (f *Fake) Crash(id string) error { return f.end(id, "crashed", "stopped") }
+
+// MoveAway is a person who moves the guest to another host, live, and keeps the
+// definition here (virsh migrate --live --persistent).
+func (f *Fake) MoveAway(id string) error {
+	if err := f.end(id, "stopped"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err == nil {
+		dom.Moved = true
+	}
+	return err
+}
 
 // end ends the process. Its jobs die with it, and libvirt sends no event for
 // them.
