@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -30,9 +29,7 @@ type doctor struct {
 // checks looks at everything once.
 func (d *doctor) checks(ctx context.Context) []api.Check {
 	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.overlays(), d.saves(), d.qemuImg()}
-	if d.cfg.overTLS() {
-		out = append(out, d.certificate())
-	}
+	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.pools(ctx)...)
 	out = append(out, d.lost()...)
 	return append(out, d.notes()...)
@@ -56,6 +53,9 @@ func (d *doctor) registry(ctx context.Context) api.Check {
 
 func (d *doctor) hook() api.Check {
 	err := d.guards.Enforced()
+	if err == nil {
+		err = d.guards.HookKnowsPasses()
+	}
 	if errors.Is(err, instance.ErrHookLooksElsewhere) {
 		return api.Check{Name: "hook", Status: "warn", Message: err.Error()} // which says what to do
 	}
@@ -125,32 +125,6 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 		out = append(out, ok("pool "+p.Name, fmt.Sprintf("%s, %d MiB free", p.Type, p.FreeBytes>>20)))
 	}
 	return out
-}
-
-// certificateWarning is how long before its end a certificate is told of.
-const certificateWarning = 7 * 24 * time.Hour
-
-// certificate: without it this host is nobody to the registry.
-func (d *doctor) certificate() api.Check {
-	const name = "certificate"
-	const advice = "make a new one at the registry (volferry-registry issue-cert host) and put it in place; nothing needs to be restarted"
-	id, err := d.cfg.identity()
-	left := time.Until(id.NotAfter)
-	switch {
-	case err != nil:
-		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: advice}
-	case left <= 0 || time.Now().Before(id.NotBefore):
-		return api.Check{
-			Name: name, Status: "fail", Advice: advice,
-			Message: fmt.Sprintf("%s is good from %s to %s only", d.cfg.TLSCert, id.NotBefore.UTC().Format(time.RFC3339), id.NotAfter.UTC().Format(time.RFC3339)),
-		}
-	case left < certificateWarning:
-		return api.Check{
-			Name: name, Status: "warn", Advice: advice,
-			Message: fmt.Sprintf("%s ends at %s", d.cfg.TLSCert, id.NotAfter.UTC().Format(time.RFC3339)),
-		}
-	}
-	return ok(name, fmt.Sprintf("of %s, good until %s", id, id.NotAfter.UTC().Format(time.DateOnly)))
 }
 
 // sharedPools looks for names of shared_pools that libvirt does not have: a

@@ -78,6 +78,30 @@ func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 	}
 }
 
+// Whatever the daemon does as the host reboots: RAM that is on disk is not lost.
+func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
+	for n, over := 1, false; !over && !t.Failed(); n++ {
+		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				must(t, d.world.copied())
+				over = true
+				want := hv.StateRunning
+				d.world.Inject(hvtest.Fault{Nth: n, Do: func() {
+					over = false
+					if len(d.world.memories()) == 0 {
+						want = hv.StateStopped
+					}
+					must(t, d.world.HostReboot())
+				}})
+				wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
+				d.world.ClearFaults()
+				must(t, d.world.as(pausedWeb, want, pausedDst))
+			}, hv.StateRunning)
+		})
+	}
+}
+
 func TestADaemonThatDiesWhileItWakesAGuestLeavesNoPass(t *testing.T) {
 	for moment, fault := range wakings {
 		t.Run(moment, func(t *testing.T) {
@@ -285,6 +309,15 @@ func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 			}, hv.StateRunning)
 		})
 	}
+}
+
+// libvirt may have done what it says it has not.
+func TestTheUndoOfASaveThatIsSaidToHaveFailedWakesTheGuest(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Err: errRefused})
+		wantState(t, d.save("save", pausedWeb), op.StateUndone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
 }
 
 // A piece of RAM is not what keeps an instance off, once the move has let it go.
