@@ -22,6 +22,7 @@ type tasks struct {
 	rows   map[string]api.Task
 	answer map[string]*api.TaskAnswer
 	order  []string
+	events []api.EventPost
 	// fail, where not nil, is the error of the next call.
 	fail error
 	// afterTake is called when tasks were taken, before the host has them.
@@ -146,6 +147,13 @@ func (s *tasks) Host(_ context.Context, ref string) (api.Host, error) {
 		}
 	}
 	return api.Host{}, api.Errorf(api.CodeNotFound, "there is no host %s", ref)
+}
+
+func (s *tasks) PostEvent(_ context.Context, _ store.Call, in api.EventPost) (api.Event, error) {
+	unlock, err := s.lock()
+	defer unlock()
+	s.events = append(s.events, in)
+	return api.Event{}, err
 }
 
 // states are the tasks as "id state", sorted.

@@ -18,10 +18,12 @@ type host struct {
 	resume sync.Mutex
 
 	session string // of the daemon that has what was handed out; "" if that is not sure
-	polls   int
-	last    time.Time // the end of the last poll; zero before the first
-	poll    *poll     // the newest, nil if none is open
-	queue   []*entry
+	// sessions are all that there were lately.
+	sessions sessions
+	polls    int
+	last     time.Time // the end of the last poll; zero before the first
+	poll     *poll     // the newest, nil if none is open
+	queue    []*entry
 }
 
 // poll is an open long poll.
@@ -50,8 +52,12 @@ func (r *Relay) host(id string) *host {
 // Fetch returns the tasks of a host, waiting for one for up to wait. Session is
 // of the daemon's process: another one than before is given all that has no
 // answer yet. A host has one poll: an older one that is still open ends with
-// nothing, for what it would be given might never arrive.
+// nothing, for what it would be given might never arrive. Two daemons that take turns
+// as one host get a conflict (Twins).
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration) ([]api.Task, error) {
+	if err := r.admitSession(ctx, hostID, session); err != nil {
+		return nil, err
+	}
 	h, p := r.enter(hostID)
 	defer r.exit(h, p)
 	if err := r.resume(ctx, h, call, hostID, session); err != nil {

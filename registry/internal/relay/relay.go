@@ -44,6 +44,7 @@ type Store interface {
 	AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
 	Host(ctx context.Context, ref string) (api.Host, error)
+	PostEvent(ctx context.Context, call store.Call, in api.EventPost) (api.Event, error)
 }
 
 // Config is what a Relay needs.
@@ -188,12 +189,13 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 	return h.ID, err
 }
 
-// Present says whether a host has a long poll open, or had one not long ago.
+// Present says whether a host has a long poll open, or had one not long ago, and is not
+// two daemons.
 func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.hosts[hostID]
-	return h != nil && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
+	return h != nil && !h.sessions.two() && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
 }
 
 func isRead(taskID string) bool { return strings.HasPrefix(taskID, readPrefix) }
@@ -204,7 +206,11 @@ func (r *Relay) absent(hostID, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := fmt.Sprintf("it has not asked for work since the registry started, %s ago", ago(r.began))
-	if h := r.hosts[hostID]; h != nil && !h.last.IsZero() {
+	h := r.hosts[hostID]
+	switch {
+	case h != nil && h.sessions.two():
+		since = "two daemons work as this host, and neither is asked for anything until one of them is gone"
+	case h != nil && !h.last.IsZero():
 		since = fmt.Sprintf("it asked for work last %s ago", ago(h.last))
 	}
 	return api.Errorf(api.CodeHypervisorUnavailable, "host %s is not there: %s; nothing was done; look at volferryd on that host", name, since)

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// twinChecks tell of every host that is two daemons.
+func (s *Server) twinChecks(ctx context.Context) (checks []api.Check) {
+	for _, id := range s.Relay.Twins() {
+		name := id
+		if h, err := s.Store.Host(ctx, id); err == nil {
+			name = h.Name
+		}
+		checks = append(checks, api.Check{
+			Name: "daemons of " + name, Status: checkFail, Message: "two work as this host, which is asked for nothing while both do",
+			Advice: "a machine or its certificate was copied: give one of the two a certificate and a host id of its own, or turn it off",
+		})
+	}
+	return checks
+}
