@@ -172,6 +172,10 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 		}
 		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
 		must(t, d.world.asleep(true))
+		// Asked again, since the answer was lost: it is no refusal, which would be
+		// taken for an instance that was never touched.
+		_, err := d.now().BeginSave(t.Context(), "save", pausedWeb, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
+		must(t, err)
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
 		must(t, d.world.asleep(true))
 		wantState(t, d.restore("back.2", pausedWeb, pausedSrc), op.StateDone, "")

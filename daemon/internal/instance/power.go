@@ -112,7 +112,10 @@ func (g *Manager) take(ctx context.Context, req request.Request, asks ...string)
 	if err := json.Unmarshal(o.Input, &s); err != nil {
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	if _, err := g.desk.Granted(ctx, o.ID, append(asks, stepNameAdmit)...); err != nil {
+	st, err := g.desk.Granted(ctx, o.ID, append(asks, stepNameAdmit)...)
+	// A save that was admitted is no refusal, whatever became of it: it may have left the
+	// guest at rest. Its op tells.
+	if _, admitted := st.Outputs[stepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}
 	return g.machine.now(ctx, &s), nil
