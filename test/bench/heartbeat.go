@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -21,20 +22,30 @@ const (
 	// What a host has: an ordinary one.
 	poolsPerHost     = 2
 	instancesPerHost = 10
+	// wholeEvery is which of the reports of a host that has nothing new to say is a
+	// whole one all the same: daemons send one every five minutes.
+	wholeEvery = int(5 * time.Minute / heartbeatEvery)
 )
 
-// heart is a host that reports, and shows each time the mark that it was told the
-// last time, as daemons do.
+// heart is a host that reports as daemons do: it shows the mark that it was told the
+// last time, and sends the digest of what it has said before.
 type heart struct {
 	*conn
 	path string
-	head []byte // of the report, up to the mark
-	mark []byte
+	// whole and brief are the reports up to the mark; brief is without its digest.
+	whole, brief []byte
+	mark, digest []byte
+	body         []byte
+	beats        int // of the whole run, which is spread over the hosts
+	sent         *sent
 }
+
+// sent counts the reports of all hosts.
+type sent struct{ whole, brief atomic.Int64 }
 
 // connectHosts connects the hosts and has each report once, which is stored.
 func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
-	hearts := make([]*heart, b.options.hosts)
+	hearts, counts := make([]*heart, b.options.hosts), &sent{}
 	for i := range hearts {
 		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("host%d", i))
 		if err != nil {
@@ -45,7 +56,10 @@ func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
 			instances = append(instances, api.InstanceReport{ID: newID(b.random), State: api.InstanceRunning})
 		}
 		report := reportOf(h, instances)
-		hearts[i] = &heart{conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", head: report[:len(report)-1]}
+		hearts[i] = &heart{
+			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], beats: i, sent: counts,
+			brief: fmt.Appendf(nil, `{"id":%q,"name":%q,"version":"","boot_id":"","epoch":1,"pools":null,"instances":null`, h.id, h.name),
+		}
 	}
 	return hearts, inParallel(heartbeaters, func(first int) error {
 		for i := first; i < len(hearts); i += heartbeaters {
@@ -79,16 +93,30 @@ func reportOf(h *host, instances []api.InstanceReport) []byte {
 	return body
 }
 
-var markField = []byte(`"mark":`)
+var (
+	markField   = []byte(`"mark":`)
+	digestField = []byte(`"report_digest":"`)
+)
 
 func (h *heart) beat() error {
-	body := h.head
-	if len(h.mark) > 0 {
-		body = append(append(body, `,"mark":`...), h.mark...)
+	if h.beats++; len(h.digest) == 0 || h.beats%wholeEvery == 0 {
+		h.body = append(h.body[:0], h.whole...)
+		h.sent.whole.Add(1)
+	} else {
+		h.body = append(append(append(append(h.body[:0], h.brief...), `,"digest":"`...), h.digest...), '"')
+		h.sent.brief.Add(1)
 	}
-	answer, err := h.post(h.path, "", append(body, '}'))
+	if len(h.mark) > 0 {
+		h.body = append(append(h.body, `,"mark":`...), h.mark...)
+	}
+	h.body = append(h.body, '}')
+	answer, err := h.post(h.path, "", h.body)
 	if err != nil {
 		return err
+	}
+	if _, rest, found := bytes.Cut(answer, digestField); found {
+		digest, _, _ := bytes.Cut(rest, []byte(`"`))
+		h.digest = append(h.digest[:0], digest...)
 	}
 	_, rest, found := bytes.Cut(answer, markField)
 	end := bytes.IndexByte(rest, '}')
