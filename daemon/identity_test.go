@@ -98,21 +98,27 @@ func TestTheCertificateOfAnOperatorIsNoHosts(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsOfACertificateThatEnds(t *testing.T) {
-	for status, valid := range map[string]time.Duration{"ok": 30 * 24 * time.Hour, "warn": 6 * 24 * time.Hour} {
+func TestACertificateThatEndsIsTold(t *testing.T) {
+	const day = 24 * time.Hour
+	for status, since := range map[string]time.Duration{"ok": 0, "warn": 25 * day, "fail": 31 * day} {
 		s := newSite(t)
-		d := &doctor{cfg: s.config(s.ca.IssueHost(alphaID, "alpha", valid))}
-		if c := d.certificate(); c.Status != status || (status == "warn") != (c.Advice != "") {
-			t.Errorf("a certificate good for %s: %+v, want %s", valid, c, status)
+		cfg := s.config(s.ca.At(time.Now().Add(-since)).IssueHost(alphaID, "alpha", 30*day))
+		checks := cfg.certificates()
+		if len(checks) != 2 || checks[0].Status != status || (status == "ok") != (checks[0].Advice == "") {
+			t.Errorf("a certificate for 30 days that was made %s ago: %+v, want %s", since, checks, status)
+		} else if checks[1].Status != "ok" {
+			t.Errorf("its authority is new: %+v", checks[1])
+		}
+		if _, told := cfg.certificateEnds()["host"]; !told {
+			t.Error("the metrics do not have its end")
 		}
 	}
-	s := newSite(t)
-	old := s.ca.At(time.Now().Add(-48 * time.Hour))
-	if c := (&doctor{cfg: s.config(old.IssueHost(alphaID, "alpha", time.Hour))}).certificate(); c.Status != "fail" {
-		t.Errorf("a certificate that has ended: %+v", c)
-	}
-	if c := (&doctor{cfg: &config{TLSCert: "/nonexistent"}}).certificate(); c.Status != "fail" {
+	gone := &config{Registry: "https://registry:7643", TLSCert: "/nonexistent", TLSCA: "/nonexistent"}
+	if c := gone.certificates(); len(c) != 2 || c[0].Status != "fail" || len(gone.certificateEnds()) != 0 {
 		t.Errorf("no certificate: %+v", c)
+	}
+	if c := (&config{Registry: "unix:///r"}).certificates(); len(c) != 0 {
+		t.Errorf("certificates of a host that needs none: %+v", c)
 	}
 }
 

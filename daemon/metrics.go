@@ -38,6 +38,7 @@ func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner,
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
 		TasksRunning:     up.TasksRunning,
+		CertificateEnds:  cfg.certificateEnds,
 		Parked:           func() int { return parked(r.Active()) },
 		OpenMigrations:   func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) },
 		OverlayFreeBytes: func() (int64, error) { return s.FreeBytes(cfg.OverlayDir) },

@@ -134,6 +134,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
+		Certificates:  cfg.certificates,
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
 	tasks := []service.Task{

@@ -76,7 +76,8 @@ func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metr
 		Store: db, Relay: hosts, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,
 	}
 	if gate != nil {
-		srv.TLSTrouble = gate.Trouble
+		srv.TLSTrouble, srv.Certificates = gate.Trouble, gate.Lifetimes
+		metrics.WatchCertificates(gate.Lifetimes)
 	}
 	api := server.New(srv).Handler()
 	tasks := []service.Task{

@@ -25,6 +25,7 @@ type Gate struct {
 	// Now is the clock that certificates are measured by.
 	Now func() time.Time
 
+	dir    string
 	log    *slog.Logger
 	server *watched[tls.Certificate]
 	roots  *watched[authorities]
@@ -46,7 +47,7 @@ type authorities struct {
 func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	certFile, keyFile := filepath.Join(dir, ServerCertFile), filepath.Join(dir, ServerKeyFile)
 	caFile, denyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, DenyListFile)
-	g := &Gate{Now: time.Now, log: log}
+	g := &Gate{Now: time.Now, dir: dir, log: log}
 	var errs [3]error
 	g.server, errs[0] = newWatched("server certificate", log, func() (tls.Certificate, error) { return readPair(certFile, keyFile) }, certFile, keyFile)
 	g.roots, errs[1] = newWatched("authority", log, func() (authorities, error) { return readAuthorities(caFile) }, caFile)
@@ -74,6 +75,14 @@ func (g *Gate) ending() error {
 
 // ServerCertificate returns the certificate that the gate shows.
 func (g *Gate) ServerCertificate() *x509.Certificate { return g.server.get().Leaf }
+
+// Lifetimes are those of the files that the gate was made of, as they are now.
+func (g *Gate) Lifetimes() []Lifetime {
+	return []Lifetime{
+		LifetimeOf("server", filepath.Join(g.dir, ServerCertFile)),
+		LifetimeOf("authority", filepath.Join(g.dir, CACertFile)),
+	}
+}
 
 // Config is for the listener: TLS 1.3 and a client certificate that the gate
 // takes, or no connection.

@@ -46,7 +46,9 @@ type Deps struct {
 	RegistryProxy http.Handler
 	Uplink        *uplink.Uplink
 	Doctor        func(ctx context.Context) []api.Check
-	Log           *slog.Logger
+	// Certificates say until when those of this host are good; nil if it has none.
+	Certificates func() []api.Check
+	Log          *slog.Logger
 
 	HostID   string
 	HostName string

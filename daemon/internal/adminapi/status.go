@@ -23,6 +23,12 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	for _, p := range st.Parts {
 		st.Degraded = st.Degraded || p.Status != "ok"
 	}
+	if s.Certificates != nil {
+		for _, c := range s.Certificates() { // one that ends soon keeps nothing from being done
+			st.Degraded = st.Degraded || c.Status == "fail"
+			st.Parts = append(st.Parts, c)
+		}
+	}
 	return httpjson.Write(w, http.StatusOK, "status", st)
 }
 

@@ -32,6 +32,9 @@ type Sources struct {
 	// CopyTotals are how long copies gave way to guests, and how many bytes
 	// they wrote, since the daemon began.
 	CopyTotals func() (paced time.Duration, copiedBytes int64)
+	// CertificateEnds says when the certificates end that this host lives on, by name;
+	// those that cannot be read are not in it.
+	CertificateEnds func() map[string]time.Time
 	// GuestDisks are the disks of guests that an op moves now; DiskStats reads
 	// one of them. Only Run calls the two.
 	GuestDisks func() []GuestDisk
@@ -54,6 +57,7 @@ var (
 	registryDesc    = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
 	fencedDesc      = newDesc("volferry_host_fenced", "1 while this host is fenced and has not come back, else 0.")
 	tasksDesc       = newDesc("volferry_tasks_running", "Requests of the registry that are at work.")
+	certificateDesc = newDesc("volferry_certificate_expiry_timestamp_seconds", "Unix time at which a certificate that this host lives on ends.", "certificate")
 	reconcileDesc   = newDesc("volferry_reconcile_seconds", "Time that the daemon took at its start to take up every operation and migration that was open; absent until then.")
 )
 
@@ -73,7 +77,7 @@ type collector struct {
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, overlayFreeDesc,
-		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, fencedDesc, tasksDesc, reconcileDesc,
+		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
 	}
@@ -92,6 +96,9 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(fencedDesc, oneIf(c.Fenced()))
 	gauge(tasksDesc, float64(c.TasksRunning()))
 	gauge(parkedDesc, float64(c.Parked()))
+	for name, end := range c.CertificateEnds() {
+		gauge(certificateDesc, float64(end.Unix()), name)
+	}
 	paced, copied := c.CopyTotals()
 	counter(copyPacedDesc, paced.Seconds())
 	counter(copyBytesDesc, float64(copied))

@@ -29,7 +29,8 @@ func sources() Sources {
 		LibvirtUp:  func() bool { return true },
 		RegistryUp: func() bool { return false },
 		Fenced:     func() bool { return true }, TasksRunning: func() int { return 3 },
-		Parked: func() int { return 2 },
+		Parked:          func() int { return 2 },
+		CertificateEnds: func() map[string]time.Time { return map[string]time.Time{"host": time.Unix(1800000000, 0)} },
 		OpenMigrations: func(context.Context) ([]api.Migration, error) {
 			return []api.Migration{
 				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096},

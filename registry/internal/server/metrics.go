@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -60,6 +61,29 @@ func (m *Metrics) Commit(changes int, took time.Duration) {
 // Watch adds what can be counted in a store.
 func (m *Metrics) Watch(s *store.Store, log *slog.Logger) {
 	m.Registry.MustRegister(&counter{store: s, log: log})
+}
+
+// WatchCertificates adds the ends of certificates.
+func (m *Metrics) WatchCertificates(lifetimes func() []mtls.Lifetime) {
+	m.Registry.MustRegister(certificates(lifetimes))
+}
+
+// certificates are read when they are asked for. One that cannot be read is left out.
+type certificates func() []mtls.Lifetime
+
+var certificateDesc = prometheus.NewDesc("volferry_registry_certificate_expiry_timestamp_seconds",
+	"Unix time at which a certificate that the registry lives on ends.", []string{"certificate"}, nil)
+
+// Describe implements prometheus.Collector.
+func (certificates) Describe(descs chan<- *prometheus.Desc) { descs <- certificateDesc }
+
+// Collect implements prometheus.Collector.
+func (c certificates) Collect(metrics chan<- prometheus.Metric) {
+	for _, l := range c() {
+		if l.Err == nil {
+			metrics <- prometheus.MustNewConstMetric(certificateDesc, prometheus.GaugeValue, float64(l.Until.Unix()), l.Name)
+		}
+	}
 }
 
 func (m *Metrics) request(route httpjson.Route, status int, took time.Duration) {

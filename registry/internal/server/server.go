@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -25,8 +26,10 @@ type Config struct {
 	// TLSTrouble, where not nil, says which files of the TLS directory are not in
 	// use as they are.
 	TLSTrouble func() error
-	Version    string
-	Log        *slog.Logger
+	// Certificates, where not nil, are those that the registry lives on.
+	Certificates func() []mtls.Lifetime
+	Version      string
+	Log          *slog.Logger
 }
 
 // Server answers the API's requests.

@@ -39,6 +39,7 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))
 	}
+	parts = append(parts, s.certificateChecks()...)
 	return api.Status{
 		Program:          Program,
 		Version:          s.Version,
@@ -130,6 +131,24 @@ func tlsCheck(trouble error) api.Check {
 		Name: "tls", Status: checkFail, Message: trouble.Error(),
 		Advice: "the last good files stay in use: what was denied or replaced since is not; put the files right",
 	}
+}
+
+// renewals say how to renew the certificates, by the names of their lifetimes.
+var renewals = map[string]string{
+	"server":    Program + " issue-cert server --replace; nothing needs to be restarted",
+	"authority": "make a new authority in time (" + Program + " init-ca in another directory); every certificate has to be issued anew by it",
+}
+
+// certificateChecks say until when the certificates are good.
+func (s *Server) certificateChecks() []api.Check {
+	if s.Certificates == nil {
+		return nil
+	}
+	var checks []api.Check
+	for _, l := range s.Certificates() {
+		checks = append(checks, l.Check(time.Now(), renewals[l.Name]))
+	}
+	return checks
 }
 
 // openAPI answers with this API as an OpenAPI document.
