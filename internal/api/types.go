@@ -166,19 +166,22 @@ type Volume struct {
 }
 
 // Attachment is one volume at one instance. BootIndex is nil for a slot that
-// takes no part in booting.
+// takes no part in booting. The names are for people: what a host answers for an
+// operation of its own may lack them.
 type Attachment struct {
-	ID         string          `json:"id"`
-	VolumeID   string          `json:"volume_id"`
-	InstanceID string          `json:"instance_id"`
-	Host       string          `json:"host"`
-	Mode       Mode            `json:"mode"`
-	Device     string          `json:"device"`
-	BootIndex  *int            `json:"boot_index"`
-	State      AttachmentState `json:"state"`
-	Location   Location        `json:"location"`
-	CreatedAt  time.Time       `json:"created_at"`
-	UpdatedAt  time.Time       `json:"updated_at"`
+	ID           string          `json:"id"`
+	VolumeID     string          `json:"volume_id"`
+	VolumeName   string          `json:"volume_name,omitempty"`
+	InstanceID   string          `json:"instance_id"`
+	InstanceName string          `json:"instance_name,omitempty"`
+	Host         string          `json:"host"`
+	Mode         Mode            `json:"mode"`
+	Device       string          `json:"device"`
+	BootIndex    *int            `json:"boot_index"`
+	State        AttachmentState `json:"state"`
+	Location     Location        `json:"location"`
+	CreatedAt    time.Time       `json:"created_at"`
+	UpdatedAt    time.Time       `json:"updated_at"`
 }
 
 // BlockDeviceMapping is a slot of an instance. VolumeID and AttachmentID are

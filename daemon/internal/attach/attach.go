@@ -108,7 +108,7 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 		return fmt.Errorf("read instance %s: %w", inst.Name, err)
 	}
 	if asked.Root {
-		if err := g.machine.chooseRoot(in, asked.Device, dom, inst); err != nil {
+		if err := g.machine.chooseRoot(ctx, in, asked.Device, dom, inst); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 			return cannot(api.CodeConflict, "it is at instance %s already, as %s (%s)", inst.Name, a.Device, a.State).With("attachment_id", a.ID)
 		}
 		if !vol.Multiattach {
-			return cannot(api.CodeVolumeInUse, "it is %s at instance %s, and its type is not multiattach", a.State, a.InstanceID).
+			return cannot(api.CodeVolumeInUse, "it is %s at instance %s, and its type is not multiattach", a.State, cmp.Or(a.InstanceName, a.InstanceID)).
 				With("instance_id", a.InstanceID).With("attachment_id", a.ID)
 		}
 	}

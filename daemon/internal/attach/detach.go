@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -170,7 +171,7 @@ func (g *Manager) find(ctx context.Context, ref string) (found, error) {
 	att, err := g.machine.Registry.Attachment(ctx, ref)
 	if request.Away(err) {
 		if att, ok := g.machine.Known.Known(ctx, ref); ok {
-			return found{att, att.VolumeID, true}, nil
+			return found{att, cmp.Or(att.VolumeName, att.VolumeID), true}, nil
 		}
 	}
 	if err != nil {
@@ -243,7 +244,7 @@ func (g *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 		return input{}, nil, err
 	}
 	in := input{
-		AttachmentID: f.ID, VolumeID: f.VolumeID, VolumeName: f.volume, InstanceID: f.InstanceID, InstanceName: f.InstanceID,
+		AttachmentID: f.ID, VolumeID: f.VolumeID, VolumeName: f.volume, InstanceID: f.InstanceID, InstanceName: cmp.Or(f.InstanceName, f.InstanceID),
 		Device: f.Device, Mode: f.Mode, BootIndex: f.BootIndex, Location: f.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch,
 	}

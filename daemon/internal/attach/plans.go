@@ -176,7 +176,8 @@ func (in *input) Varied() bool { return in.Root }
 // attachment is the attachment of the op in this state.
 func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	return api.Attachment{
-		ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: in.HostName, Mode: in.Mode,
+		ID: in.AttachmentID, VolumeID: in.VolumeID, VolumeName: in.VolumeName, InstanceID: in.InstanceID, InstanceName: in.InstanceName,
+		Host: in.HostName, Mode: in.Mode,
 		Device: in.Device, BootIndex: in.BootIndex, State: state, Location: in.Location,
 	}
 }

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -109,4 +110,28 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			}, c.state)
 		})
 	}
+}
+
+func TestARefusalNamesWhatIsInTheWay(t *testing.T) {
+	named := func(err error, name string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), db) || strings.Contains(err.Error(), testVolume) {
+			t.Errorf("it does not speak of %s: %v", name, err)
+		}
+	}
+	withRoot(t, false, func(t *testing.T, d *daemon) {
+		d.world.attached(t, otherAtt, db)
+		row := d.world.registry.rows[otherAtt]
+		row.InstanceName = "the database"
+		d.world.registry.rows[otherAtt] = row
+		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		wantCode(t, err, api.CodeVolumeInUse)
+		named(err, "instance the database")
+	})
+	withRoot(t, true, func(t *testing.T, d *daemon) {
+		d.world.registry.onVolume = func(v *api.Volume) { v.Attachments = nil } // as if the slot had another one
+		_, err := d.attach("a", attachAsRoot)
+		wantCode(t, err, api.CodeConflict)
+		named(err, "it has volume vol there")
+	})
 }

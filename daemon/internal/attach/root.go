@@ -90,7 +90,7 @@ func (m *machine) freshen(ctx context.Context, in *input) {
 }
 
 // chooseRoot makes the attach one of the root slot, which has to be empty.
-func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.Instance) error {
+func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom *hv.Domain, inst api.Instance) error {
 	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.
 	case device != "" && device != s.Device:
 		return refuse(api.CodeInvalidArgument, "it boots from %s, not from %s; leave --device out", s.Device, device)
 	case s.VolumeID != nil:
-		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", *s.VolumeID).With("volume_id", *s.VolumeID)
+		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", m.volumeName(ctx, *s.VolumeID)).With("volume_id", *s.VolumeID)
 	case s.Note != "":
 		return refuse(api.CodeUnsupportedDisk, "its disk %s is what it boots from, and that is %s; only volumes are changed", s.Device, s.Note)
 	case dom.ConfigDisk(s.Device) != nil:
@@ -122,6 +122,15 @@ func (m *machine) chooseRoot(in *input, device string, dom *hv.Domain, inst api.
 		return refuse(api.CodeUnsupportedDisk, "nothing is known of the disk %s that was there, and it is no virtio disk; define one with virsh and adopt the instance again", s.Device)
 	}
 	return nil
+}
+
+// volumeName is what a person calls a volume, or its id where nobody can tell.
+func (m *machine) volumeName(ctx context.Context, id string) string {
+	vol, err := m.Registry.Volume(ctx, id)
+	if err != nil {
+		return id
+	}
+	return vol.Name
 }
 
 // placeFree refuses an address in the guest that another disk has got since.

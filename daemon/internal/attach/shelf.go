@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -36,7 +37,7 @@ func (g *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attach
 
 func onShelf(vol api.Volume, att api.Attachment) *input {
 	return &input{
-		AttachmentID: att.ID, VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: att.InstanceID, InstanceName: att.InstanceID,
+		AttachmentID: att.ID, VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: att.InstanceID, InstanceName: cmp.Or(att.InstanceName, att.InstanceID),
 		Device: att.Device, Mode: att.Mode, Shareable: vol.Multiattach, Location: att.Location, Host: att.Host, HostName: att.Host,
 	}
 }

@@ -173,8 +173,9 @@ func checkIdle(vol api.Volume, force bool) error {
 	case vol.MigrationID != "":
 		return cannot(api.CodeMigrationActive, "migration %s is moving it; complete or cancel that first", vol.MigrationID).With("migration_id", vol.MigrationID)
 	case len(vol.Attachments) > 0:
-		return cannot(api.CodeVolumeInUse, "it is attached to instance %s as %s", vol.Attachments[0].InstanceID, vol.Attachments[0].Device).
-			With("instance_id", vol.Attachments[0].InstanceID)
+		a := vol.Attachments[0]
+		return cannot(api.CodeVolumeInUse, "it is attached to instance %s as %s; detach it first", cmp.Or(a.InstanceName, a.InstanceID), a.Device).
+			With("instance_id", a.InstanceID)
 	case vol.Status == api.VolumeAvailable:
 		return nil
 	case !slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError}, vol.Status):

@@ -158,8 +158,8 @@ func TestAdoptIsRefused(t *testing.T) {
 func TestDeleteIsRefused(t *testing.T) {
 	for _, c := range []refusal[api.Volume]{
 		{"attached", nil, func(v *api.Volume) {
-			v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{InstanceID: "web-id", Device: "vdb"}}
-		}, api.CodeVolumeInUse, "web-id"},
+			v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{InstanceID: "web-id", InstanceName: "web", Device: "vdb"}}
+		}, api.CodeVolumeInUse, "instance web as vdb"},
 		{"attached and migrating", nil, func(v *api.Volume) {
 			v.Status, v.MigrationID, v.Attachments = api.VolumeInUse, "move-id", []api.Attachment{{InstanceID: "web-id"}}
 		}, api.CodeMigrationActive, "move-id"},

@@ -26,13 +26,13 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 			return api.Attachment{}, err
 		}
 		if h.movedBy != "" {
-			return api.Attachment{}, movedBy("release", h.volumeName, h.movedBy)
+			return api.Attachment{}, movedBy("release", h.VolumeName, h.movedBy)
 		}
 		if h.instanceState == api.InstanceShelved {
 			return api.Attachment{}, h.shelved("release")
 		}
 		if !in.Force && (h.State == api.AttachmentAttached || h.State == api.AttachmentAttaching) {
-			return api.Attachment{}, api.Errorf(api.CodeConflict, "cannot release volume %s: its attachment to instance %s is %s; detach it first", h.volumeName, h.instanceName, h.State).
+			return api.Attachment{}, api.Errorf(api.CodeConflict, "cannot release volume %s: its attachment to instance %s is %s; detach it first", h.VolumeName, h.InstanceName, h.State).
 				With("state", h.State)
 		}
 		if err := tx.removeAttachment(ctx, h, in.Slot); err != nil {
@@ -56,18 +56,18 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 			return api.Attachment{}, err
 		}
 		if h.hostID == "" {
-			return api.Attachment{}, api.Errorf(api.CodeStateForbidden, "cannot delete the attachment of volume %s to instance %s by force: no host has the instance, so it can be detached", h.volumeName, h.instanceName)
+			return api.Attachment{}, api.Errorf(api.CodeStateForbidden, "cannot delete the attachment of volume %s to instance %s by force: no host has the instance, so it can be detached", h.VolumeName, h.InstanceName)
 		}
 		host, err := tx.hostRow(ctx, h.hostID)
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := host.checkFenced("delete the attachment of volume " + h.volumeName + " to instance " + h.instanceName); err != nil {
+		if err := host.checkFenced("delete the attachment of volume " + h.VolumeName + " to instance " + h.InstanceName); err != nil {
 			return api.Attachment{}, err
 		}
 		if h.movedBy != "" {
 			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "cannot delete the attachment of volume %s to instance %s: migration %s was moving the volume; abandon that first",
-				h.volumeName, h.instanceName, h.movedBy).With("migration_id", h.movedBy)
+				h.VolumeName, h.InstanceName, h.movedBy).With("migration_id", h.movedBy)
 		}
 		if err := tx.removeAttachment(ctx, h, nil); err != nil {
 			return api.Attachment{}, err

@@ -263,10 +263,10 @@ func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot
 	}
 	h := heldAttachment{
 		Attachment: api.Attachment{
-			ID: in.ID, VolumeID: v.id, InstanceID: in.InstanceID, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
+			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
 			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.at, UpdatedAt: tx.at,
 		},
-		opID: in.OpID, hostID: host.id, instanceName: slot.instanceName, instanceState: slot.instanceState, volumeName: v.name, generation: v.generation,
+		opID: in.OpID, hostID: host.id, instanceState: slot.instanceState, generation: v.generation,
 	}
 	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
 		return api.Attachment{}, err

@@ -68,18 +68,18 @@ func checkAttachmentTransition(in api.AttachmentTransition) error {
 func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
 	switch {
 	case h.migrationID != "":
-		return movedBy("change the reserved attachment of", h.volumeName, h.migrationID)
+		return movedBy("change the reserved attachment of", h.VolumeName, h.migrationID)
 	case !slices.Contains(in.From, h.State):
-		return api.Errorf(api.CodeConflict, "the attachment of volume %s to instance %s is %s, none of %q", h.volumeName, h.instanceName, h.State, in.From).
+		return api.Errorf(api.CodeConflict, "the attachment of volume %s to instance %s is %s, none of %q", h.VolumeName, h.InstanceName, h.State, in.From).
 			With("state", h.State)
 	case in.To != api.AttachmentDetaching:
 		return nil
 	case h.movedBy != "":
-		return movedBy("detach", h.volumeName, h.movedBy)
+		return movedBy("detach", h.VolumeName, h.movedBy)
 	case h.lock.reason != "":
-		return h.lock.refuse("detach a volume from", h.instanceName)
+		return h.lock.refuse("detach a volume from", h.InstanceName)
 	case isRoot(h.BootIndex) && h.instanceState != api.InstanceStopped:
-		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; stop it first", h.volumeName, h.instanceName, h.instanceState).
+		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; stop it first", h.VolumeName, h.InstanceName, h.instanceState).
 			With("state", h.instanceState)
 	case h.instanceState == api.InstanceShelved:
 		return h.shelved("detach")
@@ -89,7 +89,7 @@ func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
 
 // shelved refuses what is done to an attachment on its host alone, or on none.
 func (h heldAttachment) shelved(verb string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", verb, h.volumeName, h.instanceName, h.instanceName).
+	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", verb, h.VolumeName, h.InstanceName, h.InstanceName).
 		With("state", h.instanceState)
 }
 
@@ -99,10 +99,8 @@ type heldAttachment struct {
 	migrationID   string // of a reserved dst, else ""
 	opID          string
 	hostID        string // "" where no host has its instance
-	instanceName  string
 	instanceState api.InstanceState
 	lock          instanceLock
-	volumeName    string
 	generation    int64
 	movedBy       string // the open migration of its volume, "" if there is none
 }
@@ -140,7 +138,7 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 	)
 	if err := tx.QueryRowContext(ctx, heldAttachmentQuery, id).Scan(append([]any{
 		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
-		&h.migrationID, &h.opID, &h.hostID, &h.instanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.volumeName, &h.generation, &h.movedBy,
+		&h.migrationID, &h.opID, &h.hostID, &h.InstanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.VolumeName, &h.generation, &h.movedBy,
 	}, locationFields(&h.Location)...)...); err != nil {
 		return h, fmt.Errorf("read attachment %s: %w", clip(id), err)
 	}
@@ -167,10 +165,10 @@ func (tx *changeTx) heldBy(ctx context.Context, ref, hostRef string, epoch int64
 		return h, err
 	}
 	if h.hostID == "" {
-		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is no host's: the instance is %s", h.volumeName, h.instanceName, h.instanceState)
+		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is no host's: the instance is %s", h.VolumeName, h.InstanceName, h.instanceState)
 	}
 	if h.hostID != hostID {
-		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is host %s's", h.volumeName, h.instanceName, h.Host)
+		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is host %s's", h.VolumeName, h.InstanceName, h.Host)
 	}
 	return h, nil
 }
@@ -181,8 +179,8 @@ func (tx *changeTx) auditAttachment(ctx context.Context, h heldAttachment, e api
 	if details == nil {
 		details = map[string]any{}
 	}
-	details["volume_id"], details["volume_name"] = h.VolumeID, h.volumeName
-	details["instance_id"], details["instance_name"] = h.InstanceID, h.instanceName
+	details["volume_id"], details["volume_name"] = h.VolumeID, h.VolumeName
+	details["instance_id"], details["instance_name"] = h.InstanceID, h.InstanceName
 	e.Host, e.Object, e.Details, e.Token = h.Host, "attachment/"+h.ID, details, &api.Token{Generation: h.generation}
 	return tx.audit(ctx, e)
 }

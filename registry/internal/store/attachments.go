@@ -12,7 +12,7 @@ import (
 
 // Where an attachment is connected to is not stored twice: it is the place of
 // its volume, or what its migration has reserved.
-const attachmentQuery = "SELECT a.id, a.volume_id, a.instance_id, " + instanceHost + `, a.mode, a.device, s.boot_index, a.state,
+const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHERE id = a.volume_id), a.instance_id, i.name, " + instanceHost + `, a.mode, a.device, s.boot_index, a.state,
 		a.created_us, a.updated_us, ` + locationColumns + `
 	FROM attachments a
 	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
@@ -73,7 +73,7 @@ func scanAttachment(row scanner) (api.Attachment, error) {
 		a                api.Attachment
 		created, updated int64
 	)
-	err := row.Scan(append([]any{&a.ID, &a.VolumeID, &a.InstanceID, &a.Host, &a.Mode, &a.Device, &a.BootIndex, &a.State, &created, &updated},
+	err := row.Scan(append([]any{&a.ID, &a.VolumeID, &a.VolumeName, &a.InstanceID, &a.InstanceName, &a.Host, &a.Mode, &a.Device, &a.BootIndex, &a.State, &created, &updated},
 		locationFields(&a.Location)...)...)
 	a.CreatedAt, a.UpdatedAt = fromMicros(created), fromMicros(updated)
 	return a, err

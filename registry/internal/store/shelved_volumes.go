@@ -68,8 +68,11 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 // attachShelved adds the attachment.
 func (tx *changeTx) attachShelved(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
 	h := heldAttachment{
-		Attachment: api.Attachment{ID: in.ID, VolumeID: v.id, InstanceID: in.InstanceID, Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached},
-		opID:       in.OpID, instanceName: slot.instanceName, volumeName: v.name, generation: v.generation,
+		Attachment: api.Attachment{
+			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
+			Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached,
+		},
+		opID: in.OpID, generation: v.generation,
 	}
 	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
 		return api.Attachment{}, err
@@ -190,7 +193,7 @@ func (tx *changeTx) detachShelved(ctx context.Context, i api.Instance, id string
 		return none, err
 	}
 	if h.movedBy != "" {
-		return none, movedBy("detach", h.volumeName, h.movedBy)
+		return none, movedBy("detach", h.VolumeName, h.movedBy)
 	}
 	if err := h.lock.refuse("detach a volume from", i.Name); err != nil {
 		return none, err
