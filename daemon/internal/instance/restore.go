@@ -22,7 +22,12 @@ const (
 	stepNameWake   = "wake"
 	// Once the file is removed there is no way back.
 	stepNameForgetMemory = "forget_memory"
+	stepNameGoOn         = "resume"
 )
+
+// WakingSteps are the steps of a restore at which its guest may stand still: it is
+// restored paused, and goes on when its RAM file is gone.
+func WakingSteps() []string { return []string{stepNameWake, stepNameForgetMemory, stepNameGoOn} }
 
 // BeginRestore wakes an instance that was saved for a migration, with the volume at
 // the location, as it was: running, paused or off. For one that was not saved, or is
@@ -236,7 +241,9 @@ func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Doma
 	case errors.Is(err, hv.ErrActive):
 		return op.Retry(request.BusyDelay, err) // somebody was first; looked at next
 	case errors.Is(err, hv.ErrGuarded):
-		err = errors.Join(err, m.Guards.HookKnowsPasses())
+		if old := m.Guards.HookKnowsPasses(); old != nil {
+			err = fmt.Errorf("%w; %w", err, old)
+		}
 	}
 	return in.stuck(err)
 }
@@ -322,7 +329,7 @@ func (m *machine) stepGoOn() op.Step {
 		dom, err := m.domain(ctx, in.InstanceID)
 		return op.DoneIf(dom == nil || !standsStill(dom, was)), err
 	}
-	return step("resume", do, nil, observe)
+	return step(stepNameGoOn, do, nil, observe)
 }
 
 // standsStill says whether a guest is paused by us that ran before.

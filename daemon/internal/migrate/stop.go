@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
@@ -27,10 +28,11 @@ func (g *Manager) ComeOut(ctx context.Context) {
 	}
 }
 
-// switching says whether an op is between the pause of its guest and its end.
+// switching says whether an op is between the pause of its guest and its end, or
+// wakes one that was saved.
 func (g *Manager) switching() bool {
 	for _, st := range g.runner.Active() {
-		if st.Waiting == "" && st.State != op.StateNeedsOperator && duringPause[st.Step] {
+		if st.Waiting == "" && st.State != op.StateNeedsOperator && (duringPause[st.Step] || waking[st.Step]) {
 			return true
 		}
 	}
@@ -42,6 +44,9 @@ var duringPause = stepNames(
 	toSwitch.begin, "drain", "compare", "name_"+string(onDst), "pivot", "name_"+string(onSrc), toSwitch.end,
 	toAbort.begin, abortStep, toAbort.end,
 )
+
+// waking are the steps of package instance at which that may be so.
+var waking = stepNames(instance.WakingSteps()...)
 
 // mayPause holds a switch back that was about to begin in a daemon that stops.
 func (m *machine) mayPause() error {

@@ -4,13 +4,17 @@ package migrate
 
 import (
 	"context"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -47,6 +51,37 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 				}
 				d.boot()
 				d.moved(d.until(m.ID, api.MigrationCompleted))
+			})
+		})
+	}
+}
+
+func TestADaemonThatStopsLetsASavedGuestWake(t *testing.T) {
+	for _, name := range instance.WakingSteps() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				awake := make(chan struct{})
+				restore := op.Plan{Kind: "restore", Steps: []op.Step{{Name: name, Do: func(context.Context, *op.Run) error {
+					<-awake
+					return nil
+				}}}}
+				runner, err := op.New(op.Config{Journal: optest.NewJournal(), Plans: []op.Plan{restore}})
+				must(t, err)
+				defer runner.Stop()
+				w := newWorld(t, hv.StateRunning)
+				g := New(Config{}, w.ports(), optest.NewJournal(), nil, slog.New(slog.DiscardHandler))
+				g.Bind(runner)
+				must(t, runner.Submit(t.Context(), op.Op{ID: "a", Kind: "restore"}))
+				synctest.Wait()
+				out := make(chan struct{})
+				go func() { g.ComeOut(t.Context()); close(out) }()
+				select {
+				case <-out:
+					t.Error("it did not wait")
+				case <-time.After(time.Second):
+				}
+				close(awake)
+				<-out
 			})
 		})
 	}
