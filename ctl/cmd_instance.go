@@ -46,13 +46,20 @@ func instanceList(c *cli.Context, s *session) error {
 	ids := make([]string, 0, len(instances))
 	for _, i := range instances {
 		ids = append(ids, i.ID)
-		state := string(i.State)
-		if i.Locked {
-			state += ", locked"
-		}
-		t.Add(i.Name, i.ID, state, i.Host, fmt.Sprint(volumesOf(i)))
+		t.Add(i.Name, i.ID, stateLine(&i), i.Host, fmt.Sprint(volumesOf(i)))
 	}
 	return s.printList(a, ids, &t, "No instance yet: '"+programName+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.")
+}
+
+// stateLine is the state of an instance, and who keeps others from changing it.
+func stateLine(i *api.Instance) string {
+	switch {
+	case i.LockedBy != "":
+		return fmt.Sprintf("%s, held by migration %.8s", i.State, i.LockedBy)
+	case i.Locked:
+		return string(i.State) + ", locked"
+	}
+	return string(i.State)
 }
 
 func volumesOf(i api.Instance) int {
@@ -77,6 +84,7 @@ func instanceShow(c *cli.Context, s *session) error {
 	r.Add("host", i.Host)
 	r.Add("state", string(i.State))
 	r.Add("locked", lockLine(i))
+	r.AddIf("kept off", keptOff(i))
 	r.AddIf("note", i.Note)
 	disks := make([]string, 0, len(i.BlockDeviceMappings))
 	for _, slot := range i.BlockDeviceMappings {
@@ -101,6 +109,15 @@ func lockLine(i *api.Instance) string {
 	return line + ": " + render.OrDash(i.LockReason)
 }
 
+// keptOff says of an instance that a move with all guests paused has put to rest that
+// nobody starts it, and what ends that; "" of all others.
+func keptOff(i *api.Instance) string {
+	if i.LockedBy == "" || i.State != api.InstanceStopped {
+		return ""
+	}
+	return fmt.Sprintf("until migration %[1]s is over, which leaves it as it was before; '%[2]s migration watch %[1]s'", i.LockedBy, programName)
+}
+
 // diskLine is a slot of an instance: what is in it, or why nothing is.
 func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
 	line := slot.Device
@@ -111,6 +128,9 @@ func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]s
 		return line + "  volume -: " + whyEmpty(i, slot)
 	}
 	line += "  volume " + nameOr(volumes, *slot.VolumeID)
+	if slot.Mode != "" { // of an older registry
+		line += ", " + string(slot.Mode)
+	}
 	if slot.AttachmentID != nil {
 		line += ", attachment " + *slot.AttachmentID
 	}

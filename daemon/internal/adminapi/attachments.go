@@ -3,6 +3,7 @@
 package adminapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -12,27 +13,24 @@ import (
 
 func (s *Server) attachVolume(w http.ResponseWriter, r *http.Request) error {
 	var in api.VolumeAttach
-	r, err := decodeAndKeep(r, &in)
-	if err != nil {
-		return err
-	}
-	id, err := opID(r)
-	if err != nil {
-		return err
-	}
-	if s.onShelf(r.Context(), id, in.Instance) {
-		return s.passOn(w, r, "instance "+in.Instance+" is on no host")
-	}
-	att, err := s.Attachments.BeginAttach(r.Context(), id, r.PathValue("volume"), in)
-	if err != nil {
-		return err
-	}
-	return s.begun(w, r, id, httpjson.Noun{Name: "attachment", Value: att})
+	return s.atInstance(w, r, &in, &in.Instance, func(ctx context.Context, opID, volume string) (api.Attachment, error) {
+		return s.Attachments.BeginAttach(ctx, opID, volume, in)
+	})
 }
 
 func (s *Server) detachVolume(w http.ResponseWriter, r *http.Request) error {
 	var in api.VolumeDetach
-	r, err := decodeAndKeep(r, &in)
+	return s.atInstance(w, r, &in, &in.Instance, func(ctx context.Context, opID, volume string) (api.Attachment, error) {
+		return s.Attachments.BeginDetach(ctx, opID, volume, in)
+	})
+}
+
+// atInstance begins an op of a volume at an instance, which the body in names. That of
+// one that is on no host is the registry's.
+func (s *Server) atInstance(w http.ResponseWriter, r *http.Request, in any, instance *string,
+	begin func(ctx context.Context, opID, volume string) (api.Attachment, error),
+) error {
+	r, err := decodeAndKeep(r, in)
 	if err != nil {
 		return err
 	}
@@ -40,10 +38,10 @@ func (s *Server) detachVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if s.onShelf(r.Context(), id, in.Instance) {
-		return s.passOn(w, r, "instance "+in.Instance+" is on no host")
+	if s.onShelf(r.Context(), id, *instance) {
+		return s.passOn(w, r, "instance "+*instance+" is on no host")
 	}
-	att, err := s.Attachments.BeginDetach(r.Context(), id, r.PathValue("volume"), in)
+	att, err := begin(r.Context(), id, r.PathValue("volume"))
 	if err != nil {
 		return err
 	}

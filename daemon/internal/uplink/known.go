@@ -15,23 +15,12 @@ import (
 // cannot ask it now.
 func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := u.View()
-	var found []api.Instance
-	for i := range v.Instances {
-		inst := &v.Instances[i]
-		if !u.ours(api.Attachment{Host: inst.Host}) {
-			continue
-		}
-		if inst.ID == ref || inst.Name == ref {
-			return u.withGranted(*inst), true
-		}
-		if len(ref) >= minPrefix && strings.HasPrefix(inst.ID, ref) {
-			found = append(found, *inst)
-		}
-	}
-	if len(found) != 1 {
+	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(api.Attachment{Host: i.Host}) })
+	inst, ok := find(here, ref, func(i *api.Instance) (id, name string) { return i.ID, i.Name })
+	if !ok {
 		return api.Instance{}, false
 	}
-	return u.withGranted(found[0]), true
+	return u.withGranted(*inst), true
 }
 
 // withGranted puts what was granted since the view was read into the slots that
@@ -55,22 +44,45 @@ func (u *Uplink) withGranted(inst api.Instance) api.Instance {
 // registry last said, with the attachments that this host has of it.
 func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	v, _, _ := u.View()
-	var found []api.Volume
-	for _, vol := range v.Volumes {
-		if vol.ID == ref || vol.Name == ref {
-			return u.withOwnAttachments(vol), true
-		}
-		if len(ref) >= minPrefix && strings.HasPrefix(vol.ID, ref) {
-			found = append(found, vol)
-		}
-	}
-	if len(found) != 1 {
+	vol, ok := find(v.Volumes, ref, func(v *api.Volume) (id, name string) { return v.ID, v.Name })
+	if !ok {
 		return api.Volume{}, false
 	}
-	return u.withOwnAttachments(found[0]), true
+	return u.withOwnAttachments(*vol), true
 }
 
 func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
 	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
 	return vol
+}
+
+// Known finds an attachment of this host, by its id or the beginning of it, by
+// what the registry last said: for those who cannot ask it now.
+func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
+	a, ok := find(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
+	if !ok {
+		return api.Attachment{}, false
+	}
+	return *a, true
+}
+
+// minPrefix is how much of an id is enough to name something.
+const minPrefix = 4
+
+// find is the thing with this id or name, or else the one whose id begins so.
+func find[T any](things []T, ref string, called func(*T) (id, name string)) (*T, bool) {
+	var begins []*T
+	for i := range things {
+		id, name := called(&things[i])
+		switch {
+		case ref == id, ref == name && name != "":
+			return &things[i], true
+		case len(ref) >= minPrefix && strings.HasPrefix(id, ref):
+			begins = append(begins, &things[i])
+		}
+	}
+	if len(begins) != 1 {
+		return nil, false
+	}
+	return begins[0], true
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -132,24 +131,6 @@ func (u *Uplink) View() (v View, age time.Duration, ok bool) {
 	return u.view, max(0, time.Since(since)), !u.view.ReadAt.IsZero()
 }
 
-// Known finds an attachment of this host, by its id or the beginning of it, by
-// what the registry last said: for those who cannot ask it now.
-func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
-	var found []api.Attachment
-	for _, a := range u.granted() {
-		if a.ID == ref {
-			return a, true
-		}
-		if len(ref) >= minPrefix && strings.HasPrefix(a.ID, ref) {
-			found = append(found, a)
-		}
-	}
-	if len(found) != 1 {
-		return api.Attachment{}, false
-	}
-	return found[0], true
-}
-
 // KnownAt finds the attachment of a volume at an instance of this host, both by
 // id or name, by what the registry last said.
 func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
@@ -171,9 +152,6 @@ func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attach
 	}
 	return all[i], true
 }
-
-// minPrefix is how much of an id is enough to name something.
-const minPrefix = 4
 
 // granted are the attachments of this host by what the registry last said, and
 // by what it has granted since: what an attachment was granted as last counts.
