@@ -98,6 +98,17 @@ func show[T any](ctx context.Context, s *session, path, noun string) (*T, answer
 	return thing, a, a.decode(noun, thing)
 }
 
+// change asks for a mutation that is done at once, and is the thing as it is then,
+// decoded, with the answer that it came in.
+func change[T any](ctx context.Context, s *session, method, path, noun string, in any) (*T, answer, error) {
+	a, err := s.change(ctx, method, path, noun, in)
+	if err != nil {
+		return nil, answer{}, err
+	}
+	thing := new(T)
+	return thing, a, a.decode(noun, thing)
+}
+
 // showAtLast is show for what a command has waited for: it outlasts an other side
 // that is away for the moment, as the waiting did.
 func showAtLast[T any](ctx context.Context, s *session, path, noun string) (thing *T, a answer, err error) {

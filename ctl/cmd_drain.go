@@ -55,12 +55,8 @@ func drainVerb(verb, usage, done string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Usage: usage, ArgsUsage: "DRAIN",
 		Action: withSession(func(c *cli.Context, s *session) error {
-			a, err := s.change(c.Context, http.MethodPost, v1("drains", c.Args().First(), verb), "drain", nil)
+			d, a, err := change[api.Drain](c.Context, s, http.MethodPost, v1("drains", c.Args().First(), verb), "drain", nil)
 			if err != nil {
-				return err
-			}
-			var d api.Drain
-			if err := a.decode("drain", &d); err != nil {
 				return err
 			}
 			return s.printResult(a, d.ID, fmt.Sprintf(done, d.ID))
@@ -84,12 +80,8 @@ func poolDrain(c *cli.Context, s *session) error {
 			return err
 		}
 	}
-	a, err := s.change(c.Context, http.MethodPost, v1("pools", c.Args().First(), "drain"), "drain", in)
+	d, a, err := change[api.Drain](c.Context, s, http.MethodPost, v1("pools", c.Args().First(), "drain"), "drain", in)
 	if err != nil {
-		return err
-	}
-	var d api.Drain
-	if err := a.decode("drain", &d); err != nil {
 		return err
 	}
 	if s.noWait {

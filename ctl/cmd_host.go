@@ -79,12 +79,8 @@ func hostForget(c *cli.Context, s *session) error {
 	if c.Bool("with-volumes") {
 		path += "?volumes=1"
 	}
-	a, err := s.change(c.Context, http.MethodDelete, path, "host", nil)
+	h, a, err := change[api.Host](c.Context, s, http.MethodDelete, path, "host", nil)
 	if err != nil {
-		return err
-	}
-	var h api.Host
-	if err := a.decode("host", &h); err != nil {
 		return err
 	}
 	return s.printResult(a, h.ID, "Forgot host "+h.Name+".")
@@ -95,12 +91,8 @@ func hostFence(c *cli.Context, s *session) error {
 	if evidence == "" {
 		return usagef("host fence: --evidence is missing: say how you know that the host cannot write, for example --evidence 'powered off at the PDU'")
 	}
-	a, err := s.change(c.Context, http.MethodPost, v1("hosts", c.Args().First(), "fence"), "host", api.HostFence{Evidence: evidence, EvenIfUp: c.Bool("even-if-up")})
+	h, a, err := change[api.Host](c.Context, s, http.MethodPost, v1("hosts", c.Args().First(), "fence"), "host", api.HostFence{Evidence: evidence, EvenIfUp: c.Bool("even-if-up")})
 	if err != nil {
-		return err
-	}
-	var h api.Host
-	if err := a.decode("host", &h); err != nil {
 		return err
 	}
 	return s.printResult(a, h.ID, fmt.Sprintf("Fenced host %s: it is in epoch %d now.", h.Name, h.Epoch),

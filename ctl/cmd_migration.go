@@ -166,15 +166,11 @@ func migrationSet(c *cli.Context, s *session) error {
 		return err
 	}
 	in := api.MigrationUpdate{BandwidthBytesPerSecond: &rate}
-	a, err := s.change(c.Context, http.MethodPatch, v1("migrations", c.Args().First()), "migration", in)
+	m, a, err := change[api.Migration](c.Context, s, http.MethodPatch, v1("migrations", c.Args().First()), "migration", in)
 	if err != nil {
 		return err
 	}
-	var m api.Migration
-	if err := a.decode("migration", &m); err != nil {
-		return err
-	}
-	return s.printResult(a, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, volumeName(&m), atMost(rate)))
+	return s.printResult(a, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, volumeName(m), atMost(rate)))
 }
 
 func migrationAbandon(c *cli.Context, s *session) error {
@@ -182,17 +178,13 @@ func migrationAbandon(c *cli.Context, s *session) error {
 	if in.Keep == "" || in.Reason == "" {
 		return usagef("migration abandon: give both --keep src|dst and --reason TEXT")
 	}
-	a, err := s.change(c.Context, http.MethodPost, v1("migrations", c.Args().First(), "abandon"), "migration", in)
+	m, a, err := change[api.Migration](c.Context, s, http.MethodPost, v1("migrations", c.Args().First(), "abandon"), "migration", in)
 	if err != nil {
-		return err
-	}
-	var m api.Migration
-	if err := a.decode("migration", &m); err != nil {
 		return err
 	}
 	kept := m.Src
 	if in.Keep == api.KeepDst {
 		kept = m.Dst
 	}
-	return s.printResult(a, m.ID, fmt.Sprintf("Abandoned migration %s: volume %s is at %s.", m.ID, volumeName(&m), place(kept)))
+	return s.printResult(a, m.ID, fmt.Sprintf("Abandoned migration %s: volume %s is at %s.", m.ID, volumeName(m), place(kept)))
 }

@@ -171,12 +171,8 @@ func volumeSet(c *cli.Context, s *session) error {
 	if in == (api.VolumeUpdate{}) {
 		return usagef("volume set: nothing to change: give --name or --bootable")
 	}
-	a, err := s.change(c.Context, http.MethodPatch, v1("volumes", c.Args().First()), "volume", in)
+	v, a, err := change[api.Volume](c.Context, s, http.MethodPatch, v1("volumes", c.Args().First()), "volume", in)
 	if err != nil {
-		return err
-	}
-	var v api.Volume
-	if err := a.decode("volume", &v); err != nil {
 		return err
 	}
 	return s.printResult(a, v.ID, fmt.Sprintf("Changed volume %s (%s).", v.Name, v.ID))
