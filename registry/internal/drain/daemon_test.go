@@ -5,7 +5,6 @@ package drain_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -25,12 +25,8 @@ const moveTakes = 10 * time.Second
 // alone: a move takes its time and ends. It keeps its journal, as a real one
 // does, so that the same op id is answered as before.
 type daemon struct {
-	site     *site
-	id, name string
-
-	polls   context.CancelFunc
-	session int
-	work    sync.WaitGroup
+	*relaytest.Host
+	site *site
 
 	mu      sync.Mutex
 	journal map[string]api.TaskAnswer
@@ -51,56 +47,16 @@ type daemon struct {
 }
 
 func newDaemon(s *site, id, name string) *daemon {
-	return &daemon{
-		site: s, id: id, name: name, journal: map[string]api.TaskAnswer{}, ops: map[string]api.Op{},
+	d := &daemon{
+		site: s, journal: map[string]api.TaskAnswer{}, ops: map[string]api.Op{},
 		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, vanish: map[string]bool{},
 	}
-}
-
-func (d *daemon) report() {
-	d.site.t.Helper()
 	pools := []api.Pool{}
-	for _, name := range []string{"fast", "slow"} {
-		pools = append(pools, api.Pool{Name: name, Type: "dir", Path: "/" + name, Active: true})
+	for _, pool := range []string{"fast", "slow"} {
+		pools = append(pools, api.Pool{Name: pool, Type: "dir", Path: "/" + pool, Active: true})
 	}
-	if _, err := d.site.store.Report(context.Background(), store.Call{}, api.HostReport{ID: d.id, Name: d.name, Epoch: 1, Pools: pools}); err != nil {
-		d.site.t.Fatal(err)
-	}
-}
-
-func (d *daemon) polling() bool { return d.polls != nil }
-
-// start has the daemon poll, as another process than before.
-func (d *daemon) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	d.polls = cancel
-	d.session++
-	relay, session := d.site.relay, fmt.Sprint(d.session)
-	d.work.Go(func() {
-		for ctx.Err() == nil {
-			tasks, err := relay.Fetch(ctx, store.Call{}, d.id, session, 20*time.Second)
-			if err != nil {
-				return
-			}
-			for _, task := range tasks {
-				answer, speak := d.perform(task)
-				if speak {
-					if err := relay.Answer(ctx, store.Call{}, d.id, task.ID, answer); err != nil {
-						d.site.t.Errorf("answer: %v", err)
-					}
-				}
-			}
-		}
-	})
-}
-
-// away ends the polls; what moves goes on.
-func (d *daemon) away() {
-	if d.polls != nil {
-		d.polls()
-	}
-	d.polls = nil
-	d.work.Wait()
+	d.Host = s.Host(id, name, pools, d.perform)
+	return d
 }
 
 // perform does a task, and says whether the registry is to hear of it.
@@ -108,7 +64,7 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if id, ok := strings.CutPrefix(task.Path, "/v1/ops/"); ok {
-		return api.TaskAnswer{Status: http.StatusOK, Body: document(map[string]any{"op": d.ops[id]})}, true
+		return api.TaskAnswer{Status: http.StatusOK, Body: relaytest.Document(map[string]any{"op": d.ops[id]})}, true
 	}
 	answer, known := d.journal[task.ID]
 	if !known {
@@ -127,33 +83,33 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	volumeID := strings.TrimSuffix(strings.TrimPrefix(task.Path, "/v1/volumes/"), "/migrate")
 	var target api.MigrationTarget
 	if err := json.Unmarshal(task.Body, &target); err != nil || task.Method != http.MethodPost {
-		d.site.t.Errorf("the task %s %s %s is not to migrate a volume", task.Method, task.Path, task.Body)
+		d.site.T.Errorf("the task %s %s %s is not to migrate a volume", task.Method, task.Path, task.Body)
 	}
 	d.asked = append(d.asked, target)
-	v, err := d.site.store.Volume(context.Background(), volumeID, store.Viewer{HostID: d.id})
+	v, err := d.site.Store.Volume(context.Background(), volumeID, store.Viewer{HostID: d.ID})
 	if err != nil {
-		d.site.t.Errorf("host %s is asked for volume %s: %v", d.name, volumeID, err)
-		return refuse(api.CodeOf(err))
+		d.site.T.Errorf("host %s is asked for volume %s: %v", d.Name, volumeID, err)
+		return relaytest.Refuse(api.CodeOf(err))
 	}
 	if next := d.refuse[v.Name]; len(next) > 0 {
 		d.refuse[v.Name] = next[1:]
 		return next[0]
 	}
 	m := api.MigrationRegister{
-		ID: uuid.NewString(), VolumeID: v.ID, Host: d.name, Epoch: 1, Generation: v.Generation,
-		Dst: place(target.ToPool, v.Name), Method: "offline", OpID: task.ID,
+		ID: uuid.NewString(), VolumeID: v.ID, Host: d.Name, Epoch: 1, Generation: v.Generation,
+		Dst: relaytest.Place(target.ToPool, v.Name), Method: "offline", OpID: task.ID,
 	}
 	d.ops[task.ID] = api.Op{ID: task.ID, State: "running", MigrationID: m.ID}
 	if d.vanish[v.Name] {
 		d.ops[task.ID] = api.Op{ID: task.ID, State: "undone", MigrationID: m.ID, Error: api.Errorf(api.CodeNoSpace, "no space")}
-	} else if _, err := d.site.store.RegisterMigration(context.Background(), store.Call{}, m); err != nil {
-		return refuse(api.CodeOf(err))
+	} else if _, err := d.site.Store.RegisterMigration(context.Background(), store.Call{}, m); err != nil {
+		return relaytest.Refuse(api.CodeOf(err))
 	} else {
 		d.moving++
 		d.most = max(d.most, d.moving)
 		go d.move(m.ID, v.Name)
 	}
-	return api.TaskAnswer{Status: http.StatusAccepted, Body: document(map[string]any{
+	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{
 		"op": d.ops[task.ID], "migration": api.Migration{ID: m.ID},
 	})}
 }
@@ -162,8 +118,16 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 func (d *daemon) move(id, name string) {
 	pass := time.NewTimer(moveTakes)
 	<-pass.C
-	d.site.there.RLock()
-	defer d.site.there.RUnlock()
+	d.finish(id, name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.moving--
+}
+
+// finish is the end of a move.
+func (d *daemon) finish(id, name string) {
+	d.site.There.RLock()
+	defer d.site.There.RUnlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	end, ok := d.end[name]
@@ -176,17 +140,16 @@ func (d *daemon) move(id, name string) {
 	}
 	for _, to := range steps {
 		in := api.MigrationTransition{
-			From: []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCompleting}, To: to, Host: d.name, Epoch: 1, OpID: "o",
+			From: []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCompleting}, To: to, Host: d.Name, Epoch: 1, OpID: "o",
 		}
 		if to == api.MigrationError {
 			// The registry hears that it ended, and the journal has why.
 			d.undone(id)
 		}
-		if _, err := d.site.store.TransitionMigration(context.Background(), store.Call{}, id, in); err != nil {
-			d.site.t.Errorf("migration of %s to %s: %v", name, to, err)
+		if _, err := d.site.Store.TransitionMigration(context.Background(), store.Call{}, id, in); err != nil {
+			d.site.T.Errorf("migration of %s to %s: %v", name, to, err)
 		}
 	}
-	d.moving--
 }
 
 // undone is for callers that hold mu.
@@ -204,7 +167,7 @@ func (d *daemon) refuses(volume string, codes ...api.Code) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, code := range codes {
-		d.refuse[volume] = append(d.refuse[volume], refuse(code))
+		d.refuse[volume] = append(d.refuse[volume], relaytest.Refuse(code))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -23,11 +24,11 @@ func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.
 				s.until(id)
 				s.movedOnce(6)
 				if got, want := s.hosts["a"].mostAtOnce(), min(parallel, 6); got != want {
-					s.t.Errorf("%d moved at once, want %d", got, want)
+					s.T.Errorf("%d moved at once, want %d", got, want)
 				}
 				want := map[api.MigrationTarget]bool{{ToPool: "slow", BandwidthBytesPerSecond: 1000, DeleteSource: true}: true}
 				if diff := cmp.Diff(want, s.hosts["a"].targets()); diff != "" {
-					s.t.Errorf("what was asked for (-want +got):\n%s", diff)
+					s.T.Errorf("what was asked for (-want +got):\n%s", diff)
 				}
 			})
 		})
@@ -38,7 +39,7 @@ func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.
 		s.until(id)
 		s.movedOnce(6)
 		if s.hosts["a"].mostAtOnce()+s.hosts["b"].mostAtOnce() < 2 {
-			s.t.Error("the hosts did not work at the same time")
+			s.T.Error("the hosts did not work at the same time")
 		}
 	})
 }
@@ -46,7 +47,7 @@ func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.
 func TestEmptyPoolIsDrainedAtOnce(t *testing.T) {
 	bubble(t, func(s *site) {
 		id := s.drain(1)
-		pass(2 * time.Second)
+		relaytest.Pass(2 * time.Second)
 		s.want(id, "done: ")
 	})
 }
@@ -59,7 +60,7 @@ func TestRestartsMoveNothingTwiceAndLoseNothing(t *testing.T) {
 				s.volumes(5, "a", "b")
 				id := s.drain(2)
 				for range 12 {
-					pass(every)
+					relaytest.Pass(every)
 					s.restart()
 				}
 				s.until(id)
@@ -76,12 +77,12 @@ func TestDaemonThatDiesWithATaskIsAskedForTheSame(t *testing.T) {
 		a := s.hosts["a"]
 		a.mute = 1
 		id := s.drain(1)
-		pass(15 * time.Second) // it moved the volume and told nobody
+		relaytest.Pass(15 * time.Second) // it moved the volume and told nobody
 		s.want(id, "running: v0 moving, v1 pending")
-		a.away()
-		pass(time.Minute)
+		a.Away()
+		relaytest.Pass(time.Minute)
 		s.want(id, "running: v0 moving, v1 pending")
-		a.start()
+		a.Start()
 		s.until(id)
 		s.movedOnce(2)
 	})
@@ -91,12 +92,12 @@ func TestPausedDrainBeginsNothingAndLetsWhatMovesEnd(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(4, "a")
 		id := s.drain(2)
-		pass(5 * time.Second)
+		relaytest.Pass(5 * time.Second)
 		s.set(id, api.DrainPaused)
-		pass(2 * time.Minute)
+		relaytest.Pass(2 * time.Minute)
 		s.want(id, "paused: v0 moved, v1 moved, v2 pending, v3 pending")
 		s.restart()
-		pass(2 * time.Minute)
+		relaytest.Pass(2 * time.Minute)
 		s.want(id, "paused: v0 moved, v1 moved, v2 pending, v3 pending")
 		s.set(id, api.DrainRunning)
 		s.until(id)
@@ -108,10 +109,10 @@ func TestStoppedDrainTellsHowWhatMovedThenEnded(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(3, "a")
 		id := s.drain(1)
-		pass(5 * time.Second)
+		relaytest.Pass(5 * time.Second)
 		s.set(id, api.DrainStopped)
 		s.restart()
-		pass(2 * time.Minute)
+		relaytest.Pass(2 * time.Minute)
 		s.want(id, "stopped: v0 moved, v1 pending, v2 pending")
 	})
 }
@@ -119,12 +120,12 @@ func TestStoppedDrainTellsHowWhatMovedThenEnded(t *testing.T) {
 func TestHostThatIsAwayIsWaitedForAndHoldsUpNobody(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(4, "b", "a")
-		s.hosts["b"].away()
-		pass(time.Minute)
+		s.hosts["b"].Away()
+		relaytest.Pass(time.Minute)
 		id := s.drain(1)
-		pass(2 * time.Minute)
+		relaytest.Pass(2 * time.Minute)
 		s.want(id, "running: v0 pending, v1 moved, v2 pending, v3 moved")
-		s.hosts["b"].start()
+		s.hosts["b"].Start()
 		s.until(id)
 		s.movedOnce(4)
 	})
@@ -133,13 +134,13 @@ func TestHostThatIsAwayIsWaitedForAndHoldsUpNobody(t *testing.T) {
 func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
-		s.hosts["a"].away() // just now: it still counts as there
+		s.hosts["a"].Away() // just now: it still counts as there
 		id := s.drain(1)
-		pass(10 * time.Second)
+		relaytest.Pass(10 * time.Second)
 		s.want(id, "running: v0 moving, v1 pending")
-		pass(50 * time.Second)
+		relaytest.Pass(50 * time.Second)
 		s.want(id, "running: v0 pending hypervisor_unavailable, v1 pending hypervisor_unavailable")
-		s.hosts["a"].start()
+		s.hosts["a"].Start()
 		s.until(id)
 		s.movedOnce(2)
 	})
@@ -148,11 +149,11 @@ func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
 func TestFencedHostIsWaitedFor(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a", "b")
-		if _, err := s.store.FenceHost(s.t.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}); err != nil {
-			s.t.Fatal(err)
+		if _, err := s.Store.FenceHost(s.T.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}); err != nil {
+			s.T.Fatal(err)
 		}
 		id := s.drain(2)
-		pass(2 * time.Minute)
+		relaytest.Pass(2 * time.Minute)
 		s.want(id, "running: v0 moved, v1 pending")
 	})
 }
@@ -168,7 +169,7 @@ func TestWhatCannotBeMovedIsSkippedAndSaysWhy(t *testing.T) {
 		s.until(id)
 		s.want(id, "done: v0 skipped multiattached, v1 skipped unsupported_disk, v2 skipped policy_denied, v3 skipped migration_active, v4 skipped no_space, v5 moved")
 		if diff := cmp.Diff(map[string]int{"v5": 1}, s.moves()); diff != "" {
-			s.t.Errorf("migrations (-want +got):\n%s", diff)
+			s.T.Errorf("migrations (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -178,7 +179,7 @@ func TestRefusalOfTheMomentIsNoEnd(t *testing.T) {
 		s.volumes(2, "a")
 		s.hosts["a"].refuses("v0", api.CodeInstanceBusy, api.CodeJournalUnavailable, api.CodeStaleGeneration)
 		id := s.drain(1)
-		pass(2500 * time.Millisecond)
+		relaytest.Pass(2500 * time.Millisecond)
 		s.want(id, "running: v0 pending instance_busy, v1 moving")
 		s.restart()
 		s.until(id)
@@ -190,7 +191,7 @@ func TestVolumeThatComesMeanwhileIsTakenIn(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(1, "a")
 		id := s.drain(1)
-		pass(5 * time.Second)
+		relaytest.Pass(5 * time.Second)
 		s.volume("b", "v1")
 		s.until(id)
 		s.movedOnce(2)
@@ -213,23 +214,23 @@ func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
 		id := s.drain(1)
-		pass(13500 * time.Millisecond) // v1 has begun to move
+		relaytest.Pass(13500 * time.Millisecond) // v1 has begun to move
 		s.want(id, "running: v0 moved, v1 moving")
-		v, err := s.store.Volume(s.t.Context(), "v0", store.Viewer{})
+		v, err := s.Store.Volume(s.T.Context(), "v0", store.Viewer{})
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		back := api.MigrationRegister{
-			ID: "50000000-0000-4000-8000-000000000001", VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: place("fast", "back"), Method: "offline", OpID: "x",
+			ID: "50000000-0000-4000-8000-000000000001", VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: relaytest.Place("fast", "back"), Method: "offline", OpID: "x",
 		}
-		if _, err := s.store.RegisterMigration(s.t.Context(), store.Call{}, back); err != nil {
-			s.t.Fatal(err)
+		if _, err := s.Store.RegisterMigration(s.T.Context(), store.Call{}, back); err != nil {
+			s.T.Fatal(err)
 		}
-		s.hosts["a"].move(back.ID, "v0")
+		s.hosts["a"].finish(back.ID, "v0")
 		s.until(id)
 		s.want(id, "done: v0 moved, v1 moved")
 		if diff := cmp.Diff(map[string]int{"v0": 3, "v1": 1}, s.moves()); diff != "" {
-			s.t.Errorf("migrations (-want +got):\n%s", diff)
+			s.T.Errorf("migrations (-want +got):\n%s", diff)
 		}
 	})
 }

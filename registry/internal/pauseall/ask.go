@@ -84,7 +84,7 @@ func (l *Loop) follow(ctx context.Context, req relay.Request) (verdict, error) {
 		case api.OpUndone, api.OpNeedsOperator:
 			return verdict{op: o, failed: whyEnded(o, req)}, nil
 		}
-		if err := wait(ctx, l.cfg.Every); err != nil {
+		if err := wait(ctx, l.Every()); err != nil {
 			return verdict{}, err
 		}
 	}

@@ -3,17 +3,14 @@
 package pauseall_test
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 )
 
 // opTakes is how long a host needs for an op.
@@ -30,13 +27,8 @@ type guest struct {
 // that the same op id is answered as before. Its ops take their time, and those about
 // one thing come one after the other.
 type daemon struct {
-	site     *site
-	id, name string
-	epoch    int64
-
-	polls   context.CancelFunc
-	session int
-	work    sync.WaitGroup
+	*relaytest.Host
+	site *site
 
 	// guarded by the site's mu
 	guests  map[string]*guest
@@ -51,7 +43,9 @@ type daemon struct {
 	// next tasks before it does them; and late are the verbs that it does after all
 	// that it is given at the same time.
 	mute, lost int
-	late       map[string]time.Duration
+	// fenced: it was, once.
+	fenced bool
+	late   map[string]time.Duration
 }
 
 // op is one that was taken on; its effect comes at its end.
@@ -73,70 +67,31 @@ const (
 )
 
 func newDaemon(s *site, id, name string) *daemon {
-	return &daemon{
-		site: s, id: id, name: name, epoch: 1, guests: map[string]*guest{}, journal: map[string]api.TaskAnswer{}, ops: map[string]*op{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
+	d := &daemon{
+		site: s, guests: map[string]*guest{}, journal: map[string]api.TaskAnswer{}, ops: map[string]*op{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
 	}
-}
-
-func (d *daemon) report() {
-	d.site.t.Helper()
 	pools := []api.Pool{}
-	for _, name := range []string{"old", "new"} {
-		pools = append(pools, api.Pool{Name: name, Type: "netfs", Path: "/" + name, Active: true, Shared: true, Multiattach: true})
+	for _, pool := range []string{"old", "new"} {
+		pools = append(pools, api.Pool{Name: pool, Type: "netfs", Path: "/" + pool, Active: true, Shared: true, Multiattach: true})
 	}
-	must(d.site.store.Report(context.Background(), store.Call{}, api.HostReport{ID: d.id, Name: d.name, Epoch: d.epoch, Pools: pools}))(d.site.t)
-}
-
-// start has the daemon poll, as another process than before.
-func (d *daemon) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	d.polls = cancel
-	d.session++
-	relay, session := d.site.relay, fmt.Sprint(d.session)
-	d.work.Go(func() {
-		for ctx.Err() == nil {
-			tasks, err := relay.Fetch(ctx, store.Call{}, d.id, session, 20*time.Second)
-			if err != nil {
-				return
-			}
-			for _, task := range tasks {
-				d.work.Go(func() {
-					if wait := d.late[task.Path[strings.LastIndex(task.Path, "/")+1:]]; wait > 0 {
-						time.Sleep(wait) //nolint:forbidigo // fake time
-					}
-					answer, speak := d.perform(task)
-					if !speak {
-						return
-					}
-					if err := relay.Answer(ctx, store.Call{}, d.id, task.ID, answer); err != nil && ctx.Err() == nil {
-						d.site.t.Errorf("answer: %v", err)
-					}
-				})
-			}
-		}
-	})
-}
-
-// away ends the polls; ops that were taken on go on.
-func (d *daemon) away() {
-	if d.polls != nil {
-		d.polls()
-	}
-	d.polls = nil
-	d.work.Wait()
+	d.Host = s.Host(id, name, pools, d.perform)
+	return d
 }
 
 // perform does a task, and says whether the registry is to hear of it.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
+	if wait := d.late[task.Path[strings.LastIndex(task.Path, "/")+1:]]; wait > 0 {
+		time.Sleep(wait) //nolint:forbidigo // fake time
+	}
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
 	if id, ok := strings.CutPrefix(task.Path, "/v1/ops/"); ok {
 		o := d.ops[id]
 		if o == nil {
-			return refuse(api.CodeNotFound), true
+			return relaytest.Refuse(api.CodeNotFound), true
 		}
 		d.goOn()
-		return api.TaskAnswer{Status: http.StatusOK, Body: document(map[string]any{"op": o.Op})}, true
+		return api.TaskAnswer{Status: http.StatusOK, Body: relaytest.Document(map[string]any{"op": o.Op})}, true
 	}
 	if d.lost > 0 {
 		d.lost--
@@ -183,11 +138,11 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	}
 	switch end {
 	case busy:
-		return refuse(api.CodeInstanceBusy)
+		return relaytest.Refuse(api.CodeInstanceBusy)
 	case refused:
-		return refuse(api.CodeNoSpace)
+		return relaytest.Refuse(api.CodeNoSpace)
 	case barred:
-		return refuse(api.CodeStateForbidden)
+		return relaytest.Refuse(api.CodeStateForbidden)
 	case crashed:
 		return api.TaskAnswer{Status: http.StatusBadGateway, Body: json.RawMessage(`{}`)}
 	}
@@ -209,9 +164,9 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	d.ops[task.ID] = o
 	if end == doubted {
 		o.Error, o.State = act(), "done"
-		return refuse(api.CodeJournalUnavailable)
+		return relaytest.Refuse(api.CodeJournalUnavailable)
 	}
-	return api.TaskAnswer{Status: http.StatusAccepted, Body: document(map[string]any{"op": o.Op})}
+	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
 }
 
 // act is what a call does to the world at its end, with what must never be looked for.
@@ -221,7 +176,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	case "save":
 		var in api.InstanceSave
 		d.read(body, &in)
-		d.rest(in.MigrationID, id, in.VolumeID, place("old", "v"))
+		d.rest(in.MigrationID, id, in.VolumeID, relaytest.Place("old", "v"))
 		return func() *api.Error {
 			d.guests[id].saved = true // as it may be already: the host looks
 			return nil
@@ -250,7 +205,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 			for _, h := range s.hosts {
 				for name, g := range h.guests {
 					// What a host that was fenced still copies nobody will read.
-					if !g.saved && !s.canBeLost(h) && !s.canBeLost(d) {
+					if !g.saved && !s.canBeLost(h) && !s.canBeLost(d) && !d.fenced {
 						s.wrong("guest %s runs while the volume is copied", name)
 					}
 				}
@@ -276,7 +231,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 			return nil
 		}
 	}
-	s.wrong("host %s is asked for %s", d.name, verb)
+	s.wrong("host %s is asked for %s", d.Name, verb)
 	return func() *api.Error { return nil }
 }
 
@@ -306,7 +261,7 @@ func (d *daemon) read(body []byte, into any) {
 }
 
 // canBeLost says whether what runs on a host does not count: it was fenced.
-func (s *site) canBeLost(d *daemon) bool { return d.polls == nil }
+func (s *site) canBeLost(d *daemon) bool { return !d.Polling() }
 
 // fails has the next calls of a verb end so.
 func (d *daemon) fails(verb string, how ...string) {

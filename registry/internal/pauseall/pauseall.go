@@ -8,7 +8,6 @@
 package pauseall
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -73,7 +72,6 @@ var call = store.Call{Who: "pause-all"}
 
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
-	c.Every = cmp.Or(c.Every, rounds.DefaultEvery)
 	l := &Loop{cfg: c}
 	l.Task = rounds.NewTask("moves with all guests paused", c.Every, c.Log, l.look, l.calls.Wait)
 	return l

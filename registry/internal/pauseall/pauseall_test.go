@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -79,17 +80,17 @@ func tryAgain(s *site, id string) {
 	if !strings.HasPrefix(s.state(id), "needs_operator") {
 		return
 	}
-	if _, err := s.store.CompletePause(s.t.Context(), store.Call{}, id); api.CodeOf(err) == api.CodeStateForbidden {
+	if _, err := s.Store.CompletePause(s.T.Context(), store.Call{}, id); api.CodeOf(err) == api.CodeStateForbidden {
 		err = s.cancel(id)
 		if err != nil {
-			s.t.Error(err)
+			s.T.Error(err)
 		}
 	}
 }
 
 func cancelWhen(phase string) func(s *site, id string) {
 	return func(s *site, id string) {
-		m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+		m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 		if m.Phase != phase {
 			return
 		}
@@ -98,7 +99,7 @@ func cancelWhen(phase string) func(s *site, id string) {
 			want = api.CodePastPointOfNoReturn
 		}
 		if err := s.cancel(id); api.CodeOf(err) != want {
-			s.t.Errorf("cancel while %s: %v", phase, err)
+			s.T.Errorf("cancel while %s: %v", phase, err)
 		}
 	}
 }
@@ -112,25 +113,25 @@ func play(s *site, plot string, also func()) {
 	}
 	id := s.move()
 	for range 600 {
-		m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+		m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 		if m.State.Final() {
 			code := api.Code("")
 			if m.Error != nil {
 				code = m.Error.Code
 			}
 			if m.State != p.end || code != p.code {
-				s.t.Errorf("%s: ended as %s %s, want %s %s", plot, m.State, code, p.end, p.code)
+				s.T.Errorf("%s: ended as %s %s, want %s %s", plot, m.State, code, p.end, p.code)
 			}
 			s.wantWhole(id)
 			return
 		}
-		pass(time.Second)
+		relaytest.Pass(time.Second)
 		if p.during != nil {
 			p.during(s, id)
 		}
 		also()
 	}
-	s.t.Fatalf("%s: not over after ten minutes: %s", plot, s.state(id))
+	s.T.Fatalf("%s: not over after ten minutes: %s", plot, s.state(id))
 }
 
 func TestHoweverAMoveGoesNothingIsLeftAtItsEnd(t *testing.T) {
@@ -157,7 +158,7 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 			for n := 1; died; n += stride {
 				for _, after := range []bool{false, true} {
 					bubble(t, func(s *site) {
-						s.loop()
+						s.Stop()
 						m := &mortal{n: n, after: after}
 						s.mortal = m
 						s.begin()
@@ -189,11 +190,11 @@ func TestDaemonsThatDieWithATaskAreAskedForTheSame(t *testing.T) {
 				play(s, "as wished", func() {
 					seconds++
 					if seconds%8 == n {
-						a.away()
+						a.Away()
 						s.mu.Lock()
 						a.mute = 1
 						s.mu.Unlock()
-						a.start()
+						a.Start()
 					}
 				})
 			})
@@ -204,13 +205,13 @@ func TestDaemonsThatDieWithATaskAreAskedForTheSame(t *testing.T) {
 func TestAHostThatIsAwayIsWaitedForWithEveryGuestSaved(t *testing.T) {
 	bubble(t, func(s *site) {
 		id := s.move()
-		pass(2 * time.Second)
-		s.hosts["b"].away()
-		pass(10 * time.Minute)
+		relaytest.Pass(2 * time.Second)
+		s.hosts["b"].Away()
+		relaytest.Pass(10 * time.Minute)
 		if got := s.state(id); got != "starting" {
 			t.Errorf("state = %s", got)
 		}
-		s.hosts["b"].start()
+		s.hosts["b"].Start()
 		if m := s.until(id); m.State != api.MigrationCompleted {
 			t.Errorf("migration = %+v", m)
 		}
@@ -222,17 +223,17 @@ func TestAHostThatIsAwayIsWaitedForWithEveryGuestSaved(t *testing.T) {
 // over.
 func TestASaveThatWasNotFetchedIsNotMadeAfterTheCancel(t *testing.T) {
 	bubble(t, func(s *site) {
-		s.hosts["b"].away()
+		s.hosts["b"].Away()
 		id := s.move()
-		pass(5 * time.Second)
+		relaytest.Pass(5 * time.Second)
 		if err := s.cancel(id); err != nil {
 			t.Fatal(err)
 		}
 		if m := s.until(id); m.State != api.MigrationCancelled {
 			t.Errorf("migration = %+v", m)
 		}
-		s.hosts["b"].start()
-		pass(time.Minute)
+		s.hosts["b"].Start()
+		relaytest.Pass(time.Minute)
 		s.wantWhole(id)
 		if calls := s.hosts["b"].calls(id); len(calls) != 0 {
 			t.Errorf("calls of host b = %q", calls)
@@ -247,19 +248,19 @@ func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
 		b := s.hosts["b"]
 		b.lost = 1
 		id := s.move()
-		pass(2 * time.Second)
-		b.away()
+		relaytest.Pass(2 * time.Second)
+		b.Away()
 		if err := s.cancel(id); err != nil {
 			t.Fatal(err)
 		}
-		pass(5 * time.Minute)
+		relaytest.Pass(5 * time.Minute)
 		if got := s.state(id); got != "cancelling" {
 			t.Errorf("state = %s", got)
 		}
 		b.late = map[string]time.Duration{"save": time.Minute}
-		b.start()
+		b.Start()
 		s.until(id)
-		pass(5 * time.Minute)
+		relaytest.Pass(5 * time.Minute)
 		s.wantWhole(id)
 		if calls := b.calls(id); !slices.Equal(calls, []string{"save." + guestID("g3"), "back." + guestID("g3")}) {
 			t.Errorf("calls of host b = %q", calls)
@@ -268,12 +269,12 @@ func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
 }
 
 func TestAFencedHostBeforeTheFlipLeadsBackWithoutIt(t *testing.T) {
-	for _, after := range []time.Duration{2 * time.Second, 9 * time.Second} {
+	for _, after := range []time.Duration{2 * time.Second, 7500 * time.Millisecond} { // saving, and copying
 		for _, name := range []string{"a", "b"} {
 			t.Run(name+after.String(), func(t *testing.T) {
 				bubble(t, func(s *site) {
 					id := s.move()
-					pass(after)
+					relaytest.Pass(after)
 					s.fence(name)
 					m := s.until(id)
 					if m.State != api.MigrationCancelled || m.Error == nil || m.Error.Code != api.CodeHypervisorUnavailable {
@@ -281,7 +282,7 @@ func TestAFencedHostBeforeTheFlipLeadsBackWithoutIt(t *testing.T) {
 					}
 					s.wantAwakeBut(name, "/old/v")
 					s.rejoin(name)
-					pass(time.Minute)
+					relaytest.Pass(time.Minute)
 					s.forgetCopy(id)
 					s.wantWhole(id)
 				})
@@ -297,10 +298,10 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 				s.hosts["b"].fails("restore", busy, busy, busy, busy, busy)
 				id := s.move()
 				for range 60 {
-					if m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(t); m.Phase == "restoring" {
+					if m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(t); m.Phase == "restoring" {
 						break
 					}
-					pass(time.Second)
+					relaytest.Pass(time.Second)
 				}
 				s.fence("b")
 				m := s.until(id)
@@ -310,13 +311,13 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 				s.wantAwakeBut("b", m.Dst.Path)
 				if end == "it comes back" {
 					s.rejoin("b")
-					pass(10 * time.Minute)
+					relaytest.Pass(10 * time.Minute)
 					s.wantWhole(id)
 					return
 				}
-				must(s.store.ForceDeleteAttachment(s.t.Context(), store.Call{}, fmt.Sprintf("40000000-0000-4000-8000-%012x", "g3")))(t)
-				pass(5 * time.Second)
-				if i := must(s.store.Instance(s.t.Context(), "g3", store.Viewer{}))(t); i.Locked {
+				must(s.Store.ForceDeleteAttachment(s.T.Context(), store.Call{}, fmt.Sprintf("40000000-0000-4000-8000-%012x", "g3")))(t)
+				relaytest.Pass(5 * time.Second)
+				if i := must(s.Store.Instance(s.T.Context(), "g3", store.Viewer{}))(t); i.Locked {
 					t.Errorf("instance = %+v", i)
 				}
 			})
@@ -327,33 +328,32 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 // wantAwakeBut says that all guests but those of a host run at a place, and that only
 // those are locked.
 func (s *site) wantAwakeBut(name, at string) {
-	s.t.Helper()
-	for _, i := range must(s.store.Instances(s.t.Context(), store.Viewer{}))(s.t) {
+	s.T.Helper()
+	for _, i := range must(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
 		s.mu.Lock()
 		g := *s.hosts[i.Host].guests[i.ID]
 		s.mu.Unlock()
 		if i.Host != name && (i.Locked || g.saved || g.at != at) {
-			s.t.Errorf("instance %s = %+v, guest %+v, want it on %s", i.Name, i, g, at)
+			s.T.Errorf("instance %s = %+v, guest %+v, want it on %s", i.Name, i, g, at)
 		}
 		if i.Host == name && g.saved && !i.Locked {
-			s.t.Errorf("instance %s is saved on its fenced host and not locked", i.Name)
+			s.T.Errorf("instance %s is saved on its fenced host and not locked", i.Name)
 		}
 	}
 }
 
 // rejoin has a fenced host come back.
 func (s *site) rejoin(name string) {
-	s.t.Helper()
-	d := s.hosts[name]
-	d.epoch = must(s.store.Host(s.t.Context(), name))(s.t).Epoch
-	must(s.store.RejoinHost(s.t.Context(), store.Call{}, name, api.HostRejoin{Epoch: d.epoch}))(s.t)
-	d.start()
+	s.T.Helper()
+	epoch := must(s.Store.Host(s.T.Context(), name))(s.T).Epoch
+	must(s.Store.RejoinHost(s.T.Context(), store.Call{}, name, api.HostRejoin{Epoch: epoch}))(s.T)
+	s.hosts[name].Start()
 }
 
 // forgetCopy overlooks what a fenced copy host left behind.
 func (s *site) forgetCopy(id string) {
-	s.t.Helper()
-	m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+	s.T.Helper()
+	m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.images, "/new/"+m.Dst.Name)

@@ -4,7 +4,6 @@ package pauseall_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -13,17 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/pauseall"
-	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const size = 1 << 20
+func TestMain(m *testing.M) { relaytest.Main(m) }
 
 // guests are the instances of the site, by host: three have the volume.
 var guests = map[string][]string{"a": {"g1", "g2"}, "b": {"g3"}}
@@ -31,12 +26,8 @@ var guests = map[string][]string{"a": {"g1", "g2"}, "b": {"g3"}}
 // site is a registry with the loop, and hosts that do what they are asked, all in one
 // bubble of its own time.
 type site struct {
-	t     *testing.T
-	store *store.Store
-	relay *relay.Relay
+	*relaytest.Site
 	hosts map[string]*daemon
-	loop  func() // ends it
-	path  string
 	// mortal ends the loop at a moment of the test's choice; nil never.
 	mortal *mortal
 
@@ -53,15 +44,11 @@ func bubble(t *testing.T, f func(s *site)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
 	synctest.Test(t, func(t *testing.T) {
-		s := &site{t: t, hosts: map[string]*daemon{}, path: path, images: map[string]bool{"/old/v": true}}
-		s.open()
-		s.loop = func() {}
+		s := &site{Site: relaytest.New(t, path), hosts: map[string]*daemon{}, images: map[string]bool{"/old/v": true}}
 		defer s.end()
 		for i, name := range []string{"a", "b"} {
-			d := newDaemon(s, fmt.Sprintf("10000000-0000-4000-8000-%012d", i+1), name)
-			s.hosts[name] = d
-			d.report()
-			d.start()
+			s.hosts[name] = newDaemon(s, fmt.Sprintf("10000000-0000-4000-8000-%012d", i+1), name)
+			s.hosts[name].Start()
 		}
 		s.found()
 		synctest.Wait()
@@ -71,13 +58,9 @@ func bubble(t *testing.T, f func(s *site)) {
 }
 
 func (s *site) end() {
-	s.loop()
-	for _, d := range s.hosts {
-		d.away()
-	}
-	s.close()
+	s.End()
 	for _, what := range s.broken {
-		s.t.Error(what)
+		s.T.Error(what)
 	}
 }
 
@@ -97,24 +80,24 @@ const volumeID = "30000000-0000-4000-8000-000000000001"
 
 // found makes the volume and its attachments.
 func (s *site) found() {
-	s.t.Helper()
-	ctx := s.t.Context()
-	must(s.store.CreateType(ctx, store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.t)
-	must(s.store.RegisterVolume(ctx, store.Call{}, api.VolumeRegister{
-		ID: volumeID, Name: "v", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: place("old", "v"),
-	}))(s.t)
+	s.T.Helper()
+	ctx := s.T.Context()
+	must(s.Store.CreateType(ctx, store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
+	must(s.Store.RegisterVolume(ctx, store.Call{}, api.VolumeRegister{
+		ID: volumeID, Name: "v", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: relaytest.Place("old", "v"),
+	}))(s.T)
 	for host, names := range guests {
 		for _, name := range names {
-			must(s.store.RegisterInstance(ctx, store.Call{}, api.InstanceRegister{ID: guestID(name), Name: name, Host: host, State: api.InstanceRunning}))(s.t)
-			a := must(s.store.ReserveAttachment(ctx, store.Call{}, api.AttachmentReserve{
+			must(s.Store.RegisterInstance(ctx, store.Call{}, api.InstanceRegister{ID: guestID(name), Name: name, Host: host, State: api.InstanceRunning}))(s.T)
+			a := must(s.Store.ReserveAttachment(ctx, store.Call{}, api.AttachmentReserve{
 				ID: fmt.Sprintf("40000000-0000-4000-8000-%012x", name), VolumeID: volumeID, InstanceID: guestID(name), Device: "vdb",
 				Mode: api.ModeRW, Host: host, Epoch: 1, Generation: 1, OpID: "o",
-			}))(s.t)
+			}))(s.T)
 			from := api.AttachmentReserved
 			for _, to := range []api.AttachmentState{api.AttachmentAttaching, api.AttachmentAttached} {
-				must(s.store.TransitionAttachment(ctx, store.Call{}, a.ID, api.AttachmentTransition{
+				must(s.Store.TransitionAttachment(ctx, store.Call{}, a.ID, api.AttachmentTransition{
 					From: []api.AttachmentState{from}, To: to, Host: host, Epoch: 1, OpID: string(to),
-				}))(s.t)
+				}))(s.T)
 				from = to
 			}
 			s.hosts[host].guests[guestID(name)] = &guest{at: "/old/v"}
@@ -122,90 +105,61 @@ func (s *site) found() {
 	}
 }
 
-func place(pool, name string) api.Location {
-	return api.Location{Pool: pool, Name: name, Path: "/" + pool + "/" + name, Format: api.FormatRaw, SizeBytes: size}
-}
-
-func (s *site) open() {
-	s.t.Helper()
-	s.store = must(store.Open(context.Background(), s.path, store.Options{}))(s.t)
-	s.relay = relay.New(relay.Config{Store: s.store, Log: slog.New(slog.DiscardHandler)})
-}
-
 // begin has the loop run.
 func (s *site) begin() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cfg := pauseall.Config{Store: s.store, Relay: s.relay, Log: slog.New(slog.DiscardHandler)}
-	if s.mortal != nil {
-		s.mortal.kill = cancel
-		cfg.Store, cfg.Relay = mortalStore{s.store, s.mortal}, mortalRelay{s.relay, s.mortal}
+	cfg := pauseall.Config{Store: s.Store, Relay: s.Relay, Log: slog.New(slog.DiscardHandler)}
+	if s.mortal == nil {
+		s.Run(pauseall.New(cfg))
+		return
 	}
+	cfg.Store, cfg.Relay = mortalStore{s.Store, s.mortal}, mortalRelay{s.Relay, s.mortal}
 	loop := pauseall.New(cfg)
-	done := make(chan error, 1)
-	go func() { done <- loop.Run(ctx) }()
-	<-loop.Ready()
-	s.loop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Error(err)
-		}
-	}
+	s.Run(loopOf{loop, s.mortal})
 }
 
-func (s *site) close() {
-	s.relay.Close()
-	if err := s.store.Close(); err != nil {
-		s.t.Error(err)
-	}
+// loopOf is a loop that a mortal ends.
+type loopOf struct {
+	*pauseall.Loop
+	mortal *mortal
 }
 
-// restart is the registry's: its hosts lose their polls and come again.
+// Run implements relaytest.Loop.
+func (l loopOf) Run(ctx context.Context) error {
+	ctx, l.mortal.kill = context.WithCancel(ctx)
+	defer l.mortal.kill()
+	return l.Loop.Run(ctx)
+}
+
+// restart is the registry's.
 func (s *site) restart() {
-	s.t.Helper()
-	s.loop()
-	polling := []*daemon{}
-	for _, d := range s.hosts {
-		if d.polls != nil {
-			d.away()
-			polling = append(polling, d)
-		}
-	}
-	s.close()
-	s.open()
-	for _, d := range polling {
-		d.start()
-	}
-	s.mortal = nil
-	s.begin()
-}
-
-// pass lets time pass.
-func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // fake time
-	synctest.Wait()
+	s.T.Helper()
+	s.Replace(func() { s.mortal = nil }, s.begin)
 }
 
 // move begins to move v to pool new, and returns the migration's id.
 func (s *site) move() string {
-	s.t.Helper()
+	s.T.Helper()
 	in := api.MigrationTarget{ToPool: "new", PauseAll: true, DeleteSource: true}
-	return must(s.store.RegisterPause(s.t.Context(), store.Call{}, "v", in, []string{s.hosts["a"].id, s.hosts["b"].id}))(s.t).ID
+	return must(s.Store.RegisterPause(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}))(s.T).ID
 }
 
 func (s *site) cancel(id string) error {
-	_, err := s.store.CancelPause(s.t.Context(), store.Call{}, id, nil)
+	_, err := s.Store.CancelPause(s.T.Context(), store.Call{}, id, nil)
 	return err
 }
 
 func (s *site) fence(name string) {
-	s.t.Helper()
-	s.hosts[name].away()
-	must(s.store.FenceHost(s.t.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.t)
+	s.T.Helper()
+	s.hosts[name].Away()
+	s.mu.Lock()
+	s.hosts[name].fenced = true
+	s.mu.Unlock()
+	must(s.Store.FenceHost(s.T.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
 }
 
 func (s *site) state(id string) string {
-	s.t.Helper()
-	m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+	s.T.Helper()
+	m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 	if m.Error != nil {
 		return string(m.State) + " " + string(m.Error.Code)
 	}
@@ -214,35 +168,35 @@ func (s *site) state(id string) string {
 
 // until waits until the migration is over, for at most an hour of the bubble.
 func (s *site) until(id string) api.Migration {
-	s.t.Helper()
+	s.T.Helper()
 	for range 3600 {
-		if m := must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t); m.State.Final() {
-			pass(2 * time.Second)
-			return must(s.store.Migration(s.t.Context(), id, store.Viewer{}))(s.t)
+		if m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.State.Final() {
+			relaytest.Pass(2 * time.Second)
+			return must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 		}
-		pass(time.Second)
+		relaytest.Pass(time.Second)
 	}
-	s.t.Fatalf("the migration is not over within an hour: %s", s.state(id))
+	s.T.Fatalf("the migration is not over within an hour: %s", s.state(id))
 	return api.Migration{}
 }
 
 // wantWhole says what must hold at the end of every move: no lock, every guest as it
 // was with the volume where it is, and no image but that one.
 func (s *site) wantWhole(id string) {
-	s.t.Helper()
-	ctx := s.t.Context()
-	m := must(s.store.Migration(ctx, id, store.Viewer{}))(s.t)
-	v := must(s.store.Volume(ctx, "v", store.Viewer{}))(s.t)
+	s.T.Helper()
+	ctx := s.T.Context()
+	m := must(s.Store.Migration(ctx, id, store.Viewer{}))(s.T)
+	v := must(s.Store.Volume(ctx, "v", store.Viewer{}))(s.T)
 	want := "/old/v"
 	if m.State == api.MigrationCompleted {
 		want = "/new/" + m.Dst.Name
 	}
 	if v.Location.Path != want || v.MigrationID != "" || len(v.Attachments) != 3 {
-		s.t.Errorf("after %s volume = %+v", m.State, v)
+		s.T.Errorf("after %s volume = %+v", m.State, v)
 	}
-	for _, i := range must(s.store.Instances(ctx, store.Viewer{}))(s.t) {
+	for _, i := range must(s.Store.Instances(ctx, store.Viewer{}))(s.T) {
 		if i.Locked {
-			s.t.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
+			s.T.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
 		}
 	}
 	s.mu.Lock()
@@ -250,34 +204,16 @@ func (s *site) wantWhole(id string) {
 	for _, d := range s.hosts {
 		for name, g := range d.guests {
 			if g.saved || g.at != want {
-				s.t.Errorf("after %s guest %s is %+v, want it running on %s", m.State, name, *g, want)
+				s.T.Errorf("after %s guest %s is %+v, want it running on %s", m.State, name, *g, want)
 			}
 		}
 	}
 	if len(s.images) != 1 || !s.images[want] {
-		s.t.Errorf("after %s images = %v, want %s", m.State, s.images, want)
+		s.T.Errorf("after %s images = %v, want %s", m.State, s.images, want)
 	}
 }
 
 // wrong notes, for callers that hold mu, what must never be.
 func (s *site) wrong(format string, args ...any) {
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
-}
-
-// document is an answer of a host's API.
-func document(nouns map[string]any) json.RawMessage {
-	nouns["schema_version"] = api.SchemaVersion
-	b, err := json.Marshal(nouns)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
-func refuse(code api.Code) api.TaskAnswer {
-	b, err := json.Marshal(api.ErrorBody{Error: api.Errorf(code, "refused as %s", code)})
-	if err != nil {
-		panic(err)
-	}
-	return api.TaskAnswer{Status: code.HTTPStatus(), Body: b}
 }

@@ -38,6 +38,9 @@ func NewTask(name string, every time.Duration, log *slog.Logger, look func(conte
 // String names the task.
 func (t *Task) String() string { return t.name }
 
+// Every is how often the task looks.
+func (t *Task) Every() time.Duration { return t.every }
+
 // Ready implements service.Task.
 func (t *Task) Ready() <-chan struct{} { return t.ready }
 

@@ -54,7 +54,12 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 		s.auditRefusal(r, err)
 		return err
 	}
-	host, err := s.Store.ForgetHost(r.Context(), call, reference(r), query.Get("volumes") == "1")
+	volumes, err := boolean(query, "volumes")
+	if err != nil {
+		s.auditRefusal(r, err)
+		return err
+	}
+	host, err := s.Store.ForgetHost(r.Context(), call, reference(r), volumes)
 	if err != nil {
 		return err
 	}

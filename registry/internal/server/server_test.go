@@ -16,17 +16,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { relaytest.Main(m) }
 
 const (
 	hostID   = "10000000-0000-4000-8000-000000000001"

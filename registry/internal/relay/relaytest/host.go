@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relaytest
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// pollFor is how long a host has the registry wait for a task.
+const pollFor = 20 * time.Second
+
+// Perform does a task, and says whether the registry is to hear of it.
+type Perform func(task api.Task) (answer api.TaskAnswer, speak bool)
+
+// Host is a host that fetches its tasks, and does each beside the others.
+type Host struct {
+	ID, Name string
+
+	site    *Site
+	perform Perform
+	polls   context.CancelFunc // nil while it is away
+	session int
+	work    sync.WaitGroup
+}
+
+// Host adds a host that reports pools, and is away until Start.
+func (s *Site) Host(id, name string, pools []api.Pool, perform Perform) *Host {
+	s.T.Helper()
+	h := &Host{ID: id, Name: name, site: s, perform: perform}
+	s.hosts = append(s.hosts, h)
+	if _, err := s.Store.Report(context.Background(), store.Call{}, api.HostReport{ID: id, Name: name, Epoch: 1, Pools: pools}); err != nil {
+		s.T.Fatal(err)
+	}
+	return h
+}
+
+// Polling says whether the host is there.
+func (h *Host) Polling() bool { return h.polls != nil }
+
+// Start has the host poll, as another process than before.
+func (h *Host) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.polls = cancel
+	h.session++
+	relay, session := h.site.Relay, strconv.Itoa(h.session)
+	h.work.Go(func() {
+		for ctx.Err() == nil {
+			tasks, err := relay.Fetch(ctx, store.Call{}, h.ID, session, pollFor)
+			if err != nil {
+				return
+			}
+			for _, task := range tasks {
+				h.work.Go(func() {
+					answer, speak := h.perform(task)
+					if !speak {
+						return
+					}
+					if err := relay.Answer(ctx, store.Call{}, h.ID, task.ID, answer); err != nil && ctx.Err() == nil {
+						h.site.T.Errorf("answer: %v", err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// Away ends the polls. What the host was asked for it does.
+func (h *Host) Away() {
+	if h.polls != nil {
+		h.polls()
+	}
+	h.polls = nil
+	h.work.Wait()
+}
