@@ -191,6 +191,8 @@ type BlockDeviceMapping struct {
 	BootIndex    *int    `json:"boot_index"`
 	VolumeID     *string `json:"volume_id"`
 	AttachmentID *string `json:"attachment_id"`
+	// Mode is that of the attachment, empty where there is none.
+	Mode Mode `json:"mode,omitempty"`
 	// Note says why a slot with a disk in it has no volume.
 	Note string `json:"note,omitempty"`
 	// Slot is what is known of an empty slot, so that a volume can be put there

@@ -39,7 +39,7 @@ func TestAnAttachmentGoesFromReservedToReleased(t *testing.T) {
 		}
 		wantVolume(t, s, disk, api.VolumeInUse, 1)
 	}
-	if i := must(s.Instance(t.Context(), app, everyone))(t); len(i.BlockDeviceMappings) != 1 || *i.BlockDeviceMappings[0].AttachmentID != first {
+	if i := must(s.Instance(t.Context(), app, everyone))(t); len(i.BlockDeviceMappings) != 1 || *i.BlockDeviceMappings[0].AttachmentID != first || i.BlockDeviceMappings[0].Mode != a.Mode {
 		t.Errorf("mappings = %+v", i.BlockDeviceMappings)
 	}
 	if gone := must(s.ReleaseAttachment(t.Context(), as(hostA, 1), first, release(false)))(t); gone.ID != first || gone.State != api.AttachmentDetaching {

@@ -296,7 +296,7 @@ const instanceQuery = "SELECT i.id, i.name, " + instanceHost + `, i.state, i.loc
 	FROM instances i JOIN hosts h ON h.id = i.host_id`
 
 // slotQuery is the block device mappings with what is in them.
-const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.definition, a.volume_id, a.id
+const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.definition, a.volume_id, a.id, COALESCE(a.mode, '')
 	FROM slots s LEFT JOIN attachments a ON a.instance_id = s.instance_id AND a.device = s.device AND a.migration_id IS NULL`
 
 const slotOrder = " ORDER BY s.instance_id, s.device"
@@ -336,7 +336,7 @@ func scanSlot(row scanner) (slot, error) {
 		s          slot
 		definition string
 	)
-	err := row.Scan(&s.instanceID, &s.Device, &s.BootIndex, &s.Note, &definition, &s.VolumeID, &s.AttachmentID)
+	err := row.Scan(&s.instanceID, &s.Device, &s.BootIndex, &s.Note, &definition, &s.VolumeID, &s.AttachmentID, &s.Mode)
 	if err == nil && s.AttachmentID == nil {
 		s.Slot, err = decodeSlot(definition)
 	}
