@@ -29,8 +29,8 @@ func lifecycleCommands() []*cli.Command {
 		{
 			Name: "stop", Usage: "shut an instance down", ArgsUsage: "INSTANCE", Action: withSession(instanceStop),
 			Description: "The guest is asked, as by its power button, and its answer is awaited. If it does not obey in\n" +
-				"time it runs on and the exit status is 6. --force does not ask: it is a power cut, and the only\n" +
-				"way for a guest that is paused.\n\n" +
+				"time it runs on and the exit status is 6. --force does not ask: it is a power cut, at once also\n" +
+				"while another stop or a shelve still asks, and the only way for a guest that is paused.\n\n" +
 				"For example: " + programName + " instance stop web1 --timeout 5m",
 			Flags: stopFlags(),
 		},

@@ -23,7 +23,7 @@ const methodSave = "save"
 // pauseFlags are those of a move with all guests paused.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "pause-all", Usage: "save every guest that has the volume to disk, move it, and wake them: for volumes with several attachments"},
+		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and wake them: for several attachments"},
 		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all: do not ask whether that may be"},
 	}
 }

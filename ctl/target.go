@@ -18,10 +18,10 @@ func targetFlags() []cli.Flag {
 		&cli.StringFlag{Name: "to-format", DefaultText: "the format that it has", Usage: "write the destination as `FORMAT`, raw or qcow2", Action: known("to-format")},
 		&cli.StringFlag{
 			Name: "method", Value: "auto", DefaultText: "auto", Action: known("method"),
-			Usage: "`METHOD`: overlay freezes the source under an overlay; mirror has QEMU copy it whole, without an overlay; auto chooses",
+			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
 		},
 		&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s"},
-		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror, whose source keeps changing", Usage: "`HOW` to check the copy: full reads everything back, none trusts it", Action: known("verify")},
+		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: known("verify")},
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
 	}
