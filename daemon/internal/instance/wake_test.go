@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -78,26 +79,31 @@ func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 	}
 }
 
-// Whatever the daemon does as the host reboots: RAM that is on disk is not lost.
+// Whatever the daemon does as the host reboots: RAM that is on disk is not lost. The
+// op is submitted as it is, so that nobody else makes calls meanwhile.
 func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 	for n, over := 1, false; !over && !t.Failed(); n++ {
 		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
-			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newPauseSubject(t, kindRestore, hv.StateRunning)
+				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
-				must(t, d.world.copied())
+				must(t, s.copied())
+				s.in.Location = s.location(pausedDst)
 				over = true
 				want := hv.StateRunning
-				d.world.Inject(hvtest.Fault{Nth: n, Do: func() {
+				s.Inject(hvtest.Fault{Nth: n, Do: func() {
 					over = false
-					if len(d.world.memories()) == 0 {
+					if len(s.memories()) == 0 {
 						want = hv.StateStopped
 					}
-					must(t, d.world.HostReboot())
+					must(t, s.HostReboot())
 				}})
-				wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
-				d.world.ClearFaults()
-				must(t, d.world.as(pausedWeb, want, pausedDst))
-			}, hv.StateRunning)
+				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.machine.submit(t.Context(), s.Op()) })
+				wantState(t, restored, op.StateDone, "")
+				s.ClearFaults()
+				must(t, s.as(pausedWeb, want, pausedDst))
+			})
 		})
 	}
 }
