@@ -96,7 +96,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
 		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, Known: up,
-		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // the next report says it again
+		Report: up.Tell,
 	}, records, instanceHost(up, who), log)
 
 	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans(), instances.Plans())

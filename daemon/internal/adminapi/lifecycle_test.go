@@ -71,7 +71,7 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	s.HostID, s.HostName = "h", "alpha"
 	s.HV, s.Registry = fake, registry
 	s.Instances = instance.New(instance.Config{}, instance.Ports{
-		HV: fake, Registry: volumeless{registry}, Guards: instance.NewGuards(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) {},
+		HV: fake, Registry: volumeless{registry}, Guards: instance.NewGuards(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
 	}, records, func(context.Context) (instance.Host, error) {
 		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
 	}, quiet)

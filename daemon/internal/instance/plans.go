@@ -4,8 +4,10 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 )
@@ -70,10 +72,19 @@ func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) 
 }
 
 // stepReport tells the registry what the op has made of the instance, so that
-// whoever waited for the op finds the registry knowing it.
+// whoever waited for the op finds the registry knowing it. Libvirt that has died
+// meanwhile is waited for: without it this host knows nothing to tell.
 func (m *machine) stepReport() op.Step {
 	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
-		m.Report(ctx)
-		return nil
+		return m.reported(ctx)
 	}}
+}
+
+// reported tells the registry of this host's instances, and has the op wait for
+// libvirt if that is not there to say how they are.
+func (m *machine) reported(ctx context.Context) error {
+	if err := m.Report(ctx); errors.Is(err, hv.ErrUnavailable) {
+		return request.HV(err)
+	}
+	return nil
 }

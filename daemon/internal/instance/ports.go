@@ -19,8 +19,9 @@ type Ports struct {
 	Migrations Migrations
 	Known      Known
 	// Report tells the registry of this host now, and returns when it has
-	// answered or cannot: what it did not hear it is told again anyway.
-	Report func(ctx context.Context)
+	// answered or cannot: what it did not hear it is told again anyway. The error is
+	// the hypervisor's, which did not tell how the instances are.
+	Report func(ctx context.Context) error
 }
 
 // Site is what the ops of instances need of the registry. Every mutation carries an

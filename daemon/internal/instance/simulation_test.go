@@ -107,8 +107,11 @@ func simulate(t *testing.T, goal string, n int, what func(d *daemon) happening) 
 	h.nth = w.calls + n
 	w.happens = h
 	w.mu.Unlock()
-	_ = askUntilEnd(t, d, goals[goal].what)
+	failed := askUntilEnd(t, d, goals[goal].what)
 	calm(t, d)
+	if err := w.unheard(); err != nil && failed == nil && h.lose {
+		t.Errorf("the op is done: %v", err)
+	}
 	if err := w.settled(); err != nil {
 		t.Errorf("%v; the registry was told %v", err, w.registry.told)
 	}

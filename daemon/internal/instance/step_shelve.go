@@ -61,7 +61,7 @@ func (m *machine) stepStopToShelve() op.Step {
 			m.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
 			return nil
 		}
-		m.Report(ctx)
+		_ = m.Report(ctx) // what it does not say, the next one says
 		return err
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
@@ -123,7 +123,9 @@ type stored struct {
 // it as shelved from there on. Asked again it stores what is there then.
 func (m *machine) stepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
-		m.Report(ctx) // it was stopped a moment ago
+		if err := m.reported(ctx); err != nil { // it was stopped a moment ago
+			return err
+		}
 		return m.store(ctx, r, in)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {

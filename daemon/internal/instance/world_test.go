@@ -179,11 +179,25 @@ func (w *world) wrong(format string, args ...any) {
 	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
 }
 
+// unheard says what the registry does not know of an instance that is on its host.
+func (w *world) unheard() error {
+	inst := w.registry.now().inst
+	for _, n := range w.nodes {
+		dom, err := n.Fake.Domain(context.Background(), web)
+		if err == nil && inst.Host == n.name && !shelved(inst.State) && StateOf(dom.State) != inst.State {
+			return fmt.Errorf("the instance is %s, and the registry has it as %s", dom.State, inst.State)
+		}
+	}
+	return nil
+}
+
 // settled says what is wrong with a world in which no op is at work.
 func (w *world) settled() error {
 	w.look()
 	for _, n := range w.nodes {
-		n.report(context.Background())
+		if dom, err := n.Fake.Domain(context.Background(), web); err == nil {
+			w.registry.report(n, StateOf(dom.State))
+		}
 	}
 	w.mu.Lock()
 	wrongs := slices.Clone(w.wrongs)
@@ -296,11 +310,12 @@ func (n *node) setAway(away bool) {
 }
 
 // report tells the registry of this host's domains.
-func (n *node) report(ctx context.Context) {
-	dom, err := n.Fake.Domain(ctx, web)
+func (n *node) report(ctx context.Context) error {
+	dom, err := n.Domain(ctx, web)
 	if err == nil {
 		n.world.registry.report(n, StateOf(dom.State))
 	}
+	return err
 }
 
 // Connect implements Locations.

@@ -13,12 +13,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// report makes one report and takes in the answer. Busy says that a migration
-// is open.
-func (u *Uplink) report(ctx context.Context) (busy bool, err error) {
-	r := u.describe(ctx)
+// said is what a report was like.
+type said struct {
+	busy bool // a migration is open
+	// blind is why libvirt did not tell of the instances: the report says nothing of
+	// them.
+	blind error
+}
+
+// report makes one report and takes in the answer.
+func (u *Uplink) report(ctx context.Context) (said, error) {
+	r, blind := u.describe(ctx)
+	out := said{busy: len(r.Migrations) > 0, blind: blind}
 	if err := u.reporting.take(ctx); err != nil {
-		return false, err
+		return out, err
 	}
 	defer u.reporting.leave()
 	r.Epoch, r.Mark = u.recall().Epoch, u.recall().Mark
@@ -26,7 +34,7 @@ func (u *Uplink) report(ctx context.Context) (busy bool, err error) {
 	defer cancel()
 	host, err := u.send(bounded, r)
 	if ctx.Err() != nil {
-		return false, ctx.Err() // the caller went away, which says nothing of the registry
+		return out, ctx.Err() // the caller went away, which says nothing of the registry
 	}
 	if err == nil {
 		err = u.takeIn(host)
@@ -37,7 +45,7 @@ func (u *Uplink) report(ctx context.Context) (busy bool, err error) {
 	if err == nil {
 		u.look(ctx)
 	}
-	return len(r.Migrations) > 0, err
+	return out, err
 }
 
 // takeIn keeps what the registry answered to a report, before it is used.
@@ -73,12 +81,13 @@ func (u *Uplink) tell(host api.Host, err error) {
 }
 
 // describe describes the host. What libvirt or the journal does not tell now is
-// left out; the registry keeps what it knew.
-func (u *Uplink) describe(ctx context.Context) api.HostReport {
+// left out; the registry keeps what it knew. Blind is why there is nothing of the
+// instances.
+func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 	// A bound of its own: a slow libvirt is not a registry that is away.
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	r := api.HostReport{
+	r = api.HostReport{
 		ID: u.cfg.HostID, Name: u.cfg.HostName, Version: u.cfg.Version, BootID: u.cfg.BootID,
 		Instances: []api.InstanceReport{},
 	}
@@ -92,15 +101,17 @@ func (u *Uplink) describe(ctx context.Context) api.HostReport {
 	if openErr == nil {
 		r.Migrations = open
 	}
-	if doms, err := u.cfg.HV.Domains(ctx); err == nil {
-		for _, dom := range u.settled(doms) {
-			r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
-		}
-		if openErr == nil {
-			r.Instances = u.judge(r.Instances, doms, open)
-		}
+	doms, blind := u.cfg.HV.Domains(ctx)
+	if blind != nil {
+		return r, blind
 	}
-	return r
+	for _, dom := range u.settled(doms) {
+		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
+	}
+	if openErr == nil {
+		r.Instances = u.judge(r.Instances, doms, open)
+	}
+	return r, nil
 }
 
 // settled are the domains whose state is told. One that is in the middle of a start,

@@ -3,6 +3,7 @@
 package uplink
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -33,4 +34,18 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 			t.Errorf("report %d: %s is told: %t", n, step.state, got)
 		}
 	}
+}
+
+func TestWhoTellsOfAnInstanceHearsThatLibvirtDidNot(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.open()
+		w.must(w.up.Tell(w.t.Context()))
+		w.fake.Disconnect()
+		if err := w.up.Tell(w.t.Context()); !errors.Is(err, hv.ErrUnavailable) {
+			t.Errorf("without libvirt the host was told of: %v", err)
+		}
+		w.fake.Reconnect()
+		w.registry.set(func() { w.registry.down = true })
+		w.must(w.up.Tell(w.t.Context()))
+	})
 }

@@ -202,11 +202,11 @@ func (u *Uplink) beat(ctx context.Context) time.Duration {
 		}
 		return retryEvery
 	}
-	busy, err := u.report(ctx)
+	out, err := u.report(ctx)
 	switch {
 	case err != nil:
 		return retryEvery
-	case busy:
+	case out.busy:
 		return busyReportEvery
 	}
 	return reportEvery
@@ -229,6 +229,17 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 	}
 	_, err := u.report(ctx)
 	return err
+}
+
+// Tell reports now what has become of an instance. The error is libvirt's, which does
+// not tell it: what was said is nothing of any instance. What the registry does not
+// hear it is told again anyway.
+func (u *Uplink) Tell(ctx context.Context) error {
+	var out said
+	if u.Admit() == nil {
+		out, _ = u.report(ctx)
+	}
+	return out.blind
 }
 
 // note keeps why the registry cannot be worked with, and says whether that is
