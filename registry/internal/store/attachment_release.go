@@ -65,6 +65,9 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 		if err := host.checkFenced("delete the attachment of volume " + h.VolumeName + " to instance " + h.InstanceName); err != nil {
 			return api.Attachment{}, err
 		}
+		if err := tx.checkNotElsewhere("delete the attachment of volume "+h.VolumeName+" to instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
+			return api.Attachment{}, err
+		}
 		if h.movedBy != "" {
 			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "cannot delete the attachment of volume %s to instance %s: migration %s was moving the volume; abandon that first",
 				h.VolumeName, h.InstanceName, h.movedBy).With("migration_id", h.movedBy)

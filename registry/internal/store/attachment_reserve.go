@@ -35,7 +35,7 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := slot.checkHolder(hostID); err != nil {
+		if err := cmp.Or(slot.checkHolder(hostID), tx.checkNotElsewhere("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
 			return api.Attachment{}, err
 		}
 		if err := slot.check(in); err != nil {

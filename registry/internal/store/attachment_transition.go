@@ -41,6 +41,11 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 		if err := h.checkStep(in); err != nil {
 			return api.Attachment{}, err
 		}
+		if in.To == api.AttachmentDetaching {
+			if err := tx.checkNotElsewhere("detach volume "+h.VolumeName+" from instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
+				return api.Attachment{}, err
+			}
+		}
 		from := h.State
 		h.State, h.opID, h.UpdatedAt = in.To, in.OpID, tx.at
 		if err := tx.exec(ctx, moveAttachment, in.To, in.OpID, tx.at.UnixMicro(), h.ID); err != nil {

@@ -18,6 +18,8 @@ type hostMemory struct {
 	seen map[string]*sighting
 	// hostOf says on which host an open migration is that was reported.
 	hostOf map[string]string
+	// strays are the ids of the hosts that run an instance without having it, by its id.
+	strays map[string][]string
 }
 
 type sighting struct {
@@ -41,7 +43,7 @@ type sighting struct {
 
 // load is for the start: what is stored of every host.
 func (m *hostMemory) load(rows []hostRow) {
-	m.seen, m.hostOf = map[string]*sighting{}, map[string]string{}
+	m.seen, m.hostOf, m.strays = map[string]*sighting{}, map[string]string{}, map[string][]string{}
 	for _, h := range rows {
 		m.seen[h.id] = &sighting{row: h}
 	}

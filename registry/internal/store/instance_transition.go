@@ -151,7 +151,7 @@ func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceT
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
-	if err := lockOf(i.Instance).refuse("shelve", i.Name); err != nil {
+	if err := cmp.Or(lockOf(i.Instance).refuse("shelve", i.Name), tx.checkNotElsewhere("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
 		return err
 	}
 	if err := tx.checkDisksAtRest(ctx, i); err != nil {

@@ -228,9 +228,12 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 			return i, err
 		}
 		// Slots, attachments and what is on the shelf go with it.
-		if err := tx.exec(ctx, "DELETE FROM instances WHERE id = ?", i.ID); err != nil {
-			return i, err
+		var hostID string
+		if err := tx.QueryRowContext(ctx, "DELETE FROM instances WHERE id = ? RETURNING host_id", i.ID).Scan(&hostID); err != nil {
+			return i, fmt.Errorf("forget instance: %w", err)
 		}
+		// It may go on there, as a stray, and its host say what it said before.
+		tx.onCommit(func() { s.hosts.distrust(hostID) })
 		return i, tx.audit(ctx, api.Event{
 			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
@@ -275,6 +278,7 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 		}
 		for n := range instances {
 			instances[n].BlockDeviceMappings = append(instances[n].BlockDeviceMappings, of[instances[n].ID]...)
+			s.hosts.noteElsewhere(&instances[n])
 		}
 		return instances, nil
 	})
@@ -282,7 +286,11 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 
 // Instance returns the instance that ref names.
 func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
-	return viewOwn(ctx, s, kindInstance, ref, viewer, instanceByID)
+	i, err := viewOwn(ctx, s, kindInstance, ref, viewer, instanceByID)
+	if err == nil {
+		s.hosts.noteElsewhere(&i)
+	}
+	return i, err
 }
 
 // The host of an instance i, by its name (of the row h) and by its id. One that is

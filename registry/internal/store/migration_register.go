@@ -148,7 +148,7 @@ func (tx *changeTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.A
 		// It is at rest, and its other volumes are let be until it is as it was.
 		return lock.refuse("migrate a volume of", name)
 	}
-	return nil
+	return tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
 // migrationShelved refuses to move a volume that is at an instance on the shelf.

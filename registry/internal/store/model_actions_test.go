@@ -228,9 +228,13 @@ func (m *machine) doInstanceState(rt *rapid.T) {
 	want.when(m.hosts[i.host].fenced, api.CodeStaleEpoch)
 	before := i.state
 	i.state = state
-	_, err := m.s.Report(m.t.Context(), nobody, m.report(i.host))
+	said := m.report(i.host)
+	_, err := m.s.Report(m.t.Context(), nobody, said)
 	if want != nil || isShelved(before) || isShelved(state) {
 		i.state = before
+	}
+	if want == nil {
+		m.reported(said)
 	}
 	agree(rt, fmt.Sprint("instance state ", state), err, want)
 }

@@ -27,6 +27,7 @@ func (m *model) migrate(in api.MigrationRegister) (r refusals) {
 		r.when(a.state != api.AttachmentAttached, api.CodeStateForbidden)
 		r.when(m.instances[a.instance].host != in.Host, api.CodeNotYourHost)
 		r.when(isShelved(m.instances[a.instance].state), api.CodeStateForbidden)
+		m.elsewhere(&r, a.instance, in.Host)
 	}
 	r.when(v.place.pool == to.pool && v.place.name == to.name, api.CodeSameLocation)
 	target := m.types[v.typeName]

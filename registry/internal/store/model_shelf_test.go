@@ -56,8 +56,12 @@ func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refu
 		m.atRest(&r, id)
 	}
 	r.when((in.From == api.InstanceStopped || claim) && i.locked, api.CodeInstanceLocked)
-	if claim {
+	switch {
+	case claim:
 		m.unshelvable(&r, id, in.Host)
+		m.elsewhere(&r, id, "")
+	case in.From == api.InstanceStopped:
+		m.elsewhere(&r, id, in.Host)
 	}
 	if r != nil {
 		return r
@@ -106,6 +110,7 @@ func (m *model) shelvedBy(r *refusals, instance, host string) {
 	}
 	// ErrOnHost is nobody's code: the server asks the host.
 	r.when(i.holder() != "", api.CodeInternal)
+	m.elsewhere(r, instance, "")
 	r.when(i.locked, api.CodeInstanceLocked)
 }
 

@@ -64,6 +64,8 @@ type changeTx struct {
 	host *hostRow
 	// epoch is the token that the change is made under, 0 without one.
 	epoch int64
+	// memory is Store.hosts.
+	memory *hostMemory
 	// faultPoint is Options.FaultPoint.
 	faultPoint func(name string)
 }
@@ -105,7 +107,7 @@ func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, requ
 		var none T
 		answer = none
 		now := s.now()
-		tx := &changeTx{writeTx: w, call: call, at: now.UTC().Truncate(time.Microsecond), faultPoint: s.faultPoint}
+		tx := &changeTx{writeTx: w, call: call, at: now.UTC().Truncate(time.Microsecond), memory: &s.hosts, faultPoint: s.faultPoint}
 		if err := admit(ctx, s, tx); err != nil {
 			return err
 		}

@@ -185,7 +185,7 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case !slices.Contains(present, g.Host.ID):
 		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is not there; look at volferryd on that host")
 	}
-	return g, nil
+	return g, tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }
 
 // checkGuestReaches says whether the host of a guest will have the bytes at dst.

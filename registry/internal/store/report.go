@@ -179,7 +179,14 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 				return now, err
 			}
 		}
-		tx.onCommit(func() { s.hosts.store(now, digest) })
+		strays, err := tx.strays(ctx, in)
+		if err != nil {
+			return now, err
+		}
+		tx.onCommit(func() {
+			s.hosts.store(now, digest)
+			s.hosts.setStrays(in.ID, strays)
+		})
 		return now, tx.auditReport(ctx, was, now)
 	})
 }

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -108,7 +109,7 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 	case !may:
 		return api.Errorf(api.CodeNotYourHost, "cannot unshelve instance %s here: another host had it last, and no operator asked for it on this one", i.Name)
 	}
-	if err := checkUnshelvable(i.Instance); err != nil {
+	if err := cmp.Or(checkUnshelvable(i.Instance), tx.checkNotElsewhere("unshelve instance "+i.Name, i.ID, "")); err != nil {
 		return err
 	}
 	if err := tx.checkVolumesReached(ctx, i); err != nil {

@@ -91,7 +91,7 @@ func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (ap
 	if err == nil && i.State != api.InstanceShelvedOffloaded {
 		err = ErrOnHost
 	}
-	return i, err
+	return i, cmp.Or(err, tx.checkNotElsewhere(verb+" instance "+i.Name, i.ID, ""))
 }
 
 // freeDevice returns the device of the root slot of an instance, or the first that

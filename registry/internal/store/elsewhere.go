@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// An instance can run on a host that does not have it: somebody has moved the guest
+// with virsh, or started a copy of its definition. That host says so in its reports,
+// and only its word can be believed: the one that has the instance sees a domain that
+// is off. Until that has ended, nothing of the instance that frees its volumes or
+// changes its disks begins, or there would be two writers.
+
+// setStrays notes which instances that are not its own run on a host.
+func (m *hostMemory) setStrays(hostID string, instances []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, hosts := range m.strays {
+		if hosts = slices.DeleteFunc(hosts, func(h string) bool { return h == hostID }); len(hosts) == 0 {
+			delete(m.strays, id)
+		} else {
+			m.strays[id] = hosts
+		}
+	}
+	for _, id := range instances {
+		m.strays[id] = append(m.strays[id], hostID)
+	}
+}
+
+// elsewhere returns the name of a host, not fenced and other than the one with the id or
+// name own, on which the instance runs; "" if there is none.
+func (m *hostMemory) elsewhere(instanceID, own string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range m.strays[instanceID] {
+		if s := m.seen[id]; s != nil && id != own && s.row.name != own && !s.row.fenced {
+			return s.row.name
+		}
+	}
+	return ""
+}
+
+// checkNotElsewhere refuses to verb, something with an instance, while it runs on
+// another host than hostID, which has it; "" is none.
+func (tx *changeTx) checkNotElsewhere(verb, instanceID, hostID string) error {
+	other := tx.memory.elsewhere(instanceID, hostID)
+	if other == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeStateForbidden, "cannot %s: the instance runs on host %s, which does not have it; shut it down there, or fence that host", verb, other).
+		With("host", other)
+}
+
+// noteElsewhere says of an instance that it runs where it should not, if it does. What
+// its own host notes is of a domain that is off.
+func (m *hostMemory) noteElsewhere(i *api.Instance) {
+	if other := m.elsewhere(i.ID, i.Host); other != "" {
+		i.Note = "it runs on host " + other + ", which does not have it"
+	}
+}
+
+// strays returns which instances of a report are active on the host and not its own.
+func (tx *changeTx) strays(ctx context.Context, in api.HostReport) ([]string, error) {
+	var out []string
+	for _, i := range in.Instances {
+		if i.State != api.InstanceRunning && i.State != api.InstancePaused {
+			continue
+		}
+		var own bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ? AND "+instanceHostID+" = ?)", i.ID, in.ID).Scan(&own); err != nil {
+			return nil, fmt.Errorf("read host of instance: %w", err)
+		}
+		if !own {
+			out = append(out, i.ID)
+		}
+	}
+	return out, nil
+}
