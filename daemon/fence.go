@@ -31,7 +31,7 @@ func migrationHost(up *uplink.Uplink) func(context.Context) (migrate.Host, error
 	}
 }
 
-// fencedOps halts the operations of a host that was fenced.
+// fencedOps are the operations of a host, which are halted when it was fenced.
 type fencedOps struct {
 	runner     *op.Runner
 	migrations *migrate.Manager
@@ -40,6 +40,9 @@ type fencedOps struct {
 // switchBound is how long a switch has to come out of the pause of its guest,
 // which may be one that this host keeps.
 const switchBound = 5 * time.Second
+
+// TryTurn implements uplink.Ops.
+func (f *fencedOps) TryTurn(keys []string, do func()) bool { return f.runner.TryTurn(keys, do) }
 
 // Halt implements uplink.Ops.
 func (f *fencedOps) Halt(ctx context.Context) error {

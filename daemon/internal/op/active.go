@@ -19,6 +19,7 @@ type activeOp struct {
 	r    *Runner
 	op   Op
 	plan *Plan
+	turn *turn
 	// ctx is the runner's at the time: it ends with Stop and Halt.
 	ctx context.Context
 
@@ -49,12 +50,12 @@ type activeOp struct {
 type waiting struct {
 	on    string
 	since time.Time
-	// behind is the op whose turn it is.
+	// behind is the op whose turn it is, empty if it is that of a TryTurn.
 	behind string
 }
 
 func newActiveOp(r *Runner, o Op) *activeOp {
-	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], ctx: r.context(), changed: make(chan struct{})}
+	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], turn: &turn{o.ID, o.Keys}, ctx: r.context(), changed: make(chan struct{})}
 	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a
 }
@@ -99,11 +100,11 @@ func (a *activeOp) awaitTurn() bool {
 	defer a.setWaiting(waiting{})
 	since := a.r.cfg.Now()
 	for {
-		behind, moved := a.r.turns.ask(a.op.ID)
-		if moved == nil {
+		before, moved := a.r.turns.ask(a.turn)
+		if before == nil {
 			return !a.stopping()
 		}
-		a.setWaiting(waiting{waitingTurn, since, behind})
+		a.setWaiting(waiting{waitingTurn, since, before.op})
 		select {
 		case <-moved:
 		case <-interrupted:

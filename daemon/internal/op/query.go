@@ -24,7 +24,8 @@ type Status struct {
 	// when it began to, the tries in between counted as waiting.
 	Waiting      string
 	WaitingSince time.Time
-	// Behind is the op that has its key, while it waits for its turn.
+	// Behind is the op that has its key, while it waits for its turn; empty if that
+	// is a TryTurn.
 	Behind string
 	// Failure is why the op is being undone, was undone or is parked, or why
 	// it stands still: the journal takes no record.

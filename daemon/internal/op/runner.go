@@ -76,6 +76,7 @@ type Runner struct {
 	cancel  context.CancelFunc
 	stopped bool // by Stop, for good
 	halted  bool // by Halt, until Resume
+	whole   bool // every op of the journal has its turn, from Resume until Halt
 	active  map[string]*activeOp
 }
 
@@ -178,6 +179,9 @@ func (r *Runner) Resume(ctx context.Context) error {
 			return fmt.Errorf("resume op %s: %w", o.ID, err)
 		}
 	}
+	r.mu.Lock()
+	r.whole = true
+	r.mu.Unlock()
 	return nil
 }
 
@@ -198,7 +202,7 @@ func (r *Runner) Halt() {
 	r.halting.Lock()
 	defer r.halting.Unlock()
 	r.mu.Lock()
-	r.halted = true
+	r.halted, r.whole = true, false
 	r.cancel()
 	r.mu.Unlock()
 	r.wg.Wait()
@@ -247,7 +251,7 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 	}
 	a := newActiveOp(r, o)
 	a.replay(records)
-	r.turns.enter(o.ID, o.Keys)
+	r.turns.enter(a.turn)
 	r.mu.Lock()
 	r.active[o.ID] = a
 	r.mu.Unlock()
@@ -281,5 +285,5 @@ func (r *Runner) retire(a *activeOp) {
 	delete(r.active, a.op.ID)
 	r.mu.Unlock()
 	a.interrupt(ErrFinished)
-	r.turns.leave(a.op.ID)
+	r.turns.leave(a.turn)
 }

@@ -13,46 +13,60 @@ import (
 // cannot wait for each other.
 type turns struct {
 	mu    sync.Mutex
-	queue []turn
-	// moved is closed, and replaced, when an op leaves.
+	queue []*turn
+	// moved is closed, and replaced, when one leaves.
 	moved chan struct{}
 }
 
+// turn is a place in the queue.
 type turn struct {
-	id   string
+	op   string // empty for one of TryTurn
 	keys []string
+}
+
+func (t *turn) shares(keys []string) bool {
+	return slices.ContainsFunc(t.keys, func(k string) bool { return slices.Contains(keys, k) })
 }
 
 func newTurns() *turns { return &turns{moved: make(chan struct{})} }
 
-func (t *turns) enter(id string, keys []string) {
+func (t *turns) enter(mine *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.queue = append(t.queue, turn{id, keys})
+	t.queue = append(t.queue, mine)
 }
 
-func (t *turns) leave(id string) {
+// enterFree enters if it is its turn at once, and says whether it is.
+func (t *turns) enterFree(mine *turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.queue = slices.DeleteFunc(t.queue, func(q turn) bool { return q.id == id })
+	if slices.ContainsFunc(t.queue, func(before *turn) bool { return before.shares(mine.keys) }) {
+		return false
+	}
+	t.queue = append(t.queue, mine)
+	return true
+}
+
+func (t *turns) leave(mine *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queue = slices.DeleteFunc(t.queue, func(q *turn) bool { return q == mine })
 	close(t.moved)
 	t.moved = make(chan struct{})
 }
 
-// ask returns nil if it is the op's turn, else an op that is before it and a channel
-// that is closed when it is worth asking again.
-func (t *turns) ask(id string) (behind string, moved <-chan struct{}) {
+// ask returns nil if it is its turn, else whose turn is before it and a channel that
+// is closed when it is worth asking again.
+func (t *turns) ask(mine *turn) (before *turn, moved <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.IndexFunc(t.queue, func(q turn) bool { return q.id == id })
-	if i < 0 {
-		return "", nil
-	}
-	mine := t.queue[i].keys
-	for _, before := range t.queue[:i] {
-		if slices.ContainsFunc(before.keys, func(k string) bool { return slices.Contains(mine, k) }) {
-			return before.id, t.moved
+	for _, q := range t.queue {
+		switch {
+		case q == mine:
+			return nil, nil
+		case q.shares(mine.keys):
+			return q, t.moved
 		}
 	}
-	return "", nil
+	return nil, nil
 }

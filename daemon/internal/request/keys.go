@@ -9,7 +9,7 @@ package request
 func InstanceKey(id string) string { return "instance/" + id }
 
 // PowerKey is the key of ops that start, stop, pause or need an instance to stay
-// off or on.
+// off or on. Whatever changes the guard of an instance without a root volume has it too.
 func PowerKey(id string) string { return "power/" + id }
 
 // VolumeKey is the key of ops on a volume that is at no instance, and of those that

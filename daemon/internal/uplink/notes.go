@@ -4,11 +4,13 @@ package uplink
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -41,7 +43,7 @@ func (u *Uplink) Notes() []Note {
 
 // judge adds to a report what is not as it was left with the instances of this host,
 // and guards those that have lost their root without a guard.
-func (u *Uplink) judge(reports []api.InstanceReport, doms []hv.Domain, open []api.Migration) []api.InstanceReport {
+func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, open []api.Migration) []api.InstanceReport {
 	granted := slices.DeleteFunc(u.granted(), func(a api.Attachment) bool {
 		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
 	})
@@ -59,7 +61,7 @@ func (u *Uplink) judge(reports []api.InstanceReport, doms []hv.Domain, open []ap
 		atts := slices.DeleteFunc(slices.Clone(granted), func(a api.Attachment) bool { return a.InstanceID != inst.ID })
 		what := instance.Judge(inst, dom, atts)
 		if what.NoRoot {
-			u.guardRoot(inst)
+			u.guardRoot(ctx, inst)
 		}
 		// What cannot be read is looked at in the next report.
 		if guards, err := u.cfg.Guards.Of(inst.ID); err == nil && what.Note == "" {
@@ -113,15 +115,30 @@ func noted(reports []api.InstanceReport, id string, what instance.Found) []api.I
 }
 
 // guardRoot sets the guard of an instance without a root volume that has lost it: a
-// state directory that was restored, say. It only says what is so.
-func (u *Uplink) guardRoot(inst api.Instance) {
-	has, err := u.cfg.Guards.Has(inst.ID, instance.GuardRoot)
-	if err != nil || has {
-		return
+// state directory that was restored, say. All else that changes this guard is an op,
+// which may have ended since the report looked: so it is looked at again in a turn, and
+// left to the next report while an op is at the instance.
+func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
+	u.cfg.Ops.TryTurn([]string{request.PowerKey(inst.ID)}, func() {
+		has, err := u.cfg.Guards.Has(inst.ID, instance.GuardRoot)
+		if err != nil || has || !u.lacksRoot(ctx, inst.ID) {
+			return
+		}
+		if err := u.cfg.Guards.Set(inst.ID, instance.GuardRoot, instance.RootReason(inst.Name)); err != nil {
+			u.cfg.Log.Warn("an instance without a root volume cannot be guarded", "instance", inst.Name, "err", err)
+			return
+		}
+		u.cfg.Log.Warn("an instance without a root volume was not guarded, and is now", "instance", inst.Name)
+	})
+}
+
+// lacksRoot says whether an instance is seen to have no root volume now. What cannot be
+// read is not seen.
+func (u *Uplink) lacksRoot(ctx context.Context, id string) bool {
+	inst, known := u.KnownInstance(ctx, id)
+	if !known {
+		return false
 	}
-	if err := u.cfg.Guards.Set(inst.ID, instance.GuardRoot, instance.RootReason(inst.Name)); err != nil {
-		u.cfg.Log.Warn("an instance without a root volume cannot be guarded", "instance", inst.Name, "err", err)
-		return
-	}
-	u.cfg.Log.Warn("an instance without a root volume was not guarded, and is now", "instance", inst.Name)
+	dom, err := u.cfg.HV.Domain(ctx, id)
+	return err == nil && instance.Judge(inst, dom, nil).NoRoot
 }

@@ -109,7 +109,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
 	}
 	if openErr == nil {
-		r.Instances = u.judge(r.Instances, doms, open)
+		r.Instances = u.judge(ctx, r.Instances, doms, open)
 	}
 	return r, nil
 }

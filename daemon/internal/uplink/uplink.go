@@ -42,8 +42,11 @@ type Guards interface {
 	Of(domainID string) ([]instance.Guard, error)
 }
 
-// Ops are the operations of this host, as far as a fence is about them.
+// Ops are the operations of this host, as far as the uplink meets them.
 type Ops interface {
+	// TryTurn calls f while no op has one of the keys, and says whether it did. It
+	// does not wait: an op waits for the report that it asks for.
+	TryTurn(keys []string, f func()) bool
 	// Halt returns when no op is at work any more; none begins before Resume. It
 	// may be called again.
 	Halt(ctx context.Context) error

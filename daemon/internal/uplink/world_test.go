@@ -284,6 +284,14 @@ type ops struct {
 	halted bool
 }
 
+func (o *ops) TryTurn(_ []string, f func()) bool {
+	if !o.run() {
+		return false
+	}
+	f()
+	return true
+}
+
 func (o *ops) Halt(context.Context) error {
 	return o.at("Halt", func() error { o.is(true); return nil })
 }

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// rootWorld is a world with ops that give web its root volume and take it, as far as
+// definition and guard go. Web is off, and the registry has its root slot as empty.
+type rootWorld struct {
+	*world
+	runner *op.Runner
+	// atDomains is called when a report has looked at all domains; beforeDomain and
+	// afterDomain when it looks at one of them.
+	atDomains, beforeDomain, afterDomain func()
+	// attaching and stayOff are steps in the middle of the two.
+	attaching, stayOff func(context.Context) error
+}
+
+func nothing() {}
+
+func inRootWorld(t *testing.T, f func(w *rootWorld)) {
+	t.Helper()
+	bubble(t, func(w *world) {
+		good := func(context.Context) error { return nil }
+		r := &rootWorld{world: w, atDomains: nothing, beforeDomain: nothing, afterDomain: nothing, attaching: good, stayOff: good}
+		zero := 0
+		w.registry.instances[0].BlockDeviceMappings = []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero}}
+		w.registry.attachments = nil
+		w.must(w.fake.Destroy(web))
+		w.specialHV = lookedAt{w.fake, r}
+		w.open()
+		r.tell()
+		r.tell() // what was read after the first counts
+		r.start()
+		defer r.runner.Stop()
+		f(r)
+	})
+}
+
+// tell is a report, made by the test's own goroutine: what it calls may wait for the ops.
+func (w *rootWorld) tell() {
+	w.t.Helper()
+	w.must(w.up.Tell(w.t.Context()))
+}
+
+func (w *rootWorld) start() {
+	w.t.Helper()
+	act := func(name string, do, undo func(context.Context) error) op.Step {
+		s := op.Step{Name: name, Do: func(ctx context.Context, _ *op.Run) error { return do(ctx) }}
+		if undo != nil {
+			s.Undo = func(ctx context.Context, _ *op.Run) error { return undo(ctx) }
+		}
+		return s
+	}
+	in := func(ctx context.Context) error {
+		return w.fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{Target: "vda", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/nfs/web.raw"}})
+	}
+	out := func(ctx context.Context) error { return w.fake.DetachDisk(ctx, web, hv.Config, "vda") }
+	guard := func(context.Context) error { return w.guards.Set(web, instance.GuardRoot, "an op") }
+	unguard := func(context.Context) error { return w.guards.Clear(web, instance.GuardRoot) }
+	var err error
+	w.runner, err = op.New(op.Config{Journal: optest.NewJournal(), Plans: []op.Plan{
+		{Kind: "attach", Commit: "in", Steps: []op.Step{
+			act("attaching", func(ctx context.Context) error { return w.attaching(ctx) }, nil), act("in", in, nil), act("unguard", unguard, nil),
+		}},
+		{Kind: "detach", Commit: "stay_off", Steps: []op.Step{
+			act("guard", guard, unguard), act("out", out, in), act("stay_off", func(ctx context.Context) error { return w.stayOff(ctx) }, nil),
+		}},
+	}})
+	w.must(err)
+	w.must(w.runner.Resume(w.t.Context()))
+	w.up.BindOps(runnerOps{w.runner})
+}
+
+func (w *rootWorld) submit(kind string) {
+	w.t.Helper()
+	w.must(w.runner.Submit(w.t.Context(), op.Op{ID: kind, Kind: kind, Keys: []string{request.InstanceKey(web), request.PowerKey(web)}}))
+}
+
+func (w *rootWorld) ends(kind string, want op.State) {
+	w.t.Helper()
+	st, err := w.runner.Wait(w.t.Context(), kind)
+	w.must(err)
+	if st.State != want {
+		w.t.Fatalf("the %s is %s: %+v", kind, st.State, st.Failure)
+	}
+	synctest.Wait() // until it has left
+}
+
+// takeOut is a root that web has lost, and its guard too.
+func (w *rootWorld) takeOut() {
+	w.t.Helper()
+	w.must(w.fake.DetachDisk(w.t.Context(), web, hv.Config, "vda"))
+}
+
+// want checks whether web has a root, and whether it has the guard.
+func (w *rootWorld) want(root, guard bool) {
+	w.t.Helper()
+	dom, err := w.fake.Domain(w.t.Context(), web)
+	w.must(err)
+	has, err := w.guards.Has(web, instance.GuardRoot)
+	w.must(err)
+	if got := dom.ConfigDisk("vda") != nil; got != root || has != guard {
+		w.t.Errorf("it has a root: %t, want %t; it has the guard: %t, want %t", got, root, has, guard)
+	}
+}
+
+// runnerOps are the ops of a runner.
+type runnerOps struct{ *op.Runner }
+
+func (o runnerOps) Halt(context.Context) error { o.Runner.Halt(); return nil }
+
+// lookedAt is a hypervisor at which things happen while it is looked at.
+type lookedAt struct {
+	*hvtest.Fake
+	w *rootWorld
+}
+
+func (h lookedAt) Domains(ctx context.Context) ([]hv.Domain, error) {
+	doms, err := h.Fake.Domains(ctx)
+	h.w.atDomains()
+	return doms, err
+}
+
+func (h lookedAt) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	h.w.beforeDomain()
+	dom, err := h.Fake.Domain(ctx, id)
+	h.w.afterDomain()
+	return dom, err
+}
+
+func TestARootThatIsAttachedSinceTheReportLookedIsNotGuarded(t *testing.T) {
+	inRootWorld(t, func(w *rootWorld) {
+		w.takeOut()
+		w.atDomains = func() {
+			w.submit("attach")
+			w.ends("attach", op.StateDone)
+		}
+		w.tell()
+		w.want(true, false)
+	})
+}
+
+func TestAnAttachThatComesWhileTheGuardIsSetClearsIt(t *testing.T) {
+	inRootWorld(t, func(w *rootWorld) {
+		w.takeOut()
+		w.afterDomain = func() {
+			w.submit("attach")
+			synctest.Wait()
+		}
+		w.tell()
+		w.ends("attach", op.StateDone)
+		w.want(true, false)
+	})
+}
+
+// The root is attached when the report has looked at the domains, and a detach comes
+// when it looks at this one again.
+func TestADetachThatComesWhileTheGuardIsSetHasTheLastWord(t *testing.T) {
+	for name, c := range map[string]struct {
+		err         error
+		end         op.State
+		root, guard bool
+	}{
+		"done":   {nil, op.StateDone, false, true},
+		"undone": {errBoom, op.StateUndone, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRootWorld(t, func(w *rootWorld) {
+				goOn := make(chan struct{})
+				w.stayOff = func(context.Context) error { <-goOn; return c.err }
+				w.takeOut()
+				w.atDomains = func() {
+					w.submit("attach")
+					w.ends("attach", op.StateDone)
+				}
+				w.beforeDomain = func() {
+					w.submit("detach")
+					synctest.Wait()
+				}
+				w.afterDomain = func() {
+					close(goOn)
+					synctest.Wait()
+				}
+				w.tell()
+				w.ends("detach", c.end)
+				w.want(c.root, c.guard)
+			})
+		})
+	}
+}
+
+// The op makes a report itself, as those of instances do.
+func TestAReportInTheMiddleOfAnOpLeavesTheGuardToTheNext(t *testing.T) {
+	inRootWorld(t, func(w *rootWorld) {
+		w.takeOut()
+		var reported error
+		w.attaching = func(ctx context.Context) error {
+			reported = w.up.Tell(ctx)
+			return errBoom
+		}
+		w.submit("attach")
+		w.ends("attach", op.StateUndone)
+		w.must(reported)
+		w.want(false, false)
+		w.tell()
+		w.want(false, true)
+	})
+}
+
+func TestAHaltedHostSetsTheGuardOnceItsOpsGoOn(t *testing.T) {
+	inRootWorld(t, func(w *rootWorld) {
+		w.takeOut()
+		w.runner.Halt()
+		w.tell()
+		w.want(false, false)
+		w.must(w.runner.Resume(t.Context()))
+		w.tell()
+		w.want(false, true)
+	})
+}
