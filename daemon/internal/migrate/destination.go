@@ -134,30 +134,9 @@ func shorten(s string) string {
 
 // checkNotUsed refuses a destination that somebody has.
 func (g *Manager) checkNotUsed(ctx context.Context, path string) error {
-	user, err := g.userOf(ctx, path)
+	user, err := g.machine.userOf(ctx, path, "")
 	if err != nil || user == "" {
-		return err
+		return cannotLook(err)
 	}
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
-}
-
-// userOf says who has the image at path, in words that go on after its name: a
-// domain of this host, or what the kernel lends it to. Empty if nobody that can
-// be seen has it.
-func (g *Manager) userOf(ctx context.Context, path string) (string, error) {
-	doms, err := g.machine.hv.Domains(ctx)
-	if err != nil {
-		return "", api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the instances of this host: %v", err)
-	}
-	if domain, target := location.DiskOf(doms, path); domain != "" {
-		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
-	}
-	user, err := g.machine.images.InUse(ctx, path)
-	if err != nil {
-		return "", fmt.Errorf("see who uses %s: %w", path, err)
-	}
-	if user != "" {
-		return "is in use: " + user, nil
-	}
-	return "", nil
 }

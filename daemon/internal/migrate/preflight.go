@@ -43,11 +43,11 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if len(vol.Attachments) == 1 {
-		err = g.checkInstance(ctx, s, vol.Attachments[0], target.Method)
-	} else {
-		err = g.checkUnattached(ctx, s)
+		if err := g.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
+	if err := g.checkAlone(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := checkMethod(s, &target); err != nil {
@@ -162,16 +162,13 @@ func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// checkUnattached refuses a volume that the registry has as unattached and that a
-// domain has all the same: its instance was forgotten, or never adopted, and
-// could write while the volume is copied.
-func (g *Manager) checkUnattached(ctx context.Context, s *Spec) error {
-	user, err := g.userOf(ctx, s.Src.Path)
-	if err != nil || user == "" {
-		return err
+// checkAlone is machine.alone for whoever asks for a migration.
+func (g *Manager) checkAlone(ctx context.Context, s *Spec) error {
+	user, err := g.machine.userOf(ctx, s.Src.Path, s.InstanceID)
+	if err != nil {
+		return cannotLook(err)
 	}
-	return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by the registry nothing is attached to it, but %s %s; if that is an instance, adopt it first (volferryctl instance adopt)",
-		s.VolumeName, s.Src.Path, user)
+	return notAlone(s, user)
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.

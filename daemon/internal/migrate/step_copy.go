@@ -120,6 +120,9 @@ func (m *machine) stepVerifyCopy(copied ask) op.Step {
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err
 		}
+		if err := m.alone(ctx, s); err != nil {
+			return err
+		}
 		known, err := copied(ctx, s)
 		if err != nil || known || s.Verify == VerifyNone {
 			return err

@@ -101,6 +101,9 @@ func (m *machine) stepReady() op.Step {
 		if mirror == nil || !mirror.Ready {
 			return foldEnded(s, s.dstImage())
 		}
+		if err := m.alone(ctx, s); err != nil {
+			return err
+		}
 		return v.mayName(s, toDst)
 	}
 	return step("ready", do, nil, nil)

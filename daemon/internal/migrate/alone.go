@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// userOf says who has the image at path, in words that go on after its name: a
+// domain of this host other than the one with the id except, or what the kernel lends
+// it to. Empty if nobody that can be seen has it.
+func (m *machine) userOf(ctx context.Context, path, except string) (string, error) {
+	doms, err := m.hv.Domains(ctx)
+	if err != nil {
+		return "", err
+	}
+	others := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool { return d.ID == except })
+	if domain, target := location.DiskOf(others, path); domain != "" {
+		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
+	}
+	user, err := m.images.InUse(ctx, path)
+	if err != nil {
+		return "", fmt.Errorf("see who uses %s: %w", path, err)
+	}
+	if user != "" {
+		return "is in use: " + user, nil
+	}
+	return "", nil
+}
+
+// cannotLook is an error of userOf for whoever asks for something, nil for nil.
+func cannotLook(err error) error {
+	if errors.Is(err, hv.ErrUnavailable) {
+		return noHypervisor()
+	}
+	return err
+}
+
+// alone refuses a src that anybody on this host has but the instance of the migration.
+// The registry knows of no other, but a domain that was never adopted, or forgotten,
+// would write to src while it is copied, and go on with it when the volume is at dst.
+// It is asked before a migration begins and again before the switch: the definitions
+// of domains are anybody's to change meanwhile.
+func (m *machine) alone(ctx context.Context, s *Spec) error {
+	user, err := m.userOf(ctx, s.Src.Path, s.InstanceID)
+	if err != nil {
+		return m.hvError(err)
+	}
+	return notAlone(s, user)
+}
+
+func notAlone(s *Spec, user string) error {
+	if user == "" {
+		return nil
+	}
+	by := "nothing is attached to it"
+	if s.attached() {
+		by = "it is attached to instance " + s.InstanceName + " alone"
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by the registry %s, but %s %s; take the disk from there, or have the instance adopted first if it is none of Volferry's yet (volferryctl instance adopt)",
+		s.VolumeName, by, s.Src.Path, user)
+}
