@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -140,8 +141,17 @@ func instanceShelve(c *cli.Context, s *session) error {
 		if i.State == api.InstanceShelved {
 			where = "it stays on host " + render.OrDash(i.Host) + " and is not started there"
 		}
-		return fmt.Sprintf("Shelved instance %[1]s: %[2]s. '%[3]s instance unshelve %[1]s' brings it back.", i.Name, where, programName)
+		back := fmt.Sprintf("'%s instance unshelve %s' brings it back", programName, i.Name)
+		if slices.ContainsFunc(i.BlockDeviceMappings, rootless) {
+			back += ", once it has a root volume again"
+		}
+		return fmt.Sprintf("Shelved instance %s: %s. %s.", i.Name, where, back)
 	})
+}
+
+// rootless says that a slot is the one to boot from, and empty.
+func rootless(slot api.BlockDeviceMapping) bool {
+	return slot.BootIndex != nil && *slot.BootIndex == 0 && slot.AttachmentID == nil && slot.Note == ""
 }
 
 func instanceUnshelve(c *cli.Context, s *session) error {

@@ -126,6 +126,9 @@ func percentOf(m *api.Migration) int {
 	if m.BytesTotal <= 0 {
 		return 0
 	}
+	if m.State == api.MigrationCompleted {
+		return 100 // the registry has no count of one that its host is done with
+	}
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 

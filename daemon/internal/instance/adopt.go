@@ -72,7 +72,7 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string) (out []api.Instance
 		}
 		inst, before, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i])
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, stoppedAt(doms[i].Name, len(out), err)
 		}
 		out = append(out, inst)
 		if before {
@@ -80,6 +80,18 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string) (out []api.Instance
 		}
 	}
 	return out, already, nil
+}
+
+// stoppedAt says of an error where it ended the adoption of all, and what was done
+// before.
+func stoppedAt(domain string, before int, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("adopt domain %s, the %d before it are adopted: %w", domain, before, err)
+	}
+	at := *e
+	at.Message = fmt.Sprintf("stopped at domain %s: %s; the %d before it, by name, are adopted", domain, e.Message, before)
+	return &at
 }
 
 func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {

@@ -4,6 +4,7 @@ package instance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,14 @@ func TestAnInstanceOfAnotherHostIsNotTaken(t *testing.T) {
 	_, _, err := a.Adopt(t.Context(), "op", "web")
 	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("got %v, want a conflict that names the other host", err)
+	}
+}
+
+func TestAdoptionOfAllSaysWhereItStopped(t *testing.T) {
+	s := &site{instances: []api.Instance{{ID: domainA, Name: "web", Host: "beta"}}}
+	_, _, err := newAdopter(t, s).AdoptAll(t.Context(), "op")
+	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "stopped at domain web") || !strings.Contains(err.Error(), fmt.Sprintf("the %d before it", len(s.registered))) {
+		t.Errorf("got %v with %d registered", err, len(s.registered))
 	}
 }
 

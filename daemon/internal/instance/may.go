@@ -105,7 +105,10 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	case dom.State == hv.StateOther && (kind != kindStop || !force):
 		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: it is neither running, paused nor stopped; try again when it is", verb, name)
 	case kind == kindStart:
-		if dom.State.Active() {
+		switch {
+		case dom.State == hv.StatePaused:
+			return forbidden(verb, name, "it is paused; unpause it instead")
+		case dom.State.Active():
 			return forbidden(verb, name, "it is %s already", dom.State)
 		}
 		return request.AtHome("cannot start instance "+name, dom)
