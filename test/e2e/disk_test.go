@@ -67,6 +67,7 @@ func TestCDROMIsASlotAndNoVolume(t *testing.T) {
 
 // libvirt puts no overlay on a disk that others may be writing to.
 func TestShareableDiskIsMirroredWhileItsGuestRuns(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	d := h.diskIn(t, a, api.FormatRaw)
 	d.Shareable = true

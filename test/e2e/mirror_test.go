@@ -119,6 +119,7 @@ func TestGuestMayEndAndBeginInTheMiddleOfAMirror(t *testing.T) {
 }
 
 func TestMirrorIsRefusedWhereItCannotBeMade(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, b := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	slots := g.persistentSlots(t)

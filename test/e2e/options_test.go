@@ -11,6 +11,7 @@ import (
 )
 
 func TestFlagsDoWhatTheySay(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	name := g.volumeName("vda")

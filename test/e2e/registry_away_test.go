@@ -144,6 +144,7 @@ func TestWithoutTheRegistryNothingNewBeginsAndGuestsGoOn(t *testing.T) {
 }
 
 func TestDetachWithoutTheRegistryIsReleasedWhenItIsBack(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	v := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
@@ -170,6 +171,7 @@ func TestDetachWithoutTheRegistryIsReleasedWhenItIsBack(t *testing.T) {
 }
 
 func TestMigrationWithoutTheRegistryGoesAsFarAsItMay(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 

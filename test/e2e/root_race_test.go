@@ -19,6 +19,7 @@ import (
 // A person starts the instance with virsh while its root volume is detached. In
 // every round one of the two comes to pass, whole, and the other is refused.
 func TestRootDetachAndVirshStartExcludeEachOther(t *testing.T) {
+	leftToTestE2E(t)
 	rounds := 20
 	if everyCrash() {
 		rounds = 1000

@@ -56,6 +56,7 @@ func TestRunningGuestMovesBetweenFilesAndDevices(t *testing.T) {
 
 // A clone shares its extents with the source, a copy has its own.
 func TestFilesOnOneFileSystemThatCanAreCloned(t *testing.T) {
+	leftToTestE2E(t)
 	h := sharedHost(t)
 	x := h.fsPool(t, "x", "xfs", 400)
 	e := h.fsPool(t, "e", "ext4", 400)
@@ -81,6 +82,7 @@ func TestFilesOnOneFileSystemThatCanAreCloned(t *testing.T) {
 }
 
 func TestTwoDisksOfAGuestMoveAtTheSameTime(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw), h.diskIn(t, a, api.FormatQcow2))
 	ended := make(chan error, len(g.disks))

@@ -38,6 +38,7 @@ func (g *guest) withoutSystem(t *testing.T) {
 }
 
 func TestGuestThatDoesNotLetGoKeepsItsVolume(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	deaf, asleep := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw)), h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	deaf.withoutSystem(t)
