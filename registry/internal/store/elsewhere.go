@@ -20,16 +20,20 @@ import (
 func (m *hostMemory) setStrays(hostID string, instances []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, hosts := range m.strays {
-		if hosts = slices.DeleteFunc(hosts, func(h string) bool { return h == hostID }); len(hosts) == 0 {
+	s := m.seen[hostID]
+	if s == nil {
+		return
+	}
+	for _, id := range s.strays {
+		hosts := slices.DeleteFunc(m.strays[id], func(h string) bool { return h == hostID })
+		if m.strays[id] = hosts; len(hosts) == 0 {
 			delete(m.strays, id)
-		} else {
-			m.strays[id] = hosts
 		}
 	}
 	for _, id := range instances {
 		m.strays[id] = append(m.strays[id], hostID)
 	}
+	s.strays = instances
 }
 
 // elsewhere returns the name of a host, not fenced and other than the one with the id or

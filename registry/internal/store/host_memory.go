@@ -39,6 +39,8 @@ type sighting struct {
 	mark api.RegistryMark
 	// migrations are those that are open on it, as it last said, by id.
 	migrations map[string]api.Migration
+	// strays are the instances that run on it without being its own, by id.
+	strays []string
 }
 
 // load is for the start: what is stored of every host.
