@@ -143,7 +143,7 @@ func whyEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	switch {
 	case slot.Note != "":
 		return slot.Note
-	case slot.BootIndex != nil && *slot.BootIndex == 0:
+	case api.IsRoot(slot.BootIndex):
 		return fmt.Sprintf("detached, so it does not start; '%s volume attach VOLUME %s --root' gives it one", programName, i.Name)
 	}
 	return "detached"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,16 +141,11 @@ func instanceShelve(c *cli.Context, s *session) error {
 			where = "it stays on host " + render.OrDash(i.Host) + " and is not started there"
 		}
 		back := fmt.Sprintf("'%s instance unshelve %s' brings it back", programName, i.Name)
-		if slices.ContainsFunc(i.BlockDeviceMappings, rootless) {
+		if i.LacksRoot() {
 			back += ", once it has a root volume again"
 		}
 		return fmt.Sprintf("Shelved instance %s: %s. %s.", i.Name, where, back)
 	})
-}
-
-// rootless says that a slot is the one to boot from, and empty.
-func rootless(slot api.BlockDeviceMapping) bool {
-	return slot.BootIndex != nil && *slot.BootIndex == 0 && slot.AttachmentID == nil && slot.Note == ""
 }
 
 func instanceUnshelve(c *cli.Context, s *session) error {

@@ -222,7 +222,7 @@ func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	if err != nil {
 		return in, err
 	}
-	in.Force, in.Root = true, isRoot(f.BootIndex)
+	in.Force, in.Root = true, api.IsRoot(f.BootIndex)
 	if err := g.machine.notMoving(ctx, &in); err != nil {
 		return in, err
 	}

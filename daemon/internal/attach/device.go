@@ -45,7 +45,7 @@ func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk
 	}
 	s := slot(asked, inst)
 	switch {
-	case s != nil && s.VolumeID == nil && isRoot(s.BootIndex):
+	case s != nil && s.VolumeID == nil && api.IsRoot(s.BootIndex):
 		return "", api.Errorf(api.CodeRootAttachForbidden, "cannot attach root device volume: device %s of instance %s is what it boots from; say so (--root), or choose another device", asked, inst.Name)
 	case taken(asked, dom), s != nil && (s.VolumeID != nil || s.Note != ""):
 		return "", api.Errorf(api.CodeConflict, "device %s of instance %s is taken; leave --device out and the next free one is used", asked, inst.Name)

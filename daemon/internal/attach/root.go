@@ -17,17 +17,6 @@ import (
 // A root volume is attached and detached only while its instance is off. As long
 // as its slot is empty a guard keeps the instance off, whoever tries to start it.
 
-func isRoot(bootIndex *int) bool { return bootIndex != nil && *bootIndex == 0 }
-
-// rootSlot is the slot that the instance boots from, nil if it has none.
-func rootSlot(inst api.Instance) *api.BlockDeviceMapping {
-	i := slices.IndexFunc(inst.BlockDeviceMappings, func(b api.BlockDeviceMapping) bool { return isRoot(b.BootIndex) })
-	if i < 0 {
-		return nil
-	}
-	return &inst.BlockDeviceMappings[i]
-}
-
 // rootChange is what is done to a root slot, as its refusal says it.
 type rootChange struct {
 	code    api.Code
@@ -97,7 +86,7 @@ func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom 
 	refuse := func(code api.Code, format string, args ...any) *api.Error {
 		return api.Errorf(code, "%s: %s", in.cannot(rootAttach), fmt.Sprintf(format, args...))
 	}
-	s := rootSlot(inst)
+	s := inst.RootSlot()
 	switch {
 	case s == nil:
 		return refuse(api.CodeNotFound, "it has no slot that it boots from; attach the volume without --root")
@@ -175,7 +164,7 @@ func (m *machine) slotDisk(in *input) (*hv.Disk, error) {
 // rootAway is the disk that was in the root slot of an instance, nil if that has a
 // volume, or nothing is known of it.
 func (m *machine) rootAway(inst api.Instance) (*hv.Disk, error) {
-	s := rootSlot(inst)
+	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {
 		return nil, nil //nolint:nilnil // it is not away
 	}
@@ -196,13 +185,13 @@ func (m *machine) diskOf(slot *api.SlotDefinition, device, instanceName string) 
 // decideDetachRoot finds out whether the attachment is a root, and refuses what
 // may not be done to one.
 func (g *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
-	in.Root = isRoot(f.BootIndex)
+	in.Root = api.IsRoot(f.BootIndex)
 	inst, known, err := g.instanceOf(ctx, f, in.Root)
 	if err != nil {
 		return err
 	}
 	if known {
-		s := rootSlot(inst)
+		s := inst.RootSlot()
 		in.Root = in.Root || s != nil && s.VolumeID != nil && *s.VolumeID == in.VolumeID
 		if err := checkLocked("cannot detach volume "+in.VolumeName, inst); err != nil {
 			return err

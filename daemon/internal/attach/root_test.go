@@ -50,7 +50,7 @@ func TestARootVolumeThatComesBackIsTheDiskThatItWas(t *testing.T) {
 				before := d.root(t)
 				att, err := d.detach("d", "web")
 				must(t, err)
-				if d.root(t) != nil || !isRoot(att.BootIndex) {
+				if d.root(t) != nil || !api.IsRoot(att.BootIndex) {
 					t.Fatalf("after a detach: %+v, attachment %+v", d.root(t), att)
 				}
 				must(t, d.world.settled())
@@ -59,7 +59,7 @@ func TestARootVolumeThatComesBackIsTheDiskThatItWas(t *testing.T) {
 				}
 				att, err = d.attach("a", attachAsRoot)
 				must(t, err)
-				if diff := cmp.Diff(before, d.root(t)); diff != "" || !isRoot(att.BootIndex) {
+				if diff := cmp.Diff(before, d.root(t)); diff != "" || !api.IsRoot(att.BootIndex) {
 					t.Errorf("attachment %+v, disk (-before +after)\n%s", att, diff)
 				}
 				must(t, d.world.settled())

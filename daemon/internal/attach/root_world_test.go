@@ -116,7 +116,7 @@ func (w *world) rootSettled(dom *hv.Domain) error {
 		return fmt.Errorf("web has its root by the registry: %t, by its definition: %t", has, d != nil)
 	case !has && w.registry.root.slot == nil:
 		return errors.New("nothing is known of the empty slot")
-	case has && !isRoot(instance.BootIndexes(dom.Config)["vda"]):
+	case has && !api.IsRoot(instance.BootIndexes(dom.Config)["vda"]):
 		return errors.New("web boots from something else")
 	case has && d.Address != rootAddress:
 		return fmt.Errorf("web has its root at %s", d.Address)

@@ -114,7 +114,7 @@ func (in *input) asInSlot(v *view, was *hv.Disk) error {
 		wrong = fmt.Sprintf("is on bus %s, not on %s", d.Bus, was.Bus)
 	case was != nil && d.BootOrder != was.BootOrder:
 		wrong = fmt.Sprintf("has the place %d in the order of booting, not %d", d.BootOrder, was.BootOrder)
-	case !isRoot(instance.BootIndexes(v.dom.Config)[in.Device]):
+	case !api.IsRoot(instance.BootIndexes(v.dom.Config)[in.Device]):
 		wrong = "is not the first in the order of booting"
 	default:
 		return nil

@@ -4,7 +4,6 @@ package instance
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -47,8 +46,7 @@ func Judge(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Found {
 
 // noRootIn says whether neither the registry nor the definition has a root.
 func noRootIn(inst api.Instance, dom *hv.Domain) bool {
-	i := slices.IndexFunc(inst.BlockDeviceMappings, func(s api.BlockDeviceMapping) bool { return s.BootIndex != nil && *s.BootIndex == 0 })
-	return i >= 0 && rootMissing(inst) && dom.Persistent && dom.ConfigDisk(inst.BlockDeviceMappings[i].Device) == nil
+	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
 }
 
 // differs says in what the persistent disks of a domain are not those of its

@@ -90,7 +90,7 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 	if kind != kindStart {
 		return nil
 	}
-	if rootMissing(inst) {
+	if inst.LacksRoot() {
 		return noRoot(verb, inst.Name)
 	}
 	return m.notGuarded(ctx, &in.subject)
@@ -139,17 +139,6 @@ func locked(verb string, inst api.Instance) *api.Error {
 // noRoot is the refusal of an instance whose root volume is missing.
 func noRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
-}
-
-// rootMissing says whether the root slot of an instance has lost its volume. A disk
-// that is no volume is a root as well.
-func rootMissing(inst api.Instance) bool {
-	for _, s := range inst.BlockDeviceMappings {
-		if s.BootIndex != nil && *s.BootIndex == 0 {
-			return s.VolumeID == nil && s.Note == ""
-		}
-	}
-	return false
 }
 
 // notGuarded refuses the start of an instance that is guarded, for whatever reason:

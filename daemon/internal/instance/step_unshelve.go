@@ -133,7 +133,7 @@ func (m *machine) stepConnectVolumes() op.Step {
 				return err
 			}
 			at := len(disks)
-			if a.BootIndex != nil && *a.BootIndex == 0 {
+			if api.IsRoot(a.BootIndex) {
 				at = 0
 			}
 			disks = slices.Insert(disks, at, diskFor(got, a, vol, img))

@@ -68,7 +68,7 @@ func (m *machine) mayUnshelve(ctx context.Context, inst api.Instance) error {
 		return forbidden(verb, inst.Name, "it is %s", inst.State)
 	case inst.Locked:
 		return locked(verb, inst)
-	case rootMissing(inst):
+	case inst.LacksRoot():
 		return noRoot(verb, inst.Name)
 	}
 	dom, err := m.domain(ctx, inst.ID)

@@ -177,7 +177,7 @@ func (slot wantedSlot) check(in api.AttachmentReserve) error {
 		return err
 	}
 	state := slot.instanceState
-	switch root := isRoot(slot.bootIndex); {
+	switch root := api.IsRoot(slot.bootIndex); {
 	case slot.taken != "":
 		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by volume %s; detach that first", in.Device, slot.instanceName, slot.takenBy).With("attachment_id", slot.taken)
 	case slot.note != "":
@@ -191,8 +191,6 @@ func (slot wantedSlot) check(in api.AttachmentReserve) error {
 	}
 	return nil
 }
-
-func isRoot(bootIndex *int) bool { return bootIndex != nil && *bootIndex == 0 }
 
 // checkReservable says whether the volume, as it is now, may be attached there,
 // whichever host reaches it.
@@ -284,7 +282,7 @@ func (tx *changeTx) storeAttachment(ctx context.Context, v wantedVolume, slot wa
 			return err
 		}
 	}
-	if isRoot(slot.bootIndex) && !v.bootable {
+	if api.IsRoot(slot.bootIndex) && !v.bootable {
 		if err := tx.exec(ctx, "UPDATE volumes SET bootable = 1, updated_us = ? WHERE id = ?", tx.at.UnixMicro(), v.id); err != nil {
 			return err
 		}

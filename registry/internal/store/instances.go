@@ -157,7 +157,7 @@ func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, host
 		err = tx.insertVolume(ctx, api.VolumeRegister{
 			ID:       d.VolumeID,
 			Name:     d.VolumeName,
-			Bootable: d.BootIndex != nil && *d.BootIndex == 0,
+			Bootable: api.IsRoot(d.BootIndex),
 			Location: d.Location,
 		}, hostID, api.VolumeAvailable)
 	case err == nil:

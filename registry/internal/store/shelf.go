@@ -141,11 +141,9 @@ func checkUnshelvable(i api.Instance) error {
 	if err := lockOf(i).refuse("unshelve", i.Name); err != nil {
 		return err
 	}
-	for _, slot := range i.BlockDeviceMappings {
-		if isRoot(slot.BootIndex) && slot.AttachmentID == nil && slot.Note == "" {
-			return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", i.Name, i.Name).
-				With("device", slot.Device)
-		}
+	if i.LacksRoot() {
+		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", i.Name, i.Name).
+			With("device", i.RootSlot().Device)
 	}
 	return nil
 }

@@ -97,12 +97,11 @@ func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (ap
 // freeDevice returns the device of the root slot of an instance, or the first that
 // is free: a virtio disk, or what its root slot is.
 func freeDevice(i api.Instance, root bool) (string, error) {
-	at := slices.IndexFunc(i.BlockDeviceMappings, func(s api.BlockDeviceMapping) bool { return isRoot(s.BootIndex) })
-	switch {
-	case root && at < 0:
+	switch slot := i.RootSlot(); {
+	case root && slot == nil:
 		return "", api.Errorf(api.CodeConflict, "cannot attach root device volume to instance %s: it has no root slot", i.Name)
 	case root:
-		return i.BlockDeviceMappings[at].Device, nil
+		return slot.Device, nil
 	}
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	for _, first := range " " + letters {
