@@ -28,8 +28,9 @@ func SameImage(a, b string) bool {
 	if a == b {
 		return true
 	}
-	var sa, sb unix.Stat_t
-	if unix.Stat(a, &sa) != nil || unix.Stat(b, &sb) != nil {
+	sa, errA := Stat(a)
+	sb, errB := Stat(b)
+	if errA != nil || errB != nil {
 		return false
 	}
 	if sa.Mode&unix.S_IFMT == unix.S_IFBLK && sb.Mode&unix.S_IFMT == unix.S_IFBLK {
