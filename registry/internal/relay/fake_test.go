@@ -20,6 +20,7 @@ var names = map[string]string{hostA: "a", hostB: "b"}
 type tasks struct {
 	mu     sync.Mutex
 	rows   map[string]api.Task
+	asked  map[string]string
 	answer map[string]*api.TaskAnswer
 	order  []string
 	events []api.EventPost
@@ -30,7 +31,7 @@ type tasks struct {
 }
 
 func newTasks() *tasks {
-	return &tasks{rows: map[string]api.Task{}, answer: map[string]*api.TaskAnswer{}}
+	return &tasks{rows: map[string]api.Task{}, asked: map[string]string{}, answer: map[string]*api.TaskAnswer{}}
 }
 
 func (s *tasks) lock() (unlock func(), err error) {
@@ -39,19 +40,20 @@ func (s *tasks) lock() (unlock func(), err error) {
 	return s.mu.Unlock, err
 }
 
-func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task) (api.Task, *api.TaskAnswer, error) {
+func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task, asked store.TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {
 		return api.Task{}, nil, err
 	}
 	row, ok := s.rows[in.ID]
-	if ok && (row.Method != in.Method || row.Path != in.Path || string(row.Body) != string(in.Body)) {
+	request := asked.Method + " " + asked.Path + " " + string(asked.Body)
+	if ok && s.asked[in.ID] != request {
 		return api.Task{}, nil, api.Errorf(api.CodeIdempotencyMismatch, "another request")
 	}
 	if !ok || row.State == api.TaskWithdrawn {
 		in.State = api.TaskQueued
-		s.rows[in.ID] = in
+		s.rows[in.ID], s.asked[in.ID] = in, request
 		s.order = append(s.order, in.ID)
 	}
 	return s.rows[in.ID], s.answer[in.ID], nil

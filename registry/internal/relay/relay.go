@@ -37,7 +37,7 @@ const readPrefix = "read-"
 
 // Store keeps the tasks that change something.
 type Store interface {
-	CreateTask(ctx context.Context, call store.Call, in api.Task) (api.Task, *api.TaskAnswer, error)
+	CreateTask(ctx context.Context, call store.Call, in api.Task, asked store.TaskRequest) (api.Task, *api.TaskAnswer, error)
 	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 	PendingTasks(ctx context.Context, hostID string) ([]api.Task, error)
 	TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
@@ -102,6 +102,18 @@ type Request struct {
 	// finds the same task, at the host that it was first meant for.
 	Change bool
 	Key    string
+	// Asked is the request as its caller made it, by which the same request is known
+	// again: Path and Body have ids where it may have names. The zero value is a
+	// request that was made as it is passed on.
+	Asked store.TaskRequest
+}
+
+// asked is the request by which a change is known again.
+func (r Request) asked() store.TaskRequest {
+	if r.Asked.Path != "" {
+		return r.Asked
+	}
+	return store.TaskRequest{Method: r.Method, Path: r.Path, Body: r.Body}
 }
 
 // Do has a host answer req and returns the answer. Refusals of the host are
@@ -161,7 +173,7 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*ent
 	}
 	// Before it is stored, so that its answer cannot come between.
 	e := r.join(task.ID, req.HostName)
-	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task)
+	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task, req.asked())
 	if err != nil {
 		r.leave(e)
 		return nil, err

@@ -108,51 +108,57 @@ func (w Where) First(ctx context.Context, names []string) (api.Host, error) {
 	return w.Host(ctx, names[0])
 }
 
-// Attachment returns the host of the attachment that ref names. One that a
-// migration has ended is found by that migration, so that a repeated call finds
+// Attachment returns the host of the attachment that ref names, and its id. One that
+// a migration has ended is found by that migration, so that a repeated call finds
 // its answer.
-func (w Where) Attachment(ctx context.Context, ref string) (api.Host, error) {
+func (w Where) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	a, err := w.Places.Attachment(ctx, ref, everything)
 	if err == nil && a.Host == "" {
-		return w.Instance(ctx, a.InstanceID)
+		h, _, err = w.Instance(ctx, a.InstanceID)
+		return h, a.ID, err
 	}
 	if err == nil {
-		return w.Host(ctx, a.Host)
+		h, err = w.Host(ctx, a.Host)
+		return h, a.ID, err
 	}
 	if api.CodeOf(err) != api.CodeNotFound {
-		return api.Host{}, err
+		return h, "", err
 	}
 	all, listErr := w.Places.Migrations(ctx, "", true, everything)
 	if listErr != nil {
-		return api.Host{}, listErr
+		return h, "", listErr
 	}
 	for i := range all {
 		if all[i].SrcAttachmentID == ref || all[i].DstAttachmentID == ref {
-			return w.Host(ctx, all[i].Host)
+			h, err = w.Host(ctx, all[i].Host)
+			return h, ref, err
 		}
 	}
-	return api.Host{}, err
+	return h, "", err
 }
 
-// Instance returns the host of the instance that ref names, if one has it.
-func (w Where) Instance(ctx context.Context, ref string) (api.Host, error) {
+// Instance returns the host of the instance that ref names, if one has it, and the
+// id of the instance.
+func (w Where) Instance(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	i, err := w.Places.Instance(ctx, ref, everything)
 	if err != nil {
-		return api.Host{}, err
+		return h, "", err
 	}
 	if i.Host == "" {
-		return api.Host{}, api.Errorf(api.CodeStateForbidden, "instance %s is %s: no host has it; unshelve it first", i.Name, i.State).With("state", i.State)
+		return h, "", api.Errorf(api.CodeStateForbidden, "instance %s is %s: no host has it; unshelve it first", i.Name, i.State).With("state", i.State)
 	}
-	return w.Host(ctx, i.Host)
+	h, err = w.Host(ctx, i.Host)
+	return h, i.ID, err
 }
 
-// Migration returns the host of the migration that ref names.
-func (w Where) Migration(ctx context.Context, ref string) (api.Host, error) {
+// Migration returns the host of the migration that ref names, and its id.
+func (w Where) Migration(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	m, err := w.Places.Migration(ctx, ref, everything)
 	if err != nil {
-		return api.Host{}, err
+		return h, "", err
 	}
-	return w.Host(ctx, m.Host)
+	h, err = w.Host(ctx, m.Host)
+	return h, m.ID, err
 }
 
 // Create returns the host that shall make a volume: the one that ref names, else

@@ -75,6 +75,8 @@ func (places) Attachment(_ context.Context, ref string, _ store.Viewer) (api.Att
 	return api.Attachment{}, api.Errorf(api.CodeNotFound, "there is no attachment %s", ref)
 }
 
+func hostOf(h api.Host, _ string, err error) (api.Host, error) { return h, err }
+
 // found is a host's name, or the code of the error.
 func found(h api.Host, err error) string {
 	if err != nil {
@@ -110,10 +112,10 @@ func TestHostThatHasToAnswer(t *testing.T) {
 		"unattached, shared, its host away":   {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "san")) }, "b"},
 		"unattached, shared, its host fenced": {[]string{"hb", "hc"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("c", "san")) }, "b"},
 		"unattached, shared, all away":        {nil, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("b", "san")) }, "b"},
-		"attachment":                          {nil, func(w relay.Where) (api.Host, error) { return w.Attachment(ctx, "at-a") }, "a"},
-		"attachment that a migration ended":   {nil, func(w relay.Where) (api.Host, error) { return w.Attachment(ctx, "ended") }, "b"},
-		"attachment that never was":           {nil, func(w relay.Where) (api.Host, error) { return w.Attachment(ctx, "x") }, "not_found"},
-		"migration":                           {nil, func(w relay.Where) (api.Host, error) { return w.Migration(ctx, "of-b") }, "b"},
+		"attachment":                          {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "at-a")) }, "a"},
+		"attachment that a migration ended":   {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "ended")) }, "b"},
+		"attachment that never was":           {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "x")) }, "not_found"},
+		"migration":                           {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Migration(ctx, "of-b")) }, "b"},
 		"create anywhere":                     {[]string{"ha", "hb"}, create(api.VolumeCreate{}), "b"},
 		"create, the roomiest away":           {[]string{"ha"}, create(api.VolumeCreate{}), "a"},
 		"create in a pool":                    {[]string{"ha", "hb"}, create(api.VolumeCreate{Pool: "wide", Type: "narrow"}), "b"},

@@ -43,7 +43,13 @@ func pass(d time.Duration) {
 // fetch polls once for a host.
 func (s *site) fetch(t *testing.T, host string) []api.Task {
 	t.Helper()
-	return must(s.relay.Fetch(t.Context(), store.Call{}, host, "s", 0))(t)
+	return s.fetchAs(t, host, "s")
+}
+
+// fetchAs is fetch by a daemon of a session of its own.
+func (s *site) fetchAs(t *testing.T, host, session string) []api.Task {
+	t.Helper()
+	return must(s.relay.Fetch(t.Context(), store.Call{}, host, session, 0))(t)
 }
 
 func (s *site) reply(t *testing.T, host, task string, status int, body string) {

@@ -87,7 +87,7 @@ func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([
 	var asked sync.WaitGroup
 	for i, a := range v.Attachments {
 		asked.Go(func() {
-			host, err := s.where().Instance(ctx, a.InstanceID)
+			host, _, err := s.where().Instance(ctx, a.InstanceID)
 			if err == nil {
 				err = call.CheckGuest("estimate the move of volume "+v.Name+" with all guests paused", store.PauseInstance{
 					ID: a.InstanceID, Name: a.InstanceID, Host: store.PauseHost{ID: host.ID, Name: host.Name},

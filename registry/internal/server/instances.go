@@ -96,8 +96,7 @@ func (s *Server) unshelve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("encode body: %w", err)
 	}
-	status, answer, err := s.ask(r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
-		func(ctx context.Context) (api.Host, error) { return s.toUnshelve(ctx, r, in) })
+	status, answer, err := s.ask(r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toUnshelve))
 	if err != nil {
 		return err
 	}
@@ -139,8 +138,7 @@ func shelvedOr[In any](s *Server, shelved func(context.Context, store.Call, stri
 		if done || err != nil {
 			return err
 		}
-		return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
-			func(ctx context.Context) (api.Host, error) { return find(ctx, r, in) })
+		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, find))
 	}
 }
 

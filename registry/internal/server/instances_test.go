@@ -253,7 +253,7 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 				}
 				id := map[string]string{"a": hostID, "b": otherID}[tc.host]
 				tasks := s.fetch(t, id)
-				if len(tasks) != 1 || tasks[0].Path != path || tasks[0].ID != "k" {
+				if want := "/v1/instances/" + newID + "/unshelve"; len(tasks) != 1 || tasks[0].Path != want || tasks[0].ID != "k" {
 					t.Fatalf("tasks of host %s = %+v", tc.host, tasks)
 				}
 				if named := strings.Contains(tc.body, "host"); named != (string(tasks[0].Body) == `{"host":"`+tc.host+`"}`) {

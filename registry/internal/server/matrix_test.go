@@ -53,7 +53,7 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	s.ok(t, "POST", "/v1/migrations:register", `{"id":"`+moveID+`","volume_id":"`+movingID+`","src_attachment_id":"`+movedID+`","dst_attachment_id":"`+dstID+`",`+theirs+`,
 		"generation":1,"method":"overlay","op_id":"o","dst":{"path":"/slow/moving","format":"raw","size_bytes":1048576}}`)
 	s.ok(t, "POST", "/v1/types", `{"name":"gold"}`)
-	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}); err != nil {
+	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, store.TaskRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	d := must(s.store.CreateDrain(t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow"}))(t)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -31,8 +30,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 		_, err := s.Store.Volume(r.Context(), reference(r), asker(r, call))
 		return cmp.Or(err, errHostMoves)
 	default:
-		return s.pass(w, r, relay.Request{Method: r.Method, Path: r.URL.EscapedPath(), Body: body, Key: call.Key, Change: true},
-			func(ctx context.Context) (api.Host, error) { return s.toMigrate(ctx, r, in) })
+		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
 	}
 	present, err := s.present(r.Context())
 	if err != nil {

@@ -11,12 +11,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // nothing is the body of a call that has none.
@@ -26,11 +29,21 @@ type nothing struct{}
 // passed on.
 const hostParameter = "host"
 
-// finder finds the host that has to answer a request.
-type finder[In any] func(ctx context.Context, r *http.Request, in In) (api.Host, error)
+// target is what a request means: the host that has to answer it, and the thing that
+// its path names.
+type target struct {
+	host api.Host
+	// id is the thing's, by which the host is asked for it. A name would have to be
+	// looked up again there, and may be another thing's by then. It is "" where the
+	// path names nothing that the registry knows.
+	id string
+}
+
+// finder finds out what a request means. In place of names it puts ids into the body.
+type finder[In any] func(ctx context.Context, r *http.Request, in *In) (target, error)
 
 // relayed has a host answer the request, by the same method and path of its own
-// API. The body is read here as strictly as there.
+// API, with ids for names. The body is read here as strictly as there.
 func relayed[In any](s *Server, find finder[In], query ...string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		values, err := httpjson.Query(r, query...)
@@ -46,13 +59,51 @@ func relayed[In any](s *Server, find finder[In], query ...string) handler {
 			return err
 		}
 		values.Del(hostParameter)
-		path := r.URL.EscapedPath()
+		query := ""
 		if len(values) > 0 {
-			path += "?" + values.Encode()
+			query = "?" + values.Encode()
 		}
-		return s.pass(w, r, relay.Request{Method: r.Method, Path: path, Body: body, Key: key, Change: r.Method != http.MethodGet},
-			func(ctx context.Context) (api.Host, error) { return find(ctx, r, in) })
+		return s.pass(w, r, asAsked(r, query, body), key, resolving(r, query, in, find))
 	}
+}
+
+// asAsked is a request as its caller made it, with the part of its query that is
+// passed on.
+func asAsked(r *http.Request, query string, body []byte) store.TaskRequest {
+	return store.TaskRequest{Method: r.Method, Path: r.URL.EscapedPath() + query, Body: body}
+}
+
+// resolve makes the call of a host out of what was asked for.
+type resolve func(ctx context.Context) (relay.Request, error)
+
+// resolving makes the call of the same path, with what find finds.
+func resolving[In any](r *http.Request, query string, in In, find finder[In]) resolve {
+	return func(ctx context.Context) (req relay.Request, err error) {
+		to, err := find(ctx, r, &in)
+		if err != nil {
+			return req, err
+		}
+		req = relay.Request{HostID: to.host.ID, HostName: to.host.Name, Method: r.Method, Path: pathOf(r, to.id) + query}
+		if _, none := any(in).(nothing); none {
+			return req, nil
+		}
+		if req.Body, err = json.Marshal(in); err != nil {
+			return req, fmt.Errorf("encode body: %w", err)
+		}
+		return req, nil
+	}
+}
+
+// pathOf is the path of a request with an id in the place of the first thing that it
+// names.
+func pathOf(r *http.Request, id string) string {
+	before, rest, wild := strings.Cut(r.Pattern, "{")
+	_, after, _ := strings.Cut(rest, "}")
+	if !wild || id == "" {
+		return r.URL.EscapedPath()
+	}
+	_, before, _ = strings.Cut(before, " ")
+	return before + url.PathEscape(id) + after
 }
 
 // readBody reads a body into In, and returns it as it is passed on. A call
@@ -88,9 +139,10 @@ func isEmpty(r *http.Request) (bool, error) {
 }
 
 // pass has a host do what is asked and hands its answer on. A request that is
-// known by its key goes where it went before, wherever things are now.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, req relay.Request, find func(context.Context) (api.Host, error)) error {
-	status, body, err := s.ask(r, req, find)
+// known by its key goes where it went before, as it went before, wherever things are
+// and whatever they are called now.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked store.TaskRequest, key string, find resolve) error {
+	status, body, err := s.ask(r, asked, key, find)
 	if err != nil {
 		return err
 	}
@@ -106,25 +158,36 @@ func handOn(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
 }
 
-func (s *Server) ask(r *http.Request, req relay.Request, find func(context.Context) (api.Host, error)) (status int, body []byte, err error) {
-	known := false
-	if req.Change && req.Key != "" {
-		task, _, err := s.Store.Task(r.Context(), req.Key)
-		if err != nil && api.CodeOf(err) != api.CodeNotFound {
+func (s *Server) ask(r *http.Request, asked store.TaskRequest, key string, find resolve) (status int, body []byte, err error) {
+	change := asked.Method != http.MethodGet
+	req, err := s.askedBefore(r.Context(), key)
+	if err != nil {
+		return 0, nil, err
+	}
+	if req.Path == "" || !change {
+		if req, err = find(r.Context()); err != nil {
 			return 0, nil, err
 		}
-		known = err == nil && task.State != api.TaskWithdrawn
 	}
-	if req.Change && req.Key == "" {
+	req.Asked, req.Change, req.Key, req.Who = asked, change, key, whoIs(r)
+	if change && key == "" {
 		req.Key = uuid.NewString()
 	}
-	if !known {
-		host, err := find(r.Context())
-		if err != nil {
-			return 0, nil, err
-		}
-		req.HostID, req.HostName = host.ID, host.Name
-	}
-	req.Who = whoIs(r)
 	return s.Relay.Do(r.Context(), req)
+}
+
+// askedBefore is the call that was made of a request with this key, without a path if
+// there is none.
+func (s *Server) askedBefore(ctx context.Context, key string) (relay.Request, error) {
+	if key == "" {
+		return relay.Request{}, nil
+	}
+	task, _, err := s.Store.Task(ctx, key)
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound || err == nil && task.State == api.TaskWithdrawn:
+		return relay.Request{}, nil
+	case err != nil:
+		return relay.Request{}, err
+	}
+	return relay.Request{Method: task.Method, Path: task.Path, Body: task.Body}, nil
 }

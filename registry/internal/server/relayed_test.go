@@ -27,13 +27,13 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"adopt an image":           {"POST", "/v1/volumes:adopt?host=b", `{"name":"new","path":"/x","format":"raw"}`, "b", "/v1/volumes:adopt"},
 		"adopt an image of a pool": {"POST", "/v1/volumes:adopt", `{"name":"new","pool":"slow","volume_name":"x","format":"raw"}`, "a", ""},
 		"adopt a domain":           {"POST", "/v1/instances:adopt?host=b", `{"domain":"db"}`, "b", "/v1/instances:adopt"},
-		"delete a volume":          {"DELETE", "/v1/volumes/free?force=true", "", "a", ""},
-		"attach":                   {"POST", "/v1/volumes/free/attach", `{"instance":"web"}`, "a", ""},
-		"detach":                   {"POST", "/v1/volumes/data/detach", `{"instance":"web"}`, "a", ""},
-		"migrate what is attached": {"POST", "/v1/volumes/data/migrate", `{"to_pool":"slow"}`, "a", ""},
+		"delete a volume":          {"DELETE", "/v1/volumes/free?force=true", "", "a", "/v1/volumes/" + freeID + "?force=true"},
+		"attach":                   {"POST", "/v1/volumes/free/attach", `{"instance":"web"}`, "a", "/v1/volumes/" + freeID + "/attach"},
+		"detach":                   {"POST", "/v1/volumes/data/detach", `{"instance":"web"}`, "a", "/v1/volumes/" + volumeID + "/detach"},
+		"migrate what is attached": {"POST", "/v1/volumes/data/migrate", `{"to_pool":"slow"}`, "a", "/v1/volumes/" + volumeID + "/migrate"},
 		"migrate what is not":      {"POST", "/v1/volumes/" + freeID + "/migrate", `{"to_pool":"slow"}`, "a", ""},
-		"migrate what is migrated": {"POST", "/v1/volumes/moving/migrate", `{"to_pool":"slow"}`, "a", ""},
-		"which":                    {"GET", "/v1/volumes/data/which", "", "a", ""},
+		"migrate what is migrated": {"POST", "/v1/volumes/moving/migrate", `{"to_pool":"slow"}`, "a", "/v1/volumes/" + movingID + "/migrate"},
+		"which":                    {"GET", "/v1/volumes/data/which", "", "a", "/v1/volumes/" + volumeID + "/which"},
 		"delete an attachment":     {"DELETE", "/v1/attachments/" + attachedID, "", "a", ""},
 		"delete it by force":       {"DELETE", "/v1/attachments/" + attachedID + "?force=1", "", "a", ""},
 		"start":                    {"POST", "/v1/attachments/" + attachedID + "/migration:start", `{"to_pool":"slow"}`, "a", ""},
@@ -44,14 +44,14 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"copy by migration":        {"POST", "/v1/migrations/" + moveID + "/copy", "", "a", ""},
 		"complete by migration":    {"POST", "/v1/migrations/" + moveID + "/complete", "{}", "a", ""},
 		"cancel by migration":      {"POST", "/v1/migrations/" + moveID + "/cancel", "", "a", ""},
-		"start an instance":        {"POST", "/v1/instances/web/start", "", "a", ""},
-		"stop an instance":         {"POST", "/v1/instances/web/stop", `{"force":true}`, "a", ""},
-		"reboot an instance":       {"POST", "/v1/instances/web/reboot", "", "a", ""},
-		"pause an instance":        {"POST", "/v1/instances/web/pause", "", "a", ""},
-		"unpause an instance":      {"POST", "/v1/instances/web/unpause", "", "a", ""},
-		"shelve an instance":       {"POST", "/v1/instances/web/shelve", `{"keep_on_host":true}`, "a", ""},
+		"start an instance":        {"POST", "/v1/instances/web/start", "", "a", "/v1/instances/" + instanceID + "/start"},
+		"stop an instance":         {"POST", "/v1/instances/web/stop", `{"force":true}`, "a", "/v1/instances/" + instanceID + "/stop"},
+		"reboot an instance":       {"POST", "/v1/instances/web/reboot", "", "a", "/v1/instances/" + instanceID + "/reboot"},
+		"pause an instance":        {"POST", "/v1/instances/web/pause", "", "a", "/v1/instances/" + instanceID + "/pause"},
+		"unpause an instance":      {"POST", "/v1/instances/web/unpause", "", "a", "/v1/instances/" + instanceID + "/unpause"},
+		"shelve an instance":       {"POST", "/v1/instances/web/shelve", `{"keep_on_host":true}`, "a", "/v1/instances/" + instanceID + "/shelve"},
 		"what became of it":        {"GET", "/v1/ops/" + taskOfA, "", "a", ""},
-		"retype to another's pool": {"POST", "/v1/volumes/free/retype", `{"type":"slow-only","migration_policy":"on-demand"}`, "a", "/v1/volumes/free/migrate"},
+		"retype to another's pool": {"POST", "/v1/volumes/free/retype", `{"type":"slow-only","migration_policy":"on-demand"}`, "a", "/v1/volumes/" + freeID + "/migrate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *site) {
@@ -69,8 +69,7 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 				if path == "" {
 					path = tc.path
 				}
-				if method := tc.method; name == "retype to another's pool" && string(task.Body) != `{"to_pool":"slow","to_type":"slow-only"}` ||
-					task.Path != path || task.Method != method || !strings.HasPrefix(task.Who, "uid=0") || method != "GET" && task.ID != "k" {
+				if method := tc.method; task.Path != path || task.Method != method || !strings.HasPrefix(task.Who, "uid=0") || method != "GET" && task.ID != "k" {
 					t.Errorf("task = %+v %s", task, task.Body)
 				}
 				id := map[string]string{"a": hostID, "b": otherID}[tc.host]
@@ -217,6 +216,58 @@ func TestForceAtAFencedHostDeletesExactlyOneAttachment(t *testing.T) {
 		var left []api.Attachment
 		if decode(t, s.ok(t, "GET", "/v1/attachments", ""), &left); len(left) != 2 {
 			t.Errorf("%d attachments are left, want that at src and that at dst of the migration", len(left))
+		}
+	})
+}
+
+// What a request names by a name is renamed, and something else gets the name, while
+// the host has not fetched the request, or has and died: it is asked for what was
+// meant then, and so is whoever asks again.
+func TestARenameNeverHasAHostDoToAnotherThingWhatWasAsked(t *testing.T) {
+	const target = `{"to_pool":"slow"}`
+	for name, tc := range map[string]struct{ method, path, body, passed, passedBody string }{
+		"delete":  {"DELETE", "/v1/volumes/free", "", "/v1/volumes/" + freeID, ""},
+		"migrate": {"POST", "/v1/volumes/free/migrate", target, "/v1/volumes/" + freeID + "/migrate", target},
+		"attach":  {"POST", "/v1/volumes/free/attach", `{"instance":"web"}`, "/v1/volumes/" + freeID + "/attach", `{"instance":"` + instanceID + `"}`},
+		"detach":  {"POST", "/v1/volumes/free/detach", `{"instance":"web"}`, "/v1/volumes/" + freeID + "/detach", `{"instance":"` + instanceID + `"}`},
+		"stop":    {"POST", "/v1/instances/web/stop", `{"force":true}`, "/v1/instances/" + instanceID + "/stop", `{"force":true}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				p := s.begin(t, tc.method, tc.path, "k", tc.body)
+				s.ok(t, "PATCH", "/v1/volumes/free", `{"name":"kept"}`)
+				s.ok(t, "PATCH", "/v1/volumes/data", `{"name":"free"}`)
+				asked := func(when string, tasks []api.Task) {
+					t.Helper()
+					if len(tasks) != 1 || tasks[0].Path != tc.passed || string(tasks[0].Body) != tc.passedBody {
+						t.Errorf("%s: tasks = %+v, want %s %s", when, tasks, tc.passed, tc.passedBody)
+					}
+				}
+				asked("from the queue", s.fetch(t, hostID))
+				asked("after the host's death", s.fetchAs(t, hostID, "another"))
+				again := s.begin(t, tc.method, tc.path, "k", tc.body)
+				s.reply(t, hostID, "k", 200, `{"schema_version":1}`)
+				first, second := fmt.Sprint(p.answer()), fmt.Sprint(again.answer())
+				if first != second || !strings.HasPrefix(first, "200") {
+					t.Errorf("answers = %s and %s", first, second)
+				}
+			})
+		})
+	}
+}
+
+// A request that was withdrawn is asked for again: it means what its names mean now.
+func TestAWithdrawnRequestThatIsAskedForAgainMeansWhatItSaysThen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		if got := s.begin(t, "DELETE", "/v1/volumes/free", "k", "").code(); got != api.CodeHypervisorUnavailable {
+			t.Fatalf("code = %s", got)
+		}
+		s.ok(t, "PATCH", "/v1/volumes/free", `{"name":"kept"}`)
+		s.ok(t, "PATCH", "/v1/volumes/moving", `{"name":"free"}`)
+		s.fetch(t, hostID) // so that it is there
+		s.begin(t, "DELETE", "/v1/volumes/free", "k", "")
+		if tasks := s.fetch(t, hostID); len(tasks) != 1 || tasks[0].Path != "/v1/volumes/"+movingID {
+			t.Errorf("tasks = %+v", tasks)
 		}
 	})
 }

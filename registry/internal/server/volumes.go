@@ -24,63 +24,53 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ref := reference(r)
-	if moved, err := s.retypeTask(r, call.Key, in); moved != nil || err != nil {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	asked := asAsked(r, "", body)
+	if before, err := s.askedBefore(r.Context(), call.Key); before.Path != "" || err != nil {
 		if err != nil {
 			return err
 		}
-		return s.pass(w, r, *moved, nil)
+		return s.pass(w, r, asked, call.Key, withdrawnMeanwhile)
 	}
 	// Before anything is looked at: it may have been done, whatever stands against
 	// it now.
-	v, refusal := s.Store.RetypeVolume(r.Context(), call, ref, in)
+	v, refusal := s.Store.RetypeVolume(r.Context(), call, reference(r), in)
 	if refusal == nil {
 		return httpjson.Write(w, http.StatusOK, "volume", v)
 	}
 	if _, moves := api.AsError(refusal).Details["to_pool"]; !moves {
 		return refusal
 	}
-	plan, err := s.Store.PlanRetype(r.Context(), ref, in)
+	plan, err := s.Store.PlanRetype(r.Context(), reference(r), in)
 	if err != nil || plan.InPlace {
 		return cmp.Or(err, refusal)
 	}
-	req, err := retypeRequest(ref, call.Key, api.MigrationTarget{ToPool: plan.ToPool, ToType: in.Type})
-	if err != nil {
-		return err
-	}
-	return s.pass(w, r, req, func(ctx context.Context) (api.Host, error) { return s.where().Volume(ctx, plan.Volume) })
+	return s.pass(w, r, asked, call.Key, func(ctx context.Context) (relay.Request, error) { return s.retypeMove(ctx, plan, in.Type) })
 }
 
-// retypeTask returns the call that a retype was made before, nil if none was.
-// Where it went then stands: the pool with the most room may be another now.
-func (s *Server) retypeTask(r *http.Request, key string, in api.VolumeRetype) (*relay.Request, error) {
-	if key == "" {
-		return nil, nil //nolint:nilnil // there was none
-	}
-	task, _, err := s.Store.Task(r.Context(), key)
-	if api.CodeOf(err) == api.CodeNotFound || err == nil && task.State == api.TaskWithdrawn {
-		return nil, nil //nolint:nilnil // there was none
-	}
-	if err != nil {
-		return nil, err
-	}
-	var target api.MigrationTarget
-	if err := json.Unmarshal(task.Body, &target); err != nil {
-		target = api.MigrationTarget{}
-	}
-	if target.ToType != in.Type {
-		return nil, api.Errorf(api.CodeIdempotencyMismatch, "the op id %s was used for another request; use a new one", key)
-	}
-	req, err := retypeRequest(reference(r), key, target)
-	return &req, err
+// withdrawnMeanwhile is for a request that was passed on before, and cannot be found
+// any more by the time that it is looked for again.
+func withdrawnMeanwhile(context.Context) (relay.Request, error) {
+	return relay.Request{}, api.Errorf(api.CodeHypervisorUnavailable, "the host did not fetch the request in time; it was withdrawn and nothing was done; ask again")
 }
 
-func retypeRequest(ref, key string, target api.MigrationTarget) (relay.Request, error) {
-	body, err := json.Marshal(target)
-	if err != nil {
-		return relay.Request{}, fmt.Errorf("encode request: %w", err)
+// retypeMove is the move at the end of which a volume has its new type.
+func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef string) (req relay.Request, err error) {
+	if err := s.resolveType(ctx, &typeRef); err != nil {
+		return req, err
 	}
-	return relay.Request{Method: http.MethodPost, Path: "/v1/volumes/" + url.PathEscape(ref) + "/migrate", Body: body, Change: true, Key: key}, nil
+	host, err := s.where().Volume(ctx, plan.Volume)
+	if err != nil {
+		return req, err
+	}
+	body, err := json.Marshal(api.MigrationTarget{ToPool: plan.ToPool, ToType: typeRef})
+	if err != nil {
+		return req, fmt.Errorf("encode request: %w", err)
+	}
+	return relay.Request{HostID: host.ID, HostName: host.Name, Method: http.MethodPost, Path: "/v1/volumes/" + url.PathEscape(plan.Volume.ID) + "/migrate", Body: body}, nil
 }
 
 // deleteAttachment has the attachment's host delete it, which looks whether the

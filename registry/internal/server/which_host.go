@@ -16,85 +16,131 @@ func (s *Server) where() relay.Where {
 	return relay.Where{Places: s.Store, Present: s.Relay.Present}
 }
 
-// ofVolume is the host for the volume that the path names.
+// ofVolume is the volume that the path names, and the host for it.
 func ofVolume[In any](s *Server) finder[In] {
-	return func(ctx context.Context, r *http.Request, _ In) (api.Host, error) {
+	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
 		if err != nil {
-			return api.Host{}, err
+			return target{}, err
 		}
-		return s.where().Volume(ctx, v)
+		host, err := s.where().Volume(ctx, v)
+		return target{host, v.ID}, err
 	}
 }
 
-// ofAttachment is the host of the attachment that the path names.
+// found is the target of what Where finds.
+func found(host api.Host, id string, err error) (target, error) { return target{host, id}, err }
+
+// ofAttachment is the attachment that the path names, at its host.
 func ofAttachment[In any](s *Server) finder[In] {
-	return func(ctx context.Context, r *http.Request, _ In) (api.Host, error) {
-		return s.where().Attachment(ctx, reference(r))
+	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
+		return found(s.where().Attachment(ctx, reference(r)))
 	}
 }
 
-// ofMigration is the host of the migration that the path names.
+// ofMigration is the migration that the path names, at its host.
 func ofMigration[In any](s *Server) finder[In] {
-	return func(ctx context.Context, r *http.Request, _ In) (api.Host, error) {
-		return s.where().Migration(ctx, reference(r))
+	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
+		return found(s.where().Migration(ctx, reference(r)))
 	}
 }
 
-// ofInstance is the host of the instance that the path names.
+// ofInstance is the instance that the path names, at its host.
 func ofInstance[In any](s *Server) finder[In] {
-	return func(ctx context.Context, r *http.Request, _ In) (api.Host, error) {
-		return s.where().Instance(ctx, reference(r))
+	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
+		return found(s.where().Instance(ctx, reference(r)))
 	}
+}
+
+// toMove is what has to move a volume or start to, with the type that it gets there
+// by its id.
+func (s *Server) toMove(of finder[api.MigrationTarget]) finder[api.MigrationTarget] {
+	return func(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
+		if err := s.resolveType(ctx, &in.ToType); err != nil {
+			return target{}, err
+		}
+		return of(ctx, r, in)
+	}
+}
+
+// resolveType replaces the name of a volume type by its id; none stays none.
+func (s *Server) resolveType(ctx context.Context, ref *string) error {
+	if *ref == "" {
+		return nil
+	}
+	typ, err := s.Store.Type(ctx, *ref)
+	if err == nil {
+		*ref = typ.ID
+	}
+	return err
 }
 
 // toMigrate is ofVolume, and refuses a volume that is at an instance on the shelf:
 // no host could tell of the one that no host has.
-func (s *Server) toMigrate(ctx context.Context, r *http.Request, _ api.MigrationTarget) (api.Host, error) {
+func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
 	if err := s.Store.CheckNotShelved(ctx, reference(r)); err != nil {
-		return api.Host{}, err
+		return target{}, err
 	}
-	return ofVolume[nothing](s)(ctx, r, nothing{})
+	return s.toMove(ofVolume[api.MigrationTarget](s))(ctx, r, in)
 }
 
 // toUnshelve is the host that is to bring an instance back: of those that may have
 // it the first that is there. That an operator asked for it there is noted before
 // the host hears of it.
-func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in api.InstanceUnshelve) (api.Host, error) {
+func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.InstanceUnshelve) (target, error) {
 	plan, err := s.Store.PlanUnshelve(ctx, reference(r), in.Host)
 	if err != nil {
-		return api.Host{}, err
+		return target{}, err
 	}
 	host, err := s.where().First(ctx, plan.Hosts)
 	if err != nil || !s.Relay.Present(host.ID) {
-		return host, err
+		return target{host, plan.Instance.ID}, err
 	}
-	return host, s.Store.AskUnshelve(ctx, store.Call{Who: whoIs(r)}, plan.Instance.ID, host.ID)
+	return target{host, plan.Instance.ID}, s.Store.AskUnshelve(ctx, store.Call{Who: whoIs(r)}, plan.Instance.ID, host.ID)
 }
 
-func (s *Server) toAttach(ctx context.Context, _ *http.Request, in api.VolumeAttach) (api.Host, error) {
-	return s.where().Instance(ctx, in.Instance)
+func (s *Server) toAttach(ctx context.Context, r *http.Request, in *api.VolumeAttach) (target, error) {
+	return s.atInstance(ctx, r, &in.Instance)
 }
 
-func (s *Server) toDetach(ctx context.Context, _ *http.Request, in api.VolumeDetach) (api.Host, error) {
-	return s.where().Instance(ctx, in.Instance)
+func (s *Server) toDetach(ctx context.Context, r *http.Request, in *api.VolumeDetach) (target, error) {
+	return s.atInstance(ctx, r, &in.Instance)
 }
 
-func (s *Server) toCreateVolume(ctx context.Context, r *http.Request, in api.VolumeCreate) (api.Host, error) {
-	return s.where().Create(ctx, r.URL.Query().Get(hostParameter), in)
+// atInstance is the volume that the path names, at the host of the instance that the
+// body names.
+func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *string) (to target, err error) {
+	if to.host, *instance, err = s.where().Instance(ctx, *instance); err != nil {
+		return to, err
+	}
+	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	to.id = v.ID
+	return to, err
 }
 
-func (s *Server) toAdoptVolume(ctx context.Context, r *http.Request, in api.VolumeAdopt) (api.Host, error) {
-	return s.where().Adopt(ctx, r.URL.Query().Get(hostParameter), in.Pool)
+func (s *Server) toCreateVolume(ctx context.Context, r *http.Request, in *api.VolumeCreate) (to target, err error) {
+	if to.host, err = s.where().Create(ctx, r.URL.Query().Get(hostParameter), *in); err != nil {
+		return to, err
+	}
+	return to, s.resolveType(ctx, &in.Type)
 }
 
-func (s *Server) toAdoptInstance(ctx context.Context, r *http.Request, _ api.InstanceAdopt) (api.Host, error) {
-	return s.where().Only(ctx, r.URL.Query().Get(hostParameter))
+func (s *Server) toAdoptVolume(ctx context.Context, r *http.Request, in *api.VolumeAdopt) (to target, err error) {
+	if to.host, err = s.where().Adopt(ctx, r.URL.Query().Get(hostParameter), in.Pool); err != nil {
+		return to, err
+	}
+	return to, s.resolveType(ctx, &in.Type)
+}
+
+func (s *Server) toAdoptInstance(ctx context.Context, r *http.Request, _ *api.InstanceAdopt) (to target, err error) {
+	to.host, err = s.where().Only(ctx, r.URL.Query().Get(hostParameter))
+	return to, err
 }
 
 // ofOp is the host of the op that the path names: of the task of that id.
-func (s *Server) ofOp(ctx context.Context, r *http.Request, _ nothing) (api.Host, error) {
-	return s.hostOfOp(ctx, r.PathValue("op"))
+func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *nothing) (to target, err error) {
+	to.host, err = s.hostOfOp(ctx, r.PathValue("op"))
+	return to, err
 }
 
 func (s *Server) hostOfOp(ctx context.Context, id string) (api.Host, error) {

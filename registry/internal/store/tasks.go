@@ -27,16 +27,24 @@ const maxTaskBody = 1 << 20
 // a lock: by the clock of this machine, which may at worst have it asked again.
 const lateAfter = 10 * time.Minute
 
+// TaskRequest is a request for which a host is given a task, in the words of its
+// caller: names where the task has ids.
+type TaskRequest struct {
+	Method, Path string
+	Body         json.RawMessage
+}
+
 // CreateTask queues a call of a host's API. The id is the key: the same id with
-// the same method, path and body finds the task that is there, whoever asks and
-// at whichever host it is, and its answer if it has one (else nil); with another
-// request it is idempotency_mismatch. A task that was withdrawn, which nobody
-// ever took, is queued again, at the host that in names now.
-func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task) (api.Task, *api.TaskAnswer, error) {
+// the same request finds the task that is there, whoever asks and at whichever
+// host it is, and its answer if it has one (else nil); with another request it is
+// idempotency_mismatch. What the task names does not count for that: a name in the
+// request may mean something else by then, and the task stays what it was. A task
+// that was withdrawn, which nobody ever took, is queued again as in says now.
+func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
 	}
-	request, err := hashRequest("task", []any{in.Method, in.Path, in.Body})
+	request, err := hashRequest("task", []any{asked.Method, asked.Path, asked.Body})
 	if err != nil {
 		return api.Task{}, nil, err
 	}
@@ -60,7 +68,8 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task) (api.Tas
 		case there.State != api.TaskWithdrawn:
 			return there, nil
 		default:
-			err = tx.exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, created_us = ? WHERE id = ?", host.id, tx.at.UnixMicro(), in.ID)
+			err = tx.exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, created_us = ? WHERE id = ?",
+				host.id, in.Method, in.Path, nullText(in.Body), tx.at.UnixMicro(), in.ID)
 		}
 		if err != nil {
 			return taskRow{}, err

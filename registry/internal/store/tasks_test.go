@@ -22,9 +22,14 @@ func migrateTask() api.Task {
 
 var accepted = api.TaskAnswer{Status: 202, Body: json.RawMessage(`{"op":{}}`)}
 
+// asItIs is the request of a caller who names things as the task does.
+func asItIs(in api.Task) TaskRequest {
+	return TaskRequest{Method: in.Method, Path: in.Path, Body: in.Body}
+}
+
 func create(t *testing.T, s *Store, in api.Task) (api.Task, *api.TaskAnswer) {
 	t.Helper()
-	task, answer, err := s.CreateTask(t.Context(), nobody, in)
+	task, answer, err := s.CreateTask(t.Context(), nobody, in, asItIs(in))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +38,7 @@ func create(t *testing.T, s *Store, in api.Task) (api.Task, *api.TaskAnswer) {
 
 func refuseTask(t *testing.T, s *Store, in api.Task) error {
 	t.Helper()
-	return unchanged(t, s, func() error { _, _, err := s.CreateTask(t.Context(), nobody, in); return err })
+	return unchanged(t, s, func() error { _, _, err := s.CreateTask(t.Context(), nobody, in, asItIs(in)); return err })
 }
 
 func taskState(t *testing.T, s *Store, id string) string {
