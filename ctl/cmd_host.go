@@ -53,9 +53,17 @@ func hostList(c *cli.Context, s *session) error {
 	ids := make([]string, 0, len(hosts))
 	for _, h := range hosts {
 		ids = append(ids, h.ID)
-		t.Add(h.Name, h.ID, h.Status, h.Version, ago(h.LastSeenAt, s.now))
+		t.Add(h.Name, h.ID, hostStatus(&h), h.Version, ago(h.LastSeenAt, s.now))
 	}
 	return s.printList(a, ids, &t, "No host yet: a daemon registers its host when it starts.")
+}
+
+// hostStatus is how a host is, for people.
+func hostStatus(h *api.Host) string {
+	if h.Behind {
+		return h.Status + ", behind"
+	}
+	return h.Status
 }
 
 func hostShow(c *cli.Context, s *session) error {
@@ -66,7 +74,7 @@ func hostShow(c *cli.Context, s *session) error {
 	var r render.Record
 	r.Add("id", h.ID)
 	r.Add("name", h.Name)
-	r.Add("status", h.Status)
+	r.Add("status", hostStatus(h))
 	r.Add("version", h.Version)
 	r.Add("epoch", strconv.FormatInt(h.Epoch, 10))
 	r.Add("last seen", timeOrDash(h.LastSeenAt))

@@ -28,16 +28,19 @@ not in it.
 }
 
 var acceptRestoreCommand = command{
-	name: "accept-restore", args: "--evidence TEXT",
+	name: "accept-restore", args: "--evidence TEXT [--without-proof]",
 	place:   "db",
 	summary: "make a registry that was restored from a backup take changes again; stop it first",
 	help: `A registry that is older than what its hosts were told takes no changes. Compare it
 with the hosts before ("volferryctl instance list" and "attachment list" on each),
 and say in the evidence how; it goes into the audit trail. Every host gets a new
-epoch: it stops guests with disks that the registry has not attached to them.
+epoch: it stops guests with disks that the registry has not attached to them. So it is
+refused while no host has shown that the database is older than what it was told;
+--without-proof is for a backup that you know of and no host has reported to yet.
 `,
 	flags: func(set *flag.FlagSet, o *options) {
 		set.StringVar(&o.evidence, "evidence", "", "how it is known that the registry and the hosts agree (`text`)")
+		set.BoolVar(&o.withoutProof, "without-proof", false, "accept it although no host has shown that the database is from a backup")
 	},
 	run: acceptRestore,
 }
@@ -56,7 +59,7 @@ func acceptRestore(ctx context.Context, in *invocation) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	who := httpjson.Peer{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), PID: int32(os.Getpid())}
-	mark, err := db.AcceptRestore(ctx, store.Call{Who: who.String()}, in.evidence)
+	mark, err := db.AcceptRestore(ctx, store.Call{Who: who.String()}, store.RestoreAcceptance{Evidence: in.evidence, WithoutProof: in.withoutProof})
 	if err != nil {
 		return err
 	}

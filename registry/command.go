@@ -36,6 +36,7 @@ type options struct {
 	days          int
 	replace       bool
 	evidence      string
+	withoutProof  bool
 }
 
 // invocation is one call of a command.

@@ -40,8 +40,11 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 	metrics := server.NewMetrics(version.String())
 	db, err := store.Open(ctx, cfg.DB, store.Options{
-		OnCommit:    metrics.Commit,
-		OnReadOnly:  func(reason string) { log.Error("the registry is read-only", "why", reason) },
+		OnCommit:   metrics.Commit,
+		OnReadOnly: func(reason string) { log.Error("the registry is read-only", "why", reason) },
+		OnDoubt: func(host string) {
+			log.Error("a host shows a mark that this registry has neither given out nor signed; nothing that it asks for is done", "host", host)
+		},
 		SharedPools: cfg.SharedPools,
 		FaultPoint:  fault.Point,
 	})

@@ -141,7 +141,10 @@ func TestAcceptRestoreNeedsAClosedDatabaseAndEvidence(t *testing.T) {
 	if _, err := output(t, "accept-restore", "--db", filepath.Join(dir, "none.db"), "--evidence", "x"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a database: %v", err)
 	}
-	if out := okay(t, "accept-restore", "--db", db, "--evidence", "looked at every host"); !strings.Contains(out, "timeline 2") {
+	if _, err := output(t, "accept-restore", "--db", db, "--evidence", "looked at every host"); err == nil || !strings.Contains(err.Error(), "--without-proof") {
+		t.Errorf("where no host has shown anything: %v", err)
+	}
+	if out := okay(t, "accept-restore", "--without-proof", "--db", db, "--evidence", "looked at every host"); !strings.Contains(out, "timeline 2") {
 		t.Errorf("it says %q", out)
 	}
 	p = start(t, dir)

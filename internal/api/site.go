@@ -52,6 +52,9 @@ type RegistryMark struct {
 	// Seq and Hash are of the newest event of the audit trail.
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"`
+	// Signature is by a key that only the registry has, so that no host can make a
+	// mark; "" in marks that were told before registries signed them.
+	Signature string `json:"signature,omitempty"`
 }
 
 // The states of a task.

@@ -114,6 +114,9 @@ type Host struct {
 	Version    string     `json:"version,omitempty"`
 	LastSeenAt *time.Time `json:"last_seen_at,omitempty"`
 	CreatedAt  time.Time  `json:"created_at"`
+	// Behind says that the host has not come back since a restore of the registry was
+	// accepted: it may have volumes that the registry does not know it has.
+	Behind bool `json:"behind,omitempty"`
 	// Mark is set in the answer to a report.
 	Mark *RegistryMark `json:"mark,omitempty"`
 	// ReportDigest is set in the answer to a report: what stands for it in the next

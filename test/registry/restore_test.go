@@ -138,7 +138,6 @@ func checkReadOnly(t *testing.T, c *cluster, h *host, volume, instance string) {
 	for what, err := range map[string]error{
 		"attach":     attachOnce(t, c, h, volume, instance),
 		"retype":     refusal(c.operator.RetypeVolume(t.Context(), opID(), volume, api.VolumeRetype{Type: manyType})),
-		"fence":      refusal(c.operator.FenceHost(t.Context(), opID(), h.id, api.HostFence{Evidence: "the test", EvenIfUp: true})),
 		"locally":    refusal(c.local.PostEvent(t.Context(), opID(), api.EventPost{What: "test", Object: "test"})),
 		"a new host": refusal(c.local.Report(t.Context(), api.HostReport{ID: uuid.NewString(), Name: "new", BootID: "first"})),
 	} {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay"
 )
 
@@ -174,7 +176,7 @@ func TestRefusalsOfWhatIsDrasticAreAudited(t *testing.T) {
 }
 
 func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
-	s := newSite(t)
+	s, old := newSite(t), filepath.Join(t.TempDir(), "old.db")
 	s.fill(t)
 	trouble := errors.New("the deny-list cannot be read")
 	s.server.TLSTrouble = func() error { return trouble }
@@ -195,8 +197,22 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 	trouble = nil
 	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off","even_if_up":true}`)
+	if err := sqlitedb.Backup(t.Context(), s.path, old); err != nil {
+		t.Fatal(err)
+	}
+	s.ok(t, "POST", "/v1/types", `{"name":"lost"}`)
 	mark := s.store.Mark()
-	mark.Seq += 100
+	s = newSiteAt(t, old)
+	s.server.TLSTrouble = func() error { return nil }
+	forged := mark
+	forged.Seq += 100
+	if err := s.store.ObserveMark(t.Context(), hostID, "a", forged); api.CodeOf(err) != api.CodeRegistryUnavailable {
+		t.Errorf("a mark that was made up: %v", err)
+	}
+	want = []string{"database ok", "hosts fail", "locks ok", "audit trail ok", "shared pools ok", "tls ok"}
+	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
+		t.Errorf("with a mark that was made up parts = %v, degraded %t", got, degraded)
+	}
 	if err := s.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {
 		t.Fatal(err)
 	}

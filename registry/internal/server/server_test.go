@@ -44,11 +44,20 @@ type site struct {
 	metrics *server.Metrics
 	store   *store.Store
 	relay   *relay.Relay
+	path    string
 }
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	s, err := openSite(filepath.Join(t.TempDir(), "registry.db"))
+	s := newSiteAt(t, filepath.Join(t.TempDir(), "registry.db"))
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
+	return s
+}
+
+// newSiteAt is a registry over the database at path, which may know something.
+func newSiteAt(t testing.TB, path string) *site {
+	t.Helper()
+	s, err := openSite(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +66,6 @@ func newSite(t testing.TB) *site {
 			t.Error(err)
 		}
 	})
-	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
 	return s
 }
 
@@ -74,7 +82,7 @@ func openSite(path string) (*site, error) {
 	srv := server.New(server.Config{
 		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
 	})
-	return &site{server: srv, handler: srv.Handler(), metrics: m, store: db, relay: hosts}, nil
+	return &site{server: srv, handler: srv.Handler(), metrics: m, store: db, relay: hosts, path: path}, nil
 }
 
 func (s *site) close() error {

@@ -34,7 +34,7 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 		return api.Status{}, err
 	}
 	database := s.databaseCheck()
-	parts := []api.Check{database, hostsCheck(counts), locksCheck(counts), s.auditCheck(), sharedCheck(s.Store.SharedPools())}
+	parts := []api.Check{database, hostsCheck(counts, s.Store.Doubted()), locksCheck(counts), s.auditCheck(), sharedCheck(s.Store.SharedPools())}
 	parts = append(parts, s.twinChecks(ctx)...)
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))
@@ -72,12 +72,23 @@ func (s *Server) databaseCheck() api.Check {
 	}
 }
 
-func hostsCheck(c store.Counts) api.Check {
+func hostsCheck(c store.Counts, doubted []string) api.Check {
 	up, suspect, fenced := c.Hosts[api.HostUp], c.Hosts[api.HostSuspect], c.Hosts[api.HostFenced]
 	check := api.Check{Name: "hosts", Status: checkOK, Message: fmt.Sprintf("%d up, %d suspect, %d fenced", up, suspect, fenced)}
 	if suspect > 0 {
 		check.Status = checkWarn
 		check.Advice = "look at volferryd on the suspect hosts; what they hold stays held"
+	}
+	if c.Behind > 0 {
+		check.Status = checkWarn
+		check.Message += fmt.Sprintf(", %d not back since the restore", c.Behind)
+		check.Advice = "start volferryd on the hosts that `volferryctl host list` shows as behind, or fence those that are gone: volumes that they may have are given to nobody"
+	}
+	if len(doubted) > 0 {
+		check.Status = checkFail
+		check.Message += "; not believed: " + strings.Join(doubted, ", ")
+		check.Advice = "these hosts say that they were told what is not in the registry's history, and nothing that they ask for is done: compare them with the registry, " +
+			"fence a host that is not yours any more, or see " + Program + " accept-restore if the database is from an old backup"
 	}
 	return check
 }

@@ -64,7 +64,7 @@ func (tx *changeTx) stateBefore(ctx context.Context, id string) (state api.Migra
 // the answer says what that copy may lack. A dst that cannot be a whole copy is
 // not kept.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
-	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+clip(ref), []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		if err := tx.checkOperator("abandon a migration"); err != nil {
 			return api.Migration{}, err
 		}

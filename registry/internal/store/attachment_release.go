@@ -47,7 +47,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 // has fenced, and returns what it was. It is of no use while the host is not:
 // then the host is asked, which can look.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
-	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+clip(ref), ref, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+clip(ref), ref, admitToken, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
 		if err := tx.checkOperator("delete an attachment by force"); err != nil {
 			return api.Attachment{}, err
 		}

@@ -17,6 +17,7 @@ type Counts struct {
 	NeedsOperator int
 	Attachments   map[api.AttachmentState]int
 	Hosts         map[string]int // by status
+	Behind        int            // hosts that have not come back since a restore
 }
 
 // Counts counts.
@@ -47,6 +48,9 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 		}
 		for _, h := range hosts {
 			c.Hosts[h.Status]++
+			if h.Behind {
+				c.Behind++
+			}
 		}
 		return c, nil
 	})

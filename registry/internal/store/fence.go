@@ -39,7 +39,7 @@ func checkEvidence(what, text string) error {
 // again, with other evidence: that ends a rejoin that is on its way. One that
 // reports right now is a conflict, unless in says that it is meant.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.fence", "host/"+clip(ref), []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.fence", "host/"+clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *changeTx) (api.Host, error) {
 		if tx.host != nil {
 			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.name)
 		}
@@ -64,6 +64,15 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 			Details: map[string]any{"evidence": in.Evidence},
 		})
 	})
+}
+
+// admitFence takes an operator's fence also while the store is read-only: it only
+// takes away, and nobody is to be kept from it by what a host shows.
+func admitFence(ctx context.Context, s *Store, tx *changeTx) error {
+	if tx.call.Host != nil {
+		return admitToken(ctx, s, tx)
+	}
+	return nil
 }
 
 // checkAway refuses to fence a host that is not and reports right now, unless that
@@ -210,7 +219,7 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	}
 	opID := call.Key
 	call.Key, call.Host = "", nil
-	_, err := mutate(ctx, s, call, what, nil, func(ctx context.Context, tx *changeTx) (struct{}, error) {
+	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *changeTx) (struct{}, error) {
 		return struct{}{}, tx.audit(ctx, api.Event{
 			What: what, Object: object, OpID: opID, Result: string(e.Code), Details: map[string]any{"error": e.Message},
 		})

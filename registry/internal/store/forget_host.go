@@ -15,7 +15,7 @@ import (
 // a shared pool become those of another host that has the pool. With volumes, those
 // that were in pools of its own are forgotten too; without, they are in the way.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.forget", "host/"+clip(ref), []any{ref, volumes}, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.forget", "host/"+clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *changeTx) (api.Host, error) {
 		if err := tx.checkOperator("forget a host"); err != nil {
 			return api.Host{}, err
 		}

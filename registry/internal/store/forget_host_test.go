@@ -62,7 +62,7 @@ func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
 		}, api.CodeConflict, "abandon"},
 		"fence of a backup": {func(t *testing.T, s *Store) {
 			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-			must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+			must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 		}, api.CodeStateForbidden, "fence it once more"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,6 +61,6 @@ func (s *Store) describe(h hostRow) api.Host {
 	seen := last.UTC().Truncate(time.Microsecond)
 	return api.Host{
 		ID: h.id, Name: h.name, Status: status, Epoch: h.epoch, Version: h.version,
-		LastSeenAt: &seen, CreatedAt: h.created,
+		LastSeenAt: &seen, CreatedAt: h.created, Behind: h.behind,
 	}
 }

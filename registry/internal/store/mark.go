@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/volferry/volferry/internal/api"
@@ -21,9 +20,14 @@ import (
 type marks struct {
 	mu  sync.Mutex
 	now api.RegistryMark
-	// shown are the marks that prove a restore, by the id of the host; at most one
-	// of a host, the newest.
+	// key signs marks. It never changes.
+	key []byte
+	// shown are the signed marks that prove a restore, by the id of the host; at most
+	// one of a host, the newest. The database has them too.
 	shown map[string]shownMark
+	// doubted are marks that would prove one and are not signed by this registry, by
+	// the id of the host: they count against that host alone.
+	doubted map[string]shownMark
 }
 
 type shownMark struct {
@@ -38,12 +42,30 @@ func newer(a, b api.RegistryMark) int {
 
 // load is for the start.
 func (m *marks) load(ctx context.Context, q querier, end trailEnd) error {
-	m.shown = map[string]shownMark{}
-	if err := q.QueryRowContext(ctx, "SELECT id, timeline FROM registry").Scan(&m.now.RegistryID, &m.now.Timeline); err != nil {
+	m.shown, m.doubted = map[string]shownMark{}, map[string]shownMark{}
+	if err := q.QueryRowContext(ctx, "SELECT id, timeline, mark_key FROM registry").Scan(&m.now.RegistryID, &m.now.Timeline, &m.key); err != nil {
 		return fmt.Errorf("read identity of the registry: %w", err)
+	}
+	proofs, err := queryAll(ctx, q, scanProof, "SELECT host_id, host, timeline, seq, hash FROM restore_proofs")
+	if err != nil {
+		return err
+	}
+	for _, p := range proofs {
+		p.mark.RegistryID = m.now.RegistryID
+		m.shown[p.hostID] = p.shownMark
 	}
 	m.advance(end)
 	return nil
+}
+
+// restoreProof is a row of restore_proofs.
+type restoreProof struct {
+	shownMark
+	hostID string
+}
+
+func scanProof(row scanner) (p restoreProof, err error) {
+	return p, row.Scan(&p.hostID, &p.host, &p.mark.Timeline, &p.mark.Seq, &p.mark.Hash)
 }
 
 func (m *marks) current() api.RegistryMark {
@@ -58,22 +80,45 @@ func (m *marks) advance(end trailEnd) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Seq, m.now.Hash = end.seq, hash
+	m.now = m.signed(m.now)
 }
 
-// prove notes a mark that proves a restore, and says whether that is news.
-func (m *marks) prove(hostID, name string, mark api.RegistryMark) bool {
+// prove notes a mark that proves a restore, and says whether it is newer than what
+// the host has shown before, and whether the host has shown one for the first time.
+func (m *marks) prove(hostID, name string, mark api.RegistryMark) (newest, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.doubted, hostID)
 	// An operator may have accepted it since it was looked at.
 	if mark.Timeline < m.now.Timeline {
-		return false
+		return false, false
 	}
 	before, known := m.shown[hostID]
 	if known && newer(mark, before.mark) <= 0 {
-		return false
+		return false, false
 	}
 	m.shown[hostID] = shownMark{name, mark}
+	return true, !known
+}
+
+// doubt notes a mark that this history did not give out and nobody signed, and says
+// whether that is news.
+func (m *marks) doubt(hostID, name string, mark api.RegistryMark) (news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mark.Timeline < m.now.Timeline {
+		return false
+	}
+	_, known := m.doubted[hostID]
+	m.doubted[hostID] = shownMark{name, mark}
 	return !known
+}
+
+// trust ends the doubt about what a host shows.
+func (m *marks) trust(hostID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.doubted, hostID)
 }
 
 // begin starts a timeline, for which nothing that was shown is a proof.
@@ -81,10 +126,12 @@ func (m *marks) begin(timeline int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Timeline = timeline
+	m.now = m.signed(m.now)
 	clear(m.shown)
+	clear(m.doubted)
 }
 
-// newestShown is the newest timeline of the marks that prove a restore.
+// newestShown is the newest timeline of the marks that hosts have shown.
 func (m *marks) newestShown() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +159,7 @@ func (m *marks) reason() string {
 		others = fmt.Sprintf(" and %d more", len(hosts)-1)
 	}
 	return fmt.Sprintf("the registry's database is older than what its hosts were told, so it was restored from a backup: host %s%s "+
-		"knows of event %d of timeline %d, and the database, which has event %d of timeline %d as its last, does not. "+
+		"knows of event %d of timeline %d, which this registry has signed, and the database, which has event %d of timeline %d as its last, does not. "+
 		"Compare the registry with the hosts (`volferryctl instance list` on each), then run `volferry-registry accept-restore --evidence TEXT`",
 		hosts[0].host, others, hosts[0].mark.Seq, hosts[0].mark.Timeline, m.now.Seq, m.now.Timeline)
 }
@@ -122,23 +169,56 @@ func (m *marks) reason() string {
 func (s *Store) Mark() api.RegistryMark { return s.marks.current() }
 
 // ObserveMark compares a mark that a host shows with the registry's history. A
-// mark that this history cannot have given out proves that the database was
-// restored from a backup, or that the end of its audit trail was cut off, and
-// makes the store read-only. Marks of other registries and of older timelines
-// prove nothing.
+// mark that this history cannot have given out, and that this registry has signed,
+// proves that the database was restored from a backup, or that the end of its audit
+// trail was cut off, and makes the store read-only. One that is not signed is the
+// word of one host: that host alone is refused until it shows another one, or a
+// restore is accepted. Marks of other registries and of older timelines prove
+// nothing.
 func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	now := s.marks.current()
 	if m.RegistryID != now.RegistryID || m.Timeline < now.Timeline || m.Seq <= 0 {
+		s.marks.trust(hostID)
 		return nil
 	}
 	ours, err := s.gaveOut(ctx, now, m)
-	if ours || err != nil {
+	if err != nil {
 		return err
 	}
-	if s.marks.prove(hostID, name, m) && s.onReadOnly != nil {
+	if ours {
+		s.marks.trust(hostID)
+		return nil
+	}
+	if !s.marks.hasSigned(m) {
+		if s.marks.doubt(hostID, name, m) && s.onDoubt != nil {
+			s.onDoubt(name)
+		}
+		return s.checkDoubt(hostID)
+	}
+	newest, first := s.marks.prove(hostID, name, m)
+	if first && s.onReadOnly != nil {
 		s.onReadOnly(s.marks.reason())
 	}
+	if newest {
+		return s.keepProof(ctx, hostID, name, m)
+	}
 	return nil
+}
+
+// keepProof writes down a mark that proves a restore, so that the registry knows it
+// at its next start, and `accept-restore` knows that there is something to accept.
+func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
+	return s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
+		if s.marks.current().Timeline > m.Timeline {
+			return nil // it was accepted meanwhile
+		}
+		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO restore_proofs (host_id, host, timeline, seq, hash) VALUES (?, ?, ?, ?, ?)",
+			hostID, name, m.Timeline, m.Seq, m.Hash)
+		if err != nil {
+			return fmt.Errorf("keep the proof of a restore: %w", err)
+		}
+		return nil
+	})
 }
 
 // gaveOut says whether m is of the history that now is the end of.
@@ -158,12 +238,38 @@ func (s *Store) gaveOut(ctx context.Context, now, m api.RegistryMark) (bool, err
 }
 
 // ReadOnly says whether the store takes no changes because it was found to be
-// older than what hosts were told, and if so why and what to do. This is kept in
-// memory alone: after a restart the next report of such a host finds it again,
-// and until then no change of it is taken.
+// older than what hosts were told, and if so why and what to do.
 func (s *Store) ReadOnly() (reason string, yes bool) {
 	reason = s.marks.reason()
 	return reason, reason != ""
+}
+
+// Doubted returns the names of the hosts that show a mark which this registry has
+// neither given out nor signed, in order. Nothing that they ask for is done.
+func (s *Store) Doubted() []string {
+	s.marks.mu.Lock()
+	defer s.marks.mu.Unlock()
+	names := make([]string, 0, len(s.marks.doubted))
+	for _, d := range s.marks.doubted {
+		names = append(names, d.host)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkDoubt refuses what a host asks for that shows a mark which nobody gave out.
+func (s *Store) checkDoubt(hostID string) error {
+	s.marks.mu.Lock()
+	defer s.marks.mu.Unlock()
+	d, yes := s.marks.doubted[hostID]
+	if !yes {
+		return nil
+	}
+	return api.Errorf(api.CodeRegistryUnavailable,
+		"nothing was changed: host %s says that it was told of event %d of timeline %d, which is not in the registry's history and is not signed by this registry. "+
+			"Either that host's memory is wrong or made up, or the registry was restored from a backup of before it signed its marks: "+
+			"compare the two (`volferryctl instance list` on the host), then fence the host, or stop the registry and run `volferry-registry accept-restore --without-proof --evidence TEXT`",
+		d.host, d.mark.Seq, d.mark.Timeline)
 }
 
 // writable refuses every change while the store is read-only.
@@ -178,6 +284,9 @@ func (s *Store) writable() error {
 // which history it knows. By them a database from a backup would go on, until the
 // first report proves what it is.
 func (s *Store) admitHeard(host hostRow) error {
+	if err := s.checkDoubt(host.id); err != nil {
+		return err
+	}
 	if s.hosts.wasCompared(host.id) {
 		return nil
 	}
@@ -191,94 +300,3 @@ func (m *marks) restored() bool {
 	defer m.mu.Unlock()
 	return len(m.shown) > 0
 }
-
-// epochsOfTimeline is how many epochs a host can have in one timeline. Those of a
-// new one begin above all that the history which was lost can have given out.
-const epochsOfTimeline = 1 << 20
-
-// AcceptRestore takes an operator's word that the registry was compared with the
-// hosts, and starts a new timeline: marks of older ones prove nothing any more.
-// It is the one change that a read-only store takes, and is allowed at any time.
-//
-// Every host gets a new epoch with it, for whatever one was told in the lost
-// history: a host that was fenced there would otherwise be refused for ever, one
-// that has not heard of its fence would be believed, and attachments that the
-// database does not know would be used while it gives their volumes to others. No
-// host is fenced: each lets go of what it does not have any more, and rejoins.
-// Until then it is behind (checkSettled).
-func (s *Store) AcceptRestore(ctx context.Context, call Call, evidence string) (api.RegistryMark, error) {
-	if err := checkEvidence("evidence", evidence); err != nil {
-		return api.RegistryMark{}, err
-	}
-	if call.Host != nil {
-		return api.RegistryMark{}, api.Errorf(api.CodePermissionDenied, "only an operator can accept that the registry was restored")
-	}
-	return mutateIf(ctx, s, call, "registry.accept_restore", evidence, admitAlways, func(ctx context.Context, tx *changeTx) (api.RegistryMark, error) {
-		var id string
-		var before int64
-		if err := tx.QueryRowContext(ctx, "SELECT id, timeline FROM registry").Scan(&id, &before); err != nil {
-			return api.RegistryMark{}, fmt.Errorf("read timeline: %w", err)
-		}
-		timeline := max(before, s.marks.newestShown()) + 1
-		if err := tx.exec(ctx, "UPDATE registry SET timeline = ?", timeline); err != nil {
-			return api.RegistryMark{}, err
-		}
-		tx.onCommit(func() { s.marks.begin(timeline) })
-		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
-			return api.RegistryMark{}, err
-		}
-		event, err := tx.addEvent(ctx, api.Event{
-			What: "registry.accept_restore", Object: "registry/" + id,
-			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
-			Details: map[string]any{"evidence": evidence, "reason": s.marks.reason()},
-		})
-		return api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(tx.end.hash)}, err
-	})
-}
-
-// renewEpochs gives every host the first epoch of a timeline.
-func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) error {
-	tx.forgetHosts()
-	if err := tx.exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
-		return err
-	}
-	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery)
-	if err != nil {
-		return err
-	}
-	tx.onCommit(func() {
-		for _, h := range hosts {
-			s.hosts.store(h, "")
-		}
-	})
-	return nil
-}
-
-// checkSettled refuses to give a host a volume that another host may have, by a
-// history that was lost in a restore: one that reaches the volume's place and has
-// not come back since. A host lets go of such volumes when it comes back, and one
-// that is fenced is kept from them by who has fenced it.
-func (tx *changeTx) checkSettled(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
-	behind, err := tx.hostsBehind(ctx)
-	if err != nil {
-		return err
-	}
-	for _, h := range behind {
-		if h.id == hostID {
-			continue
-		}
-		scope, err := scopeOf(ctx, tx, h.id, l)
-		if err != nil {
-			return err
-		}
-		if scope == scopeShared {
-			return api.Errorf(api.CodeRegistryUnavailable,
-				"cannot %s volume %s now: the registry was restored from a backup, and host %s, which reaches %s, has not come back since and may have it; "+
-					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.name, place(l)).With("host", h.name)
-		}
-	}
-	return nil
-}
-
-// admitAlways is for the change that ends being read-only.
-func admitAlways(context.Context, *Store, *changeTx) error { return nil }

@@ -17,6 +17,9 @@ import (
 
 const checked = "compared with every host"
 
+// acceptedBlind is the operator's word where no host has shown anything.
+var acceptedBlind = RestoreAcceptance{Evidence: checked, WithoutProof: true}
+
 // told is the mark that a host gets with its report.
 func told(t *testing.T, s *Store) api.RegistryMark {
 	t.Helper()
@@ -86,6 +89,7 @@ func TestMarksThatProveARestore(t *testing.T) {
 			s := newSite(t)
 			m := s.Mark()
 			tc.edit(&m)
+			m = s.marks.signed(m)
 			if err := show(t, s, m); (err != nil) != tc.want {
 				t.Errorf("report: %v", err)
 			}
@@ -140,7 +144,7 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 		t.Errorf("hosts = %+v; a read-only store can be read", h)
 	}
 
-	accepted := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, checked))(t)
+	accepted := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
 	if accepted.Timeline != 2 || accepted != s.Mark() {
 		t.Errorf("mark = %+v, and the store says %+v", accepted, s.Mark())
 	}
@@ -152,7 +156,7 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 	// The mark of the old timeline proves nothing; the epoch of it is old as well.
 	wantCode(t, show(t, s, m), api.CodeStaleEpoch, "host a")
 	wantReadOnly(t, s, false)
-	again := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, checked))(t)
+	again := must(s.AcceptRestore(t.Context(), Call{Who: "root", Key: "key-1"}, RestoreAcceptance{Evidence: checked}))(t)
 	if again != accepted {
 		t.Errorf("the same again = %+v, want %+v", again, accepted)
 	}
@@ -178,8 +182,9 @@ func TestTheNewTimelineIsNewerThanAnyThatAHostWasTold(t *testing.T) {
 	s := newSite(t)
 	m := s.Mark()
 	m.Timeline = 7
+	m = s.marks.signed(m)
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "timeline 7")
-	if accepted := must(s.AcceptRestore(t.Context(), nobody, checked))(t); accepted.Timeline != 8 {
+	if accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t); accepted.Timeline != 8 {
 		t.Errorf("timeline = %d, want 8", accepted.Timeline)
 	}
 	wantReadOnly(t, s, false)
@@ -187,7 +192,7 @@ func TestTheNewTimelineIsNewerThanAnyThatAHostWasTold(t *testing.T) {
 
 func TestTheTimelineSurvivesARestart(t *testing.T) {
 	s, reopen := reopenable(t)
-	accepted := must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	s = reopen()
 	if s.Mark() != accepted {
 		t.Errorf("mark = %+v, want %+v", s.Mark(), accepted)
@@ -197,8 +202,8 @@ func TestTheTimelineSurvivesARestart(t *testing.T) {
 func TestAcceptRestoreThatIsRefused(t *testing.T) {
 	s, m := restored(t)
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "")
-	wantCode(t, second(s.AcceptRestore(t.Context(), nobody, " ")), api.CodeInvalidArgument, "evidence is missing")
-	wantCode(t, second(s.AcceptRestore(t.Context(), as(hostA, 1), checked)), api.CodePermissionDenied, "operator")
+	wantCode(t, second(s.AcceptRestore(t.Context(), nobody, RestoreAcceptance{Evidence: " "})), api.CodeInvalidArgument, "evidence is missing")
+	wantCode(t, second(s.AcceptRestore(t.Context(), as(hostA, 1), acceptedBlind)), api.CodePermissionDenied, "operator")
 	wantReadOnly(t, s, true)
 }
 
@@ -207,12 +212,14 @@ func TestEveryHostThatProvesARestoreIsNamedOnce(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnReadOnly: func(reason string) { reasons = append(reasons, reason) }})
 	m := told(t, s)
 	m.Seq = 10
+	m = s.marks.signed(m)
 	for range 2 {
 		if err := s.ObserveMark(t.Context(), hostA, "a", m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.Seq = 20
+	m = s.marks.signed(m)
 	if err := s.ObserveMark(t.Context(), hostB, "b", m); err != nil {
 		t.Fatal(err)
 	}
@@ -248,10 +255,11 @@ func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 	lost := int64(40)
 	m := s.Mark()
 	m.Seq++
+	m = s.marks.signed(m)
 	shown := reportOf(hostA, "a", lost)
 	shown.Mark = &m
 	wantCode(t, second(s.Report(t.Context(), nobody, shown)), api.CodeRegistryUnavailable, "restored from a backup")
-	accepted := must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 
 	shown.Mark = &accepted
 	err := second(s.Report(t.Context(), nobody, shown))
@@ -272,7 +280,7 @@ func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 		t.Error(err)
 	}
 	// And again, from there.
-	must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	if h := must(s.Host(t.Context(), hostA))(t); h.Epoch <= epoch {
 		t.Errorf("epoch = %d after %d", h.Epoch, epoch)
 	}

@@ -87,8 +87,8 @@ func mutate[T any](ctx context.Context, s *Store, call Call, what string, reques
 
 // mutateAudited is mutate for calls whose refusal is news as well: it adds the
 // event what to the trail, about object and with the error as its result.
-func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
-	v, err := mutate(ctx, s, call, what, request, do)
+func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	v, err := mutateIf(ctx, s, call, what, request, admit, do)
 	if err != nil {
 		// The caller may have gone away; the attempt was made.
 		err = errors.Join(err, s.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))

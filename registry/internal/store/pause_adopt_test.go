@@ -55,7 +55,7 @@ func TestLostMovesThatAreLeftAsTheyAre(t *testing.T) {
 		"a host does not say":       {nil, map[string][]api.SavedInstance{hostA: savedAt(app, src)}, bothHere, api.CodeHypervisorUnavailable, "host b"},
 		"a host is not there":       {nil, here, []string{hostA}, api.CodeHypervisorUnavailable, "host b"},
 		"nobody was saved":          {nil, map[string][]api.SavedInstance{hostA: {}, hostB: {}}, bothHere, api.CodeNotFound, lostMove},
-		"a host has not come back":  {func(t *testing.T, s *Store) { must(s.AcceptRestore(t.Context(), nobody, checked))(t) }, here, bothHere, api.CodeRegistryUnavailable, "host a"},
+		"a host has not come back":  {func(t *testing.T, s *Store) { must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t) }, here, bothHere, api.CodeRegistryUnavailable, "host a"},
 		"the volume is being moved": {func(t *testing.T, s *Store) { must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t) }, here, bothHere, api.CodeMigrationActive, ""},
 		"an operator has locked one": {func(t *testing.T, s *Store) {
 			must(s.LockInstance(t.Context(), nobody, db, api.InstanceLock{Reason: "audit"}))(t)

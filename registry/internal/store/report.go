@@ -42,6 +42,8 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 		if err := s.ObserveMark(ctx, in.ID, in.Name, *in.Mark); err != nil {
 			return api.Host{}, err
 		}
+	} else {
+		s.marks.trust(in.ID)
 	}
 	// A report that says nothing new is refused as well, so that the host can
 	// show why the registry does not work; and one of an older epoch with the same

@@ -106,7 +106,7 @@ func TestARestoreIsProvedByADigestTooAndKeptFromAllHosts(t *testing.T) {
 			wantCode(t, second(s.Report(t.Context(), nobody, in)), api.CodeRegistryUnavailable, "host a knows of event 2 of timeline 1")
 			wantReadOnly(t, s, true)
 			wantCode(t, post(t.Context(), s, as(hostA, 1)), api.CodeRegistryUnavailable, "restored from a backup")
-			must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+			must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 			wantCode(t, second(s.Report(t.Context(), nobody, in)), api.CodeStaleEpoch, "host a")
 		})
 	}

@@ -64,7 +64,7 @@ func acceptedSite(t *testing.T) (s *Store, epoch int64) {
 	s = newSite(t)
 	in := api.VolumeRegister{ID: id(volumeKind, 3), Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
 	must(s.RegisterVolume(t.Context(), nobody, in))(t)
-	must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	return s, comeBack(t, s, hostA)
 }
 
@@ -124,7 +124,7 @@ func TestAFenceOfTheBackupAllowsNoForce(t *testing.T) {
 	s := newSite(t)
 	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	force := func() error { return second(s.ForceDeleteAttachment(t.Context(), nobody, rootAt)) }
 	abandon := func() error {
 		return second(s.AbandonMigration(t.Context(), nobody, id(migrationKind, 2), api.MigrationAbandon{Keep: api.KeepSrc, Reason: "the host burnt down"}))

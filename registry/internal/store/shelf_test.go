@@ -298,7 +298,7 @@ func TestAFenceOfBeforeARestoreTakesNoInstanceFromItsHost(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), shelved(app))(t, s)
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.AcceptRestore(t.Context(), nobody, checked))(t)
+	must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t)
 	askedOnB(app)(t, s)
 	wantInstance(t, s, app, api.InstanceShelved, "a")
 }

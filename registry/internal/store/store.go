@@ -37,7 +37,10 @@ var schema3 string
 //go:embed schema/4.sql
 var schema4 string
 
-var schema = []string{schema1, schema2, schema3, schema4}
+//go:embed schema/5.sql
+var schema5 string
+
+var schema = []string{schema1, schema2, schema3, schema4, schema5}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {
@@ -50,6 +53,7 @@ type Store struct {
 	news, progress news
 	lastAudit      atomic.Pointer[AuditCheck]
 	onReadOnly     func(reason string)
+	onDoubt        func(host string)
 	faultPoint     func(name string)
 	sharedPools    []string
 	now            func() time.Time
@@ -64,6 +68,9 @@ type Options struct {
 	// database was restored from a backup what ReadOnly says then. It must not
 	// block.
 	OnReadOnly func(reason string)
+	// OnDoubt, where not nil, is told the name of every host that begins to show a mark
+	// which this registry has neither given out nor signed. It must not block.
+	OnDoubt func(host string)
 	// SharedPools, where not nil, are the pools that hosts share. A host that
 	// reports another one as shared is not believed: it would reach what is in the
 	// pool of that name on other hosts. Nil believes every host.
@@ -83,9 +90,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
-	s := &Store{db: db, onReadOnly: o.OnReadOnly, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now}
+	s := &Store{db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now}
 	s.news.init()
 	s.progress.init()
+	if err := makeMarkKey(ctx, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
+	}
 	end, err := s.load(ctx)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())

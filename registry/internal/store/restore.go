@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// epochsOfTimeline is how many epochs a host can have in one timeline. Those of a
+// new one begin above all that the history which was lost can have given out.
+const epochsOfTimeline = 1 << 20
+
+// RestoreAcceptance is an operator's word that a database from a backup was compared
+// with the hosts.
+type RestoreAcceptance struct {
+	Evidence string
+	// WithoutProof accepts it although no host has shown a mark that proves a restore.
+	// That is refused otherwise, for it renews every epoch and cures nothing.
+	WithoutProof bool
+}
+
+// AcceptRestore takes an operator's word that the registry was compared with the
+// hosts, and starts a new timeline: marks of older ones prove nothing any more.
+// Beside a fence it is the one change that a read-only store takes.
+//
+// Every host gets a new epoch with it, for whatever one was told in the lost
+// history: a host that was fenced there would otherwise be refused for ever, one
+// that has not heard of its fence would be believed, and attachments that the
+// database does not know would be used while it gives their volumes to others. No
+// host is fenced: each lets go of what it does not have any more, and rejoins.
+// Until then it is behind (checkSettled).
+func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
+	if err := checkEvidence("evidence", in.Evidence); err != nil {
+		return api.RegistryMark{}, err
+	}
+	if call.Host != nil {
+		return api.RegistryMark{}, api.Errorf(api.CodePermissionDenied, "only an operator can accept that the registry was restored")
+	}
+	return mutateIf(ctx, s, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *changeTx) (api.RegistryMark, error) {
+		if !in.WithoutProof && !s.marks.restored() {
+			return api.RegistryMark{}, api.Errorf(api.CodeConflict, "no host has shown that this database is older than what it was told, so there is no restore to accept; "+
+				"every host would get a new epoch for nothing. If it is from a backup all the same, say so: --without-proof")
+		}
+		var id string
+		var before int64
+		if err := tx.QueryRowContext(ctx, "SELECT id, timeline FROM registry").Scan(&id, &before); err != nil {
+			return api.RegistryMark{}, fmt.Errorf("read timeline: %w", err)
+		}
+		timeline := max(before, s.marks.newestShown()) + 1
+		if err := tx.execAll(ctx, sqlStep("UPDATE registry SET timeline = ?", timeline), sqlStep("DELETE FROM restore_proofs")); err != nil {
+			return api.RegistryMark{}, err
+		}
+		tx.onCommit(func() { s.marks.begin(timeline) })
+		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
+			return api.RegistryMark{}, err
+		}
+		event, err := tx.addEvent(ctx, api.Event{
+			What: "registry.accept_restore", Object: "registry/" + id,
+			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
+			Details: map[string]any{"evidence": in.Evidence, "reason": s.marks.reason()},
+		})
+		return s.marks.signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(tx.end.hash)}), err
+	})
+}
+
+// renewEpochs gives every host the first epoch of a timeline.
+func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) error {
+	tx.forgetHosts()
+	if err := tx.exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
+		return err
+	}
+	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery)
+	if err != nil {
+		return err
+	}
+	tx.onCommit(func() {
+		for _, h := range hosts {
+			s.hosts.store(h, "")
+		}
+	})
+	return nil
+}
+
+// checkSettled refuses to give a host a volume that another host may have, by a
+// history that was lost in a restore: one that reaches the volume's place and has
+// not come back since. A host lets go of such volumes when it comes back, and one
+// that is fenced is kept from them by who has fenced it.
+func (tx *changeTx) checkSettled(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
+	behind, err := tx.hostsBehind(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range behind {
+		if h.id == hostID {
+			continue
+		}
+		scope, err := scopeOf(ctx, tx, h.id, l)
+		if err != nil {
+			return err
+		}
+		if scope == scopeShared {
+			return api.Errorf(api.CodeRegistryUnavailable,
+				"cannot %s volume %s now: the registry was restored from a backup, and host %s, which reaches %s, has not come back since and may have it; "+
+					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.name, place(l)).With("host", h.name)
+		}
+	}
+	return nil
+}
+
+// admitAlways is for the changes that a read-only store takes.
+func admitAlways(context.Context, *Store, *changeTx) error { return nil }
