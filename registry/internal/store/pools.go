@@ -47,10 +47,15 @@ func (s *Store) SharedPools() SharedPools {
 	return out
 }
 
-// replacePools makes the pools of a host those that are given, if any list is.
+// replacePools makes the pools of a host those that are given, if any list is. What it
+// has in those that are shared now is everybody's.
 func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
+	}
+	before, err := tx.sharedBefore(ctx, hostID)
+	if err != nil {
+		return err
 	}
 	if err := tx.exec(ctx, "DELETE FROM pools WHERE host_id = ?", hostID); err != nil {
 		return err
@@ -60,6 +65,16 @@ func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			hostID, p.Name, p.Type, p.Path, p.Shared, p.Multiattach, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
 			return err
+		}
+	}
+	if err := tx.shareLocations(ctx, hostID, pools); err != nil {
+		return err
+	}
+	for _, p := range pools {
+		if p.Shared && !slices.Contains(before, p.Name) {
+			if err := tx.auditUnshared(ctx, hostID, p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
