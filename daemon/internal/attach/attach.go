@@ -81,6 +81,12 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := onThisHost(inst.Host, host, "instance "+inst.Name); err != nil {
 		return input{}, err
 	}
+	if len(vol.Attachments) > 0 { // of an attach that waits for the operator, perhaps
+		g.desk.LookAgain(ctx, request.VolumeKey(vol.ID))
+		if vol, err = g.machine.Registry.Volume(ctx, volumeRef); err != nil {
+			return input{}, err
+		}
+	}
 	if err := checkLocked("cannot attach volume "+vol.Name, inst); err != nil {
 		return input{}, err
 	}

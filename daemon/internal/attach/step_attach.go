@@ -34,7 +34,7 @@ func (m *machine) stepAttachConfig() op.Step {
 		return in.attachError(m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk))
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -68,7 +68,7 @@ type namedNote struct {
 
 // seenWithout says whether the definition is without the disk, by a look.
 func (m *machine) seenWithout(ctx context.Context, in *input) error {
-	v, err := m.look(ctx, in)
+	v, err := m.sure(ctx, in)
 	if err == nil && v.config != absent {
 		err = op.Retry(request.BusyDelay, in.changed(v))
 	}
@@ -172,7 +172,7 @@ func (m *machine) stepAttachLive() op.Step {
 		if _, err := r.Noted(stepNameAttachLive, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -216,7 +216,7 @@ func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 	if err != nil {
 		return err
 	}
-	v, err := m.look(ctx, in)
+	v, err := m.sure(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -231,7 +231,7 @@ func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 // stepVerify reads the domain back.
 func (m *machine) stepVerify() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		if err != nil {
 			return err
 		}

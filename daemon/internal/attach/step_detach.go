@@ -213,7 +213,7 @@ func (m *machine) putBack(ctx context.Context, r *op.Run, in *input, where hv.Wh
 	if _, err := r.Output(stepNameRemember, &kept); err != nil {
 		return err
 	}
-	v, err := m.look(ctx, in)
+	v, err := m.sure(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (m *machine) stepDetachLive() op.Step {
 		if err := m.unplugAfter(ctx, in, asking); err != nil {
 			return err
 		}
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -299,6 +299,6 @@ func (m *machine) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bo
 	if _, err := r.Noted(last, &note); err != nil {
 		return nil, false, err
 	}
-	v, err := m.look(ctx, in)
+	v, err := m.sure(ctx, in)
 	return v, note.Gone, err
 }

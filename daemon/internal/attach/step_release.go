@@ -108,7 +108,7 @@ func lateID(opID string) string {
 // it refuses then is for a person to look at: nothing here can be undone.
 func (m *machine) stepReleaseLate() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (m *machine) stepReleaseLate() op.Step {
 // when it is restored.
 func (m *machine) stepAbsent() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		if err != nil || v.gone() {
 			return err
 		}

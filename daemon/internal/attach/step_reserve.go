@@ -56,7 +56,7 @@ func (m *machine) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {
 		return err
 	}
-	v, err := m.look(ctx, in)
+	v, err := m.sure(ctx, in)
 	switch {
 	case err != nil:
 		return err

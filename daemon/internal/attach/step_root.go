@@ -23,7 +23,7 @@ func (m *machine) stepGuard() op.Step {
 		return nil
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		if err != nil || (v.dom != nil && v.config == absent) {
 			return err
 		}
@@ -57,7 +57,7 @@ func (m *machine) guarded(want bool) op.ObserveFunc[input] {
 // nothing can start the instance, so it is the commit point.
 func (m *machine) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -81,7 +81,7 @@ func (m *machine) stepVerifyRoot() op.Step {
 		if err != nil {
 			return err
 		}
-		v, err := m.look(ctx, in)
+		v, err := m.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -134,7 +134,7 @@ func serialOf(in *input, was *hv.Disk) string {
 // runsFromIt waits until a guest is off that was started from a root volume which
 // it may not keep: that was never guarded against, on a host without the hook.
 func (m *machine) runsFromIt(ctx context.Context, in *input) error {
-	v, err := m.look(ctx, in)
+	v, err := m.sure(ctx, in)
 	if err != nil || v.live == absent {
 		return err
 	}

@@ -70,6 +70,9 @@ func (m *machine) unplugAfter(ctx context.Context, in *input, asking func(*view)
 		if more, err := hv.Await(ctx, events, in.InstanceID, lookEvery, over.C); err != nil {
 			return err
 		} else if !more {
+			if _, err := m.sure(ctx, in); err != nil {
+				return err
+			}
 			return in.keeps(v, m.unplugTimeout, refusal)
 		}
 	}

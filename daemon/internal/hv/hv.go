@@ -97,6 +97,9 @@ type Domain struct {
 	Checkpoints int
 	// MemoryBytes is how much RAM the domain may have.
 	MemoryBytes int64
+	// Occupied: a call on the domain's process is under way, be it that of somebody who
+	// has given it up: what it does may still happen.
+	Occupied bool
 	// Run tells the process from those that the domain had before: each start makes
 	// it another one. 0 if the domain is not active.
 	Run int

@@ -103,6 +103,7 @@ type domainFacts struct {
 	persistent  bool
 	autostart   bool
 	managedSave bool
+	occupied    bool
 	snapshots   int
 	checkpoints int
 	xml         string // of the process, or of the definition if there is none
@@ -111,7 +112,13 @@ type domainFacts struct {
 
 func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 	f := &domainFacts{dom: dom}
-	var err error
+	// Before what such a call may change.
+	control, _, _, err := lv.DomainGetControlInfo(dom, 0)
+	if err != nil && !said(err, golibvirt.ErrOperationInvalid) { // it is off
+		return nil, fmt.Errorf("get control state: %w", err)
+	}
+	at := golibvirt.DomainControlState(control)
+	f.occupied = err == nil && (at == golibvirt.DomainControlJob || at == golibvirt.DomainControlOccupied)
 	if f.xml, err = lv.DomainGetXMLDesc(dom, 0); err != nil {
 		return nil, fmt.Errorf("get XML: %w", err)
 	}
@@ -206,7 +213,7 @@ func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
 		return nil, false, nil
 	}
 	if current.active {
-		d.Live, d.Run = current.disks, current.run
+		d.Live, d.Run, d.Occupied = current.disks, current.run, f.occupied
 	}
 	if f.persistent {
 		config, err := parseDomain(f.configXML)

@@ -15,6 +15,7 @@ import (
 // is ready, or until it has got nowhere for as long as patience (0: for ever).
 func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
 	least, since := int64(math.MaxInt64), m.now()
+	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
 	for {
 		if err := m.stillOurs(ctx, s); err != nil {
@@ -36,6 +37,14 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			return true, v.mayName(s, w) // or the guest would be paused for nothing
 		case mirror == nil && begun != 0 && begun != v.dom.Run:
 			return false, guestRestarted(s)
+		case mirror == nil && !asked:
+			// Before it is begun, or taken for ended: a job may be at work that libvirt
+			// does not know of.
+			if _, err := m.sure(ctx, s); err != nil {
+				return false, err
+			}
+			asked = true
+			continue
 		case mirror == nil && begun != 0:
 			return false, m.jobFailed(ctx, s, w.to(s), begun)
 		case mirror == nil && v.live != s.before():
@@ -47,7 +56,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			if err := begin(); err != nil {
 				return false, m.guestError(ctx, s, err)
 			}
-			begun = v.dom.Run
+			begun, asked = v.dom.Run, false
 			continue
 		}
 		job := m.reportJob(ctx, s, &pace)
@@ -125,7 +134,7 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 // image on top, is not ours to touch: ours is not there then.
 func (m *machine) abortCommit(ctx context.Context, s *Spec) error {
 	m.board.clear(s.MigrationID)
-	v, err := m.lookAt(ctx, s)
+	v, err := m.sure(ctx, s)
 	if err != nil || !v.active {
 		return err // a job dies with its process
 	}
@@ -144,7 +153,7 @@ func (m *machine) abortCommit(ctx context.Context, s *Spec) error {
 // observeJob says whether the way's job is ready.
 func (m *machine) observeJob(w way) op.ObserveFunc[Spec] {
 	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+		v, err := m.sure(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}

@@ -64,10 +64,10 @@ func (m *machine) stepAbortMirror() op.Step {
 		}
 		return m.endMirror(ctx, s, v)
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.sure(ctx, s)
 		if err != nil {
-			return op.Unknown, err
+			return op.Unknown, m.standStill(ctx, r, s, toAbort, err)
 		}
 		// An active commit is cancel's own, from before a crash.
 		return op.DoneIf(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil

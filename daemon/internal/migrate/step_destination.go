@@ -99,7 +99,7 @@ func (m *machine) createDestination(ctx context.Context, s *Spec) error {
 // the disk is on it.
 func (m *machine) removeDestination(ctx context.Context, s *Spec) error {
 	if s.attached() {
-		v, err := m.lookAt(ctx, s)
+		v, err := m.sure(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (m *machine) removeDestination(ctx context.Context, s *Spec) error {
 }
 
 // notNamed makes sure, before an image is deleted, that no domain of this host
-// has it in a chain.
+// has it in a chain, and no process of one open.
 func (m *machine) notNamed(ctx context.Context, path string) error {
 	doms, err := m.hv.Domains(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *machine) notNamed(ctx context.Context, path string) error {
 	if domain, target := location.DiskOf(doms, path); domain != "" {
 		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
 	}
-	return nil
+	return m.notHeld(ctx, doms, path)
 }
 
 // stepRemoveDestination ends a cancelled migration: a dst that it made is of no
@@ -156,7 +156,7 @@ func (m *machine) stepReleaseSource() op.Step {
 			return err
 		}
 		if s.attached() {
-			v, err := m.lookAt(ctx, s)
+			v, err := m.sure(ctx, s)
 			if err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func (m *machine) mayFold(ctx context.Context, s *Spec, w way) error {
 	if err := m.takeBackIfStarted(ctx, s, w); err != nil {
 		return err
 	}
-	v, err := m.lookAt(ctx, s)
+	v, err := m.sure(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (m *machine) stepCreateOverlay() op.Step {
 // removeOverlay deletes the overlay once no chain names it. It is the undo of
 // stepCreateOverlay and the act of stepRemoveOverlay.
 func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
-	v, err := m.lookAt(ctx, s)
+	v, err := m.sure(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (m *machine) stepNameOverlay() op.Step {
 		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
 	}
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := m.sure(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (m *machine) stepNameOverlay() op.Step {
 		case v.config != onOverlay, v.active && v.live != onSrc:
 			return op.UnknownOutcome(changed(s, v))
 		case v.active:
-			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
+			return m.unnameLiveOverlay(ctx, s)
 		}
 		return m.unnameUnusedOverlay(ctx, s)
 	}
@@ -88,6 +88,27 @@ func (m *machine) stepNameOverlay() op.Step {
 		return op.DoneIf(v.config == onOverlay), nil
 	}
 	return step("name_overlay", do, undo, observe)
+}
+
+// unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
+// src, and looks again: the snapshot may have been in libvirt's queue before it.
+func (m *machine) unnameLiveOverlay(ctx context.Context, s *Spec) error {
+	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()); err != nil {
+		return m.hvError(err)
+	}
+	v, err := m.sure(ctx, s)
+	var e *errDisagree
+	late := errors.As(err, &e) && e.at == onOverlay || err == nil && v.active && v.live == onOverlay
+	if !late {
+		return err
+	}
+	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+		return m.hvError(err)
+	}
+	if err == nil {
+		err = op.UnknownOutcome(changed(s, v))
+	}
+	return err
 }
 
 // unnameUnusedOverlay takes the overlay's name out of the XML of a stopped
@@ -102,7 +123,7 @@ func (m *machine) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
 }
 
 func (m *machine) unnameUnderGuard(ctx context.Context, s *Spec) error {
-	v, err := m.lookAt(ctx, s)
+	v, err := m.sure(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		}
 		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
 	}
-	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		v, err := m.lookedInPause(ctx, r, s)
 		if err != nil {
 			return err
 		}
@@ -73,8 +73,8 @@ func (m *machine) stepNameLeft(w way) op.Step {
 	named := func(v *view) bool {
 		return v.config == w.at || v.config != onOverlay && v.active && v.live == w.at
 	}
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		v, err := m.lookedInPause(ctx, r, s)
 		switch {
 		case err != nil:
 			return err
@@ -103,7 +103,7 @@ const pivotRetry = 5 * time.Millisecond
 // the process died in the window and the persistent XML names the end, there is
 // nothing left to switch: the paused guest's last write is in both chains.
 func (m *machine) stepPivot(w way) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return err
@@ -125,13 +125,13 @@ func (m *machine) stepPivot(w way) op.Step {
 		if err == nil {
 			return nil
 		}
-		if v, lookErr := m.lookAt(ctx, s); lookErr == nil && v.active && v.live == s.before() && v.mirror == nil {
+		if v, lookErr := m.lookedInPause(ctx, r, s); lookErr == nil && v.active && v.live == s.before() && v.mirror == nil {
 			return foldEnded(s, w.to(s)) // it is another process by now
 		}
 		return m.guestError(ctx, s, err)
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		v, err := m.lookedInPause(ctx, r, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -156,7 +156,7 @@ func (m *machine) stepSettle(w way) op.Step {
 		if err := m.liftThrottle(ctx, r, s); err != nil {
 			return err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := m.sure(ctx, s)
 		if err != nil {
 			return err
 		}

@@ -39,6 +39,9 @@ func (m *machine) stepRegister() op.Step {
 		case err != nil:
 			return m.registryError(err)
 		}
+		if err := m.mayRelease(ctx, s); err != nil {
+			return err
+		}
 		return m.transition(ctx, r, s, api.MigrationError)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
@@ -89,7 +92,14 @@ var openStates = []api.MigrationState{
 // Going to completed flips the attachment to dst and frees src; to cancelled,
 // the reverse. It waits for a registry that is away, as long as it takes.
 func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, to) }
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if to.Final() {
+			if err := m.mayRelease(ctx, s); err != nil {
+				return err
+			}
+		}
+		return m.transition(ctx, r, s, to)
+	}
 	var undo op.DoFunc[Spec]
 	if undoTo != "" {
 		undo = func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, undoTo) }

@@ -58,7 +58,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if _, err := r.Noted(name, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := m.sure(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}

@@ -182,6 +182,29 @@ func (d *Desk) goOn(ctx context.Context, keys []string) {
 	}
 }
 
+// lookAgainBound is how long LookAgain waits for an op that goes on.
+const lookAgainBound = 5 * time.Second
+
+// LookAgain is the operator's word to those ops of the manager that wait for him and
+// have one of these keys, for a request that would be refused because of what they
+// have done so far. It waits a little for their end.
+func (d *Desk) LookAgain(ctx context.Context, keys ...string) {
+	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
+	defer cancel()
+	for _, st := range d.Runner.Active() {
+		if st.State != op.StateNeedsOperator || !d.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {
+			continue
+		}
+		err := d.Runner.Continue(ctx, st.Op.ID)
+		if err == nil {
+			_, err = d.Runner.Wait(ctx, st.Op.ID)
+		}
+		if err != nil {
+			d.Log.Warn("an op that waits for the operator has not come to its end", "op", st.Op.ID, "err", err)
+		}
+	}
+}
+
 // AtWork says whether an op that is not finished, of whichever manager, has one of
 // these keys.
 func (d *Desk) AtWork(keys []string) bool {

@@ -22,6 +22,11 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 		if err != nil {
 			return err
 		}
+		if where == hv.Live {
+			if err := dom.known(spec.Target); err != nil {
+				return err
+			}
+		}
 		disk, err := diskOf(spec)
 		if err != nil {
 			return err
@@ -198,6 +203,11 @@ func (f *Fake) DetachDisk(ctx context.Context, id string, where hv.Where, target
 			return err
 		}
 		f.awaitStart(dom)
+		if where == hv.Live && dom.State.Active() {
+			if err := dom.known(target); err != nil {
+				return err
+			}
+		}
 		switch {
 		case where == hv.Live && dom.LiveDisk(target) != nil:
 			if dom.jobs[target] != nil {

@@ -48,7 +48,7 @@ func (f *Fake) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 		disk.Chain = slices.Insert(disk.Chain, 0, overlay)
 		// libvirt lets the definition follow if it named the same top, and
 		// does not state the end of the chain there.
-		if config := dom.ConfigDisk(target); config != nil && config.Top() == below {
+		if config := dom.ConfigDisk(target); config != nil && config.Top() == below && dom.stale == nil {
 			config.Chain = slices.Insert(config.Chain, 0, overlay)
 		}
 		return nil
@@ -70,6 +70,9 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 		return err
 	}
 	if readers, writers := f.countHolders(overlay.Path); readers+writers > 0 {
+		if dom.stale != nil {
+			return errDuplicate
+		}
 		return fmt.Errorf("snapshot into %s: %w", overlay.Path, ErrLocked)
 	}
 	// libvirt and QEMU would take any file here. What Snapshot's contract asks

@@ -62,6 +62,10 @@ type domain struct {
 	starting chan struct{}
 	// leansOn is what of its host the domain needs, see SetLeansOn.
 	leansOn string
+	// stale is what the hypervisor goes on to report of the process, nil if that is
+	// the truth; see GoStale. occupied is Domain.Occupied.
+	stale    *staleView
+	occupied bool
 }
 
 // defaultPerLook is how many blocks a look advances a job: few, so that tests
@@ -198,9 +202,13 @@ func (f *Fake) Events(ctx context.Context) <-chan hv.Event { return f.feed.Subsc
 // view is a copy for a caller, with the mirrors as the jobs are.
 func (d *domain) view() hv.Domain {
 	v := d.Domain
+	v.Occupied = d.occupied
 	v.Live, v.Config = copyDisks(d.Live), copyDisks(d.Config)
+	if d.stale != nil {
+		v.Live = copyDisks(d.stale.live)
+	}
 	for i := range v.Live {
-		if j := d.jobs[v.Live[i].Target]; j != nil {
+		if j := d.jobs[v.Live[i].Target]; j != nil && d.knowsJob(v.Live[i].Target) {
 			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}
 		}
 	}

@@ -119,6 +119,7 @@ func (f *Fake) kill(dom *domain) {
 	clear(dom.jobs)
 	clear(dom.leaving)
 	dom.asked, dom.reboots = 0, 0
+	dom.stale, dom.occupied = nil, false
 	dom.forget()
 	if !dom.Persistent {
 		delete(f.domains, dom.ID)

@@ -41,8 +41,8 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		if err != nil {
 			return err
 		}
-		if dom.jobs[target] != nil {
-			return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
+		if err := dom.mayBeginJob(target); err != nil {
+			return err
 		}
 		if to.format != dst.Format {
 			return fmt.Errorf("open %s: it is %s and not %s", dst.Path, to.format, dst.Format)
@@ -80,8 +80,8 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthBps
 		if err != nil {
 			return err
 		}
-		if dom.jobs[target] != nil {
-			return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
+		if err := dom.mayBeginJob(target); err != nil {
+			return err
 		}
 		if len(disk.Chain) < 2 {
 			return fmt.Errorf("%w: the disk has no backing image to commit into", hv.ErrUnsupported)
@@ -115,7 +115,7 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 		if err != nil {
 			return err
 		}
-		if j := dom.jobs[target]; j != nil {
+		if j := dom.jobs[target]; j != nil && dom.knowsJob(target) {
 			found = &hv.Job{
 				Kind:         j.kind,
 				Current:      j.copied * BlockSize,
@@ -154,7 +154,7 @@ func (f *Fake) Pivot(ctx context.Context, id, target string) error {
 			return err
 		}
 		j := dom.jobs[target]
-		if j == nil {
+		if j == nil || !dom.knowsJob(target) {
 			return errNoJob
 		}
 		if !j.ready {
@@ -168,7 +168,7 @@ func (f *Fake) Pivot(ctx context.Context, id, target string) error {
 		}
 		old := disk.Top()
 		disk.Chain = j.after(disk.Chain)
-		if config := dom.ConfigDisk(target); config != nil && config.Top() == old {
+		if config := dom.ConfigDisk(target); config != nil && config.Top() == old && dom.stale == nil {
 			config.Chain = j.after(config.Chain)
 		}
 		delete(dom.jobs, target)
@@ -192,7 +192,7 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 		if errors.Is(err, hv.ErrNotActive) {
 			return nil
 		}
-		if err != nil || dom.jobs[target] == nil {
+		if err != nil || dom.jobs[target] == nil || !dom.knowsJob(target) {
 			return err
 		}
 		if dom.jobs[target].synchronous && dom.State == hv.StateRunning {

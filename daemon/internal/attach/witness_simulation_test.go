@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A libvirtd that dies inside a call comes back with its old status, and shows the
+// disks of before for as long as the guest's process lives. The volume is not given
+// back while the process has it, and once the guest was stopped and started again
+// whoever asks again comes to an end.
+func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
+	for goal := range goals {
+		if goals[goal].root {
+			continue // of an instance that is off there is nothing to be wrong about
+		}
+		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused} {
+			for _, call := range []string{"AttachDisk", "DetachDisk"} {
+				for n := 1; n <= 3; n++ { // of the definition, of the process, and what undoes it
+					t.Run(fmt.Sprintf("%s %s %s %d", goal, state, call, n), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, goal, call, n) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func simulateStaleLibvirt(t *testing.T, state hv.State, goal, call string, n int) {
+	t.Helper()
+	kind := goals[goal].kind
+	w := newWorld(t, state)
+	if kind == kindDetach {
+		w.attached(t, testAtt, web)
+	}
+	goals[goal].spoil(w)
+	d := startDaemon(t, w)
+	synctest.Wait()
+	w.DieInside(web, call, n, func() { awayFor(d, time.Second) })
+	for range 4 {
+		askOnce(d, kind)
+		pass(15 * time.Minute)
+		synctest.Wait()
+		neverFreeWhileOpen(t, w)
+		if _, runner := d.now(); len(runner.Active()) == 0 {
+			break
+		}
+		_ = w.Destroy(web)
+		must(t, w.Start(web))
+		pass(time.Minute)
+	}
+	_ = w.Destroy(web) // what is stale is not looked at: what is left must be right
+	must(t, w.Start(web))
+	calm(t, d)
+	if err := w.settled(); err != nil {
+		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+	}
+}
+
+// askOnce is one call of a person, who does not wait for an op that stands.
+func askOnce(d *daemon, kind string) {
+	g, _ := d.now()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	id := fmt.Sprintf("%s-%d", testOp, time.Now().UnixNano())
+	if kind == kindAttach {
+		_, _ = g.Attach(ctx, id, "vol", api.VolumeAttach{Instance: "web"})
+	} else {
+		_, _ = g.Detach(ctx, id, "vol", api.VolumeDetach{Instance: "web"})
+	}
+}
+
+// neverFreeWhileOpen fails the test if a process has the volume and the registry has
+// no attachment of it.
+func neverFreeWhileOpen(t *testing.T, w *world) {
+	t.Helper()
+	files, err := w.OpenFiles(context.Background(), web, volPath)
+	if err != nil || len(files) == 0 {
+		return
+	}
+	if !slices.ContainsFunc(w.registry.all(), func(a api.Attachment) bool { return a.InstanceID == web }) {
+		t.Error("the guest's process has the volume open, and the registry has given it back")
+	}
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// staleView is what a hypervisor believes that died between the action of the
+// process and the record of it.
+type staleView struct {
+	live []hv.Disk
+	jobs map[string]bool // the disks whose job it has on record
+}
+
+// errDuplicate is libvirt's answer where it makes once more what it does not know
+// of.
+var errDuplicate = errors.New("internal error: unable to execute QEMU command: Duplicate nodes with node-name='libvirt-2-storage'")
+
+// GoStale makes the hypervisor report the running disks and the jobs of a domain
+// as they are at this moment, until its process ends, whatever the process does
+// from now on: so libvirtd does that dies inside a call, since it takes the chains
+// from its status file and does not ask QEMU. What the process has open stays the
+// truth (OpenFiles). Jobs that the process does not have any more are noticed.
+func (f *Fake) GoStale(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	if !dom.State.Active() {
+		return hv.ErrNotActive
+	}
+	if dom.stale != nil {
+		return nil
+	}
+	dom.stale = &staleView{live: copyDisks(dom.Live), jobs: map[string]bool{}}
+	for target := range dom.jobs {
+		dom.stale.jobs[target] = true
+	}
+	return nil
+}
+
+// DieInside makes the hypervisor die inside the nth next call of this name: the
+// call takes effect, nobody hears of it, and what the hypervisor reports of the
+// domain from then on is what was before (GoStale). Then happens once it is dead;
+// nil is nothing.
+func (f *Fake) DieInside(id, call string, nth int, then func()) {
+	f.Inject(Fault{Call: call, Nth: nth, Do: func() { _ = f.GoStale(id) }})
+	f.Inject(Fault{Call: call, Nth: nth, After: true, Err: hv.ErrUnavailable, Do: then})
+}
+
+// SetOccupied says whether a call on the domain's process is under way.
+func (f *Fake) SetOccupied(id string, occupied bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	dom.occupied = occupied && dom.State.Active()
+	return nil
+}
+
+// knowsJob says whether the hypervisor has the job of a live disk on record.
+func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale.jobs[target] }
+
+// mayBeginJob refuses a second job on a live disk, in the words of a hypervisor that
+// knows of the first, or of one that does not.
+func (d *domain) mayBeginJob(target string) error {
+	switch {
+	case d.jobs[target] == nil:
+		return nil
+	case !d.knowsJob(target):
+		return errDuplicate
+	}
+	return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
+}
+
+// known refuses to attach or detach a live disk of which the hypervisor knows less
+// than the process, or more.
+func (d *domain) known(target string) error {
+	has := d.LiveDisk(target) != nil
+	if d.stale == nil || has == (findDisk(d.stale.live, target) != nil) {
+		return nil
+	}
+	if has {
+		return errDuplicate
+	}
+	return fmt.Errorf("internal error: unable to execute QEMU command 'device_del': Device %q not found", target)
+}
+
+// PausedByUser says whether it is a person who has paused the domain.
+func (f *Fake) PausedByUser(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom := f.domains[id]
+	return dom != nil && dom.byUser
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A libvirtd that dies inside a call comes back with its old status, and shows the
+// chain and the jobs of before for as long as the guest's process lives. Whatever call
+// it was, nothing is deleted or released that the guest has, and once the guest was
+// stopped and started again the migration comes to its end.
+func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
+	for _, method := range []string{MethodOverlay, MethodMirror} {
+		for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
+			for _, what := range []goal{goalComplete, goalCancel} {
+				for _, state := range activeStates {
+					t.Run(method+" "+call+" "+string(what)+" "+string(state), func(t *testing.T) {
+						inBubble(t, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what goal) {
+	t.Helper()
+	target := api.MigrationTarget{ToPool: "new", Method: method}
+	d.world.copier.gate = make(chan struct{})
+	d.world.DieInside(testInstance, call, 1, func() { awayFor(d, 3*time.Second) })
+	id := d.migrateTo(target)
+	pass(time.Second)
+	if what == goalCancel {
+		_, _, _ = d.manager().Cancel(context.Background(), d.call(id)) // too early is no matter: it is asked again
+	}
+	close(d.world.copier.gate)
+	for range 10 {
+		m := d.untilItStands(id)
+		if m.State.Final() {
+			break
+		}
+		staysWhole(t, d)
+		_ = d.world.Destroy(testInstance)
+		must(t, d.world.Start(testInstance))
+		staysWhole(t, d)
+		askAgain(d, &m, what)
+	}
+	calm(d)
+	switch m, err := d.manager().Get(context.Background(), id); {
+	case err != nil:
+		t.Fatal(err)
+	case m.State == api.MigrationCompleted:
+		d.moved(m)
+	case m.State.Final():
+		d.stayed()
+	default:
+		t.Errorf("the migration is %s in the end: %v", m.State, m.Error)
+	}
+}
+
+// untilItStands waits until the migration is over, or nothing happens any more.
+func (d *daemon) untilItStands(id string) api.Migration {
+	d.t.Helper()
+	pass(10 * time.Minute)
+	synctest.Wait()
+	m, err := d.manager().Get(context.Background(), id)
+	must(d.t, err)
+	return m
+}
+
+// askAgain is a person who has stopped and started the guest as he was told.
+func askAgain(d *daemon, m *api.Migration, what goal) {
+	if what == goalComplete {
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		if err == nil {
+			return
+		}
+		if _, _, err := d.manager().Copy(context.Background(), d.call(m.ID)); err == nil {
+			return
+		}
+	}
+	_, _, _ = d.manager().Cancel(context.Background(), d.call(m.ID)) // refused: the next round asks again
+}
+
+// staysWhole fails the test if anything that the guest was told is missing, in its
+// process or in what it would start with, or if the registry's lock is gone.
+func staysWhole(t *testing.T, d *daemon) {
+	t.Helper()
+	r := &recorder{}
+	d.world.AssertNoWriteLost(r)
+	for _, err := range r.problems {
+		t.Error(err)
+	}
+	if d.world.registry.volume().MigrationID == "" {
+		t.Error("the registry's lock was given back though the witnesses disagree")
+	}
+	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(t, err)
+	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseUser && !d.world.PausedByUser(testInstance) {
+		t.Error("the guest is left paused")
+	}
+}
