@@ -204,6 +204,9 @@ func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := g.machine.notMoving(ctx, &in); err != nil {
 		return in, err
 	}
+	if err := in.comesBack(dom); err != nil {
+		return in, err
+	}
 	if dom == nil || !dom.Persistent {
 		return in, nil // there is no definition that could bring it back
 	}

@@ -90,6 +90,12 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlays/x.qcow2"}, {Type: hv.SourceFile, Format: hvtest.Raw, Path: volPath},
 			}))
 		}, want: api.CodeChainChanged},
+		"encrypted since, when it is off": {state: hv.StateStopped, change: func(t *testing.T, w *world) {
+			w.editDisk(t, hv.Config, func(d *hv.Disk) { d.Uncarried = "<encryption> in its <source>" })
+		}, want: api.CodeUnsupportedDisk},
+		"encrypted since, in the running guest": {state: hv.StateRunning, change: func(t *testing.T, w *world) {
+			w.editDisk(t, hv.Live, func(d *hv.Disk) { d.Uncarried = "<encryption> in its <source>" })
+		}, want: api.CodeUnsupportedDisk},
 		"at no instance": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
 			delete(w.registry.rows, testAtt)
 		}, want: api.CodeNotFound},

@@ -5,6 +5,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -148,6 +149,9 @@ func (m *machine) stepRemember() op.Step {
 		case v.config == odd || v.live == odd:
 			return in.changed(v)
 		}
+		if err := in.comesBack(v.dom); err != nil {
+			return err
+		}
 		if in.Root {
 			if err := in.off(rootDetach, v.dom); err != nil {
 				return err
@@ -170,9 +174,42 @@ func (m *machine) stepRemember() op.Step {
 				return volatile(err)
 			}
 		}
+		for _, def := range []string{kept.Config, kept.Live} {
+			if err := m.comesBackAs(in, def); err != nil {
+				return err
+			}
+		}
 		return r.SetOutput(kept)
 	}
 	return step(stepNameRemember, do, nil, nil)
+}
+
+// comesBack refuses a disk that could not be attached again as it is: it has what says
+// how to open its image, and that is not kept.
+func (in *input) comesBack(dom *hv.Domain) error {
+	if dom == nil {
+		return nil
+	}
+	for _, d := range []*hv.Disk{dom.ConfigDisk(in.Device), dom.LiveDisk(in.Device)} {
+		if d != nil && d.Uncarried != "" {
+			return api.Errorf(api.CodeUnsupportedDisk,
+				"cannot detach volume %s: disk %s of instance %s has %s, which it would come back without; `virsh dumpxml %s` shows it, and who keeps that may take the disk out (virsh detach-disk %s %s) and then end the attachment (volferryctl attachment delete %s --force)",
+				in.VolumeName, in.Device, in.InstanceName, d.Uncarried, in.InstanceName, in.InstanceName, in.Device, in.AttachmentID)
+		}
+	}
+	return nil
+}
+
+// comesBackAs is comesBack by the words of the hypervisor, "" for none, which may say more.
+func (m *machine) comesBackAs(in *input, definition string) error {
+	if definition == "" {
+		return nil
+	}
+	d, err := m.HV.ParseDisk(definition)
+	if err != nil {
+		return fmt.Errorf("read disk %s of instance %s: %w", in.Device, in.InstanceName, err)
+	}
+	return in.comesBack(&hv.Domain{Config: []hv.Disk{d}})
 }
 
 // volatile is request.HV for what was there a moment ago: it is looked at again.

@@ -109,6 +109,8 @@ func (in *input) wanted(d *hv.Disk, serial string) string {
 		return fmt.Sprintf("is shareable: %t", d.Shareable)
 	case d.Transient:
 		return "is transient"
+	case d.Uncarried != "":
+		return "has " + d.Uncarried
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ package attach
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -104,6 +105,26 @@ func (w *world) attached(t *testing.T, attachmentID, instanceID string) {
 		must(t, w.Fake.AttachDisk(t.Context(), instanceID, hv.Live, in.disk()))
 	}
 	w.registry.rows[attachmentID] = in.attachment(api.AttachmentAttached)
+}
+
+// editDisk changes what the volume is at instance web, as somebody does with virsh.
+func (w *world) editDisk(t *testing.T, where hv.Where, edit func(*hv.Disk)) {
+	t.Helper()
+	dom, err := w.Fake.Domain(t.Context(), web)
+	must(t, err)
+	disk := *diskIn(dom, where)
+	edit(&disk)
+	def, err := json.Marshal(disk)
+	must(t, err)
+	must(t, w.Fake.DetachDisk(t.Context(), web, where, disk.Target))
+	must(t, w.Fake.AttachDisk(t.Context(), web, where, hv.DiskSpec{Target: disk.Target, Definition: string(def)}))
+}
+
+func diskIn(dom *hv.Domain, where hv.Where) *hv.Disk {
+	if where == hv.Live {
+		return dom.LiveDisk("vdb")
+	}
+	return dom.ConfigDisk("vdb")
 }
 
 // input is what is decided about the volume as disk vdb of an instance.

@@ -162,7 +162,15 @@ type Disk struct {
 	Transient   bool
 	CopyOnRead  bool
 	Encrypted   bool
-	Slices      bool   // a storage slice limits the source
+	Slices      bool // a storage slice limits the source
+	// Uncarried names what says how to open the disk's images and would be lost if
+	// the disk were made anew with another image: encryption, slices, reservations,
+	// and whatever is not known here. Empty if there is nothing. ParseDisk
+	// also finds what is newer than this program.
+	Uncarried string
+	// ImageSetting names a setting that belongs to one image, so that libvirt drops it
+	// when it puts another one in its place. Empty if there is none.
+	ImageSetting string
 	Cache       string // driver attributes, empty if not set
 	Discard     string
 	ErrorPolicy string

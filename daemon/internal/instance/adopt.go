@@ -159,6 +159,12 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 		return api.AdoptedDisk{}, "not a volume: its format is " + top.Format
 	case len(d.Chain) > 1:
 		return api.AdoptedDisk{}, "not a volume: it has a backing image"
+	case d.Encrypted:
+		return api.AdoptedDisk{}, "not a volume: it is encrypted by QEMU (LUKS), and nothing here keeps the key with it"
+	case d.Uncarried != "":
+		return api.AdoptedDisk{}, "not a volume: it has " + d.Uncarried + ", which a detach or a move would lose"
+	case d.Transient:
+		return api.AdoptedDisk{}, "not a volume: it is <transient/>: its writes are thrown away at shutdown"
 	}
 	if live := dom.LiveDisk(d.Target); dom.State.Active() && (live == nil || live.Top() != top) {
 		return api.AdoptedDisk{}, "not a volume: the running domain uses another image than its definition names"

@@ -85,6 +85,37 @@ func TestAdoptionOfAllSaysWhereItStopped(t *testing.T) {
 	}
 }
 
+// A guest would find ciphertext on a LUKS disk that was taken for a raw one.
+func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
+	for says, edit := range map[string]func(*hv.Disk){
+		"encrypted":                      func(d *hv.Disk) { d.Encrypted, d.Uncarried = true, "<encryption> in its <source>" },
+		"<reservations> in its <source>": func(d *hv.Disk) { d.Uncarried = "<reservations> in its <source>" },
+		"<transient/>":                   func(d *hv.Disk) { d.Transient = true },
+	} {
+		s := &site{}
+		a := newAdopter(t, s)
+		dom, err := a.HV.Domain(t.Context(), domainA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(&dom.Config[0])
+		f := a.HV.(*hvtest.Fake)
+		if err := f.UndefineDomain(t.Context(), domainA); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Define(hv.Domain{ID: domainA, Name: "web", Config: dom.Config}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := a.Adopt(t.Context(), "op", "web"); err != nil {
+			t.Fatal(err)
+		}
+		reg := s.registered[0]
+		if len(reg.Disks) != 0 || len(reg.Slots) != 1 || !strings.Contains(reg.Slots[0].Note, says) {
+			t.Errorf("%s: registered with %d volumes and slots %+v", says, len(reg.Disks), reg.Slots)
+		}
+	}
+}
+
 // Every host has its own /images, unless the pool is shared.
 func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 	const id = "30000000-0000-4000-8000-000000000001"

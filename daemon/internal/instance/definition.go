@@ -49,6 +49,13 @@ func (m *machine) define(ctx context.Context, in *shelveInput) (out api.Instance
 		if err != nil {
 			return out, "", in.refusal("shelve", err)
 		}
+		d, err := m.HV.ParseDisk(text)
+		switch {
+		case err != nil:
+			return out, "", in.refusal("shelve", err)
+		case !in.Keep && d.Uncarried != "":
+			return out, "", wouldLose(dom.Name, &d)
+		}
 		out.Disks[a.Device] = api.SlotDefinition{Disk: text, SerialOfVolume: dom.ConfigDisk(a.Device).Serial == a.VolumeID}
 	}
 	all, err := json.Marshal(out)

@@ -4,6 +4,7 @@ package instance
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,6 +78,21 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"shelve of one that leans on its host": {
 			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].SetLeansOn(web, "a GPU")) },
 			api.CodeUnsupportedDisk, "a GPU",
+		},
+		"shelve with a disk that is encrypted since": {
+			api.InstanceStopped, "shelve", func(t *testing.T, w *world) {
+				f := w.nodes[0].Fake
+				def, err := f.DiskDefinition(t.Context(), web, hv.Config, "vdb")
+				must(t, err)
+				disk, err := f.ParseDisk(def)
+				must(t, err)
+				disk.Uncarried = "<encryption> in its <source>"
+				edited, err := json.Marshal(disk)
+				must(t, err)
+				must(t, f.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+				must(t, f.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vdb", Definition: string(edited)}))
+			},
+			api.CodeUnsupportedDisk, "disk vdb has <encryption>",
 		},
 		"shelve with a disk that is no volume": {
 			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts = w.registry.atts[:1] },

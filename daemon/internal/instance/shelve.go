@@ -161,8 +161,17 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 		if !keep && !volume && !isDrive(d) {
 			return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s is no volume and would stay behind; adopt it, or keep the instance on its host (without --offload)", dom.Name, d.Target)
 		}
+		if !keep && d.Uncarried != "" {
+			return wouldLose(dom.Name, d)
+		}
 	}
 	return nil
+}
+
+// wouldLose refuses a disk that could not be made again as it is.
+func wouldLose(instance string, d *hv.Disk) error {
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s has %s, which it would come back without; keep the instance on its host (without --offload)",
+		instance, d.Target, d.Uncarried)
 }
 
 // isDrive says whether media are put into it: no volume is there.

@@ -70,6 +70,7 @@ func diskOf(x *libvirtxml.DomainDisk) hv.Disk {
 		addBacking(&d, x.BackingStore)
 	}
 	d.Mirror = mirrorOf(x.Mirror)
+	d.Uncarried, d.ImageSetting = peculiarTo(x)
 	return d
 }
 

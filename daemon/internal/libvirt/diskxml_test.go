@@ -100,13 +100,27 @@ func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 		},
 		`<disk type='block'><source dev='/dev/a'><encryption format='luks'/></source></disk>`: {
 			Device: "disk", Chain: []hv.Image{{Type: hv.SourceBlock, Path: "/dev/a"}}, Encrypted: true,
+			Uncarried: "<encryption> in its <source>",
 		},
 		`<disk type='file'><source file='/a'><slices><slice type='storage' offset='0' size='1'/></slices></source></disk>`: {
-			Device: "disk", Chain: []hv.Image{file("", "/a")}, Slices: true,
+			Device: "disk", Chain: []hv.Image{file("", "/a")}, Slices: true, Uncarried: "<slices> in its <source>",
 		},
 		`<disk type='file'><source file='/a'/><backingStore type='file'><format type='qcow2'/><source file='/b'>
 			<encryption format='luks'/></source></backingStore></disk>`: {
 			Device: "disk", Chain: []hv.Image{file("", "/a"), file("qcow2", "/b")}, Encrypted: true,
+			Uncarried: "<encryption> in its <source>",
+		},
+		`<disk type='file'><driver type='qcow2'/><source file='/a'/><encryption format='qcow'/></disk>`: {
+			Device: "disk", Chain: []hv.Image{file("qcow2", "/a")}, Encrypted: true, Uncarried: "<encryption>",
+		},
+		`<disk type='file'><driver type='raw'><metadata_cache><max_size unit='bytes'>1</max_size></metadata_cache></driver><source file='/a'/></disk>`: {
+			Device: "disk", Chain: []hv.Image{file("raw", "/a")}, ImageSetting: "<metadata_cache>",
+		},
+		`<disk type='file'><source file='/a'><seclabel model='dac' relabel='no'/></source></disk>`: {
+			Device: "disk", Chain: []hv.Image{file("", "/a")}, ImageSetting: "<seclabel> in its <source>",
+		},
+		`<disk type='block'><source dev='/dev/a'><reservations managed='yes'/></source></disk>`: {
+			Device: "disk", Chain: []hv.Image{{Type: hv.SourceBlock, Path: "/dev/a"}}, Uncarried: "<reservations> in its <source>",
 		},
 		`<disk type='file'><source file='/a'/><mirror type='file' job='copy' ready='abort'>
 			<source file='/b'/></mirror></disk>`: {

@@ -5,6 +5,7 @@ package libvirt
 import (
 	"fmt"
 
+	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -18,5 +19,11 @@ func parseDisk(definition string) (hv.Disk, error) {
 	if err := x.Unmarshal(definition); err != nil {
 		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
 	}
-	return diskOf(&x), nil
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(definition); err != nil || doc.Root() == nil {
+		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
+	}
+	d := diskOf(&x)
+	d.Uncarried = uncarried(doc.Root()) // of the text, which has more than x
+	return d, nil
 }

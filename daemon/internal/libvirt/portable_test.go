@@ -161,8 +161,8 @@ func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `<disk type="block" device="disk"><driver name="qemu" type="raw" io="native"/>` +
-		`<target dev="vda" bus="virtio"/><boot order="1"/><address type="pci" slot="0x09"/>` +
-		`<source dev="/dev/vg/root"/><backingStore/></disk>`
+		`<source startupPolicy="optional" dev="/dev/vg/root"><seclabel model="dac" relabel="no"/></source><backingStore/>` +
+		`<target dev="vda" bus="virtio"/><boot order="1"/><address type="pci" slot="0x09"/></disk>`
 	if diff := cmp.Diff(want, strings.ReplaceAll(got, "'", `"`)); diff != "" {
 		t.Errorf("disk (-want +got):\n%s", diff)
 	}

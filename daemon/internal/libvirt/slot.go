@@ -44,11 +44,10 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if disk == nil || disk.FullTag() != "disk" {
 		return "", fmt.Errorf("the slot of %s is no <disk>", spec.Target)
 	}
-	// These belonged to the image that was there: how to open, read and label it.
-	// Another host wrote them, perhaps.
-	for _, tag := range []string{"source", "mirror", "encryption", "auth"} {
-		removeAll(disk, tag)
+	if what := uncarried(disk); what != "" {
+		return "", fmt.Errorf("%w: disk %s has %s, which cannot be given to another image", hv.ErrUnsupported, spec.Target, what)
 	}
+	removeAll(disk, "mirror")
 	if err := setChain(disk, []hv.Image{spec.Image}); err != nil {
 		return "", err
 	}

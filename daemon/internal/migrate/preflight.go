@@ -285,6 +285,10 @@ func immovable(d *hv.Disk) string {
 		return "is <transient/>: its writes are thrown away at shutdown"
 	case d.Slices:
 		return "uses only a slice of its image"
+	case d.Uncarried != "":
+		return "has " + d.Uncarried + ", which a move would lose"
+	case d.ImageSetting != "":
+		return "has " + d.ImageSetting + ", which libvirt drops when it puts another image there; take it out of the definition first, and set it again afterwards"
 	}
 	return ""
 }

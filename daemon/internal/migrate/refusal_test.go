@@ -63,6 +63,8 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"LUKS", toNewPool, disk(func(d *hv.Disk) { d.Encrypted = true }), api.CodeUnsupportedDisk, "encrypted"},
 		{"a transient disk", toNewPool, disk(func(d *hv.Disk) { d.Transient = true }), api.CodeUnsupportedDisk, "transient"},
 		{"a slice", toNewPool, disk(func(d *hv.Disk) { d.Slices = true }), api.CodeUnsupportedDisk, "slice"},
+		{"reservations", toNewPool, disk(func(d *hv.Disk) { d.Uncarried = "<reservations> in its <source>" }), api.CodeUnsupportedDisk, "has <reservations>"},
+		{"a metadata cache", toNewPool, disk(func(d *hv.Disk) { d.ImageSetting = "<metadata_cache>" }), api.CodeUnsupportedDisk, "has <metadata_cache>"},
 		{"a running read-only disk", toNewPool, func(t *testing.T, w *world) {
 			disk(func(d *hv.Disk) { d.ReadOnly = true })(t, w)
 			must(t, w.Start(testInstance))
