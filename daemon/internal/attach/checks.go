@@ -77,10 +77,16 @@ func (m *machine) users(ctx context.Context, path string) ([]user, error) {
 	if err != nil {
 		return nil, request.HV(err)
 	}
+	place := location.PlaceOf(path)
 	var all []user
 	for i := range doms {
 		for _, d := range slices.Concat(doms[i].Live, doms[i].Config) {
-			if location.Names(&d, path) {
+			named, err := place.NamedBy(&d)
+			if err != nil {
+				return nil, api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is disk %s of instance %s: %v; mend that filesystem, or take the disk from that instance",
+					path, d.Target, doms[i].Name, err)
+			}
+			if named {
 				all = append(all, user{doms[i].ID, doms[i].Name, d})
 			}
 		}

@@ -48,24 +48,29 @@ func (m *machine) look(ctx context.Context, in *input) (*view, error) {
 	}
 	v := &view{dom: dom, active: dom.State.Active(), live: absent}
 	v.saved = !v.active && dom.ManagedSave
-	v.config, v.configDisk = placeIn(in, dom.Config)
-	if v.active {
-		v.live, v.liveDisk = placeIn(in, dom.Live)
+	if v.config, v.configDisk, err = placeIn(in, dom.Config); err != nil || !v.active {
+		return v, err
 	}
-	return v, nil
+	v.live, v.liveDisk, err = placeIn(in, dom.Live)
+	return v, err
 }
 
 // placeIn finds the image of the attachment among disks, and the disk at its
 // target.
-func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk) {
+func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 	var at *hv.Disk
 	named, whole := 0, false
+	image := location.PlaceOf(in.Location.Path)
 	for i := range disks {
 		d := &disks[i]
 		if d.Target == in.Device {
 			at = d
 		}
-		if !location.Names(d, in.Location.Path) {
+		has, err := image.NamedBy(d)
+		if err != nil {
+			return odd, at, fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
+		}
+		if !has {
 			continue
 		}
 		named++
@@ -73,11 +78,11 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk) {
 	}
 	switch {
 	case named == 0:
-		return absent, at
+		return absent, at, nil
 	case named == 1 && whole:
-		return attached, at
+		return attached, at, nil
 	}
-	return odd, at
+	return odd, at, nil
 }
 
 // gone says whether no process has the disk and none that is started will have

@@ -166,16 +166,26 @@ func loopDeviceOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	place := location.PlaceOf(path)
 	for _, f := range backing {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			continue // detached since
 		}
-		if location.SameImage(path, string(text[:max(0, len(text)-1)])) {
-			return "it is the file of " + filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(f)))), nil
+		same, err := place.Is(string(text[:max(0, len(text)-1)]))
+		if err != nil {
+			return "", fmt.Errorf("look at the file of %s: %w", loopDevice(f), err)
+		}
+		if same {
+			return "it is the file of " + loopDevice(f), nil
 		}
 	}
 	return "", nil
+}
+
+// loopDevice is the device of a backing_file in /sys.
+func loopDevice(backingFile string) string {
+	return filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(backingFile))))
 }
 
 func noImage(err error) error {

@@ -57,10 +57,17 @@ func differs(dom *hv.Domain, atts []api.Attachment) string {
 			continue // an op is at it
 		}
 		d := dom.ConfigDisk(a.Device)
+		var named bool
+		var unknown error
+		if d != nil {
+			named, unknown = location.Names(d, a.Location.Path)
+		}
 		switch {
 		case d == nil:
 			return fmt.Sprintf("its definition has no disk %s, which is volume %s at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, a.VolumeID, a.Location.Path, dom.Name)
-		case !location.Names(d, a.Location.Path):
+		case unknown != nil:
+			return fmt.Sprintf("nobody can tell whether its disk %s is volume %s at %s: %v", a.Device, a.VolumeID, a.Location.Path, unknown)
+		case !named:
 			return fmt.Sprintf("its disk %s is at %s, and volume %s is at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, d.Top().Path, a.VolumeID, a.Location.Path, dom.Name)
 		}
 	}

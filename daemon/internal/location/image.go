@@ -5,8 +5,8 @@ package location
 import (
 	"context"
 	"errors"
-
-	"golang.org/x/sys/unix"
+	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
@@ -22,48 +22,50 @@ func Image(l api.Location, block bool) hv.Image {
 	return img
 }
 
-// SameImage says whether two paths name one file or device, by any link or
-// device node. Paths at which there is nothing are the same if they are equal.
-func SameImage(a, b string) bool {
-	if a == b {
-		return true
-	}
-	sa, errA := Stat(a)
-	sb, errB := Stat(b)
-	if errA != nil || errB != nil {
-		return false
-	}
-	if sa.Mode&unix.S_IFMT == unix.S_IFBLK && sb.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return sa.Rdev == sb.Rdev
-	}
-	return sa.Dev == sb.Dev && sa.Ino == sb.Ino
-}
-
 // DiskOf finds the domain that names the image at path, anywhere in the chain of
 // a disk, running or defined, and returns the name of the domain and the disk's
-// target (vda). Both are empty if no domain does.
-func DiskOf(doms []hv.Domain, path string) (domain, target string) {
+// target (vda). Both are empty if no domain does. An error means that it is not
+// known of some disk, and of no other that it is the image.
+func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
+	place := PlaceOf(path)
 	for i := range doms {
 		for _, disks := range [][]hv.Disk{doms[i].Live, doms[i].Config} {
 			for _, d := range disks {
-				if Names(&d, path) {
-					return doms[i].Name, d.Target
+				named, why := place.NamedBy(&d)
+				if named {
+					return doms[i].Name, d.Target, nil
+				}
+				if why != nil {
+					err = errors.Join(err, fmt.Errorf("disk %s of instance %s: %w", d.Target, doms[i].Name, why))
 				}
 			}
 		}
 	}
-	return "", ""
+	return "", "", err
 }
 
 // Names says whether a disk has the image at path anywhere in its chain, or a
-// job that writes to it.
-func Names(d *hv.Disk, path string) bool {
-	for _, img := range d.Chain {
-		if img.Path != "" && SameImage(img.Path, path) {
-			return true
-		}
+// job that writes to it. An error means that it is not known.
+func Names(d *hv.Disk, path string) (bool, error) {
+	return PlaceOf(path).NamedBy(d)
+}
+
+// NamedBy is Names of the place.
+func (p Place) NamedBy(d *hv.Disk) (bool, error) {
+	images := d.Chain
+	if d.Mirror != nil {
+		images = append(slices.Clone(images), d.Mirror.Image)
 	}
-	return d.Mirror != nil && d.Mirror.Image.Path != "" && SameImage(d.Mirror.Image.Path, path)
+	var unknown error
+	for _, img := range images {
+		same, err := p.Is(img.Path)
+		if same {
+			return true, nil
+		}
+		unknown = errors.Join(unknown, err)
+	}
+	below, err := p.leansOn(d)
+	return below, errors.Join(unknown, err)
 }
 
 // Processes is what Opens needs of a hypervisor.
@@ -77,14 +79,21 @@ func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool
 	if !dom.State.Active() {
 		return false, nil
 	}
+	place := PlaceOf(path)
+	var unknown error
 	for i := range dom.Live {
-		if Names(&dom.Live[i], path) {
+		named, err := place.NamedBy(&dom.Live[i])
+		if named {
 			return true, nil
 		}
+		unknown = errors.Join(unknown, err)
 	}
 	files, err := ps.OpenFiles(ctx, dom.ID, path)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		return false, nil // it went off meanwhile
+	}
+	if err == nil && len(files) == 0 {
+		err = unknown
 	}
 	return len(files) > 0, err
 }

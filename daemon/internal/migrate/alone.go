@@ -22,7 +22,11 @@ func (m *machine) userOf(ctx context.Context, path, except string) (string, erro
 		return "", err
 	}
 	others := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool { return d.ID == except })
-	if domain, target := location.DiskOf(others, path); domain != "" {
+	domain, target, err := location.DiskOf(others, path)
+	switch {
+	case err != nil:
+		return "", cannotTell(path, err)
+	case domain != "":
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
 	user, err := m.images.InUse(ctx, path)
@@ -33,6 +37,11 @@ func (m *machine) userOf(ctx context.Context, path, except string) (string, erro
 		return "is in use: " + user, nil
 	}
 	return "", nil
+}
+
+// cannotTell refuses a path of which nobody can tell whether somebody has it.
+func cannotTell(path string, why error) *api.Error {
+	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", path, why)
 }
 
 // cannotLook is an error of userOf for whoever asks for something, nil for nil.

@@ -73,7 +73,11 @@ func (g *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error 
 }
 
 func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) error {
-	if location.SameImage(path, s.Src.Path) {
+	same, err := location.SameImage(path, s.Src.Path)
+	switch {
+	case err != nil:
+		return cannotTell(path, err)
+	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	}
 	rules := location.Rules{AllowedPaths: g.cfg.AllowedPaths, OverlayDir: g.cfg.OverlayDir}

@@ -123,7 +123,11 @@ func (m *machine) notNamed(ctx context.Context, path string) error {
 	if err != nil {
 		return m.hvError(err)
 	}
-	if domain, target := location.DiskOf(doms, path); domain != "" {
+	domain, target, err := location.DiskOf(doms, path)
+	switch {
+	case err != nil:
+		return op.UnknownOutcome(cannotTell(path, err))
+	case domain != "":
 		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
 	}
 	return m.notHeld(ctx, doms, path)

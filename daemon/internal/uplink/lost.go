@@ -5,6 +5,7 @@ package uplink
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -49,9 +50,12 @@ func (u *Uplink) settleLost(ctx context.Context) error {
 		return fmt.Errorf("read the domains: %w", err)
 	}
 	own := slices.DeleteFunc(slices.Clone(now), func(a api.Attachment) bool { return !u.ours(a) })
-	lost := u.findLost(doms, own)
+	lost, unknown := u.findLost(doms, own)
 	if err := u.remember(func(m *memory) { m.Lost = lost }); err != nil {
 		return err
+	}
+	if unknown != nil {
+		return fmt.Errorf("see which disks this host has lost: %w", unknown)
 	}
 	u.mu.Lock()
 	view := u.view
@@ -68,18 +72,29 @@ func (u *Uplink) settleLost(ctx context.Context) error {
 
 // findLost compares what this host was granted with its own attachments now, and
 // returns the disks of domains that belong to the difference, with those found
-// before that are still named.
-func (u *Uplink) findLost(doms []hv.Domain, own []api.Attachment) []LostDisk {
+// before that are still named. An error is about disks of which nobody can tell; those
+// that are returned are lost.
+func (u *Uplink) findLost(doms []hv.Domain, own []api.Attachment) (lost []LostDisk, unknown error) {
 	gone := slices.DeleteFunc(u.everGranted(), func(g api.Attachment) bool {
 		return slices.ContainsFunc(own, func(a api.Attachment) bool { return a.ID == g.ID && a.InstanceID == g.InstanceID })
 	})
 	names := u.volumeNames()
-	lost := stillNamed(u.Lost(), doms, own)
+	lost = stillNamed(u.Lost(), doms, own)
 	for i := range doms {
 		for _, g := range gone {
-			target, named := diskOn(&doms[i], g.Location.Path)
+			target, err := diskOn(&doms[i], g.Location.Path)
+			named := target != ""
+			if named && err == nil {
+				var allowed bool
+				allowed, err = covered(&doms[i], g.Location.Path, own)
+				named = !allowed
+			}
+			if err != nil {
+				unknown = errors.Join(unknown, err)
+				continue
+			}
 			known := slices.ContainsFunc(lost, func(l LostDisk) bool { return l.InstanceID == doms[i].ID && l.Path == g.Location.Path })
-			if !named || known || covered(&doms[i], g.Location.Path, own) {
+			if !named || known {
 				continue
 			}
 			lost = append(lost, LostDisk{
@@ -88,7 +103,7 @@ func (u *Uplink) findLost(doms []hv.Domain, own []api.Attachment) []LostDisk {
 			})
 		}
 	}
-	return lost
+	return lost, unknown
 }
 
 func (u *Uplink) ours(a api.Attachment) bool {
@@ -108,25 +123,31 @@ func (u *Uplink) volumeNames() map[string]string {
 }
 
 // diskOn finds the disk of a domain that has an image anywhere in its chain,
-// running or defined, or mirrors into it.
-func diskOn(dom *hv.Domain, path string) (target string, ok bool) {
-	if path == "" {
-		return "", false
-	}
-	_, target = location.DiskOf([]hv.Domain{*dom}, path)
-	return target, target != ""
+// running or defined, or mirrors into it; "" if there is none.
+func diskOn(dom *hv.Domain, path string) (target string, err error) {
+	_, target, err = location.DiskOf([]hv.Domain{*dom}, path)
+	return target, err
 }
 
 // covered says whether an attachment that this host has allows the domain an
 // image.
-func covered(dom *hv.Domain, path string, own []api.Attachment) bool {
-	return slices.ContainsFunc(own, func(a api.Attachment) bool {
-		return a.InstanceID == dom.ID && location.SameImage(a.Location.Path, path)
-	})
+func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err error) {
+	place := location.PlaceOf(path)
+	for _, a := range own {
+		if a.InstanceID != dom.ID {
+			continue
+		}
+		same, unknown := place.Is(a.Location.Path)
+		if same {
+			return true, nil
+		}
+		err = errors.Join(err, unknown)
+	}
+	return false, err
 }
 
 // stillNamed are those lost disks whose domain still names them and has got no
-// attachment for them.
+// attachment for them. One of which nobody can tell stays.
 func stillNamed(lost []LostDisk, doms []hv.Domain, own []api.Attachment) []LostDisk {
 	out := []LostDisk{}
 	for _, d := range lost {
@@ -134,9 +155,14 @@ func stillNamed(lost []LostDisk, doms []hv.Domain, own []api.Attachment) []LostD
 		if i < 0 {
 			continue
 		}
-		if _, ok := diskOn(&doms[i], d.Path); ok && !covered(&doms[i], d.Path, own) {
-			out = append(out, d)
+		target, err := diskOn(&doms[i], d.Path)
+		if err == nil && target == "" {
+			continue
 		}
+		if allowed, err2 := covered(&doms[i], d.Path, own); err == nil && err2 == nil && allowed {
+			continue
+		}
+		out = append(out, d)
 	}
 	return out
 }

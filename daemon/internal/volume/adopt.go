@@ -110,9 +110,17 @@ func (g *Manager) checkNoVolume(ctx context.Context, hostID, path string) error 
 	if err != nil {
 		return err
 	}
+	place := location.PlaceOf(path)
 	for i := range volumes {
 		here := volumes[i].Host == host.Name || volumes[i].Host == host.ID
-		if here && location.SameImage(volumes[i].Location.Path, path) {
+		if !here {
+			continue
+		}
+		same, err := place.Is(volumes[i].Location.Path)
+		if err != nil {
+			return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is volume %s: %v", path, volumes[i].Name, err)
+		}
+		if same {
 			return api.Errorf(api.CodeConflict, "%s is volume %s already", path, volumes[i].Name).With("volume_id", volumes[i].ID)
 		}
 	}

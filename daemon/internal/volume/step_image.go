@@ -176,7 +176,11 @@ func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
 	if err != nil {
 		return request.HV(err)
 	}
-	if domain, target := location.DiskOf(doms, path); domain != "" {
+	domain, target, err := location.DiskOf(doms, path)
+	switch {
+	case err != nil:
+		return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
+	case domain != "":
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of instance %s", verdict, path, target, domain).With("instance", domain)
 	}
 	user, err := m.Images.InUse(ctx, path)

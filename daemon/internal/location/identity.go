@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Identity tells images apart, whatever they are called: a file by its filesystem
+// and inode, a block device by its number. It holds until the host reboots.
+type Identity struct {
+	Block bool
+	Dev   uint64
+	Inode uint64
+}
+
+// Identify returns what is at a path, links followed. The error wraps
+// unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not tell.
+func Identify(path string) (Identity, error) {
+	st, err := Stat(path)
+	if err != nil {
+		return Identity{}, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return Identity{Block: true, Dev: st.Rdev}, nil
+	}
+	return Identity{Dev: st.Dev, Inode: st.Ino}, nil
+}
+
+// Place is where a path leads at one moment: an image, or the name of one that
+// could be made.
+type Place struct {
+	path string
+	id   Identity
+	// absent: nothing is at the path. Then dir and name say where it would be made,
+	// if its directory is there.
+	absent bool
+	dir    Identity
+	name   string
+	err    error
+}
+
+// PlaceOf looks where a path leads. A path of which that is not known is compared as
+// text, and is else neither the same as another one nor different.
+func PlaceOf(path string) Place {
+	p := Place{path: path}
+	p.id, p.err = Identify(path)
+	if isAbsent(p.err) {
+		p.absent, p.err = true, nil
+		p.findName(path, maxLinks)
+	}
+	return p
+}
+
+// maxLinks is how many symbolic links are followed, as the kernel does.
+const maxLinks = 40
+
+// findName finds the directory and the name at which a file would be made.
+func (p *Place) findName(path string, links int) {
+	to, err := os.Readlink(path)
+	if err == nil && links > 0 {
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		p.findName(filepath.Clean(to), links-1)
+		return
+	}
+	dir, err := Identify(filepath.Dir(path))
+	switch {
+	case err == nil:
+		p.dir, p.name = dir, filepath.Base(path)
+	case !isAbsent(err):
+		p.err = err
+	}
+}
+
+// isAbsent says whether an error means that there is nothing at a path.
+func isAbsent(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+// Is says whether another path leads to the same place, by any link or device node.
+// An error means that it is not known, and then it may.
+func (p Place) Is(path string) (bool, error) {
+	if path == "" || p.path == "" {
+		return false, nil
+	}
+	if path == p.path {
+		return true, nil
+	}
+	if p.err != nil {
+		return false, p.err
+	}
+	other := PlaceOf(path)
+	switch {
+	case other.err != nil && p.cannotBeOn(path):
+		return false, nil
+	case other.err != nil:
+		return false, other.err
+	case p.absent != other.absent:
+		return false, nil
+	case p.absent:
+		return p.name != "" && p.name == other.name && p.dir == other.dir, nil
+	}
+	return p.id == other.id, nil
+}
+
+// SameImage says whether two paths name one file or device, by any link or device
+// node. Paths at which there is nothing are the same if a file that is made at one
+// of them would be at the other. An error means that it is not known.
+func SameImage(a, b string) (bool, error) {
+	return PlaceOf(a).Is(b)
+}

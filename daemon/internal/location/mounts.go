@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountInfo is a variable for the tests.
+var mountInfo = "/proc/self/mountinfo"
+
+// cannotBeOn says whether a path of which nobody tells what is there (the server is
+// away, or lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem, and
+// the place is none of that filesystem. The kernel knows its mounts without asking
+// their servers, so that one server that is away does not stop what has nothing to
+// do with it. A symbolic link on such a filesystem to a file of this host is the
+// one thing that is missed.
+func (p Place) cannotBeOn(path string) bool {
+	table, err := os.ReadFile(mountInfo)
+	if err != nil {
+		return false
+	}
+	m, found := mountOf(string(table), path)
+	if !found || !m.network() {
+		return false
+	}
+	dev := p.id.Dev
+	if p.absent {
+		dev = p.dir.Dev
+	}
+	return p.id.Block || (dev != 0 && dev != m.dev)
+}
+
+type mount struct {
+	point, kind string
+	dev         uint64
+}
+
+// network says whether the bytes are on another machine, as the kernel calls such
+// filesystems.
+func (m mount) network() bool {
+	for _, kind := range []string{"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph"} {
+		if m.kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// mountOf finds the mount that a clean path is on by its text: the deepest one, and
+// of those at one point the last, which hides the others.
+func mountOf(table, path string) (found mount, ok bool) {
+	for line := range strings.Lines(table) {
+		m, valid := parseMount(line)
+		if !valid || (m.point != "/" && path != m.point && !strings.HasPrefix(path, m.point+"/")) {
+			continue
+		}
+		if len(m.point) >= len(found.point) {
+			found, ok = m, true
+		}
+	}
+	return found, ok
+}
+
+// parseMount reads a line of mountinfo: "36 35 98:0 /root /point options - type source options".
+func parseMount(line string) (m mount, ok bool) {
+	fields, rest, _ := strings.Cut(line, " - ")
+	parts := strings.Fields(fields)
+	kind, _, _ := strings.Cut(rest, " ")
+	if len(parts) < 5 || kind == "" {
+		return m, false
+	}
+	major, minor, _ := strings.Cut(parts[2], ":")
+	a, err := strconv.ParseUint(major, 10, 32)
+	b, err2 := strconv.ParseUint(minor, 10, 32)
+	if err != nil || err2 != nil {
+		return m, false
+	}
+	return mount{point: unescapeMount(parts[4]), kind: kind, dev: unix.Mkdev(uint32(a), uint32(b))}, true
+}
+
+// unescapeMount undoes the octal escapes of blanks and backslashes.
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ReadBacking returns what a qcow2 image says that it is over, and in which format,
+// as written; both are empty if it says nothing or is no qcow2 image. It also reads
+// images that ReadHeader refuses, because a guest may use them all the same.
+func ReadBacking(path string) (file, format string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", "", err
+	}
+	defer func() { _ = f.Close() }()
+	var fixed [qcow2HeaderBytesV3]byte
+	n, err := f.ReadAt(fixed[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", "", fmt.Errorf("read the header of %s: %w", path, err)
+	}
+	be := binary.BigEndian
+	offset, length := be.Uint64(fixed[8:]), be.Uint32(fixed[16:])
+	clusterBits := be.Uint32(fixed[20:])
+	if n < qcow2HeaderBytesV2 || be.Uint32(fixed[:]) != qcow2Magic || offset == 0 || length == 0 {
+		return "", "", nil
+	}
+	if length > qcow2MaxBacking || clusterBits < qcow2MinCluster || clusterBits > qcow2MaxCluster || offset > 1<<clusterBits {
+		return "", "", nil // QEMU does not open it
+	}
+	first := make([]byte, offset+uint64(length))
+	if _, err := f.ReadAt(first, 0); err != nil && !errors.Is(err, io.EOF) {
+		return "", "", fmt.Errorf("read the header of %s: %w", path, err)
+	}
+	return string(first[offset:]), backingFormat(first[:offset], be.Uint32(fixed[4:]), be.Uint32(fixed[100:])), nil
+}
+
+// backingFormat finds the extension that names the format of the backing file.
+func backingFormat(header []byte, version, headerBytes uint32) string {
+	at := uint64(qcow2HeaderBytesV2)
+	if version > 2 {
+		at = uint64(headerBytes)
+	}
+	for at+8 <= uint64(len(header)) {
+		kind, length := binary.BigEndian.Uint32(header[at:]), uint64(binary.BigEndian.Uint32(header[at+4:]))
+		at += 8
+		if kind == extensionEnd || length > uint64(len(header))-at {
+			return ""
+		}
+		if kind == extensionBackingFormat {
+			return string(header[at : at+length])
+		}
+		at += (length + 7) &^ 7
+	}
+	return ""
+}
