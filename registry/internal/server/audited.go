@@ -41,7 +41,7 @@ func (s *Server) auditRefusal(r *http.Request, refusal error) {
 	}
 	// The caller may be gone; that it was refused is to be known all the same.
 	ctx := context.WithoutCancel(r.Context())
-	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r)}, what, objects[what]+clip(reference(r)), refusal); err != nil {
+	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(reference(r)), refusal); err != nil {
 		s.Log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
 	}
 }

@@ -32,7 +32,7 @@ func callOf(r *http.Request) (store.Call, error) {
 	if err != nil {
 		return store.Call{}, err
 	}
-	call := store.Call{Key: key, Who: whoIs(r)}
+	call := store.Call{Key: key, Who: whoIs(r), Caller: callerOf(r)}
 	if hostID == "" {
 		return call, nil
 	}
@@ -57,6 +57,15 @@ func whoIs(r *http.Request) string {
 		return p.String()
 	}
 	return ""
+}
+
+// callerOf is the same for every request of one caller: the identity of a certificate,
+// or the user at the Unix socket.
+func callerOf(r *http.Request) string {
+	if p, ok := httpjson.PeerOf(r.Context()); ok {
+		return "uid=" + strconv.FormatUint(uint64(p.UID), 10)
+	}
+	return whoIs(r)
 }
 
 // viewerOf says whose view a request has: a host sees its own.

@@ -84,7 +84,7 @@ func (s *Server) typeRoutes() []httpjson.Route {
 
 func (s *Server) eventRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		{Method: http.MethodGet, Path: "/v1/events", Access: read, Hosts: never, Summary: "The audit trail, at most 1000 events, or with follow=1 a stream without end", Query: []string{"since", "follow"}, Out: out("events", []api.Event{}), Handler: s.events},
+		{Method: http.MethodGet, Path: "/v1/events", Access: read, Hosts: never, Summary: "The audit trail, at most 1000 events and about 1 MiB (an empty list is its end), or with follow=1 a stream without end", Query: []string{"since", "follow"}, Out: out("events", []api.Event{}), Handler: s.events},
 		{Method: http.MethodPost, Path: "/v1/events", Access: local, Hosts: own, Summary: "A daemon adds an event to the audit trail", In: api.EventPost{}, Out: out("event", api.Event{}), Handler: create("event", s.Store.PostEvent)},
 	}
 }

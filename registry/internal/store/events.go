@@ -17,8 +17,12 @@ import (
 // resultOK is the result of an event about something that was done.
 const resultOK = "ok"
 
-// maxEvents is how many events one look at the trail returns.
-const maxEvents = 1000
+// maxEvents and maxEventBytes are how much one look at the trail returns: no event is
+// so large that a reader cannot bear it, but a thousand might be together.
+const (
+	maxEvents     = 1000
+	maxEventBytes = 1 << 20
+)
 
 // audit adds an event to the trail, in the transaction of the change that it
 // tells of. Callers fill in what they alone know: object, states, details, and
@@ -115,39 +119,27 @@ func chain(prev, content []byte) []byte {
 }
 
 // Events returns the events after the one with sequence number since, oldest
-// first, at most 1000 of them.
+// first, at most 1000 of them and about 1 MiB. An empty list is the end of the trail.
 func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {
-	scan := func(row scanner) (api.Event, error) {
-		var (
-			content []byte
-			e       api.Event
-		)
+	events, size := []api.Event{}, 0
+	err := eachRow(ctx, s.db.Read, func(row scanner) (more bool, err error) {
+		var content sql.RawBytes
 		if err := row.Scan(&content); err != nil {
-			return e, err
+			return false, err
 		}
-		return e, json.Unmarshal(content, &e)
-	}
-	return readAll(ctx, s, scan, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, maxEvents)
+		if size += len(content); size > maxEventBytes && len(events) > 0 {
+			return false, nil
+		}
+		var e api.Event
+		if err := json.Unmarshal(content, &e); err != nil {
+			return false, err
+		}
+		events = append(events, e)
+		return true, nil
+	}, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, maxEvents)
+	return events, unreadable(err)
 }
 
 // NextCommit returns a channel that is closed when something was committed
 // after the call: ask for it, then for Events, then wait.
 func (s *Store) NextCommit() <-chan struct{} { return s.news.wait() }
-
-// PostEvent adds an event of a host to the trail.
-func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api.Event, error) {
-	for what, text := range map[string]string{"object": in.Object, "from": in.From, "to": in.To, "op_id": in.OpID, "result": in.Result} {
-		if err := checkText(what, text); err != nil {
-			return api.Event{}, err
-		}
-	}
-	if err := checkRequired("what", in.What); err != nil {
-		return api.Event{}, err
-	}
-	return mutate(ctx, s, call, "event.post", in, func(ctx context.Context, tx *changeTx) (api.Event, error) {
-		return tx.addEvent(ctx, api.Event{
-			At: in.At.UTC(), What: in.What, Object: in.Object, From: in.From, To: in.To,
-			OpID: in.OpID, Result: in.Result, Details: in.Details,
-		})
-	})
-}

@@ -26,7 +26,7 @@ func TestEveryChangeLeavesAnEvent(t *testing.T) {
 		what = append(what, e.What)
 	}
 	want := []string{
-		"host.register", "host.register", "instance.register", "volume.register", "migration.register", "migration.transition", "guard.set",
+		"host.register", "host.register", "instance.register", "volume.register", "migration.register", "migration.transition", "posted.guard.set",
 	}
 	if diff := cmp.Diff(want, what); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -37,7 +37,7 @@ func TestEveryChangeLeavesAnEvent(t *testing.T) {
 	if e := events[5]; e.From != "starting" || e.To != "cancelled" {
 		t.Errorf("event = %+v", e)
 	}
-	if rest := must(s.Events(t.Context(), 6))(t); len(rest) != 1 || !rest[0].At.Equal(time.Unix(1, 0)) {
+	if rest := must(s.Events(t.Context(), 6))(t); len(rest) != 1 || rest[0].At.Equal(time.Unix(1, 0)) || rest[0].Details["at"] != "1970-01-01T00:00:01Z" {
 		t.Errorf("events after 6 = %+v", rest)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -206,26 +205,4 @@ func staleEpoch(host hostRow, epoch int64) error {
 
 func notYourHost(verb, name string) error {
 	return api.Errorf(api.CodeNotYourHost, "cannot %s host %s: that is not the host that you are", verb, name)
-}
-
-// AuditRefusal adds to the trail that a call was refused: what was called, about
-// which object, and the refusal as its result. It is for calls whose attempt is
-// news as well (fence, force, abandon) and are refused before they get as far as
-// the store. A failure of the registry itself is no refusal and adds nothing.
-func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
-	var e *api.Error
-	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
-		return nil
-	}
-	opID := call.Key
-	call.Key, call.Host = "", nil
-	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *changeTx) (struct{}, error) {
-		return struct{}{}, tx.audit(ctx, api.Event{
-			What: what, Object: object, OpID: opID, Result: string(e.Code), Details: map[string]any{"error": e.Message},
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("audit refusal: %w", err)
-	}
-	return nil
 }

@@ -21,10 +21,10 @@ func forged(s *Store) api.RegistryMark {
 
 func TestAMarkThatAHostMadeUpCountsAgainstThatHostAlone(t *testing.T) {
 	for name, edit := range map[string]func(*Store, *api.RegistryMark){
-		"without a signature":        func(*Store, *api.RegistryMark) {},
-		"with that of another mark":  func(s *Store, m *api.RegistryMark) { m.Signature = s.Mark().Signature },
-		"with that of another key":   func(_ *Store, m *api.RegistryMark) { *m = (&marks{key: []byte("guess")}).signed(*m) },
-		"of a timeline to come":      func(_ *Store, m *api.RegistryMark) { m.Timeline += 5 },
+		"without a signature":         func(*Store, *api.RegistryMark) {},
+		"with that of another mark":   func(s *Store, m *api.RegistryMark) { m.Signature = s.Mark().Signature },
+		"with that of another key":    func(_ *Store, m *api.RegistryMark) { *m = (&marks{key: []byte("guess")}).signed(*m) },
+		"of a timeline to come":       func(_ *Store, m *api.RegistryMark) { m.Timeline += 5 },
 		"of an event that is another": func(s *Store, m *api.RegistryMark) { m.Seq = s.Mark().Seq },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,9 @@ const keepAnswers = 90 * 24 * time.Hour
 type Call struct {
 	// Who is the caller for the audit trail.
 	Who string
+	// Caller is the same for all calls of one caller, for what is bounded for each; ""
+	// is Who.
+	Caller string
 	// Key is the Idempotency-Key of the request, "" for none. A key stands for
 	// one request: an op that makes several gives each its own. Those of a host are
 	// its own: another one can neither use them up nor get their answers.

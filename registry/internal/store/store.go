@@ -49,6 +49,9 @@ type Store struct {
 	folder *folder
 	hosts  hostMemory
 	marks  marks
+	// posts bounds the events that hosts post, refusals what is audited of calls that
+	// were refused.
+	posts, refusals *rates
 	// news is of commits, progress of what hosts say of their migrations.
 	news, progress news
 	lastAudit      atomic.Pointer[AuditCheck]
@@ -90,7 +93,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
-	s := &Store{db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now}
+	s := &Store{db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now,
+		posts: newPostRates(), refusals: newRefusalRates()}
 	s.news.init()
 	s.progress.init()
 	if err := makeMarkKey(ctx, db); err != nil {
@@ -182,24 +186,40 @@ func viewOne[T any](ctx context.Context, s *Store, k kind, ref string, byID func
 	})
 }
 
-// queryAll returns what scan makes of every row; an empty list, not nil, of
-// none.
-func queryAll[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (all []T, err error) {
+// eachRow calls do with every row of a query, until it says that it wants no more.
+// Nothing of the rows is kept.
+func eachRow(ctx context.Context, q querier, do func(scanner) (more bool, err error), query string, args ...any) (err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
+		return fmt.Errorf("query: %w", err)
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	all = []T{}
 	for rows.Next() {
-		v, err := scan(rows)
+		more, err := do(rows)
 		if err != nil {
-			return nil, fmt.Errorf("scan row: %w", err)
+			return fmt.Errorf("scan row: %w", err)
 		}
-		all = append(all, v)
+		if !more {
+			return nil
+		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read rows: %w", err)
+		return fmt.Errorf("read rows: %w", err)
+	}
+	return nil
+}
+
+// queryAll returns what scan makes of every row; an empty list, not nil, of
+// none.
+func queryAll[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	all := []T{}
+	err := eachRow(ctx, q, func(row scanner) (more bool, err error) {
+		v, err := scan(row)
+		all = append(all, v)
+		return true, err
+	}, query, args...)
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }

@@ -120,6 +120,11 @@ func quote(text string) string { return `"` + clip(text) + `"` }
 // clip is quote without the quotes.
 func clip(text string) string {
 	const enough = 64
+	return clipTo(enough, text)
+}
+
+// clipTo bounds a text that may be anything, and shows what cannot be printed as U+FFFD.
+func clipTo(enough int, text string) string {
 	if len(text) > enough {
 		text = text[:enough] + "…"
 	}

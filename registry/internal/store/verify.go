@@ -5,13 +5,15 @@ package store
 import (
 	"bytes"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 )
 
-// verifyPage is how many events are read at once: a reader that stays long keeps
-// the database's log from being folded.
-const verifyPage = 10_000
+// verifyPage is how many events are read before the reader begins anew: one that
+// stays long keeps the database's log from being folded.
+const verifyPage = 1000
 
 // AuditCheck is what a look at the whole audit trail found.
 type AuditCheck struct {
@@ -41,30 +43,37 @@ func (s *Store) VerifyAudit(ctx context.Context) (int64, error) {
 	return n, err
 }
 
+// verifyAudit holds one event at a time, however many and large they are.
 func (s *Store) verifyAudit(ctx context.Context, end int64) (n int64, err error) {
-	type event struct {
-		seq           int64
-		content, hash []byte
-	}
-	scan := func(row scanner) (e event, err error) {
-		return e, row.Scan(&e.seq, &e.content, &e.hash)
-	}
 	var prev []byte
 	for n < end {
-		page, err := readAll(ctx, s, scan, "SELECT seq, content, hash FROM events WHERE seq > ? ORDER BY seq LIMIT ?", n, verifyPage)
-		if err != nil {
-			return n, fmt.Errorf("read audit trail: %w", err)
-		}
-		for _, e := range page {
-			n++
-			if e.seq != n || !bytes.Equal(e.hash, chain(prev, e.content)) {
-				return n, fmt.Errorf("the audit trail was changed at or before event %d", n)
+		before := n
+		err := eachRow(ctx, s.db.Read, func(row scanner) (more bool, err error) {
+			var (
+				seq           int64
+				content, hash sql.RawBytes
+			)
+			if err := row.Scan(&seq, &content, &hash); err != nil {
+				return false, err
 			}
-			prev = e.hash
-		}
-		if len(page) == 0 {
+			n++
+			if seq != n || !bytes.Equal(hash, chain(prev, content)) {
+				return false, errAuditChanged
+			}
+			prev = append(prev[:0], hash...)
+			return true, nil
+		}, "SELECT seq, content, hash FROM events WHERE seq > ? ORDER BY seq LIMIT ?", n, verifyPage)
+		switch {
+		case errors.Is(err, errAuditChanged):
+			return n, fmt.Errorf("the audit trail was changed at or before event %d", n)
+		case err != nil:
+			return n, fmt.Errorf("read audit trail: %w", unreadable(err))
+		case n == before:
 			return n, fmt.Errorf("the audit trail ends with event %d and had event %d", n, end)
 		}
 	}
 	return n, nil
 }
+
+// errAuditChanged is of an event that is not as it was written.
+var errAuditChanged = errors.New("an event is not as it was written")
