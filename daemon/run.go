@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -206,21 +205,6 @@ func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) err
 	for e := range h.Events(ctx) {
 		if e.Kind == hv.EventConnected {
 			m.Wake(true, false)
-		}
-	}
-	return nil
-}
-
-// makeDirs makes the directories of the daemon. QEMU passes through the state
-// directory to overlays, and sees nothing else there.
-func makeDirs(cfg *config) error {
-	for dir, mode := range map[string]os.FileMode{
-		cfg.StateDir: 0o711, cfg.OverlayDir: 0o711,
-		filepath.Join(cfg.StateDir, "guards"): 0o711, filepath.Join(cfg.StateDir, "cursors"): 0o700,
-		cfg.SaveDir: 0o700, // what guests have in memory
-	} {
-		if err := os.MkdirAll(dir, mode); err != nil {
-			return fmt.Errorf("make directory: %w", err)
 		}
 	}
 	return nil

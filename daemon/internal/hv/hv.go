@@ -30,6 +30,9 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrNotActive: the call needs a running or paused domain.
 	ErrNotActive = errors.New("domain is not active")
+	// ErrNoProcess: the domain is active, and which process it is cannot be found: what
+	// it has open is unknown.
+	ErrNoProcess = errors.New("the process of the domain was not found")
 	// ErrActive: the call needs a domain that is shut off.
 	ErrActive = errors.New("domain is active")
 	// ErrNotReady: a pivot before the job was ready. Nothing was changed; ask
@@ -241,6 +244,12 @@ type DiskStats struct {
 type OpenFile struct {
 	FD       int
 	Writable bool
+}
+
+// ProcessUser is a user and its main group by number.
+type ProcessUser struct {
+	UID uint32
+	GID uint32
 }
 
 // CopyOptions are the options of BlockCopy.
@@ -462,8 +471,12 @@ type Hypervisor interface {
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	// OpenFiles lists what the domain's process holds open on the image at path,
 	// by device and inode (or device number), as the kernel says (/proc).
-	// ErrNotActive if there is no process.
+	// ErrNotActive if the domain is off. That no process of an active one can be found
+	// is ErrNoProcess, and not an empty list: nobody knows then.
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
+	// QEMUUser is as which user the process of a domain runs, or would run; of a domain
+	// that names none if id is empty.
+	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
 
 	// AttachDisk puts a disk into the live domain or into the persistent
 	// definition. ErrExists if its target, or the address in its Definition or Slot,

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -71,6 +72,8 @@ type Conn struct {
 	feed        hv.Feed
 	ready       chan struct{}
 	tried       sync.Once
+	// qemuDefault is as which user QEMU runs, nil as long as libvirt has not said.
+	qemuDefault atomic.Pointer[hv.ProcessUser]
 
 	mu   sync.Mutex
 	link *link // nil while down
@@ -166,6 +169,10 @@ func (c *Conn) connect(ctx context.Context) (*link, error) {
 	if err := c.subscribe(ctx, reads); err != nil {
 		l.close()
 		return nil, err
+	}
+	// It may have been restarted with another configuration.
+	if _, err := c.learnUser(ctx, l.reads); err != nil {
+		c.log.Warn("libvirt does not say as which user QEMU runs", "err", err)
 	}
 	return l, nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,54 +24,64 @@ var procDir = "/proc"
 // OpenFiles lists what the domain's process holds open on the image at path.
 // It asks the kernel and not libvirt: this is the proof that libvirt's word is
 // checked against, and it works while libvirtd is away.
-func (c *Conn) OpenFiles(_ context.Context, id, path string) ([]hv.OpenFile, error) {
-	files, err := openFiles(strings.ToLower(id), path)
+func (c *Conn) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
+	files, err := c.openFiles(ctx, strings.ToLower(id), path)
 	if err != nil {
 		return nil, fmt.Errorf("list what domain %s has open on %s: %w", id, path, err)
 	}
 	return files, nil
 }
 
-func openFiles(id, path string) ([]hv.OpenFile, error) {
+func (c *Conn) openFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
 	want, err := identify(path)
 	if err != nil {
 		return nil, err
 	}
-	pid, err := findProcess(id)
+	processes, err := findProcesses(id)
 	if err != nil {
 		return nil, err
 	}
-	fds, err := os.ReadDir(filepath.Join(procDir, pid, "fd"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hv.ErrNotActive
-	}
-	if err != nil {
-		return nil, err
-	}
+	// Of all that claim to be the domain: a claim can be false, and what is open is
+	// open. A false one has no way to hide what the true one has.
 	var found []hv.OpenFile
-	for _, entry := range fds {
-		// Through /proc, stat reaches the open file itself, also one that has
-		// no name any more or lives in another mount namespace.
-		got, err := identify(filepath.Join(procDir, pid, "fd", entry.Name()))
+	for _, p := range processes {
+		files, err := p.openFiles(want)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // closed since
+			continue // ended since
 		}
 		if err != nil {
 			return nil, err
 		}
-		if got != want {
-			continue
-		}
-		file, err := openFile(pid, entry.Name())
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, file)
+		found = append(found, files...)
 	}
-	return found, nil
+	return found, c.oneIsTrue(ctx, id, processes)
+}
+
+// oneIsTrue returns nil if one of the processes that claim to be a domain is it,
+// ErrNotActive if the domain is off, and ErrNoProcess or ErrUnavailable if its
+// process is not among them or nobody can tell.
+func (c *Conn) oneIsTrue(ctx context.Context, id string, processes []process) error {
+	as := func(uid uint32) bool {
+		return slices.ContainsFunc(processes, func(p process) bool { return p.uid == uid })
+	}
+	if user := c.qemuDefault.Load(); as(0) || user != nil && as(user.UID) {
+		return nil
+	}
+	dom, err := c.Domain(ctx, id)
+	switch {
+	case errors.Is(err, hv.ErrNotFound), err == nil && !dom.State.Active():
+		return hv.ErrNotActive
+	case err != nil:
+		return err
+	}
+	user, err := c.qemuUser(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%w: %w", hv.ErrNoProcess, err)
+	}
+	if !as(user.UID) {
+		return fmt.Errorf("%w: %d others name its UUID", hv.ErrNoProcess, len(processes))
+	}
+	return nil
 }
 
 // identity tells images apart whatever their paths: a file by file system and
@@ -93,12 +104,12 @@ func identify(path string) (identity, error) {
 	return identity{dev: st.Dev, ino: st.Ino}, nil
 }
 
-func openFile(pid, fd string) (hv.OpenFile, error) {
+func openFile(dir, fd string) (hv.OpenFile, error) {
 	n, err := strconv.Atoi(fd)
 	if err != nil {
 		return hv.OpenFile{}, fmt.Errorf("read descriptor number: %w", err)
 	}
-	info, err := os.ReadFile(filepath.Join(procDir, pid, "fdinfo", fd))
+	info, err := os.ReadFile(filepath.Join(dir, "fdinfo", fd))
 	if err != nil {
 		return hv.OpenFile{}, err
 	}
@@ -116,26 +127,90 @@ func openFile(pid, fd string) (hv.OpenFile, error) {
 	return hv.OpenFile{}, fmt.Errorf("no flags in fdinfo of descriptor %s", fd)
 }
 
-// findProcess finds the QEMU process of a domain by the UUID in its command
-// line. libvirt's pid files are not used: libvirtd may live in another mount
-// namespace.
-func findProcess(id string) (string, error) {
+// process is a QEMU process that claims to be a domain.
+type process struct {
+	dir string // in /proc
+	uid uint32
+}
+
+// findProcesses finds the QEMU processes with the UUID of a domain in their command
+// line, which is each one's own claim: any user may start a QEMU with it. libvirt's pid
+// files are not used: libvirtd may live in another mount namespace.
+func findProcesses(id string) ([]process, error) {
 	cmdlines, err := filepath.Glob(filepath.Join(procDir, "[0-9]*", "cmdline"))
 	if err != nil {
-		return "", fmt.Errorf("list processes: %w", err)
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	needle := []byte("\x00-uuid\x00" + id + "\x00")
+	var found []process
 	for _, cmdline := range cmdlines {
 		args, err := os.ReadFile(cmdline)
 		if err != nil || !bytes.Contains(args, needle) {
 			continue // gone, or not ours
 		}
-		// The command line is the process's own claim; its program is not.
-		exe, err := os.Readlink(filepath.Join(filepath.Dir(cmdline), "exe"))
+		dir := filepath.Dir(cmdline)
+		exe, err := os.Readlink(filepath.Join(dir, "exe"))
 		if err != nil || !strings.HasPrefix(filepath.Base(exe), "qemu") {
 			continue
 		}
-		return filepath.Base(filepath.Dir(cmdline)), nil
+		uid, err := uidOf(dir)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, process{dir, uid})
 	}
-	return "", hv.ErrNotActive
+	return found, nil
+}
+
+// uidOf reads the effective user of a process. The owner of its directory is root's
+// where the process has changed its user.
+func uidOf(dir string) (uint32, error) {
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			if fields := strings.Fields(ids); len(fields) > 1 {
+				uid, err := strconv.ParseUint(fields[1], 10, 32)
+				return uint32(uid), err
+			}
+		}
+	}
+	return 0, fmt.Errorf("no user in %s/status", dir)
+}
+
+// openFiles lists the descriptors of the process on an image.
+func (p process) openFiles(want identity) ([]hv.OpenFile, error) {
+	fds, err := os.ReadDir(filepath.Join(p.dir, "fd"))
+	if err != nil {
+		return nil, err
+	}
+	var found []hv.OpenFile
+	for _, entry := range fds {
+		// Through /proc, stat reaches the open file itself, also one that has
+		// no name any more or lives in another mount namespace.
+		got, err := identify(filepath.Join(p.dir, "fd", entry.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // closed since
+		}
+		if err != nil {
+			return nil, err
+		}
+		if got != want {
+			continue
+		}
+		file, err := openFile(p.dir, entry.Name())
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, file)
+	}
+	return found, nil
 }

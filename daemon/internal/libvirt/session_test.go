@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -188,56 +187,5 @@ func TestADomainIsMovedIfLibvirtSaysThatItIsOffForThat(t *testing.T) {
 		if got := movedAway(c.state, c.reason); got != c.want {
 			t.Errorf("state %d reason %d: moved %t, want %t", c.state, c.reason, got, c.want)
 		}
-	}
-}
-
-// fakeProc lays out a /proc with one QEMU that has the files open, in order.
-func fakeProc(t *testing.T, uuid, exe string, open map[string]string) {
-	t.Helper()
-	dir := t.TempDir()
-	pid := filepath.Join(dir, "42")
-	for _, d := range []string{"fd", "fdinfo"} {
-		if err := os.MkdirAll(filepath.Join(pid, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	args := strings.Join([]string{"qemu", "-name", "x", "-uuid", uuid, "-S", ""}, "\x00")
-	errs := []error{
-		os.WriteFile(filepath.Join(pid, "cmdline"), []byte(args), 0o600),
-		os.Symlink(exe, filepath.Join(pid, "exe")),
-	}
-	fd := 3
-	for path, flags := range open {
-		name := fmt.Sprint(fd)
-		errs = append(errs,
-			os.Symlink(path, filepath.Join(pid, "fd", name)),
-			os.WriteFile(filepath.Join(pid, "fdinfo", name), []byte("pos:\t0\nflags:\t"+flags+"\nmnt_id:\t1\n"), 0o600))
-		fd++
-	}
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	old := procDir
-	procDir = dir
-	t.Cleanup(func() { procDir = old })
-}
-
-func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
-	dir := t.TempDir()
-	src, alias, other := filepath.Join(dir, "src"), filepath.Join(dir, "alias"), filepath.Join(dir, "other")
-	if err := errors.Join(os.WriteFile(src, nil, 0o600), os.Link(src, alias), os.WriteFile(other, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	const id = "5f6d9a53-0000-4000-8000-000000000001"
-	for flags, writable := range map[string]bool{"02140000": false, "02140001": true, "02140002": true} {
-		fakeProc(t, id, "/usr/bin/qemu-system-x86_64", map[string]string{alias: flags, other: "02"})
-		files, err := openFiles(id, src)
-		if err != nil || len(files) != 1 || files[0].Writable != writable {
-			t.Errorf("flags %s: openFiles = %+v, %v; want one, writable %v", flags, files, err, writable)
-		}
-	}
-	fakeProc(t, id, "/usr/bin/vim", map[string]string{src: "02"})
-	if _, err := openFiles(id, src); !errors.Is(err, hv.ErrNotActive) {
-		t.Errorf("a program that is not QEMU: %v, want ErrNotActive", err)
 	}
 }

@@ -122,6 +122,10 @@ func (m *machine) assertNotWritten(ctx context.Context, s *Spec) error {
 	if err != nil {
 		return op.Retry(frozenRetry, err) // the guest may just have stopped
 	}
+	if len(files) == 0 { // under an overlay QEMU has src open for reading
+		return op.Retry(frozenRetry, api.Errorf(api.CodeChainChanged,
+			"instance %s does not have %s open, although its disk %s leans on it", s.InstanceName, s.Src.Path, s.Target))
+	}
 	for _, f := range files {
 		if f.Writable {
 			return op.Retry(frozenRetry, api.Errorf(api.CodeChainChanged,

@@ -37,6 +37,16 @@ func (f *Fake) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, e
 	return found, nil
 }
 
+// QEMUUser implements hv.Hypervisor: the fake runs as root.
+func (f *Fake) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
+	return hv.ProcessUser{}, f.call(ctx, "QEMUUser", func() error {
+		if id != "" && f.domains[id] == nil {
+			return hv.ErrNotFound
+		}
+		return nil
+	})
+}
+
 // hold is one image that a process has open. shared allows others to write to
 // it at the same time.
 type hold struct {

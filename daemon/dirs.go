@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// makeDirs makes the directories of the daemon. QEMU passes through the state
+// directory to overlays, and sees nothing else there.
+func makeDirs(cfg *config) error {
+	// One after the other: what is in another one comes after it, or it would be made
+	// on the way, with the mode of what is in it.
+	for _, d := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{cfg.StateDir, 0o711},
+		{cfg.OverlayDir, 0o711},
+		{filepath.Join(cfg.StateDir, "guards"), 0o711},
+		{filepath.Join(cfg.StateDir, "cursors"), 0o700},
+		{cfg.SaveDir, 0o700}, // what guests have in memory
+	} {
+		if err := makeDir(d.path, d.mode); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeDir makes a directory with just this mode, whatever the umask is. Of one that is
+// there the mode is its owner's: doctor says if QEMU cannot pass.
+func makeDir(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return os.MkdirAll(path, mode) // which refuses what is no directory
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}

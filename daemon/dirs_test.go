@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestEveryFirstStartMakesDirectoriesThatQEMUPasses(t *testing.T) {
+	for _, umask := range []int{0o022, 0o077} {
+		for range 50 { // it must not depend on chance
+			old := syscall.Umask(umask)
+			cfg := defaultConfig()
+			cfg.StateDir = filepath.Join(t.TempDir(), "volferry")
+			cfg.OverlayDir, cfg.SaveDir = filepath.Join(cfg.StateDir, "overlays"), filepath.Join(cfg.StateDir, "saves")
+			err := makeDirs(cfg)
+			syscall.Umask(old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for dir, want := range map[string]os.FileMode{
+				cfg.StateDir: 0o711, cfg.OverlayDir: 0o711, cfg.SaveDir: 0o700,
+				filepath.Join(cfg.StateDir, "guards"): 0o711, filepath.Join(cfg.StateDir, "cursors"): 0o700,
+			} {
+				info, err := os.Stat(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := info.Mode().Perm(); got != want {
+					t.Fatalf("umask %03o: %s is %o, want %o", umask, filepath.Base(dir), got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestADirectoryThatIsThereKeepsItsMode(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.StateDir = t.TempDir()
+	cfg.OverlayDir, cfg.SaveDir = filepath.Join(cfg.StateDir, "overlays"), filepath.Join(cfg.StateDir, "saves")
+	if err := os.Chmod(cfg.StateDir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeDirs(cfg); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(cfg.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o750 {
+		t.Errorf("the mode that its owner gave it was changed to %o", info.Mode().Perm())
+	}
+}

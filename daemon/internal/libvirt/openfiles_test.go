@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+const openFilesID = "5f6d9a53-0000-4000-8000-000000000001"
+
+// fakeProc is a /proc without processes.
+func fakeProc(t *testing.T) string {
+	t.Helper()
+	old := procDir
+	procDir = t.TempDir()
+	t.Cleanup(func() { procDir = old })
+	return procDir
+}
+
+// fakeProcess adds a process that says it is the domain, and has these files open.
+func fakeProcess(t *testing.T, pid int, uid uint32, exe string, open map[string]string) {
+	t.Helper()
+	dir := filepath.Join(procDir, fmt.Sprint(pid))
+	for _, d := range []string{"fd", "fdinfo"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := strings.Join([]string{"qemu", "-name", "x", "-uuid", openFilesID, "-S", ""}, "\x00")
+	errs := []error{
+		os.WriteFile(filepath.Join(dir, "cmdline"), []byte(args), 0o600),
+		os.WriteFile(filepath.Join(dir, "status"), fmt.Appendf(nil, "Name:\tx\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\n", uid), 0o600),
+		os.Symlink(exe, filepath.Join(dir, "exe")),
+	}
+	fd := 3
+	for path, flags := range open {
+		name := fmt.Sprint(fd)
+		errs = append(errs,
+			os.Symlink(path, filepath.Join(dir, "fd", name)),
+			os.WriteFile(filepath.Join(dir, "fdinfo", name), []byte("pos:\t0\nflags:\t"+flags+"\nmnt_id:\t1\n"), 0o600))
+		fd++
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	qemuExe = "/usr/bin/qemu-system-x86_64"
+	qemuUID = 64055
+	nobody  = 65534
+)
+
+// connOfUser is a Conn that is not connected, and knows as which user QEMU runs.
+func connOfUser(uid uint32) *Conn {
+	c := New(Config{Socket: "/nonexistent"})
+	c.qemuDefault.Store(&hv.ProcessUser{UID: uid, GID: 107})
+	return c
+}
+
+func emptyFile(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
+	src, other := emptyFile(t, "src"), emptyFile(t, "other")
+	alias := src + ".alias"
+	if err := os.Link(src, alias); err != nil {
+		t.Fatal(err)
+	}
+	c := connOfUser(qemuUID)
+	for flags, writable := range map[string]bool{"02140000": false, "02140001": true, "02140002": true} {
+		fakeProc(t)
+		fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{alias: flags, other: "02"})
+		files, err := c.OpenFiles(t.Context(), openFilesID, src)
+		if err != nil || len(files) != 1 || files[0].Writable != writable {
+			t.Errorf("flags %s: OpenFiles = %+v, %v; want one, writable %v", flags, files, err, writable)
+		}
+	}
+}
+
+// Any user may start a QEMU with the UUID of another's guest.
+func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
+	src := emptyFile(t, "src")
+	c := connOfUser(qemuUID)
+	for _, pid := range []int{41, 43} { // before and after the true one
+		fakeProc(t)
+		fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{src: "02"})
+		fakeProcess(t, pid, nobody, "/tmp/qemu-mine", nil)
+		files, err := c.OpenFiles(t.Context(), openFilesID, src)
+		if err != nil || len(files) != 1 || !files[0].Writable {
+			t.Errorf("beside process %d: OpenFiles = %+v, %v; want the guest's descriptor", pid, files, err)
+		}
+	}
+}
+
+// Nothing open is the answer only where the domain's own process was looked at.
+func TestWithoutTheDomainsProcessWhatIsOpenIsUnknown(t *testing.T) {
+	src := emptyFile(t, "src")
+	c := connOfUser(qemuUID)
+	for name, add := range map[string]func(){
+		"no process":             func() {},
+		"another user's process": func() { fakeProcess(t, 43, nobody, qemuExe, nil) },
+		"another program":        func() { fakeProcess(t, 43, qemuUID, "/usr/bin/vim", map[string]string{src: "02"}) },
+	} {
+		fakeProc(t)
+		add()
+		// libvirt, which could say that the domain is off, is away.
+		if files, err := c.OpenFiles(t.Context(), openFilesID, src); !errors.Is(err, hv.ErrUnavailable) {
+			t.Errorf("%s: OpenFiles = %+v, %v; want ErrUnavailable", name, files, err)
+		}
+	}
+}
+
+func TestTheUserOfQEMUIsReadFromWhatLibvirtSays(t *testing.T) {
+	const caps = `<capabilities><host><secmodel><model>apparmor</model><doi>0</doi></secmodel>
+		<secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+64055:+107</baselabel><baselabel type='qemu'>+64055:+107</baselabel></secmodel></host></capabilities>`
+	want := hv.ProcessUser{UID: 64055, GID: 107}
+	if user, err := userInCapabilities(caps); err != nil || user != want {
+		t.Errorf("of the host: %+v, %v", user, err)
+	}
+	for doc, own := range map[string]bool{
+		`<domain><seclabel type='dynamic' model='dac' relabel='yes'><label>+64055:+107</label></seclabel></domain>`: true,
+		`<domain><seclabel type='dynamic' model='dac' relabel='yes'/></domain>`:                                     false,
+		`<domain><seclabel type='static' model='apparmor'><label>libvirt-x</label></seclabel></domain>`:             false,
+		`<domain/>`: false,
+	} {
+		user, got, err := ownUser(doc)
+		if err != nil || got != own || own && user != want {
+			t.Errorf("%s: %+v, %v, %v", doc, user, got, err)
+		}
+	}
+	if _, _, err := ownUser(`<domain><seclabel model='dac'><label>alice:users</label></seclabel></domain>`); err == nil {
+		t.Error("a label by name was taken for a number")
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/beevik/etree"
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// dac is libvirt's name for confinement by user and group.
+const dac = "dac"
+
+// QEMUUser implements hv.Hypervisor.
+func (c *Conn) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
+	user, err := c.qemuUser(ctx, id)
+	if err != nil {
+		return user, fmt.Errorf("find out as which user QEMU runs: %w", err)
+	}
+	return user, nil
+}
+
+func (c *Conn) qemuUser(ctx context.Context, id string) (hv.ProcessUser, error) {
+	s, err := c.reads()
+	if err != nil {
+		return hv.ProcessUser{}, err
+	}
+	if id != "" {
+		dom, err := c.lookup(ctx, s, id)
+		if err != nil {
+			return hv.ProcessUser{}, err
+		}
+		doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+			return lv.DomainGetXMLDesc(dom, 0)
+		})
+		if err != nil {
+			return hv.ProcessUser{}, err
+		}
+		user, own, err := ownUser(doc)
+		if own || err != nil {
+			return user, err
+		}
+	}
+	return c.defaultUser(ctx, s)
+}
+
+// defaultUser is the user of domains that name none. It is asked for once: it changes
+// with a restart of libvirtd only, which is a new connection.
+func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
+	if user := c.qemuDefault.Load(); user != nil {
+		return *user, nil
+	}
+	return c.learnUser(ctx, s)
+}
+
+// learnUser asks libvirt for the user of domains that name none, and keeps it.
+func (c *Conn) learnUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
+	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		return lv.ConnectGetCapabilities()
+	})
+	if err != nil {
+		return hv.ProcessUser{}, err
+	}
+	user, err := userInCapabilities(caps)
+	if err != nil {
+		return user, err
+	}
+	c.qemuDefault.Store(&user)
+	return user, nil
+}
+
+// userInCapabilities reads the default label of the DAC driver, which each type of
+// hypervisor has.
+func userInCapabilities(caps string) (hv.ProcessUser, error) {
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(caps); err != nil {
+		return hv.ProcessUser{}, fmt.Errorf("parse capabilities: %w", err)
+	}
+	for _, model := range doc.FindElements("/capabilities/host/secmodel") {
+		if textIn(model, "model") == dac {
+			return parseDACLabel(textIn(model, "baselabel"))
+		}
+	}
+	// Without the driver libvirtd, which is no root then, runs QEMU as itself.
+	return hv.ProcessUser{}, errors.New("libvirt does not confine QEMU by user and group")
+}
+
+// ownUser reads the user that a domain itself names.
+func ownUser(domain string) (user hv.ProcessUser, own bool, err error) {
+	doc, err := parseDoc(domain)
+	if err != nil {
+		return user, false, err
+	}
+	for _, label := range doc.Root().SelectElements("seclabel") {
+		if label.SelectAttrValue("model", "") != dac {
+			continue
+		}
+		if text := textIn(label, "label"); text != "" {
+			user, err = parseDACLabel(text)
+			return user, true, err
+		}
+	}
+	return user, false, nil
+}
+
+// parseDACLabel reads +64055:+107, as libvirt writes it. Where an owner wrote a name
+// instead, the user is not known.
+func parseDACLabel(label string) (hv.ProcessUser, error) {
+	uid, gid, ok := strings.Cut(label, ":")
+	u, errU := strconv.ParseUint(strings.TrimPrefix(uid, "+"), 10, 32)
+	g, errG := strconv.ParseUint(strings.TrimPrefix(gid, "+"), 10, 32)
+	if !ok || errU != nil || errG != nil {
+		return hv.ProcessUser{}, fmt.Errorf("the label %q names no user and group by number", label)
+	}
+	return hv.ProcessUser{UID: uint32(u), GID: uint32(g)}, nil
+}
