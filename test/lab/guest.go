@@ -41,7 +41,7 @@ func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, er
 	if err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
-	if err := os.MkdirAll(filepath.Join(l.Dir, "guest"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(l.Dir, "guest"), 0o711); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
 	base := filepath.Join(l.Dir, "guest", cfg.Name)

@@ -55,7 +55,8 @@ func Kernel(ctx context.Context) (Boot, error) {
 		return Boot{}, fmt.Errorf("store the guests' image: %w", err)
 	}
 	_, err = f.Write(image)
-	if err = errors.Join(err, f.Close()); err == nil {
+	// QEMU's user reads it, whichever lab it belongs to at the moment.
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
 		err = os.Rename(f.Name(), b.Initrd)
 	}
 	if err != nil {

@@ -105,6 +105,9 @@ func TempDir(tb testing.TB) string {
 	if err != nil {
 		tb.Fatalf("make lab directory: %v", err)
 	}
+	if err := os.Chmod(dir, 0o755); err != nil { // QEMU's user passes through
+		tb.Fatalf("make lab directory: %v", err)
+	}
 	tb.Cleanup(func() {
 		if tb.Failed() && os.Getenv("VOLFERRY_LAB_KEEP") != "" {
 			tb.Logf("lab directory kept: %s", dir)

@@ -19,9 +19,10 @@ var privateDirs = []struct{ name, seenAt string }{
 	{"cache", "/var/cache/libvirt"},
 }
 
-// configFiles are the contents of the lab's /etc/libvirt. QEMU runs as root on
-// the files of the host, with nothing of systemd, cgroups or security modules
-// between: those belong to the packages' own tests.
+// configFiles are the contents of the lab's /etc/libvirt. QEMU runs as on a host
+// with the packages' defaults: as an unprivileged user, to which libvirt gives the
+// images while a guest has them (dynamic ownership) and takes them back afterwards.
+// Only cgroups and security modules are left out, which a container may not have.
 var configFiles = map[string]string{
 	"libvirtd.conf": `unix_sock_group = "root"
 unix_sock_rw_perms = "0700"
@@ -31,10 +32,7 @@ log_outputs = "2:file:/var/log/libvirt/libvirtd.log"
 `,
 	"virtlogd.conf": `log_outputs = "2:file:/var/log/libvirt/virtlogd.log"
 `,
-	"qemu.conf": `user = "root"
-group = "root"
-security_driver = "none"
-namespaces = []
+	"qemu.conf": `security_driver = "none"
 cgroup_controllers = []
 `,
 }
@@ -43,7 +41,7 @@ cgroup_controllers = []
 // What is there from an earlier start, domains for example, stays.
 func layOut(dir string) error {
 	for _, d := range privateDirs {
-		// 0755: qemu may be told to run as another user by a test.
+		// 0755: QEMU's user passes through.
 		if err := os.MkdirAll(filepath.Join(dir, d.name), 0o755); err != nil {
 			return fmt.Errorf("lay out lab: %w", err)
 		}

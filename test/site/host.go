@@ -4,6 +4,7 @@ package site
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +37,8 @@ type Host struct {
 // programs. Close must be called.
 func NewHost(ctx context.Context, dir, bin, name string) (*Host, error) {
 	h := &Host{Caller: Caller{bin: bin, Socket: filepath.Join(dir, "volferryd.sock")}, Dir: dir, Name: name}
-	if err := os.MkdirAll(h.Guards(), 0o711); err != nil {
+	// QEMU's user passes through to pools and overlays, like everywhere.
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		return nil, fmt.Errorf("start host: %w", err)
 	}
 	virt := filepath.Join(dir, "virt")

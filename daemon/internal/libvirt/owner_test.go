@@ -11,11 +11,16 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// testOwners: libvirt gives an image to QEMU's user, which is root in the lab, and
-// gives it back when a domain lets go of it. Were that done to an image that
+// testOwners: libvirt gives an image to QEMU's user, and gives it back when a domain lets go of it. Were that done to an image that
 // another domain has too, that one could not open it again.
 func testOwners(t *testing.T, env *realEnv) {
-	const qemu, nobody = 0, 65534
+	const nobody = 65534
+	user, err := env.conn.QEMUUser(t.Context(), "")
+	must(t, err)
+	if user.UID == 0 {
+		t.Fatal("QEMU runs as root in the lab, which no host does")
+	}
+	qemu := int(user.UID)
 	first, _ := env.define(t)
 	second, _ := env.define(t)
 	env.Start(t, first)
