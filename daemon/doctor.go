@@ -31,6 +31,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.overlays(), d.saves(), d.qemuImg()}
 	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.pools(ctx)...)
+	out = append(out, d.reach(ctx)...)
 	out = append(out, d.lost()...)
 	return append(out, d.notes()...)
 }

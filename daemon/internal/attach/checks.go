@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -33,7 +34,31 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 			in.VolumeName, info.SizeBytes, l.Path, l.SizeBytes)
 	}
 	in.Block = info.Block
+	if err := m.checkReachable(ctx, in); err != nil {
+		return err
+	}
 	return m.checkUsers(ctx, in)
+}
+
+// checkReachable refuses an image in a directory that the guest's QEMU cannot pass. A
+// guest that is off would be told of it at its next start only.
+func (m *machine) checkReachable(ctx context.Context, in *input) error {
+	user, err := m.HV.QEMUUser(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) { // shelved_offloaded
+		user, err = m.HV.QEMUUser(ctx, "")
+	}
+	switch {
+	case errors.Is(err, hv.ErrUnsupported):
+		return nil // libvirt, and QEMU with it, are confined by no user
+	case err != nil:
+		return request.HV(err)
+	}
+	dir := filepath.Dir(in.Location.Path)
+	var blocked *image.ReachError
+	if err = m.Images.Reach(user, dir); errors.As(err, &blocked) {
+		return blocked.Refusal("attach volume "+in.VolumeName, dir)
+	}
+	return err
 }
 
 // checkPool refuses a pool that is elsewhere on this host than where the volume

@@ -49,6 +49,9 @@ type Images interface {
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)
+	// Reach returns nil if a process of this user gets to what is in a directory, and
+	// an *image.ReachError if not.
+	Reach(user hv.ProcessUser, dir string) error
 	// Connect makes the image at path ready for a guest of this host: nothing
 	// that was cached of it before is read again.
 	Connect(ctx context.Context, path string) error

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"no image":             {change: func(t *testing.T, w *world) { must(t, w.Remove(volPath)) }, want: api.CodeNotFound},
 		"another size":         {change: func(_ *testing.T, w *world) { w.registry.vol.Location.SizeBytes++ }, want: api.CodeSizeMismatch},
 		"a mount":              {change: func(_ *testing.T, w *world) { w.images.users = map[string]string{volPath: "it is mounted"} }, want: api.CodeVolumeInUse},
+		"a closed directory":   {change: func(_ *testing.T, w *world) { w.images.closed = filepath.Dir(volPath) }, want: api.CodePermissionDenied},
 		"another path of pool": {change: func(_ *testing.T, w *world) { w.registry.vol.Location.Path = "/elsewhere/vol.raw" }, want: api.CodeConflict},
 		"a stranger's disk": {change: func(t *testing.T, w *world) {
 			must(t, w.Fake.AttachDisk(t.Context(), db, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Image: raw(volPath)[0]}))

@@ -331,8 +331,9 @@ func pass(d time.Duration) { <-time.After(d) }
 
 // fakeImages are the world's images as Images.
 type fakeImages struct {
-	world *world
-	users map[string]string
+	world  *world
+	users  map[string]string
+	closed string // a directory that QEMU does not pass
 
 	mu          sync.Mutex
 	connects    int
@@ -352,6 +353,13 @@ func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (imag
 }
 
 func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
+
+func (i *fakeImages) Reach(user hv.ProcessUser, dir string) error {
+	if dir == i.closed {
+		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
+	}
+	return nil
+}
 
 func (i *fakeImages) Connect(context.Context, string) error {
 	i.mu.Lock()

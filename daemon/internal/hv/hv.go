@@ -475,7 +475,7 @@ type Hypervisor interface {
 	// is ErrNoProcess, and not an empty list: nobody knows then.
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
 	// QEMUUser is as which user the process of a domain runs, or would run; of a domain
-	// that names none if id is empty.
+	// that names none if id is empty. ErrUnsupported where QEMU has no user of its own.
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
 
 	// AttachDisk puts a disk into the live domain or into the persistent

@@ -142,7 +142,12 @@ func TestTheUserOfQEMUIsReadFromWhatLibvirtSays(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", doc, user, got, err)
 		}
 	}
-	if _, _, err := ownUser(`<domain><seclabel model='dac'><label>alice:users</label></seclabel></domain>`); err == nil {
-		t.Error("a label by name was taken for a number")
+	if user, _, err := ownUser(`<domain><seclabel model='dac'><label>root:+7</label></seclabel></domain>`); err != nil || user != (hv.ProcessUser{GID: 7}) {
+		t.Errorf("a user by name: %+v, %v", user, err)
+	}
+	for _, label := range []string{"", "no-such-user:root", "root", "+64055"} {
+		if user, err := parseDACLabel(label); err == nil {
+			t.Errorf("label %q is %+v", label, user)
+		}
 	}
 }

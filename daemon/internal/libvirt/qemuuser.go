@@ -4,8 +4,8 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os/user"
 	"strconv"
 	"strings"
 
@@ -43,9 +43,9 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (hv.ProcessUser, error) 
 		if err != nil {
 			return hv.ProcessUser{}, err
 		}
-		user, own, err := ownUser(doc)
+		who, own, err := ownUser(doc)
 		if own || err != nil {
-			return user, err
+			return who, err
 		}
 	}
 	return c.defaultUser(ctx, s)
@@ -89,7 +89,7 @@ func userInCapabilities(caps string) (hv.ProcessUser, error) {
 		}
 	}
 	// Without the driver libvirtd, which is no root then, runs QEMU as itself.
-	return hv.ProcessUser{}, errors.New("libvirt does not confine QEMU by user and group")
+	return hv.ProcessUser{}, fmt.Errorf("%w: libvirt does not confine QEMU by user and group", hv.ErrUnsupported)
 }
 
 // ownUser reads the user that a domain itself names.
@@ -110,14 +110,43 @@ func ownUser(domain string) (user hv.ProcessUser, own bool, err error) {
 	return user, false, nil
 }
 
-// parseDACLabel reads +64055:+107, as libvirt writes it. Where an owner wrote a name
-// instead, the user is not known.
+// parseDACLabel reads +64055:+107, as libvirt writes it, or the names of user and group
+// that an owner wrote.
 func parseDACLabel(label string) (hv.ProcessUser, error) {
-	uid, gid, ok := strings.Cut(label, ":")
-	u, errU := strconv.ParseUint(strings.TrimPrefix(uid, "+"), 10, 32)
-	g, errG := strconv.ParseUint(strings.TrimPrefix(gid, "+"), 10, 32)
-	if !ok || errU != nil || errG != nil {
-		return hv.ProcessUser{}, fmt.Errorf("the label %q names no user and group by number", label)
+	name, group, _ := strings.Cut(label, ":")
+	uid, err := idOf(name, func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+	if err != nil {
+		return hv.ProcessUser{}, fmt.Errorf("read label %q: %w", label, err)
 	}
-	return hv.ProcessUser{UID: uint32(u), GID: uint32(g)}, nil
+	gid, err := idOf(group, func(name string) (string, error) {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return "", err
+		}
+		return g.Gid, nil
+	})
+	if err != nil {
+		return hv.ProcessUser{}, fmt.Errorf("read label %q: %w", label, err)
+	}
+	return hv.ProcessUser{UID: uid, GID: gid}, nil
+}
+
+// idOf reads a number, with a + where it is not to be taken for a name.
+func idOf(text string, lookup func(string) (string, error)) (uint32, error) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 32)
+	if err == nil {
+		return uint32(id), nil
+	}
+	found, err := lookup(text)
+	if err != nil {
+		return 0, err
+	}
+	id, err = strconv.ParseUint(found, 10, 32)
+	return uint32(id), err
 }

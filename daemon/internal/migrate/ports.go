@@ -56,6 +56,9 @@ type Images interface {
 	AllocatedBytes(path string) (int64, error)
 	// FreeBytes is how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
+	// Reach returns nil if a process of this user gets to what is in a directory, and
+	// an *image.ReachError if not.
+	Reach(user hv.ProcessUser, dir string) error
 }
 
 // Copier copies and compares images.

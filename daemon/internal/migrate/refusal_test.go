@@ -52,6 +52,9 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"path with dots", api.MigrationTarget{ToPath: "/new/../etc/x"}, nil, api.CodeInvalidArgument, "/etc/x"},
 		{"path of the system", api.MigrationTarget{ToPath: "/etc/x.raw"}, nil, api.CodePermissionDenied, "/etc"},
 		{"its own path", api.MigrationTarget{ToPath: srcPath}, nil, api.CodeSameLocation, srcPath},
+		{"a pool that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/new" }, api.CodePermissionDenied, "chmod o+x /new"},
+		{"a path that QEMU does not get to", api.MigrationTarget{ToPath: "/var/x.raw"}, func(_ *testing.T, w *world) { w.images.closed = "/var" }, api.CodePermissionDenied, "chmod o+x /var"},
+		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
 		{"snapshots", toNewPool, func(t *testing.T, w *world) {
 			w.redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
 		}, api.CodeUnsupportedDisk, "snapshots"},

@@ -69,7 +69,7 @@ func newWorld(t *testing.T, state hv.State) *world {
 		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
 	}}}))
 	w.registry = newFakeRegistry()
-	w.images = &fakeImages{w.Fake}
+	w.images = &fakeImages{fake: w.Fake}
 	w.copier = &fakeCopier{fake: w.Fake, done: map[string]bool{}, caps: map[string]int64{}}
 	if state.Active() {
 		must(t, w.Start(testInstance))
@@ -186,7 +186,10 @@ func (r *recorder) Errorf(format string, args ...any) {
 }
 
 // fakeImages are the world's images as Images.
-type fakeImages struct{ fake *hvtest.Fake }
+type fakeImages struct {
+	fake   *hvtest.Fake
+	closed string // a directory that QEMU does not pass
+}
 
 func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) error {
 	if empty, err := i.CheckOverlay(context.Background(), path, backing, sizeBytes); err == nil && empty {
@@ -240,6 +243,13 @@ func (i *fakeImages) AllocatedBytes(path string) (int64, error) {
 }
 
 func (i *fakeImages) FreeBytes(string) (int64, error) { return 1 << 40, nil }
+
+func (i *fakeImages) Reach(user hv.ProcessUser, dir string) error {
+	if dir == i.closed {
+		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
+	}
+	return nil
+}
 
 // fakeCopier copies in the world's images. Gate, where set, holds a copy back
 // until it is closed.
