@@ -3,8 +3,6 @@
 package store
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
@@ -66,22 +64,4 @@ func (m *hostMemory) noteElsewhere(i *api.Instance) {
 	if other := m.elsewhere(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
 	}
-}
-
-// strays returns which instances of a report are active on the host and not its own.
-func (tx *changeTx) strays(ctx context.Context, in api.HostReport) ([]string, error) {
-	var out []string
-	for _, i := range in.Instances {
-		if i.State != api.InstanceRunning && i.State != api.InstancePaused {
-			continue
-		}
-		var own bool
-		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ? AND "+instanceHostID+" = ?)", i.ID, in.ID).Scan(&own); err != nil {
-			return nil, fmt.Errorf("read host of instance: %w", err)
-		}
-		if !own {
-			out = append(out, i.ID)
-		}
-	}
-	return out, nil
 }

@@ -3,6 +3,8 @@
 package store
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +22,43 @@ type hostMemory struct {
 	hostOf map[string]string
 	// strays are the ids of the hosts that run an instance without having it, by its id.
 	strays map[string][]string
+	// storing are the hosts of which a report is on its way into the database; what is
+	// there is closed when it is over.
+	storing map[string]chan struct{}
+}
+
+const (
+	// A host may have so many reports that say something new taken at once, and then so
+	// many a second. Daemons report once a second at the most.
+	reportsAtOnce    = 60
+	reportsPerSecond = 2
+)
+
+// beginReport waits until no other report of the host is on its way into the database,
+// so that one host has at most one of them in the line to the writer. End must be
+// called.
+func (m *hostMemory) beginReport(ctx context.Context, id string) (end func(), err error) {
+	for {
+		m.mu.Lock()
+		other := m.storing[id]
+		if other == nil {
+			mine := make(chan struct{})
+			m.storing[id] = mine
+			m.mu.Unlock()
+			return func() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				delete(m.storing, id)
+				close(mine)
+			}, nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another report of the host: %w", ctx.Err())
+		}
+	}
 }
 
 type sighting struct {
@@ -46,6 +85,7 @@ type sighting struct {
 // load is for the start: what is stored of every host.
 func (m *hostMemory) load(rows []hostRow) {
 	m.seen, m.hostOf, m.strays = map[string]*sighting{}, map[string]string{}, map[string][]string{}
+	m.storing = map[string]chan struct{}{}
 	for _, h := range rows {
 		m.seen[h.id] = &sighting{row: h}
 	}

@@ -25,13 +25,55 @@ func isShelved(state api.InstanceState) bool {
 	return state == api.InstanceShelved || state == api.InstanceShelvedOffloaded
 }
 
-// storeInstanceReport takes what a host says of an instance of its own. No report
-// puts one on the shelf or takes it from there.
-func (tx *changeTx) storeInstanceReport(ctx context.Context, hostID string, i api.InstanceReport) error {
-	if err := tx.exec(ctx, "UPDATE instances SET note = ?, updated_us = ? WHERE id = ? AND host_id = ? AND state <> 'shelved_offloaded' AND note <> ?1",
-		i.Note, tx.at.UnixMicro(), i.ID, hostID); err != nil || isShelved(i.State) {
-		return err
+// reported is what the database has of an instance that a host may report.
+type reported struct {
+	id, note string
+	state    api.InstanceState
+	// own says that the host has it now; shelved_offloaded it only had it.
+	own bool
+}
+
+// storeInstances takes what a host says of its instances, and returns those that are
+// active there without being its own. It writes what is news alone: a report costs
+// the writer one look, however long it is.
+func (tx *changeTx) storeInstances(ctx context.Context, in api.HostReport) (strays []string, err error) {
+	scan := func(row scanner) (r reported, err error) {
+		return r, row.Scan(&r.id, &r.note, &r.state, &r.own)
 	}
-	return tx.exec(ctx, "UPDATE instances SET state = ?, updated_us = ? WHERE id = ? AND host_id = ? AND state NOT IN (?1, 'shelved', 'shelved_offloaded')",
-		i.State, tx.at.UnixMicro(), i.ID, hostID)
+	rows, err := queryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]reported, len(rows))
+	for _, r := range rows {
+		known[r.id] = r
+	}
+	for _, i := range in.Instances {
+		was, had := known[i.ID]
+		if had {
+			if err := tx.storeInstanceReport(ctx, was, i); err != nil {
+				return nil, err
+			}
+		}
+		if !was.own && (i.State == api.InstanceRunning || i.State == api.InstancePaused) {
+			strays = append(strays, i.ID)
+		}
+	}
+	return strays, nil
+}
+
+// storeInstanceReport takes what a host says of an instance that it has or had. No
+// report puts one on the shelf or takes it from there.
+func (tx *changeTx) storeInstanceReport(ctx context.Context, was reported, i api.InstanceReport) error {
+	if was.state == api.InstanceShelvedOffloaded {
+		return nil
+	}
+	state := i.State
+	if isShelved(was.state) || isShelved(state) {
+		state = was.state
+	}
+	if state == was.state && i.Note == was.note {
+		return nil
+	}
+	return tx.exec(ctx, "UPDATE instances SET state = ?, note = ?, updated_us = ? WHERE id = ?", state, i.Note, tx.at.UnixMicro(), i.ID)
 }

@@ -3,7 +3,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -85,6 +84,17 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 	if s.hosts.note(in, digest) {
 		return host, digest, nil
 	}
+	if call.Host != nil {
+		if ok, _ := s.wholeReports.take(in.ID, now); !ok {
+			return host, "", api.Errorf(api.CodeRegistryUnavailable, "the report of host %s was not taken: a host may report something new %d times at once and %d times a second; try again later",
+				in.Name, reportsAtOnce, reportsPerSecond)
+		}
+	}
+	end, err := s.hosts.beginReport(ctx, in.ID)
+	if err != nil {
+		return host, "", err
+	}
+	defer end()
 	if host, err = s.storeReport(ctx, call, in, digest); err != nil {
 		return host, "", err
 	}
@@ -100,44 +110,6 @@ func (h hostRow) admitReport(epoch int64) error {
 		return nil
 	}
 	return staleEpoch(h, epoch)
-}
-
-func checkReport(in api.HostReport) error {
-	if err := checkID("host id", in.ID); err != nil {
-		return err
-	}
-	if err := checkName("host name", in.Name); err != nil {
-		return err
-	}
-	if err := cmp.Or(checkText("version", in.Version), checkText("boot id", in.BootID)); err != nil {
-		return err
-	}
-	if in.Epoch < 0 {
-		return invalid("the epoch %d is negative", in.Epoch)
-	}
-	if in.Digest != "" && (in.Pools != nil || in.Instances != nil) {
-		return invalid("the report has a digest and what that stands for; it is one or the other")
-	}
-	for i, p := range in.Pools {
-		if err := cmp.Or(checkRequired("pool name", p.Name), checkText("pool type", p.Type), checkPrintable("pool path", p.Path)); err != nil {
-			return err
-		}
-		if len(p.Path) > maxPath {
-			return invalid("the path of the pool %s is longer than %d bytes", p.Name, maxPath)
-		}
-		if p.CapacityBytes < 0 || p.FreeBytes < 0 {
-			return invalid("the pool %s has a negative size", p.Name)
-		}
-		if slices.ContainsFunc(in.Pools[:i], func(q api.Pool) bool { return q.Name == p.Name }) {
-			return invalid("the pool %s is reported twice", p.Name)
-		}
-	}
-	for _, i := range in.Instances {
-		if err := cmp.Or(checkID("instance id", i.ID), checkInstanceState(i.State), checkInstanceNote(i.Note)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // reportDigest is over the part of a report that the database keeps.
@@ -176,12 +148,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err := tx.replacePools(ctx, in.ID, s.believed(in.Pools)); err != nil {
 			return now, err
 		}
-		for _, i := range in.Instances {
-			if err := tx.storeInstanceReport(ctx, in.ID, i); err != nil {
-				return now, err
-			}
-		}
-		strays, err := tx.strays(ctx, in)
+		strays, err := tx.storeInstances(ctx, in)
 		if err != nil {
 			return now, err
 		}

@@ -52,6 +52,8 @@ type Store struct {
 	// posts bounds the events that hosts post, refusals what is audited of calls that
 	// were refused.
 	posts, refusals *rates
+	// wholeReports bounds the reports of a host that the database has to take.
+	wholeReports *rates
 	// news is of commits, progress of what hosts say of their migrations.
 	news, progress news
 	lastAudit      atomic.Pointer[AuditCheck]
@@ -94,7 +96,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
 	s := &Store{db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now,
-		posts: newPostRates(), refusals: newRefusalRates()}
+		posts: newPostRates(), refusals: newRefusalRates(), wholeReports: newRates(reportsPerSecond, reportsAtOnce)}
 	s.news.init()
 	s.progress.init()
 	if err := makeMarkKey(ctx, db); err != nil {

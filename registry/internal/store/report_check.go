@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"math"
+	"regexp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What one report may have: more than any host has, and little enough for the one
+// writer, which everybody waits for.
+const (
+	maxReportPools      = 256
+	maxReportInstances  = 4096
+	maxReportMigrations = 1024
+	// maxProgressBytes is more than any disk has.
+	maxProgressBytes = 1 << 56
+)
+
+func checkReport(in api.HostReport) error {
+	if err := checkID("host id", in.ID); err != nil {
+		return err
+	}
+	if err := checkName("host name", in.Name); err != nil {
+		return err
+	}
+	if err := cmp.Or(checkText("version", in.Version), checkText("boot id", in.BootID)); err != nil {
+		return err
+	}
+	if in.Epoch < 0 {
+		return invalid("the epoch %d is negative", in.Epoch)
+	}
+	if in.Digest != "" && (in.Pools != nil || in.Instances != nil) {
+		return invalid("the report has a digest and what that stands for; it is one or the other")
+	}
+	return cmp.Or(checkReportPools(in.Pools), checkReportInstances(in.Instances), checkReportMigrations(in.Migrations))
+}
+
+// checkMany bounds the parts of a report.
+func checkMany(what string, n, most int) error {
+	if n > most {
+		return invalid("the report has %d %s and may have %d", n, what, most)
+	}
+	return nil
+}
+
+func checkReportPools(pools []api.Pool) error {
+	if err := checkMany("pools", len(pools), maxReportPools); err != nil {
+		return err
+	}
+	seen := make(map[string]bool, len(pools))
+	for _, p := range pools {
+		if err := cmp.Or(checkRequired("pool name", p.Name), checkText("pool type", p.Type), checkPrintable("pool path", p.Path)); err != nil {
+			return err
+		}
+		if len(p.Path) > maxPath {
+			return invalid("the path of the pool %s is longer than %d bytes", p.Name, maxPath)
+		}
+		if p.CapacityBytes < 0 || p.FreeBytes < 0 {
+			return invalid("the pool %s has a negative size", p.Name)
+		}
+		if seen[p.Name] {
+			return invalid("the pool %s is reported twice", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	return nil
+}
+
+func checkReportInstances(instances []api.InstanceReport) error {
+	if err := checkMany("instances", len(instances), maxReportInstances); err != nil {
+		return err
+	}
+	seen := make(map[string]bool, len(instances))
+	for _, i := range instances {
+		if err := cmp.Or(checkID("instance id", i.ID), checkInstanceState(i.State), checkInstanceNote(i.Note)); err != nil {
+			return err
+		}
+		if seen[i.ID] {
+			return invalid("the instance %s is reported twice", i.ID)
+		}
+		seen[i.ID] = true
+	}
+	return nil
+}
+
+func checkReportMigrations(migrations []api.Migration) error {
+	if err := checkMany("migrations", len(migrations), maxReportMigrations); err != nil {
+		return err
+	}
+	seen := make(map[string]bool, len(migrations))
+	for _, m := range migrations {
+		if err := checkReportMigration(m); err != nil {
+			return err
+		}
+		if seen[m.ID] {
+			return invalid("the migration %s is reported twice", m.ID)
+		}
+		seen[m.ID] = true
+	}
+	return nil
+}
+
+// checkReportMigration checks what people are shown of a migration while it runs.
+func checkReportMigration(m api.Migration) error {
+	if err := cmp.Or(checkID("migration id", m.ID), checkPhase(m), checkText("verify of a migration", m.Verify), checkText("method of a migration", m.Method)); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		what  string
+		value int64
+	}{
+		{"bytes_total", m.BytesTotal}, {"bytes_done", m.BytesDone}, {"rate_bytes_per_second", m.RateBytesPerSecond},
+		{"bandwidth_bytes_per_second", m.BandwidthBytesPerSecond}, {"overlay_bytes", m.OverlayBytes},
+	} {
+		if f.value < 0 || f.value > maxProgressBytes {
+			return invalid("the %s %d of migration %s is out of range", f.what, f.value, m.ID)
+		}
+	}
+	for _, f := range []struct {
+		what  string
+		value *float64
+	}{{"exposed_seconds", &m.ExposedSeconds}, {"stall_ms.start", m.StallMS.Start}, {"stall_ms.switch", m.StallMS.Switch}} {
+		if f.value != nil && (*f.value < 0 || *f.value > math.MaxInt32) {
+			return invalid("the %s %g of migration %s is out of range", f.what, *f.value, m.ID)
+		}
+	}
+	return checkReportError(m)
+}
+
+// phaseRule is what a phase looks like: a daemon may have one that is not known here.
+var phaseRule = regexp.MustCompile(`^[a-z0-9_. -]{0,64}$`)
+
+func checkPhase(m api.Migration) error {
+	if !phaseRule.MatchString(m.Phase) {
+		return invalid("the phase %s of migration %s is not a few words", quote(m.Phase), m.ID)
+	}
+	return nil
+}
+
+// checkReportError checks the error of a migration: its text is a daemon's, and is for
+// people.
+func checkReportError(m api.Migration) error {
+	if m.Error == nil {
+		return nil
+	}
+	if err := checkText("error code of a migration", string(m.Error.Code)); err != nil {
+		return err
+	}
+	if len(m.Error.Message) > maxReportError {
+		return invalid("the error of migration %s is longer than %d bytes", m.ID, maxReportError)
+	}
+	return nil
+}
+
+// maxReportError is far above the longest message of a daemon, with what qemu-img said.
+const maxReportError = 16 << 10
