@@ -23,7 +23,7 @@ type tasks struct {
 	asked  map[string]string
 	answer map[string]*api.TaskAnswer
 	order  []string
-	events []api.EventPost
+	events []api.Event
 	// fail, where not nil, is the error of the next call.
 	fail error
 	// afterTake is called when tasks were taken, before the host has them.
@@ -151,11 +151,11 @@ func (s *tasks) Host(_ context.Context, ref string) (api.Host, error) {
 	return api.Host{}, api.Errorf(api.CodeNotFound, "there is no host %s", ref)
 }
 
-func (s *tasks) PostEvent(_ context.Context, _ store.Call, in api.EventPost) (api.Event, error) {
+func (s *tasks) AuditSeen(_ context.Context, what, object string) error {
 	unlock, err := s.lock()
 	defer unlock()
-	s.events = append(s.events, in)
-	return api.Event{}, err
+	s.events = append(s.events, api.Event{What: what, Object: object})
+	return err
 }
 
 // states are the tasks as "id state", sorted.

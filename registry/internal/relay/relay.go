@@ -44,7 +44,7 @@ type Store interface {
 	AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
 	Host(ctx context.Context, ref string) (api.Host, error)
-	PostEvent(ctx context.Context, call store.Call, in api.EventPost) (api.Event, error)
+	AuditSeen(ctx context.Context, what, object string) error
 }
 
 // Config is what a Relay needs.

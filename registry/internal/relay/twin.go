@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // Two machines with one certificate, as when one was copied, are one host to the
@@ -84,8 +83,7 @@ func (r *Relay) admitSession(ctx context.Context, hostID, session string) error 
 	r.mu.Unlock()
 	if news {
 		r.cfg.Log.Error("two daemons work as one host: neither is asked for anything until one of them is gone", "host", hostID)
-		in := api.EventPost{At: time.Now(), What: "host.two", Object: "host/" + hostID}
-		if _, err := r.cfg.Store.PostEvent(context.WithoutCancel(ctx), store.Call{Who: "the registry"}, in); err != nil {
+		if err := r.cfg.Store.AuditSeen(context.WithoutCancel(ctx), "host.two", "host/"+hostID); err != nil {
 			r.cfg.Log.Warn("that two daemons work as one host was not audited", "host", hostID, "err", err)
 		}
 	}

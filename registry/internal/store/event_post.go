@@ -55,6 +55,14 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 	})
 }
 
+// AuditSeen adds to the trail what the registry itself has seen, of no request.
+func (s *Store) AuditSeen(ctx context.Context, what, object string) error {
+	_, err := mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *changeTx) (struct{}, error) {
+		return struct{}{}, tx.audit(ctx, api.Event{What: what, Object: object})
+	})
+	return err
+}
+
 func checkEventPost(in api.EventPost) error {
 	for _, f := range []struct{ what, text string }{
 		{"object", in.Object}, {"from", in.From}, {"to", in.To}, {"op_id", in.OpID}, {"result", in.Result},
