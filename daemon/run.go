@@ -145,6 +145,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("migrations", func(ctx context.Context) error {
 			return migrations.Run(ctx, func() { numbers.Reconciled(time.Since(began)) })
 		}),
+		newTask("chains", migrations.WatchChains),
 		newTask("guest metrics", numbers.Run),
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
 	}

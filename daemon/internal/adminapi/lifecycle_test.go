@@ -51,6 +51,7 @@ func (r *shelfRegistry) TransitionInstance(context.Context, string, string, api.
 type noMigrations struct{}
 
 func (noMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
+func (noMigrations) MayStart(context.Context, string) error              { return nil }
 func (noMigrations) Switching(string) bool                               { return false }
 
 // newLifecycle is an API with an instance web that is off, here or on no host. What

@@ -17,7 +17,7 @@ import (
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	st := api.Status{
 		Program: "volferryd", Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
-		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart()},
+		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
 	}
 	s.count(r.Context(), &st)
 	for _, p := range st.Parts {
@@ -117,6 +117,23 @@ func (s *Server) instancesPart() api.Check {
 	return api.Check{
 		Name: name, Status: "warn", Message: fmt.Sprintf("%d are not as they were left: %s", len(notes), strings.Join(names, ", ")),
 		Advice: "volferryctl doctor says what is different",
+	}
+}
+
+// chainsPart tells of instances whose next start would miss what their guests wrote.
+func (s *Server) chainsPart() api.Check {
+	const name = "chains"
+	problems := s.Migrations.ChainProblems()
+	if len(problems) == 0 {
+		return api.Check{Name: name, Status: "ok", Message: "as the journal has them"}
+	}
+	texts := make([]string, len(problems))
+	for i := range problems {
+		texts[i] = problems[i].Text
+	}
+	return api.Check{
+		Name: name, Status: "fail", Message: fmt.Sprintf("%d instances are kept from starting: %s", len(problems), strings.Join(texts, "; ")),
+		Advice: "volferryctl volume which says what is known of the volume; docs/how-to/recover.md",
 	}
 }
 

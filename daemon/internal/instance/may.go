@@ -3,6 +3,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -87,7 +88,13 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 	if kind == kindUnpause {
 		return m.notSwitching(&in.subject, verb)
 	}
-	if kind != kindStart {
+	if kind != kindStart && kind != kindReboot {
+		return nil
+	}
+	if err := m.Migrations.MayStart(ctx, inst.ID); err != nil {
+		return refusedStart(verb, inst.Name, err)
+	}
+	if kind == kindReboot {
 		return nil
 	}
 	if inst.LacksRoot() {
@@ -139,6 +146,11 @@ func locked(verb string, inst api.Instance) *api.Error {
 // noRoot is the refusal of an instance whose root volume is missing.
 func noRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
+}
+
+// refusedStart is a refusal of Migrations.MayStart for whoever asked.
+func refusedStart(verb, name string, err error) error {
+	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }
 
 // notGuarded refuses the start of an instance that is guarded, for whatever reason:

@@ -23,6 +23,9 @@ const (
 
 // powerOn starts the domain, unless it is guarded.
 func (m *machine) powerOn(ctx context.Context, s *subject) error {
+	if err := m.Migrations.MayStart(ctx, s.InstanceID); err != nil {
+		return refusedStart("start", s.InstanceName, err)
+	}
 	if err := m.notGuarded(ctx, s); err != nil {
 		return err
 	}

@@ -170,7 +170,7 @@ func (i pauseImages) FreeBytes(string) (int64, error)          { return i.w.free
 func (w *pauseWorld) newManager(journal op.Journal) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
-		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Known: w, Report: func(context.Context) error { return nil },
+		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Migrations: &node{}, Known: w, Report: func(context.Context) error { return nil },
 	}, journal, host, slog.New(slog.DiscardHandler))
 }
 

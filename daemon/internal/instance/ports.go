@@ -71,6 +71,9 @@ type Migrations interface {
 	List(ctx context.Context, all bool) ([]api.Migration, error)
 	// Switching says whether a migration may be holding the instance paused now.
 	Switching(instanceID string) bool
+	// MayStart refuses the start of an instance whose disks nobody can vouch for. Its
+	// error says why, and what can be done.
+	MayStart(ctx context.Context, instanceID string) error
 }
 
 // Known is what this host remembers of the registry while that is away.

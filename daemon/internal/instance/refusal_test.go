@@ -43,6 +43,18 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, "migration m", "it is being folded")) },
 			api.CodeInstanceBusy, "it is being folded",
 		},
+		"start from a definition that misses an overlay": {
+			api.InstanceStopped, "start", func(_ *testing.T, w *world) {
+				w.nodes[0].mayStart = api.Errorf(api.CodeChainChanged, "its newest writes are in an overlay")
+			},
+			api.CodeChainChanged, "cannot start instance web: its newest writes are in an overlay",
+		},
+		"reboot of one whose disks nobody can vouch for": {
+			api.InstanceRunning, "reboot", func(_ *testing.T, w *world) {
+				w.nodes[0].mayStart = api.Errorf(api.CodeChainChanged, "libvirt and the kernel disagree")
+			},
+			api.CodeChainChanged, "cannot reboot instance web",
+		},
 		"start on another host":    {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.place(w.nodes[1], api.InstanceStopped) }, api.CodeNotYourHost, "beta"},
 		"stop of a stopped one":    {api.InstanceStopped, "stop", nil, api.CodeStateForbidden, "it is stopped"},
 		"stop of a paused one":     {api.InstancePaused, "stop", nil, api.CodeStateForbidden, "--force"},

@@ -220,6 +220,9 @@ func (m *machine) sameDisks(ctx context.Context, in *pauseInput, dom *hv.Domain)
 // that neither a start by somebody else nor a reboot of the host boots it without its
 // RAM; a pass lets the restore through, and nothing else.
 func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
+	if err := m.Migrations.MayStart(ctx, in.InstanceID); err != nil { // of its other volumes
+		return in.stuck(err)
+	}
 	if err := m.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
 		return err
 	}

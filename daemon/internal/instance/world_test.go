@@ -261,6 +261,7 @@ type node struct {
 	known api.Instance
 	// switching: a migration holds the instance paused.
 	switching bool
+	mayStart  error
 	open      []api.Migration
 	// missing are images that this host does not have.
 	missing map[string]bool
@@ -331,6 +332,9 @@ func (n *node) Disconnect(context.Context, api.Volume, api.Attachment) error { r
 
 // List implements Migrations.
 func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.open, nil }
+
+// MayStart implements Migrations.
+func (n *node) MayStart(context.Context, string) error { return n.mayStart }
 
 // Switching implements Migrations.
 func (n *node) Switching(string) bool { return n.switching }

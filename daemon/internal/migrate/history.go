@@ -135,7 +135,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			if !o.overtaken() || h.replans() >= maxReplans {
 				failure = apiError(o.Failure)
 			}
-			state = h.stateUndone(o, i)
+			state = h.stateUndone(o, i, state)
 			if state.Final() {
 				return state, failure
 			}
@@ -157,18 +157,28 @@ var (
 
 // stateUndone is the state that an undone op leaves the migration in. A cancel
 // that was accepted never flips back: part of the overlay may be in src.
-func (h *history) stateUndone(o *opView, i int) api.MigrationState {
+func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.MigrationState {
 	switch {
 	case o.abandoned() && h.spec.attached():
 		return api.MigrationCancelling // it is taken back or let go next
 	case o.goal == goalStart, o.abandoned():
 		return api.MigrationError
+	case o.goal == goalCancel && h.refusedAtOnce(i):
+		return before
 	case o.goal == goalCancel:
 		return api.MigrationCancelling
 	case o.goal == goalComplete && h.copiedBefore(i) && h.spec.Method != MethodMirror:
 		return api.MigrationCopied
 	}
 	return api.MigrationStarted
+}
+
+// refusedAtOnce says whether the ith op, a cancel, was undone before it changed
+// anything: what was changed from outside is in its way, and it may be asked for again.
+func (h *history) refusedAtOnce(i int) bool {
+	var out admittedOutput
+	o := &h.ops[i]
+	return o.failedWith(api.CodeChainChanged) && !decodeOutput(o, admitStep, &out)
 }
 
 // copiedBefore says whether the built-in copier finished in one of the first i

@@ -31,9 +31,11 @@ type machine struct {
 	registry Registry
 	guards   Guards
 	mayMove  func(ctx context.Context, volumeID string) error
-	board    *board
-	log      *slog.Logger
-	now      func() time.Time
+	// past answers from the journal what a migration has done so far.
+	past  func(ctx context.Context, s *Spec, except string) (past, error)
+	board *board
+	log   *slog.Logger
+	now   func() time.Time
 	// stopping ends when the daemon is told to stop, by stop: from then on no
 	// guest is to be paused.
 	stopping context.Context
@@ -48,6 +50,7 @@ type machine struct {
 func newMachine(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *machine {
 	m := &machine{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, mayMove: ports.MayMove,
+		past:  func(context.Context, *Spec, string) (past, error) { return past{}, nil },
 		board: newBoard(change), log: log, now: time.Now, host: host,
 	}
 	m.stopping, m.stop = context.WithCancel(context.Background())

@@ -62,6 +62,8 @@ type Manager struct {
 
 	stalled stalled
 
+	chains chainProblems
+
 	// admit makes the look at a migration and the submission of its next op
 	// one.
 	admit sync.Mutex
@@ -72,6 +74,7 @@ type Manager struct {
 func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
 	g.machine = newMachine(ports, host, g.watch.notify, log)
+	g.machine.past = g.past
 	return g
 }
 

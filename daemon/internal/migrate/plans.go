@@ -226,7 +226,7 @@ func (m *machine) mirrorPlans(completed ask) []op.Plan {
 // of it may have passed its commit point meanwhile. A copy that ran until now
 // is worth nothing once src is written again, so its cursor goes.
 func (m *machine) stepAdmitCancel(completed ask) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := completed(ctx, s)
 		if err != nil {
 			return err
@@ -234,9 +234,43 @@ func (m *machine) stepAdmitCancel(completed ask) op.Step {
 		if yes {
 			return pastPointOfNoReturn(s)
 		}
-		return m.copier.Forget(ctx, s.copyKey())
+		if err := m.mayBringBack(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		if err := m.copier.Forget(ctx, s.copyKey()); err != nil {
+			return err
+		}
+		return r.SetOutput(admittedOutput{Admitted: true})
 	}
-	return step("admit", do, nil, nil)
+	return step(admitStep, do, nil, nil)
+}
+
+const admitStep = "admit"
+
+// admittedOutput says that nothing was in the way of a cancel when it began.
+type admittedOutput struct {
+	Admitted bool `json:"admitted"`
+}
+
+// mayBringBack refuses a cancel that cannot succeed before it changes anything: its
+// overlay is not the disk's any more, or src is not as it was. One that has begun to
+// write src has to go on.
+func (m *machine) mayBringBack(ctx context.Context, s *Spec, opID string) error {
+	if s.Method != MethodOverlay {
+		return nil
+	}
+	p, err := m.past(ctx, s, opID)
+	if err != nil || p.folding {
+		return err
+	}
+	v, err := m.sure(ctx, s)
+	if err != nil {
+		return err
+	}
+	if v.active && v.live != onOverlay || !v.active && v.config != onOverlay {
+		return changed(s, v)
+	}
+	return m.sealedUnlessCommitted(ctx, s, v, opID)
 }
 
 func pastPointOfNoReturn(s *Spec) *api.Error {

@@ -43,6 +43,9 @@ type Images interface {
 	// there is nothing at its path. It refuses a qcow2 image that leans on
 	// other files.
 	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// Stamp tells whether an image was written since, without reading it.
+	// image.ErrAbsent if there is nothing at its path.
+	Stamp(ctx context.Context, path string) (image.Stamp, error)
 	// Connect makes sure that nothing that this host has in memory of the image is
 	// read again: another host may have written to it.
 	Connect(ctx context.Context, path string) error

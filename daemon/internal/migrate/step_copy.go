@@ -17,6 +17,9 @@ func (m *machine) stepCopy() op.Step {
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err
 		}
+		if err := m.sealed(ctx, s, r.OpID()); err != nil {
+			return err
+		}
 		zero, err := m.dstIsZero(ctx, r, s)
 		if err != nil {
 			return err
@@ -30,6 +33,9 @@ func (m *machine) stepCopy() op.Step {
 			GuestWrites:  m.guestWrites(s),
 			Progress:     func(p Progress) { m.board.set(s.MigrationID, p) },
 		})
+		if err == nil {
+			err = m.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
+		}
 		if err != nil {
 			return err
 		}
@@ -121,6 +127,9 @@ func (m *machine) stepVerifyCopy(copied ask) op.Step {
 			return err
 		}
 		if err := m.alone(ctx, s); err != nil {
+			return err
+		}
+		if err := m.sealedOrSame(ctx, s, r.OpID(), copied); err != nil {
 			return err
 		}
 		known, err := copied(ctx, s)

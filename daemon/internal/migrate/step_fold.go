@@ -45,6 +45,7 @@ func (m *machine) stepUnguard() op.Step {
 // end, so that an XML that names it for another reason is told from that.
 type foldNote struct {
 	Folded bool `json:"folded"`
+	foldingNote
 }
 
 // stepFold merges the overlay of a stopped instance into the end of the way, and
@@ -59,11 +60,14 @@ func (m *machine) stepFold(w way) op.Step {
 		if err := m.mayFold(ctx, s, w); err != nil {
 			return err
 		}
+		if err := m.beginFold(ctx, r, s, w); err != nil {
+			return err
+		}
 		m.board.set(s.MigrationID, Progress{Phase: "fold"})
 		if err := m.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
 			return err
 		}
-		if err := r.Note(ctx, foldNote{Folded: true}); err != nil {
+		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{w.at == onSrc}}); err != nil {
 			return err
 		}
 		if err := m.mayFold(ctx, s, w); err != nil {
@@ -86,6 +90,19 @@ func (m *machine) stepFold(w way) op.Step {
 		return op.DoneIf(v.config == w.at && (!v.active || v.live == w.at)), nil
 	}
 	return step(name, do, nil, observe)
+}
+
+// beginFold looks whether src is still as it was, and notes that it will not be when
+// it is the end of the way.
+func (m *machine) beginFold(ctx context.Context, r *op.Run, s *Spec, w way) error {
+	var note foldNote
+	if _, err := r.Noted("fold", &note); err != nil || note.Folding || w.at != onSrc {
+		return err // a complete has looked when it looked at the copy
+	}
+	if err := m.sealed(ctx, s, r.OpID()); err != nil {
+		return err
+	}
+	return r.Note(ctx, foldNote{foldingNote: foldingNote{Folding: true}})
 }
 
 // mayFold: the instance is off and its disk is the overlay.

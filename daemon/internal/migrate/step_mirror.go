@@ -116,6 +116,7 @@ type slowNote struct {
 	// Pause: not even that was enough for the job that runs, so that the pause
 	// to come has to end it.
 	Pause bool `json:"pause"`
+	foldingNote
 }
 
 // throttleBps is what a guest may still write to a disk whose commit does not
@@ -134,8 +135,18 @@ func (m *machine) stepCommit() op.Step {
 		if _, err := r.Noted(name, &note); err != nil {
 			return err
 		}
-		if note.Pause { // it was said of a job that is gone
-			if err := r.Note(ctx, slowNote{Throttled: note.Throttled}); err != nil {
+		if !note.Folding {
+			v, err := m.lookAt(ctx, s)
+			if err != nil {
+				return err
+			}
+			if err := m.sealedUnlessCommitted(ctx, s, v, r.OpID()); err != nil {
+				return err
+			}
+		}
+		folding := foldingNote{Folding: true}
+		if note.Pause || !note.Folding { // a pause was said of a job that is gone
+			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, foldingNote: folding}); err != nil {
 				return err
 			}
 		}
@@ -144,7 +155,7 @@ func (m *machine) stepCommit() op.Step {
 			if err != nil || ready {
 				return err
 			}
-			if err := r.Note(ctx, slowNote{Throttled: true}); err != nil {
+			if err := r.Note(ctx, slowNote{Throttled: true, foldingNote: folding}); err != nil {
 				return err
 			}
 		}
@@ -156,7 +167,7 @@ func (m *machine) stepCommit() op.Step {
 		if err != nil || ready {
 			return err
 		}
-		return r.Note(ctx, slowNote{Throttled: true, Pause: true})
+		return r.Note(ctx, slowNote{Throttled: true, Pause: true, foldingNote: folding})
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := m.liftThrottle(ctx, r, s); err != nil {

@@ -13,7 +13,7 @@ import (
 // stepHold keeps the instance of an offline migration, if it has one, stopped
 // until the migration ends: src is frozen because nothing may open it.
 func (m *machine) stepHold() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	hold := func(ctx context.Context, s *Spec) error {
 		if !s.attached() {
 			return nil
 		}
@@ -34,6 +34,16 @@ func (m *machine) stepHold() op.Step {
 			return changed(s, v)
 		}
 		return atRest(s, v)
+	}
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := hold(ctx, s); err != nil {
+			return err
+		}
+		seal, err := m.stampSrc(ctx, s)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(frozenOutput{At: m.now().UTC(), Src: seal})
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.letGo(s) }
 	return step("hold", do, undo, nil)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -85,6 +86,8 @@ func milliseconds(d time.Duration) *float64 {
 // frozenOutput is when src was seen to be frozen.
 type frozenOutput struct {
 	At time.Time `json:"at"`
+	// Src is src as it was then.
+	Src *image.Stamp `json:"src,omitempty"`
 }
 
 // frozenRetry is how long to wait before another look at QEMU's open files.
@@ -112,7 +115,11 @@ func (m *machine) stepVerifyFrozen() op.Step {
 				return err
 			}
 		}
-		return r.SetOutput(frozenOutput{At: m.now().UTC()})
+		seal, err := m.stampSrc(ctx, s)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(frozenOutput{At: m.now().UTC(), Src: seal})
 	}
 	return step("verify_frozen", do, nil, nil)
 }

@@ -80,10 +80,19 @@ func (g *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 // chain is where the volume is by the journal's word.
 func (h *history) chain() []api.Location {
 	s := &h.spec
-	overlay := []api.Location{
-		{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.sizeBytes()}, s.Src,
+	switch h.place() {
+	case onOverlay:
+		return []api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.sizeBytes()}, s.Src}
+	case onDst:
+		return []api.Location{s.Dst}
+	case onSrc, foreign:
 	}
-	place := onSrc
+	return []api.Location{s.Src}
+}
+
+// place is which of its chains that is.
+func (h *history) place() place {
+	s, place := &h.spec, onSrc
 	for i := range h.ops {
 		o := &h.ops[i]
 		switch {
@@ -95,14 +104,7 @@ func (h *history) chain() []api.Location {
 			place = onSrc
 		}
 	}
-	switch place {
-	case onOverlay:
-		return overlay
-	case onDst:
-		return []api.Location{s.Dst}
-	case onSrc, foreign:
-	}
-	return []api.Location{s.Src}
+	return place
 }
 
 func locations(d *hv.Disk, sizeBytes int64) []api.Location {

@@ -228,6 +228,14 @@ func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (imag
 	}, err
 }
 
+func (i *fakeImages) Stamp(_ context.Context, path string) (image.Stamp, error) {
+	info, err := i.fake.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = image.ErrAbsent
+	}
+	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written}, err
+}
+
 func (i *fakeImages) InUse(context.Context, string) (string, error) { return "", nil }
 
 func (i *fakeImages) Remove(_ context.Context, path string) error {

@@ -39,6 +39,7 @@ type image struct {
 	backing hv.Image // what a qcow2 header says
 	blocks  map[int64]uint64
 	full    bool // no space left
+	written int64
 }
 
 // ImageInfo is what the header and the allocation of an image say.
@@ -47,6 +48,7 @@ type ImageInfo struct {
 	SizeBytes int64
 	Backing   hv.Image // the zero Image if there is none
 	Allocated int      // blocks that the image holds itself
+	Written   int64    // how often it was written
 }
 
 // Images is the storage of a simulated host: images by path. Its methods are
@@ -105,7 +107,7 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	if err != nil {
 		return ImageInfo{}, err
 	}
-	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks)}, nil
+	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written}, nil
 }
 
 // Remove deletes an image; absent is no error. To delete what a domain has open
@@ -234,5 +236,6 @@ func (img *image) write(path string, block int64, value uint64) error {
 		return &fs.PathError{Op: "write", Path: path, Err: errNoSpace}
 	}
 	img.blocks[block] = value
+	img.written++
 	return nil
 }

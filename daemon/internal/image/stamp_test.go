@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func stampOf(t *testing.T, path string) Stamp {
+	t.Helper()
+	s, err := Storage{}.Stamp(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAStampTellsAFileThatWasWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "img")
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, past, past); err != nil {
+		t.Fatal(err)
+	}
+	before := stampOf(t, path)
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if stampOf(t, path).WrittenSince(before) {
+		t.Error("a file that was read, and got another mode, counts as written")
+	}
+	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !stampOf(t, path).WrittenSince(before) {
+		t.Error("a file that was written does not count as such")
+	}
+}
+
+func TestAStampOfADeviceCountsWritesAndDiscardsOfOneBoot(t *testing.T) {
+	dir := t.TempDir()
+	sysBlock, bootIDFile = filepath.Join(dir, "sys"), filepath.Join(dir, "boot")
+	t.Cleanup(func() { sysBlock, bootIDFile = "/sys/dev/block", "/proc/sys/kernel/random/boot_id" })
+	state := func(boot, counters string) Stamp {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(sysBlock, "253:7"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for path, text := range map[string]string{bootIDFile: boot + "\n", filepath.Join(sysBlock, "253:7", "stat"): counters + "\n"} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const dev253n7 = 253<<8 | 7
+		s, err := deviceStamp("/dev/dm-7", dev253n7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	was := state("a", "10 0 80 1 5 0 40 1 0 2 2 3 0 0 0")
+	for _, c := range []struct {
+		name, boot, counters string
+		want                 bool
+	}{
+		{"read", "a", "99 0 800 1 5 0 40 1 0 2 2 3 0 0 0", false},
+		{"written", "a", "10 0 80 1 6 0 48 1 0 2 2 3 0 0 0", true},
+		{"discarded", "a", "10 0 80 1 5 0 40 1 0 2 2 4 0 0 0", true},
+		{"after a reboot", "b", "10 0 80 1 6 0 48 1 0 2 2 3 0 0 0", false},
+	} {
+		if got := state(c.boot, c.counters).WrittenSince(was); got != c.want {
+			t.Errorf("%s: written is %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
+func TestThereIsNoStampOfWhatIsNotThere(t *testing.T) {
+	if _, err := (Storage{}).Stamp(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrAbsent) {
+		t.Errorf("%v, want ErrAbsent", err)
+	}
+}

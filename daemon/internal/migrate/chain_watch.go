@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// ChainProblem is an instance whose next start would not be on the chain that has its
+// newest writes, or of whose chain nobody can tell.
+type ChainProblem struct{ MigrationID, VolumeName, InstanceID, InstanceName, Text string }
+
+// chainProblems are those that were seen last, by migration.
+type chainProblems struct {
+	mu    sync.Mutex
+	found map[string]ChainProblem
+}
+
+// ChainProblems returns what the watch has found, by name of the instance. Each of
+// them is guarded.
+func (g *Manager) ChainProblems() []ChainProblem {
+	g.chains.mu.Lock()
+	defer g.chains.mu.Unlock()
+	var out []ChainProblem
+	for _, p := range g.chains.found {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b ChainProblem) int {
+		return cmp.Or(cmp.Compare(a.InstanceName, b.InstanceName), cmp.Compare(a.MigrationID, b.MigrationID))
+	})
+	return out
+}
+
+// chainWatchEvery is how often is looked without an event.
+const chainWatchEvery = 30 * time.Second
+
+// WatchChains looks at the definitions and the processes of the instances whose newest writes
+// are in an overlay, until ctx ends: at once when somebody changes a definition, and now and
+// then. One whose next start would miss them is guarded until that is over. What Volferry does itself its ops
+// look at.
+func (g *Manager) WatchChains(ctx context.Context) error {
+	events := g.machine.hv.Events(ctx)
+	tick := time.NewTicker(chainWatchEvery)
+	defer tick.Stop()
+	g.lookAtChains(ctx, func(*history) bool { return true }, true)
+	for {
+		of := func(*history) bool { return true }
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case e, open := <-events:
+			switch {
+			case !open:
+				return nil
+			case e.Kind == hv.EventLifecycle:
+				of = func(h *history) bool { return h.spec.InstanceID == e.DomainID }
+			case e.Kind != hv.EventConnected:
+				continue
+			}
+		}
+		g.lookAtChains(ctx, of, false)
+	}
+}
+
+// lookAtChains looks at the open migrations for which of is true, and with over at
+// those that are over as well: an older daemon may have left a guard.
+func (g *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
+	ids, err := g.ids(ctx)
+	for _, id := range ids {
+		if _, ended := g.over.Load(id); ended && !over && !g.hasProblem(id) {
+			continue
+		}
+		var h *history
+		if h, err = g.loadHistory(ctx, id); err != nil {
+			break
+		}
+		if h.spec.watched() && of(h) {
+			g.lookAtChain(ctx, h)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		g.log.Warn("cannot look at the chains of what is migrated", "err", err)
+	}
+}
+
+func (g *Manager) hasProblem(id string) bool {
+	g.chains.mu.Lock()
+	defer g.chains.mu.Unlock()
+	_, has := g.chains.found[id]
+	return has
+}
+
+// lookAtChain looks at the instance of one migration, unless an op is at it.
+func (g *Manager) lookAtChain(ctx context.Context, h *history) {
+	look := func() {
+		if problem, known := g.chainProblem(ctx, h); known {
+			g.noteChain(&h.spec, problem)
+		}
+	}
+	if o := h.running(); o != nil {
+		if o.State == op.StateNeedsOperator {
+			look() // it keeps its turn and does nothing
+		}
+		return
+	}
+	g.runner.TryTurn([]string{h.spec.key()}, look)
+}
+
+// chainProblem says what is wrong with the chain of the instance, "" if nothing is.
+// Known is false if nobody can tell now.
+func (g *Manager) chainProblem(ctx context.Context, h *history) (problem string, known bool) {
+	s := &h.spec
+	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
+	if !parked && !h.onOverlay() {
+		return "", true
+	}
+	v, err := g.machine.sure(ctx, s)
+	var e *errDisagree
+	switch {
+	case errors.As(err, &e):
+		return e.Error(), true
+	case errors.Is(err, hv.ErrNotFound):
+		return "", true // there is nothing to start
+	case err != nil:
+		return "", false
+	}
+	d := v.dom.ConfigDisk(s.Target)
+	if !h.onOverlay() || d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) {
+		// What is above it is somebody else's snapshot, which has newer writes. A guest that
+		// was saved where the witnesses disagreed would be restored to libvirt's chain.
+		guarded, err := g.machine.guards.Has(s.InstanceID, s.chainOwner())
+		return "", err == nil && !(guarded && v.dom.ManagedSave)
+	}
+	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
+		"do not start it from there; docs/how-to/recover.md (A definition that was put back) says what can be done",
+		s.InstanceName, s.Target, v.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
+}
+
+// onOverlay says whether the newest writes of the guest are in the overlay, by the
+// journal's word.
+func (h *history) onOverlay() bool {
+	state, _ := h.state()
+	return !state.Final() && h.place() == onOverlay
+}
+
+// noteChain keeps, or forgets, a problem, and sets or clears its guard.
+func (g *Manager) noteChain(s *Spec, text string) {
+	guards := g.machine.guards
+	if text == "" {
+		has, err := guards.Has(s.InstanceID, s.chainOwner())
+		if err == nil && has {
+			err = guards.Clear(s.InstanceID, s.chainOwner())
+		}
+		if err != nil {
+			g.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
+			return // with the problem, so that it is tried again
+		}
+		g.chains.mu.Lock()
+		defer g.chains.mu.Unlock()
+		delete(g.chains.found, s.MigrationID)
+		return
+	}
+	if err := guards.Set(s.InstanceID, s.chainOwner(), text); err != nil {
+		g.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
+	}
+	g.chains.mu.Lock()
+	defer g.chains.mu.Unlock()
+	if g.chains.found == nil {
+		g.chains.found = map[string]ChainProblem{}
+	}
+	if g.chains.found[s.MigrationID].Text != text {
+		g.log.Error("an instance is guarded", "instance", s.InstanceName, "migration", s.MigrationID, "why", text)
+	}
+	g.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
+}
+
+// watched says whether the instance has a chain of the migration's making, or a job.
+func (s *Spec) watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
+
+// chainOwner is the owner of the guard that the watch sets.
+func (s *Spec) chainOwner() string { return "chain " + s.MigrationID }
+
+// MayStart refuses the start of an instance that would not be on the chain that has
+// its newest writes, by a look of now: the watch may not have seen it yet.
+func (g *Manager) MayStart(ctx context.Context, instanceID string) error {
+	ids, err := g.ids(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, ended := g.over.Load(id); ended {
+			continue
+		}
+		h, err := g.loadHistory(ctx, id)
+		if err != nil {
+			return err
+		}
+		if h.spec.InstanceID != instanceID || !h.spec.watched() {
+			continue
+		}
+		problem, known := g.chainProblem(ctx, h)
+		if known && problem != "" {
+			return api.Errorf(api.CodeChainChanged, "%s", problem)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// watched runs the watch of chains for the test.
+func (d *daemon) watched() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = d.manager().WatchChains(ctx)
+	}()
+	d.t.Cleanup(func() { cancel(); <-ended })
+}
+
+func overlayChainOf(m api.Migration) []hv.Image {
+	return []hv.Image{{Type: hv.SourceFile, Format: "qcow2", Path: overlayOf(m)}, rawImage(srcPath)}
+}
+
+// Somebody defines the domain from an XML of before the migration (virsh define old.xml).
+func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		d.watched()
+		m := d.begin(toNewPool)
+		for range 20 {
+			d.world.guestWrites()
+		}
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
+		synctest.Wait() // no time passes: the event is enough
+		problems := d.manager().ChainProblems()
+		if len(problems) != 1 || !strings.Contains(problems[0].Text, overlayOf(m)) {
+			t.Fatalf("the watch has found %+v, want the overlay that the definition misses", problems)
+		}
+		if err := d.manager().MayStart(ctx, testInstance); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("a start may be: %v", err)
+		}
+		_ = d.world.Destroy(testInstance)
+		if err := d.world.Start(testInstance); err == nil {
+			t.Error("the instance was started on src")
+		}
+		_, opID, err := d.manager().Cancel(ctx, d.call(m.ID))
+		must(t, err)
+		if e := d.ended(opID); e == nil || e.Code != api.CodeChainChanged {
+			t.Errorf("cancel ended with %v, want chain_changed", e)
+		}
+		if got := d.get(m.ID).State; got != api.MigrationStarted {
+			t.Errorf("the migration is %s, want started: the cancel could not begin", got)
+		}
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", overlayChainOf(m)))
+		synctest.Wait()
+		must(t, d.manager().MayStart(ctx, testInstance))
+		must(t, d.world.Start(testInstance))
+		_, _, err = d.manager().Cancel(ctx, d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		pass(2 * chainWatchEvery)
+		d.stayed()
+	})
+}
+
+func TestAForeignSnapshotOverTheOverlayIsNoReasonToRefuseAStart(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.watched()
+		d.begin(toNewPool)
+		d.world.snapshotByUser(t)
+		pass(2 * chainWatchEvery)
+		if got := d.manager().ChainProblems(); len(got) > 0 {
+			t.Errorf("found %+v", got)
+		}
+		must(t, d.world.Destroy(testInstance))
+		must(t, d.world.Start(testInstance))
+	})
+}
+
+// What libvirt has of the guest would be its chain after a restore.
+func TestAGuestWhoseWitnessesDisagreeIsNotRestoredFromASave(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.watched()
+		d.world.DieInside(testInstance, "Snapshot", 1, func() { awayFor(d, time.Second) })
+		id := d.migrate()
+		d.untilItStands(id)
+		if len(d.manager().ChainProblems()) != 1 {
+			t.Fatal("the watch has found nothing")
+		}
+		must(t, d.world.Save(testInstance))
+		pass(2 * chainWatchEvery)
+		if err := d.world.Start(testInstance); err == nil {
+			t.Error("the guest was restored from a save with libvirt's chain")
+		}
+	})
+}
+
+func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		s := Spec{MigrationID: m.ID}
+		must(t, d.world.guards.Set(testInstance, s.chainOwner(), "as an older daemon saw it"))
+		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		d.restart()
+		d.watched()
+		synctest.Wait()
+		d.stayed()
+	})
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// past is what the journal knows of a migration that its steps ask about.
+type past struct {
+	// seal is the stamp of src when it had become frozen, nil of a start that an
+	// older version made.
+	seal *image.Stamp
+	// folding: a cancel has begun to write the overlay back into src, so that src is not as
+	// it was by our own doing.
+	folding bool
+	// completing: a complete has begun before, and part of the overlay may be in dst.
+	completing bool
+}
+
+// past reads what steps ask about. A complete of this op id does not count.
+func (g *Manager) past(ctx context.Context, s *Spec, except string) (past, error) {
+	var p past
+	h, err := g.loadHistory(ctx, s.MigrationID)
+	if err != nil {
+		return p, op.Retry(request.BusyDelay, err)
+	}
+	for i := range h.ops {
+		o := &h.ops[i]
+		var out frozenOutput
+		switch {
+		case o.goal == goalStart && (decodeOutput(o, "verify_frozen", &out) || decodeOutput(o, "hold", &out)):
+			p.seal = out.Src
+		case o.goal == goalComplete && o.Op.ID != except:
+			p.completing = true
+		case o.goal == goalCancel && !p.folding:
+			if p.folding, err = g.beganToFold(ctx, o.Op.ID); err != nil {
+				return p, op.Retry(request.BusyDelay, err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// foldingNote is what the notes of commit and fold have in common.
+type foldingNote struct {
+	Folding bool `json:"folding"`
+}
+
+func (g *Manager) beganToFold(ctx context.Context, opID string) (bool, error) {
+	records, err := g.journal.Records(ctx, opID)
+	if err != nil {
+		return false, journalError(err)
+	}
+	return slices.ContainsFunc(records, func(r op.Record) bool {
+		var note foldingNote
+		return r.Kind == op.EventNoted && (r.Step == "commit" || r.Step == "fold") && json.Unmarshal(r.Data, &note) == nil && note.Folding
+	}), nil
+}
+
+// stampSrc is the stamp of src as it is now.
+func (m *machine) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
+	stamp, err := m.images.Stamp(ctx, s.Src.Path)
+	return &stamp, err
+}
+
+// sealed refuses a src that was written since it was frozen, by whomever: what is in the
+// overlay, or in a copy, belongs to a src that is gone, and to fold or switch would
+// lose what was written. A cancel that has begun to write it back is the one
+// exception. Of a file its time of modification and size tell, of a block device the
+// kernel's counters, as long as the host is not rebooted.
+func (m *machine) sealed(ctx context.Context, s *Spec, opID string) error {
+	if s.Method != MethodOverlay && s.Method != MethodOffline {
+		return nil
+	}
+	p, err := m.past(ctx, s, opID)
+	if err != nil || p.seal == nil || p.folding {
+		return err
+	}
+	now, err := m.stampSrc(ctx, s)
+	if err != nil || !now.WrittenSince(*p.seal) {
+		return err
+	}
+	return written(s, p.seal)
+}
+
+// sealedUnlessCommitted is sealed but for a commit of the overlay that is at work: a person has
+// begun it, and it writes src as a cancel would, which takes it up.
+func (m *machine) sealedUnlessCommitted(ctx context.Context, s *Spec, v *view, opID string) error {
+	if v.active && v.live == onOverlay && v.ours(toSrc, s) != nil {
+		return nil
+	}
+	return m.sealed(ctx, s, opID)
+}
+
+func written(s *Spec, seal *image.Stamp) *api.Error {
+	when := "when it was frozen"
+	if seal.ModifiedNS != 0 {
+		when += " it had last been written at " + time.Unix(0, seal.ModifiedNS).UTC().Format(time.RFC3339Nano)
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"%s was written since the migration of volume %s began, though nothing should: by a block job or a start of its guest on it, or by another program (%s). "+
+			"What the overlay holds belongs to it as it was then, so nothing was folded or switched, and both are kept; docs/how-to/recover.md (A source that was written) says what can be done",
+		s.Src.Path, s.VolumeName, when)
+}
+
+// sealedOrSame is sealed that believes the content more than the stamp: a program may
+// have touched src without changing it. It can be compared with the copy only if that
+// was made of the frozen src, and before part of the overlay came to dst.
+func (m *machine) sealedOrSame(ctx context.Context, s *Spec, opID string, copied ask) error {
+	refused := m.sealed(ctx, s, opID)
+	if api.CodeOf(refused) != api.CodeChainChanged {
+		return refused
+	}
+	p, err := m.past(ctx, s, opID)
+	if err != nil {
+		return err
+	}
+	known, err := copied(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !known || p.completing || s.ExternalCopy || s.Verify != VerifyFull {
+		return refused
+	}
+	if err := m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(), func(p Progress) { m.board.set(s.MigrationID, p) }); err != nil {
+		if api.CodeOf(err) == api.CodeCopyMismatch {
+			return refused
+		}
+		return err
+	}
+	m.log.Warn("the source was touched since the migration began, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
+	return nil
+}
