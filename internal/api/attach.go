@@ -81,7 +81,7 @@ const (
 // retype that changes multiattach of a volume in use is in_use_retype.
 type VolumeRetype struct {
 	Type            string `json:"type"`
-	MigrationPolicy string `json:"migration_policy,omitempty"`
+	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
 }
 
 // The names of the policies.

@@ -190,7 +190,7 @@ type CopySaved struct {
 type DropSaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
-	Drop        string   `json:"drop"`
+	Drop        string   `json:"drop" enum:"src,dst"`
 	Location    Location `json:"location"`
 }
 

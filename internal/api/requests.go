@@ -71,9 +71,9 @@ type MigrationTarget struct {
 	// keeps its type.
 	ToType                  string `json:"to_type,omitempty"`
 	ToFormat                Format `json:"to_format,omitempty"`
-	Method                  string `json:"method,omitempty"`
+	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
-	Verify                  string `json:"verify,omitempty"`
+	Verify                  string `json:"verify,omitempty" enum:"full,none"`
 	DeleteSource            bool   `json:"delete_source,omitempty"`
 	ExternalCopy            bool   `json:"external_copy,omitempty"`
 	// PauseAll saves every guest that has the volume with its RAM, moves the volume,
@@ -112,8 +112,8 @@ type HostReport struct {
 	Epoch      int64            `json:"epoch"`
 	Mark       *RegistryMark    `json:"mark,omitempty"`
 	Digest     string           `json:"digest,omitempty"`
-	Pools      []Pool           `json:"pools"`
-	Instances  []InstanceReport `json:"instances"`
+	Pools      []Pool           `json:"pools" schema:"optional,nullable"`
+	Instances  []InstanceReport `json:"instances" schema:"optional,nullable"`
 	Migrations []Migration      `json:"migrations,omitempty"`
 }
 
@@ -155,8 +155,8 @@ type InstanceRegister struct {
 	Name  string               `json:"name"`
 	Host  string               `json:"host"`
 	State InstanceState        `json:"state"`
-	Disks []AdoptedDisk        `json:"disks"`
-	Slots []BlockDeviceMapping `json:"slots"`
+	Disks []AdoptedDisk        `json:"disks" schema:"nullable"`
+	Slots []BlockDeviceMapping `json:"slots" schema:"nullable"`
 }
 
 // VolumeRegister records a volume whose bytes the daemon makes or has found:
@@ -238,11 +238,11 @@ type Which struct {
 	VolumeID string `json:"volume_id"`
 	// Authoritative is the chain that holds every acknowledged write, nil if
 	// the three disagree in a way that Volferry cannot settle.
-	Authoritative []Location `json:"authoritative"`
+	Authoritative []Location `json:"authoritative" schema:"nullable"`
 	Registry      *Location  `json:"registry"`
-	Journal       []Location `json:"journal"`
-	Live          []Location `json:"live"`
-	Persistent    []Location `json:"persistent"`
+	Journal       []Location `json:"journal" schema:"nullable"`
+	Live          []Location `json:"live" schema:"nullable"`
+	Persistent    []Location `json:"persistent" schema:"nullable"`
 	Agree         bool       `json:"agree"`
 	Explanation   string     `json:"explanation"`
 }
@@ -257,7 +257,7 @@ func (w *Which) WithoutRegistry() {
 // Check is one line of `volferryctl doctor`. Status is ok, warn or fail.
 type Check struct {
 	Name    string `json:"name"`
-	Status  string `json:"status"`
+	Status  string `json:"status" enum:"ok,warn,fail"`
 	Message string `json:"message"`
 	Advice  string `json:"advice,omitempty"`
 }

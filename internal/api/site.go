@@ -76,7 +76,7 @@ type Task struct {
 	Method    string          `json:"method"`
 	Path      string          `json:"path"` // with its query
 	Body      json.RawMessage `json:"body,omitempty"`
-	State     string          `json:"state"`
+	State     string          `json:"state" enum:"queued,taken,done,withdrawn"`
 	CreatedAt time.Time       `json:"created_at"`
 	// Late is a task that was given out before and whose caller has long been told
 	// that it may have been done: what was not begun then is not begun now.
@@ -94,7 +94,7 @@ type TaskAnswer struct {
 // fenced: the body of POST /v1/migrations/{migration}/abandon. Keep says which
 // copy is the volume from now on, src or dst; Reason is for the audit trail.
 type MigrationAbandon struct {
-	Keep   string `json:"keep"`
+	Keep   string `json:"keep" enum:"src,dst"`
 	Reason string `json:"reason"`
 }
 
@@ -143,7 +143,7 @@ type Drain struct {
 	Parallel                int           `json:"parallel"`
 	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
 	DeleteSource            bool          `json:"delete_source"`
-	State                   string        `json:"state"`
+	State                   string        `json:"state" enum:"running,paused,stopped,done"`
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`
 	Volumes                 []DrainVolume `json:"volumes"`
@@ -157,7 +157,7 @@ type DrainVolume struct {
 	VolumeName  string `json:"volume_name"`
 	SizeBytes   int64  `json:"size_bytes"`
 	Host        string `json:"host,omitempty"`
-	State       string `json:"state"`
+	State       string `json:"state" enum:"pending,moving,moved,skipped,failed"`
 	MigrationID string `json:"migration_id,omitempty"`
 	BytesDone   int64  `json:"bytes_done"`
 	Error       *Error `json:"error"`

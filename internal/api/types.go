@@ -109,7 +109,7 @@ func (s MigrationState) Final() bool {
 type Host struct {
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
-	Status     string     `json:"status"`
+	Status     string     `json:"status" enum:"up,suspect,fenced"`
 	Epoch      int64      `json:"epoch"`
 	Version    string     `json:"version,omitempty"`
 	LastSeenAt *time.Time `json:"last_seen_at,omitempty"`
@@ -126,10 +126,11 @@ type Host struct {
 
 // Pool is a storage pool of one host, or of several where Shared is set: then
 // hosts that have a pool of this name see the same bytes. Multiattach says that
-// a volume in it can be open in several guests at once.
+// a volume in it can be open in several guests at once. Host and UpdatedAt are the
+// registry's: a report of a host need not have them.
 type Pool struct {
 	Name          string    `json:"name"`
-	Host          string    `json:"host"`
+	Host          string    `json:"host" schema:"optional"`
 	Type          string    `json:"type"`
 	Path          string    `json:"path,omitempty"`
 	Shared        bool      `json:"shared"`
@@ -137,7 +138,7 @@ type Pool struct {
 	Active        bool      `json:"active"`
 	CapacityBytes int64     `json:"capacity_bytes"`
 	FreeBytes     int64     `json:"free_bytes"`
-	UpdatedAt     time.Time `json:"updated_at"`
+	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
 }
 
 // VolumeType is a named set of properties. No pools means every pool.
@@ -242,7 +243,7 @@ type Migration struct {
 	DstAttachmentID    string         `json:"dst_attachment_id,omitempty"`
 	Src                Location       `json:"src"`
 	Dst                Location       `json:"dst"`
-	Method             string         `json:"method"`
+	Method             string         `json:"method" enum:"overlay,offline,mirror,save"`
 	State              MigrationState `json:"state"`
 	Phase              string         `json:"phase"`
 	BytesTotal         int64          `json:"bytes_total"`
@@ -271,7 +272,7 @@ type Migration struct {
 type Op struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
-	State string `json:"state"`
+	State string `json:"state" enum:"running,undoing,done,undone,needs_operator"`
 	Step  string `json:"step,omitempty"`
 
 	WaitingFor   string     `json:"waiting_for,omitempty"`

@@ -3,12 +3,14 @@
 package httpjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -28,11 +30,29 @@ const (
 	maxDerivedKeyLength = 192
 )
 
-// Decode reads the body of r, which must be one JSON document of at most 1 MiB
-// without unknown fields, into v. Every error is an invalid_argument that says
-// what is wrong where.
+// Decode reads the body of r, which must be one JSON document of at most 1 MiB, into
+// v. Its members are those of v's type, each at most once, with exactly its name, and
+// those that the type requires. No body at all is a document without members. If v has a
+// method Check, that refuses what makes no sense by itself. Every other error is an invalid_argument that says what is wrong where.
 func Decode(r *http.Request, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	if err != nil {
+		return bodyError(err)
+	}
+	kind := reflect.TypeOf(v).Elem()
+	if len(bytes.TrimSpace(body)) > 0 || needsBody(kind) {
+		if err := decodeExactly(body, kind, v); err != nil {
+			return err
+		}
+	}
+	if c, ok := v.(interface{ Check() error }); ok {
+		return c.Check() //nolint:wrapcheck // it is the answer
+	}
+	return nil
+}
+
+func decodeExactly(body []byte, kind reflect.Type, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		return bodyError(err)
@@ -40,7 +60,7 @@ func Decode(r *http.Request, v any) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return api.Errorf(api.CodeInvalidArgument, "the request body has something after its JSON document")
 	}
-	return nil
+	return checkDocument(body, kind)
 }
 
 func bodyError(err error) error {

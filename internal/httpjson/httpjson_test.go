@@ -85,7 +85,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"no object":     {`[1]`, "cannot be a JSON array"},
 		"trailing":      {`{"name":"a"}{"name":"b"}`, "after its JSON document"},
 		"2 MiB":         {`{"name":"` + strings.Repeat("x", 2<<20) + `"}`, "larger than"},
-		"2 MiB blanks":  {`{"name":"a"}` + strings.Repeat(" ", 2<<20), "after its JSON document"},
+		"2 MiB blanks":  {`{"name":"a"}` + strings.Repeat(" ", 2<<20), "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, body, _ := call(t, h, "POST", "/v1/things", tc.body)
@@ -94,6 +94,73 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 	if status, body, _ := call(t, h, "POST", "/v1/things", ` {"name":"a","size_bytes":1} `+"\n"); status != 201 {
 		t.Errorf("a good body was answered with %d %s", status, body)
+	}
+}
+
+// What encoding/json overlooks: the value of a member that is not there, or is null,
+// would be its zero, and of two that are one to it the last would count.
+func TestMembersAreTheirTypesExactlyAndOnce(t *testing.T) {
+	type inner struct {
+		Path string `json:"path"`
+	}
+	type outer struct {
+		On     bool           `json:"on"`
+		Why    *string        `json:"why"`
+		Place  inner          `json:"place,omitempty"`
+		Places []inner        `json:"places,omitempty"`
+		Lists  []string       `json:"lists,omitempty" schema:"nullable"`
+		Free   map[string]any `json:"free,omitempty"`
+		Later  string         `json:"later" schema:"optional"`
+	}
+	h := newHandler(everyone, httpjson.Route{Method: "POST", Path: "/v1/things", Handler: func(w http.ResponseWriter, r *http.Request) error {
+		var v outer
+		if err := httpjson.Decode(r, &v); err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusCreated, "thing", v.On)
+	}})
+	for body, want := range map[string]string{
+		`null`:                                   "cannot be a JSON null",
+		`{}`:                                     `lacks the field "on"`,
+		``:                                       "is empty",
+		`{"on":null}`:                            `"on" of the request body cannot be a JSON null`,
+		`{"on":true,"ON":false}`:                 `unknown field "ON"`,
+		`{"ON":true}`:                            `unknown field "ON"`,
+		`{"on":true,"on":false}`:                 `"on" twice`,
+		`{"on":true,"place":{}}`:                 `lacks the field "place.path"`,
+		`{"on":true,"place":null}`:               `"place"`,
+		`{"on":true,"places":[{"PATH":"x"}]}`:    `unknown field "places.PATH"`,
+		`{"on":true,"places":[null]}`:            `"places"`,
+		`{"on":true,"free":{"a":{"b":1,"b":2}}}`: `"free.a.b" twice`,
+		`{"on":true,"why":null,"lists":null}`:    "",
+		`{"on":true,"free":{"A":1,"a":null}}`:    "",
+		`{"later":"x","on":false}`:               "",
+	} {
+		status, answer, _ := call(t, h, "POST", "/v1/things", body)
+		if want == "" && status != 201 || want != "" && (status != 400 || !strings.Contains(strings.ReplaceAll(answer, `\"`, `"`), want)) {
+			t.Errorf("%s: %d %s, want %q", body, status, answer, want)
+		}
+	}
+}
+
+// Where nothing is required there is nothing to send.
+func TestABodyInWhichNothingIsRequiredMayBeLeftOut(t *testing.T) {
+	type options struct {
+		Force bool `json:"force,omitempty"`
+	}
+	route := httpjson.Route{Method: "POST", Path: "/v1/things/stop", In: options{}, Handler: func(w http.ResponseWriter, r *http.Request) error {
+		var v options
+		if err := httpjson.Decode(r, &v); err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusOK, "thing", v.Force)
+	}}
+	if status, body, _ := call(t, newHandler(everyone, route), "POST", "/v1/things/stop", ""); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	body := at(t, openAPI(t, route), "paths", "/v1/things/stop", "post", "requestBody")
+	if body["required"] != false {
+		t.Errorf("the body is required by %v", body)
 	}
 }
 

@@ -26,7 +26,7 @@ func OpenAPI(title, version string, routes []Route) map[string]any {
 		}
 		paths[r.Path][strings.ToLower(r.Method)] = types.operation(r)
 	}
-	types["Document"], types["Error"] = documentSchema(), errorSchema()
+	types["Document"], types["ErrorBody"], types["Error"] = documentSchema(), errorBodySchema(), errorSchema()
 	return map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{
@@ -37,7 +37,7 @@ func OpenAPI(title, version string, routes []Route) map[string]any {
 		"paths": paths,
 		"components": map[string]any{
 			"schemas":   types,
-			"responses": map[string]any{"Error": content("What went wrong.", jsonType, map[string]any{"$ref": "#/components/schemas/Error"})},
+			"responses": map[string]any{"Error": content("What went wrong.", jsonType, map[string]any{"$ref": "#/components/schemas/ErrorBody"})},
 		},
 	}
 }
@@ -84,7 +84,9 @@ func (s schemas) operation(r Route) map[string]any {
 		"x-host-access": r.Hosts.String(),
 	}
 	if r.In != nil {
-		o["requestBody"] = content("", jsonType, s.of(reflect.TypeOf(r.In)))
+		body := content("", jsonType, s.of(reflect.TypeOf(r.In)))
+		body["required"] = needsBody(reflect.TypeOf(r.In))
+		o["requestBody"] = body
 	}
 	return o
 }
@@ -109,20 +111,26 @@ func documentSchema() map[string]any {
 	}
 }
 
+// errorBodySchema is of an answer that is an error.
+func errorBodySchema() map[string]any {
+	return map[string]any{
+		"type":       "object",
+		"required":   []string{"error"},
+		"properties": map[string]any{"error": map[string]any{"$ref": "#/components/schemas/Error"}},
+	}
+}
+
+// errorSchema is of an error, in such an answer or as what became of something.
 func errorSchema() map[string]any {
 	codes := api.Codes()
 	slices.Sort(codes)
 	return map[string]any{
 		"type":     "object",
-		"required": []string{"error"},
-		"properties": map[string]any{"error": map[string]any{
-			"type":     "object",
-			"required": []string{"code", "message"},
-			"properties": map[string]any{
-				"code":    map[string]any{"enum": codes},
-				"message": map[string]any{"type": "string"},
-				"details": map[string]any{"type": "object"},
-			},
-		}},
+		"required": []string{"code", "message"},
+		"properties": map[string]any{
+			"code":    map[string]any{"enum": codes},
+			"message": map[string]any{"type": "string"},
+			"details": map[string]any{"type": "object"},
+		},
 	}
 }

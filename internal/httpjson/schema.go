@@ -3,19 +3,11 @@
 package httpjson
 
 import (
-	"encoding/json"
 	"reflect"
-	"strings"
-	"time"
 )
 
 // schemas are the JSON schemas of Go types, by the names of the types.
 type schemas map[string]any
-
-var (
-	timeType = reflect.TypeFor[time.Time]()
-	rawType  = reflect.TypeFor[json.RawMessage]()
-)
 
 // of returns the schema of what encoding/json makes of t. Structs become
 // components that are referred to.
@@ -28,7 +20,7 @@ func (s schemas) of(t reflect.Type) map[string]any {
 	}
 	switch t.Kind() { //nolint:exhaustive // what no document has is any value
 	case reflect.Pointer:
-		return map[string]any{"anyOf": []any{s.of(t.Elem()), map[string]any{"type": "null"}}}
+		return orNull(s.of(t.Elem()))
 	case reflect.Struct:
 		s.component(t)
 		return map[string]any{"$ref": "#/components/schemas/" + t.Name()}
@@ -37,7 +29,7 @@ func (s schemas) of(t reflect.Type) map[string]any {
 	case reflect.Map:
 		return map[string]any{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.String:
-		return map[string]any{"type": "string"}
+		return stringSchema(t)
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
@@ -48,7 +40,17 @@ func (s schemas) of(t reflect.Type) map[string]any {
 	return map[string]any{}
 }
 
-// component adds the schema of a struct. A field without omitempty is required.
+// valued are the types of strings that have only some values.
+type valued interface{ Values() []string }
+
+func stringSchema(t reflect.Type) map[string]any {
+	if v, ok := reflect.Zero(t).Interface().(valued); ok {
+		return map[string]any{"type": "string", "enum": v.Values()}
+	}
+	return map[string]any{"type": "string"}
+}
+
+// component adds the schema of a struct.
 func (s schemas) component(t reflect.Type) {
 	if s[t.Name()] != nil {
 		return
@@ -56,19 +58,31 @@ func (s schemas) component(t reflect.Type) {
 	properties, required := map[string]any{}, []string{}
 	schema := map[string]any{"type": "object", "properties": properties}
 	s[t.Name()] = schema // before its fields, which may be of its type
-	for _, f := range reflect.VisibleFields(t) {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || name == "" || name == "-" {
-			continue
-		}
-		properties[name] = s.of(f.Type)
-		if !strings.Contains(options, "omitempty") {
-			required = append(required, name)
+	for _, f := range fieldsOf(t) {
+		properties[f.name] = s.member(f)
+		if f.required {
+			required = append(required, f.name)
 		}
 	}
 	if len(required) > 0 {
 		schema["required"] = required
 	}
+}
+
+// member is the schema of a field.
+func (s schemas) member(f field) map[string]any {
+	schema := s.of(f.typ)
+	if f.enum != nil {
+		schema = map[string]any{"type": "string", "enum": f.enum}
+	}
+	if f.nullable && f.typ.Kind() != reflect.Pointer && f.typ != rawType {
+		schema = orNull(schema)
+	}
+	return schema
+}
+
+func orNull(schema map[string]any) map[string]any {
+	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
 }
 
 // document returns the schema of an answer with these nouns.

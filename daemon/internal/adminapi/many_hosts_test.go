@@ -217,7 +217,7 @@ func TestATaskMayCallWhatTheDaemonAnswersAndNothingElse(t *testing.T) {
 // The id of a task is what a task that is given twice is known by.
 func TestATaskIsCalledUnderItsID(t *testing.T) {
 	s := newServer(t, nowhere, nil)
-	a := s.Perform(t.Context(), api.Task{ID: "no key at all", Method: "POST", Path: "/v1/volumes", Body: json.RawMessage(`{"name":"a"}`)})
+	a := s.Perform(t.Context(), api.Task{ID: "no key at all", Method: "POST", Path: "/v1/volumes", Body: json.RawMessage(`{"name":"a","size_bytes":512}`)})
 	if !strings.Contains(string(a.Body), api.IdempotencyKeyHeader) {
 		t.Errorf("answer %d %s, want one that refuses the key", a.Status, a.Body)
 	}

@@ -100,9 +100,6 @@ func (s *Server) completeByAttachment(w http.ResponseWriter, r *http.Request) er
 	if err := httpjson.Decode(r, &in); err != nil {
 		return err
 	}
-	if in.DstAttachmentID == "" {
-		return api.Errorf(api.CodeInvalidArgument, "dst_attachment_id is missing; `volferryctl migration show` has it")
-	}
 	subject, err := s.attachmentID(r)
 	if err != nil {
 		return err
@@ -182,9 +179,6 @@ func (s *Server) updateMigration(w http.ResponseWriter, r *http.Request) error {
 	var in api.MigrationUpdate
 	if err := httpjson.Decode(r, &in); err != nil {
 		return err
-	}
-	if in.BandwidthBytesPerSecond == nil {
-		return api.Errorf(api.CodeInvalidArgument, "there is nothing to change: say bandwidth_bytes_per_second")
 	}
 	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 	if err != nil {

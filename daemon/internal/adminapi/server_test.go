@@ -170,7 +170,7 @@ func TestRequestsThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 	for _, c := range []struct{ method, path, body, says string }{
 		{"POST", "/v1/volumes/v/migrate", `{"to_pool":"a","colour":"red"}`, "colour"},
 		{"POST", "/v1/volumes/v/migrate", `{"to_pool":`, "ends"},
-		{"POST", "/v1/volumes/v/migrate", ``, "empty"},
+		{"POST", "/v1/volumes/v/migrate", ``, "to_pool"},
 		{"POST", "/v1/volumes/v/migrate", `{"to_pool":7}`, "to_pool"},
 		{"POST", "/v1/attachments/a/migration:complete", `{}`, "dst_attachment_id"},
 		{"POST", "/v1/volumes/v/attach", `{"instance":"i","colour":"red"}`, "colour"},

@@ -63,7 +63,7 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	case asked.Mode != api.ModeRW && asked.Mode != api.ModeRO:
 		return input{}, api.Errorf(api.CodeInvalidArgument, "mode is %.20q; it must be rw or ro", string(asked.Mode))
 	}
-	if err := checkDevice(asked.Device); err != nil {
+	if err := api.CheckDevice(asked.Device); err != nil {
 		return input{}, err
 	}
 	host, err := g.host(ctx)

@@ -3,15 +3,11 @@
 package attach
 
 import (
-	"regexp"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// deviceRule is what a device may be called: its prefix is the bus.
-var deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
 
 // busOf is the bus of a device by its name.
 func busOf(device string) string {
@@ -19,14 +15,6 @@ func busOf(device string) string {
 		return "scsi"
 	}
 	return "virtio"
-}
-
-// checkDevice refuses a name that no disk can have.
-func checkDevice(device string) error {
-	if device == "" || deviceRule.MatchString(device) {
-		return nil
-	}
-	return api.Errorf(api.CodeInvalidArgument, "device %.20q is not allowed: say vda, vdb, ... for a virtio disk or sda, sdb, ... for a SCSI disk", device)
 }
 
 // chooseDevice returns the device that was asked for if the instance can have

@@ -107,7 +107,7 @@ func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom 
 		return err
 	case was != nil:
 		return in.placeFree(dom, was)
-	case checkDevice(s.Device) != nil, busOf(s.Device) == "scsi" && !hasSCSI(dom):
+	case api.CheckDevice(s.Device) != nil, busOf(s.Device) == "scsi" && !hasSCSI(dom):
 		return refuse(api.CodeUnsupportedDisk, "nothing is known of the disk %s that was there, and it is no virtio disk; define one with virsh and adopt the instance again", s.Device)
 	}
 	return nil

@@ -28,10 +28,7 @@ type stopping struct {
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
-const (
-	defaultStopTimeout = 120 * time.Second
-	maxStopTimeout     = time.Hour
-)
+const defaultStopTimeout = 120 * time.Second
 
 // timeout is how long the guest has to obey.
 func (s stopping) timeout() time.Duration {
@@ -39,11 +36,7 @@ func (s stopping) timeout() time.Duration {
 }
 
 func (s stopping) check() error {
-	if s.TimeoutSeconds < 0 || s.TimeoutSeconds > int(maxStopTimeout.Seconds()) {
-		return api.Errorf(api.CodeInvalidArgument, "timeout_seconds is %d; it must be from 0 (%s) to %d",
-			s.TimeoutSeconds, defaultStopTimeout, int(maxStopTimeout.Seconds()))
-	}
-	return nil
+	return api.InstanceStop(s).Check()
 }
 
 // BeginStart starts an instance that is off. Like all Begin calls it returns the

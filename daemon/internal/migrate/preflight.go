@@ -69,35 +69,13 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	return s, g.checkReachable(ctx, s)
 }
 
-// methodAuto leaves the choice to Volferry.
-const methodAuto = "auto"
-
 // checkTarget refuses what makes no sense by itself.
 func checkTarget(t api.MigrationTarget) error {
-	if (t.ToPool == "") == (t.ToPath == "") {
-		return api.Errorf(api.CodeInvalidArgument, "say where to: exactly one of to_pool and to_path")
+	if err := t.Check(); err != nil {
+		return err
 	}
 	if t.PauseAll {
 		return api.Errorf(api.CodeInvalidArgument, "pause_all is no way to move one attachment; say it of the volume: volferryctl volume migrate VOLUME --pause-all")
-	}
-	if t.ToFormat != "" && !t.ToFormat.Valid() {
-		return api.Errorf(api.CodeInvalidArgument, "to_format is %q; it must be raw or qcow2", t.ToFormat)
-	}
-	if t.BandwidthBytesPerSecond < 0 {
-		return api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", t.BandwidthBytesPerSecond)
-	}
-	switch t.Method {
-	case "", methodAuto, MethodOverlay, MethodMirror:
-	default:
-		return api.Errorf(api.CodeInvalidArgument, "method is %q; it must be auto, overlay or mirror", t.Method)
-	}
-	switch t.Verify {
-	case "", VerifyFull, VerifyNone:
-	default:
-		return api.Errorf(api.CodeInvalidArgument, "verify is %q; it must be full or none", t.Verify)
-	}
-	if t.DeleteSource && t.Verify == VerifyNone {
-		return api.Errorf(api.CodeInvalidArgument, "delete_source needs verify full: a source is deleted only after its copy was read back")
 	}
 	return nil
 }

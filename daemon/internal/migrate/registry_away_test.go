@@ -73,7 +73,7 @@ func (d *daemon) asked(call func() error) {
 }
 
 func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
-	for _, method := range []string{methodAuto, MethodMirror} {
+	for _, method := range []string{api.MethodAuto, MethodMirror} {
 		for _, state := range allStates {
 			t.Run(method+", "+string(state), func(t *testing.T) {
 				everyRegistryCall(t, state, func(_ *testing.T, d *daemon) {

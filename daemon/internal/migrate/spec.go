@@ -15,7 +15,7 @@ import (
 // The methods of a migration.
 const (
 	// MethodOverlay freezes src under a local overlay; the guest goes on.
-	MethodOverlay = "overlay"
+	MethodOverlay = api.MethodOverlay
 	// MethodOffline keeps the instance, if there is one, from starting until
 	// the end (implementation 1 of the proposal): for volumes that are not
 	// attached and for disks that libvirt will not overlay.
@@ -24,13 +24,13 @@ const (
 	// write every write of the guest to both: no overlay, and no frozen src that
 	// somebody else could copy. For disks that libvirt will not overlay, and for
 	// those who want no overlay.
-	MethodMirror = "mirror"
+	MethodMirror = api.MethodMirror
 )
 
 // The words for --verify.
 const (
-	VerifyFull = "full"
-	VerifyNone = "none"
+	VerifyFull = api.VerifyFull
+	VerifyNone = api.VerifyNone
 )
 
 // Spec is what was decided about a migration before anything was touched. It

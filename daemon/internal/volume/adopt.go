@@ -30,7 +30,7 @@ func (g *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (a
 }
 
 func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (input, error) {
-	if err := checkAdopt(in); err != nil {
+	if err := in.Check(); err != nil {
 		return input{}, err
 	}
 	id, err := g.host(ctx)
@@ -51,23 +51,6 @@ func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (input, e
 		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeAvailable, Type: cmp.Or(in.Type, defaultType),
 		Bootable: in.Bootable, Host: id, Location: l,
 	}}, nil
-}
-
-func checkAdopt(in api.VolumeAdopt) error {
-	if err := checkName(in.Name); err != nil {
-		return err
-	}
-	switch {
-	case (in.Path == "") == (in.Pool == ""):
-		return api.Errorf(api.CodeInvalidArgument, "say where the image is: exactly one of path and pool")
-	case (in.Pool == "") != (in.VolumeName == ""):
-		return api.Errorf(api.CodeInvalidArgument, "volume_name is the image's name in a pool: pool and volume_name go together")
-	case in.Format == "":
-		return api.Errorf(api.CodeInvalidArgument, "format is missing: say raw or qcow2, whichever the image is; looking at its bytes would not tell")
-	case !in.Format.Valid():
-		return badFormat(in.Format)
-	}
-	return nil
 }
 
 // findImage finds the image and its exact size.

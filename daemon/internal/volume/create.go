@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 
 	"github.com/google/uuid"
 
@@ -33,7 +32,7 @@ func (g *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) 
 
 func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (input, error) {
 	in.Format = cmp.Or(in.Format, api.FormatRaw)
-	if err := checkCreate(in); err != nil {
+	if err := in.Check(); err != nil {
 		return input{}, err
 	}
 	host, err := g.host(ctx)
@@ -65,35 +64,4 @@ func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (input,
 			Pool: pool.Name, Name: name, Path: filepath.Join(pool.Path, name), Format: in.Format, SizeBytes: in.SizeBytes,
 		},
 	}}, nil
-}
-
-// sectorBytes divides the size of every disk.
-const sectorBytes = 512
-
-func checkCreate(in api.VolumeCreate) error {
-	if err := checkName(in.Name); err != nil {
-		return err
-	}
-	if !in.Format.Valid() {
-		return badFormat(in.Format)
-	}
-	if in.SizeBytes <= 0 || in.SizeBytes%sectorBytes != 0 {
-		return api.Errorf(api.CodeInvalidArgument, "size_bytes is %d; it must be a positive multiple of %d", in.SizeBytes, sectorBytes)
-	}
-	return nil
-}
-
-// nameRule is what a volume may be called: its name becomes the name of a file
-// or a device. It leaves room for the ending of a file's name.
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
-
-func checkName(name string) error {
-	if !nameRule.MatchString(name) {
-		return api.Errorf(api.CodeInvalidArgument, "name %.80q is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 200 characters", name)
-	}
-	return nil
-}
-
-func badFormat(f api.Format) *api.Error {
-	return api.Errorf(api.CodeInvalidArgument, "format is %.20q; it must be raw or qcow2", string(f))
 }

@@ -135,7 +135,7 @@ func TestLocalDaemonThatWasFencedChangesNothing(t *testing.T) {
 	for _, epoch := range []string{"1", "2"} {
 		as := speaker{host: hostID, epoch: epoch}
 		wantError(t, s.speak(t, as, "POST", "/v1/volumes:register",
-			`{"id":"`+newID+`","name":"new","status":"available","host":"a","location":`+location("new")+`}`), api.CodeStaleEpoch)
+			`{"id":"`+newID+`","name":"new","status":"available","type":"","bootable":false,"host":"a","location":`+location("new")+`}`), api.CodeStaleEpoch)
 		wantError(t, s.speak(t, as, "POST", "/v1/migrations/"+moveID+"/transition", `{"from":["orphaned","starting"],"to":"started","op_id":"o",`+theirs+`}`), api.CodeStaleEpoch)
 	}
 	if diff := cmp.Diff(before, s.dump(t)); diff != "" {
@@ -262,7 +262,7 @@ func TestTheKeysOfDaemonsMayBeLongerThanThoseOfClients(t *testing.T) {
 		"people's longest": {people, 96, true}, "too long for people": {people, 97, false},
 		"a daemon's, made of the longest": {daemon, 96 + len(".") + len(hostID), true}, "too long for a daemon": {daemon, 193, false},
 	} {
-		r := httptest.NewRequestWithContext(tc.ctx, "POST", "/v1/events", strings.NewReader(`{"what":"guard.set","object":"host/`+hostID+`"}`))
+		r := httptest.NewRequestWithContext(tc.ctx, "POST", "/v1/events", strings.NewReader(`{"at":"2026-01-01T00:00:00Z","what":"guard.set","object":"host/`+hostID+`"}`))
 		r.Header.Set(api.IdempotencyKeyHeader, strings.Repeat("k", tc.chars))
 		if tc.ctx == daemon {
 			r.Header.Set(api.EpochHeader, "1")

@@ -30,8 +30,8 @@ const (
 	taskOfA    = "task-of-a"
 
 	reportOfA = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","epoch":1,"instances":[],
-		"pools":[{"name":"fast","type":"dir","path":"/fast","active":true},{"name":"slow","type":"dir","path":"/slow","active":true}]}`
-	reportOfB = `{"id":"` + otherID + `","name":"b","version":"1","boot_id":"b","pools":[],"instances":[]}`
+		"pools":[{"name":"fast","type":"dir","path":"/fast","shared":false,"multiattach":false,"active":true,"capacity_bytes":0,"free_bytes":0},{"name":"slow","type":"dir","path":"/slow","shared":false,"multiattach":false,"active":true,"capacity_bytes":0,"free_bytes":0}]}`
+	reportOfB = `{"id":"` + otherID + `","name":"b","version":"1","boot_id":"b","epoch":0,"pools":[],"instances":[]}`
 	theirs    = `"host":"a","epoch":1`
 )
 
@@ -49,7 +49,7 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	}
 	s.ok(t, "POST", "/v1/instances:register", `{"id":"`+instanceID+`","name":"web","host":"a","state":"running","slots":[],"disks":[`+
 		disk(volumeID, "data", attachedID, "vda")+`,`+disk(movingID, "moving", movedID, "vdb")+`]}`)
-	s.ok(t, "POST", "/v1/volumes:register", `{"id":"`+freeID+`","name":"free","status":"available","host":"a","location":`+location("free")+`}`)
+	s.ok(t, "POST", "/v1/volumes:register", `{"id":"`+freeID+`","name":"free","status":"available","type":"","bootable":false,"host":"a","location":`+location("free")+`}`)
 	s.ok(t, "POST", "/v1/migrations:register", `{"id":"`+moveID+`","volume_id":"`+movingID+`","src_attachment_id":"`+movedID+`","dst_attachment_id":"`+dstID+`",`+theirs+`,
 		"generation":1,"method":"overlay","op_id":"o","dst":{"path":"/slow/moving","format":"raw","size_bytes":1048576}}`)
 	s.ok(t, "POST", "/v1/types", `{"name":"gold"}`)
@@ -106,7 +106,7 @@ func requests(drainID string) map[string]request {
 		"GET /v1/volumes":                            {path: "/v1/volumes"},
 		"POST /v1/volumes":                           {path: "/v1/volumes?host=a", body: `{"name":"new","size_bytes":1048576}`},
 		"POST /v1/volumes:adopt":                     {path: "/v1/volumes:adopt?host=a", body: `{"name":"new","path":"/x","format":"raw"}`},
-		"POST /v1/volumes:register":                  {path: "/v1/volumes:register", body: `{"id":"` + newID + `","name":"new","status":"available","host":"a","location":` + location("new") + `}`},
+		"POST /v1/volumes:register":                  {path: "/v1/volumes:register", body: `{"id":"` + newID + `","name":"new","status":"available","type":"","bootable":false,"host":"a","location":` + location("new") + `}`},
 		"GET /v1/volumes/{volume}":                   {path: volume},
 		"PATCH /v1/volumes/{volume}":                 {path: volume, body: `{"name":"other"}`},
 		"DELETE /v1/volumes/{volume}":                {path: volume},

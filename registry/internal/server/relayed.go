@@ -3,13 +3,10 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -106,36 +103,18 @@ func pathOf(r *http.Request, id string) string {
 	return before + url.PathEscape(id) + after
 }
 
-// readBody reads a body into In, and returns it as it is passed on. A call
-// without one may have an empty object.
+// readBody reads a body into In, and returns it as it is passed on.
 func readBody[In any](r *http.Request) (in In, body []byte, err error) {
-	if _, none := any(in).(nothing); none {
-		if empty, err := isEmpty(r); empty || err != nil {
-			return in, nil, err
-		}
-		return in, nil, httpjson.Decode(r, &in)
-	}
 	if err := httpjson.Decode(r, &in); err != nil {
 		return in, nil, err
+	}
+	if _, none := any(in).(nothing); none {
+		return in, nil, nil
 	}
 	if body, err = json.Marshal(in); err != nil {
 		return in, nil, fmt.Errorf("encode body: %w", err)
 	}
 	return in, body, nil
-}
-
-// isEmpty says whether a request has no body, and leaves what it has.
-func isEmpty(r *http.Request) (bool, error) {
-	body := bufio.NewReader(r.Body)
-	_, err := body.Peek(1)
-	if errors.Is(err, io.EOF) {
-		return true, nil
-	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{body, r.Body}
-	return false, err
 }
 
 // pass has a host do what is asked and hands its answer on. A request that is

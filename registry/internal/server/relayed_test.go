@@ -107,7 +107,7 @@ func TestAmbiguousOrUnknownHostIsAskedForAndNothingIsStored(t *testing.T) {
 		}
 		// A pool that is there no more leaves types that may live nowhere.
 		s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
-		s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"path":"/slow","active":true`, `"path":"/slow","active":false`, 1))
+		s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"path":"/slow","shared":false,"multiattach":false,"active":true`, `"path":"/slow","shared":false,"multiattach":false,"active":false`, 1))
 		if got := s.begin(t, "POST", "/v1/volumes", "", `{"name":"new","size_bytes":512,"type":"slow-only"}`).code(); got != api.CodeNoCapablePool {
 			t.Errorf("a type without an active pool: code = %s", got)
 		}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { relaytest.Main(m) }
 const (
 	hostID   = "10000000-0000-4000-8000-000000000001"
 	volumeID = "30000000-0000-4000-8000-000000000001"
-	report   = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","pools":[],"instances":[]}`
+	report   = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","epoch":0,"pools":[],"instances":[]}`
 	volume   = `{"id":"` + volumeID + `","name":"data","status":"available","type":"","bootable":false,"host":"a",
 		"location":{"path":"/fast/data","format":"raw","size_bytes":1048576}}`
 )

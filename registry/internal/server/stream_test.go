@@ -19,9 +19,13 @@ import (
 // progress has host a report how far its migration is.
 func (s *site) progress(t *testing.T, state api.MigrationState, done int64) {
 	t.Helper()
-	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"instances":[]`, fmt.Sprintf(
-		`"instances":[],"migrations":[{"id":"%s","volume_id":"%s","host":"a","state":"%s","phase":"%s","bytes_total":1048576,"bytes_done":%d,"rate_bytes_per_second":7}]`,
-		moveID, movingID, state, state, done), 1))
+	m, err := json.Marshal(api.Migration{
+		ID: moveID, VolumeID: movingID, Host: "a", State: state, Phase: string(state), BytesTotal: 1 << 20, BytesDone: done, RateBytesPerSecond: 7,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"instances":[]`, `"instances":[],"migrations":[`+string(m)+`]`, 1))
 }
 
 // move has host a bring its migration to another state.

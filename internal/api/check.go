@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// What is wrong with a request by itself is found by whoever reads it first: a registry
+// refuses it as its hosts would, without asking them.
+
+const (
+	// sectorBytes divides the size of every disk.
+	sectorBytes = 512
+	// MaxStopTimeout bounds how long a guest may be given to shut down.
+	MaxStopTimeout = time.Hour
+)
+
+// The words for how a migration is made and verified.
+const (
+	// MethodAuto leaves the choice to Volferry.
+	MethodAuto    = "auto"
+	MethodOverlay = "overlay"
+	MethodMirror  = "mirror"
+	VerifyFull    = "full"
+	VerifyNone    = "none"
+)
+
+var (
+	// volumeNameRule is what a volume may be called: its name becomes the name of a
+	// file or a device. It leaves room for the ending of a file's name.
+	volumeNameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+	// deviceRule is what a device may be called: its prefix is the bus.
+	deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
+)
+
+func invalid(format string, args ...any) error { return Errorf(CodeInvalidArgument, format, args...) }
+
+// CheckVolumeName refuses what a volume cannot be called.
+func CheckVolumeName(name string) error {
+	if !volumeNameRule.MatchString(name) {
+		return invalid("name %.80q is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 200 characters", name)
+	}
+	return nil
+}
+
+// CheckDevice refuses a device that no disk of ours can have. None is for Volferry to
+// choose.
+func CheckDevice(device string) error {
+	if device == "" || deviceRule.MatchString(device) {
+		return nil
+	}
+	return invalid("device %.20q is not allowed: say vda, vdb, ... for a virtio disk or sda, sdb, ... for a SCSI disk", device)
+}
+
+func checkFormat(what string, f Format) error {
+	if f == "" || f.Valid() {
+		return nil
+	}
+	return invalid("%s is %.20q; it must be raw or qcow2", what, string(f))
+}
+
+func checkBandwidth(b int64) error {
+	if b < 0 {
+		return invalid("bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", b)
+	}
+	return nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check refuses what makes no sense by itself.
+func (in VolumeCreate) Check() error {
+	if err := first(CheckVolumeName(in.Name), checkFormat("format", in.Format)); err != nil {
+		return err
+	}
+	if in.SizeBytes <= 0 || in.SizeBytes%sectorBytes != 0 {
+		return invalid("size_bytes is %d; it must be a positive multiple of %d", in.SizeBytes, sectorBytes)
+	}
+	return nil
+}
+
+// Check refuses what makes no sense by itself.
+func (in VolumeAdopt) Check() error {
+	if err := CheckVolumeName(in.Name); err != nil {
+		return err
+	}
+	switch {
+	case (in.Path == "") == (in.Pool == ""):
+		return invalid("say where the image is: exactly one of path and pool")
+	case (in.Pool == "") != (in.VolumeName == ""):
+		return invalid("volume_name is the image's name in a pool: pool and volume_name go together")
+	case in.Format == "":
+		return invalid("format is missing: say raw or qcow2, whichever the image is; looking at its bytes would not tell")
+	}
+	return checkFormat("format", in.Format)
+}
+
+// Check refuses what makes no sense by itself.
+func (in MigrationTarget) Check() error {
+	if (in.ToPool == "") == (in.ToPath == "") {
+		return invalid("say where to: exactly one of to_pool and to_path")
+	}
+	if err := first(checkFormat("to_format", in.ToFormat), checkBandwidth(in.BandwidthBytesPerSecond)); err != nil {
+		return err
+	}
+	switch in.Method {
+	case "", MethodAuto, MethodOverlay, MethodMirror:
+	default:
+		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
+	}
+	switch in.Verify {
+	case "", VerifyFull, VerifyNone:
+	default:
+		return invalid("verify is %.20q; it must be full or none", in.Verify)
+	}
+	if in.DeleteSource && in.Verify == VerifyNone {
+		return invalid("delete_source needs verify full: a source is deleted only after its copy was read back")
+	}
+	return nil
+}
+
+// Check refuses what makes no sense by itself.
+func (in MigrationComplete) Check() error {
+	if in.DstAttachmentID == "" {
+		return invalid("dst_attachment_id is missing; `volferryctl migration show` has it")
+	}
+	return nil
+}
+
+// Check refuses what makes no sense by itself.
+func (in MigrationUpdate) Check() error {
+	if in.BandwidthBytesPerSecond == nil {
+		return invalid("there is nothing to change: say bandwidth_bytes_per_second")
+	}
+	return checkBandwidth(*in.BandwidthBytesPerSecond)
+}
+
+// Check refuses what makes no sense by itself.
+func (in VolumeAttach) Check() error {
+	if in.Mode != "" && in.Mode != ModeRW && in.Mode != ModeRO {
+		return invalid("mode is %.20q; it must be rw or ro", string(in.Mode))
+	}
+	return first(checkGiven("instance", in.Instance), CheckDevice(in.Device))
+}
+
+// Check refuses what makes no sense by itself.
+func (in VolumeDetach) Check() error { return checkGiven("instance", in.Instance) }
+
+// Check refuses what makes no sense by itself.
+func (in VolumeRetype) Check() error {
+	switch in.MigrationPolicy {
+	case "", RetypeNever, RetypeOnDemand:
+	default:
+		return invalid("migration_policy is %.20q; it must be never or on-demand", in.MigrationPolicy)
+	}
+	return checkGiven("type", in.Type)
+}
+
+// Check refuses what makes no sense by itself.
+func (in InstanceStop) Check() error { return checkStopTimeout(in.TimeoutSeconds) }
+
+// Check refuses what makes no sense by itself.
+func (in InstanceShelve) Check() error { return checkStopTimeout(in.TimeoutSeconds) }
+
+func checkStopTimeout(seconds int) error {
+	if most := int(MaxStopTimeout.Seconds()); seconds < 0 || seconds > most {
+		return invalid("timeout_seconds is %d; it must be from 0 (the default) to %d", seconds, most)
+	}
+	return nil
+}
+
+func checkGiven(what, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return invalid("%s is missing", what)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// field is a member of a document, as its struct says. What it says is in the OpenAPI
+// document and holds for every body that is read.
+type field struct {
+	name  string
+	typ   reflect.Type
+	index []int
+	// required: the member has to be there. That is every one without omitempty.
+	required bool
+	// nullable: it may be null. That is every pointer.
+	nullable bool
+	// enum are the values that it may have, nil for any.
+	enum []string
+}
+
+// The words of the tag `schema` of a field, separated by commas, and of `enum`, which
+// lists its values.
+const (
+	// tagOptional: the field may be left out, though an encoder always writes it.
+	tagOptional = "optional"
+	// tagNullable: the field may be null, though it is no pointer.
+	tagNullable = "nullable"
+)
+
+var knownFields sync.Map // of reflect.Type to []field
+
+// fieldsOf returns the members of a document of the struct t, by what encoding/json
+// calls them.
+func fieldsOf(t reflect.Type) []field {
+	if known, ok := knownFields.Load(t); ok {
+		fields, _ := known.([]field)
+		return fields
+	}
+	var fields []field
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "" || name == "-" {
+			continue
+		}
+		said := strings.Split(f.Tag.Get("schema"), ",")
+		var enum []string
+		if values := f.Tag.Get("enum"); values != "" {
+			enum = strings.Split(values, ",")
+		}
+		fields = append(fields, field{
+			name: name, typ: f.Type, index: f.Index, enum: enum,
+			required: !slices.Contains(strings.Split(options, ","), "omitempty") && !slices.Contains(said, tagOptional),
+			nullable: f.Type.Kind() == reflect.Pointer || f.Type == rawType || slices.Contains(said, tagNullable),
+		})
+	}
+	knownFields.Store(t, fields)
+	return fields
+}
+
+var (
+	timeType        = reflect.TypeFor[time.Time]()
+	rawType         = reflect.TypeFor[json.RawMessage]()
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// needsBody says whether a document of the type has a member that is required, so that
+// a request with no body at all cannot mean it.
+func needsBody(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() != reflect.Struct || slices.ContainsFunc(fieldsOf(t), func(f field) bool { return f.required && f.typ.Kind() != reflect.Pointer })
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkDocument refuses what encoding/json overlooks in a body that it has read into a
+// value of type t: a member that is missing or null, so that it would be taken for
+// false or 0; one whose name is written in another case; and one that is there twice,
+// of which the last would count.
+func checkDocument(body []byte, t reflect.Type) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	c := checker{dec: dec}
+	return c.value(t, false, "")
+}
+
+// checker walks through a document whose syntax and types are known to be right.
+type checker struct{ dec *json.Decoder }
+
+// value checks the next value, which is of type t (nil for any) and is called path.
+func (c checker) value(t reflect.Type, nullable bool, path string) error {
+	token, err := c.dec.Token()
+	if err != nil {
+		return bodyError(err)
+	}
+	for t != nil && t.Kind() == reflect.Pointer {
+		t, nullable = t.Elem(), true
+	}
+	if token == nil && !nullable && !open(t) {
+		if path == "" {
+			return api.Errorf(api.CodeInvalidArgument, "the request body cannot be a JSON null")
+		}
+		return api.Errorf(api.CodeInvalidArgument, "the field %q of the request body cannot be a JSON null", path)
+	}
+	switch token {
+	case json.Delim('{'):
+		return c.object(t, path)
+	case json.Delim('['):
+		return c.list(t, path)
+	}
+	return nil
+}
+
+// open says whether any document will do for a type.
+func open(t reflect.Type) bool {
+	return t == nil || t.Kind() == reflect.Interface || t == rawType
+}
+
+func (c checker) list(t reflect.Type, path string) error {
+	var elem reflect.Type
+	if t != nil && t.Kind() == reflect.Slice && !open(t) {
+		elem = t.Elem()
+	}
+	for c.dec.More() {
+		if err := c.value(elem, elem == nil, path); err != nil {
+			return err
+		}
+	}
+	return c.end()
+}
+
+func (c checker) object(t reflect.Type, path string) error {
+	var fields []field
+	closed := t != nil && t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(unmarshalerType)
+	if closed {
+		fields = fieldsOf(t)
+	}
+	seen := map[string]bool{}
+	for c.dec.More() {
+		token, err := c.dec.Token()
+		if err != nil {
+			return bodyError(err)
+		}
+		name, _ := token.(string) // a member of an object begins with its name
+		if seen[name] {
+			return api.Errorf(api.CodeInvalidArgument, "the request body has the field %q twice", within(path, name))
+		}
+		seen[name] = true
+		member := field{nullable: true}
+		switch at := slices.IndexFunc(fields, func(f field) bool { return f.name == name }); {
+		case at >= 0:
+			member = fields[at]
+		case closed:
+			return unknownField(within(path, name), name, fields)
+		case t != nil && t.Kind() == reflect.Map:
+			member = field{typ: t.Elem()}
+		}
+		if err := c.value(member.typ, member.nullable, within(path, name)); err != nil {
+			return err
+		}
+	}
+	for _, f := range fields {
+		if f.required && f.typ.Kind() != reflect.Pointer && !seen[f.name] { // no pointer is the same as null
+			return api.Errorf(api.CodeInvalidArgument, "the request body lacks the field %q", within(path, f.name))
+		}
+	}
+	return c.end()
+}
+
+// end reads the end of an object or a list.
+func (c checker) end() error {
+	if _, err := c.dec.Token(); err != nil && !errors.Is(err, io.EOF) {
+		return bodyError(err)
+	}
+	return nil
+}
+
+// unknownField refuses a member that encoding/json took for one that is written in
+// another case.
+func unknownField(path, name string, fields []field) error {
+	for _, f := range fields {
+		if strings.EqualFold(f.name, name) {
+			return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %q, which is not part of this request; %q is", path, f.name)
+		}
+	}
+	return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %q, which is not part of this request", path)
+}
+
+// within is the name of a member with that of what it is in.
+func within(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
