@@ -20,6 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -76,21 +77,25 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	site := up.Site(registry)
 	storage := image.Storage{}
 	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
+	claims := &location.Claims{
+		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
+		Own: []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir},
+	}
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths, SharedPools: cfg.SharedPools,
 	}, migrate.Ports{
-		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards,
+		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
 		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) },
 	}, records, migrationHost(up), log)
 	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, BootID: bootID()}, attach.Ports{
-		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards,
+		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Claims: claims,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
 	}, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, SharedPools: cfg.SharedPools},
-		volume.Ports{HV: virt, Registry: site, Images: storage}, records,
+		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
@@ -130,7 +135,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up,
-		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools},
+		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
 		Certificates:  cfg.certificates,

@@ -34,6 +34,9 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 			in.VolumeName, info.SizeBytes, l.Path, l.SizeBytes)
 	}
 	in.Block = info.Block
+	if err := m.checkOwn(ctx, in); err != nil {
+		return err
+	}
 	if err := m.checkReachable(ctx, in); err != nil {
 		return err
 	}
@@ -59,6 +62,23 @@ func (m *machine) checkReachable(ctx context.Context, in *input) error {
 		return blocked.Refusal("attach volume "+in.VolumeName, dir)
 	}
 	return err
+}
+
+// checkOwn refuses an image that, by another name, belongs to another volume or to a
+// migration of one.
+func (m *machine) checkOwn(ctx context.Context, in *input) error {
+	look, err := m.Claims.Look(ctx)
+	if err != nil {
+		return request.HV(request.Registry(err))
+	}
+	holder, err := look.Holder(in.Location.Path, location.Self{VolumeID: in.VolumeID})
+	switch {
+	case err != nil:
+		return api.Errorf(api.CodeStateForbidden, "cannot attach volume %s: %s: %v", in.VolumeName, in.Location.Path, err)
+	case holder.Words != "":
+		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s %s", in.VolumeName, in.Location.Path, holder.Words)
+	}
+	return nil
 }
 
 // checkPool refuses a pool that is elsewhere on this host than where the volume

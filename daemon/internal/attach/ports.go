@@ -8,6 +8,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -20,6 +21,8 @@ type Ports struct {
 	Migrations Migrations
 	Known      Known
 	Guards     Guards
+	// Claims knows which images are spoken for.
+	Claims *location.Claims
 	// Report makes the registry know what this host is like now, if it can.
 	Report func(ctx context.Context)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/op/optest"
@@ -47,6 +48,7 @@ type world struct {
 	migrations fakeMigrations
 	known      fakeKnown
 	guards     *fakeGuards
+	site       *fakeSite
 	dirGuards  *dirGuards // in their place, where set
 	journal    *optest.Journal
 
@@ -56,6 +58,18 @@ type world struct {
 	happened bool
 	away     bool
 	wrongs   []string
+}
+
+// fakeSite is what is spoken for on the host.
+type fakeSite struct {
+	volumes    []api.Volume
+	migrations []api.Migration
+}
+
+func (s *fakeSite) Volumes(context.Context) ([]api.Volume, error) { return s.volumes, nil }
+
+func (s *fakeSite) Migrations(context.Context, string, bool) ([]api.Migration, error) {
+	return s.migrations, nil
 }
 
 // happening is what happens at the nth call of the hypervisor or the registry.
@@ -72,6 +86,7 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 	w.registry = newFakeRegistry(w)
 	w.images = &fakeImages{world: w}
 	w.known = fakeKnown{}
+	w.site = &fakeSite{}
 	w.guards = &fakeGuards{world: w, reasons: map[string]string{}}
 	w.OnStart = w.guards.hook
 	w.AddPool(hv.PoolInfo{Name: "shared", Type: "dir", Path: "/shared", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
@@ -140,7 +155,7 @@ func (w *world) newManager() *Manager {
 	host := func(context.Context) (Host, error) {
 		return Host{ID: testHost, Name: hostName, Epoch: w.registry.rejoined()}, nil
 	}
-	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort(), Report: w.registry.hear}
+	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort(), Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
 	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
 

@@ -160,12 +160,12 @@ type Disk struct {
 	// Mirror is the running copy or active commit, nil if none.
 	Mirror *Mirror
 
-	ReadOnly    bool
-	Shareable   bool
-	Transient   bool
-	CopyOnRead  bool
-	Encrypted   bool
-	Slices      bool // a storage slice limits the source
+	ReadOnly   bool
+	Shareable  bool
+	Transient  bool
+	CopyOnRead bool
+	Encrypted  bool
+	Slices     bool // a storage slice limits the source
 	// Uncarried names what says how to open the disk's images and would be lost if
 	// the disk were made anew with another image: encryption, slices, reservations,
 	// and whatever is not known here. Empty if there is nothing. ParseDisk
@@ -174,9 +174,9 @@ type Disk struct {
 	// ImageSetting names a setting that belongs to one image, so that libvirt drops it
 	// when it puts another one in its place. Empty if there is none.
 	ImageSetting string
-	Cache       string // driver attributes, empty if not set
-	Discard     string
-	ErrorPolicy string
+	Cache        string // driver attributes, empty if not set
+	Discard      string
+	ErrorPolicy  string
 }
 
 // Top is the image that takes the guest's writes; the zero Image for an empty

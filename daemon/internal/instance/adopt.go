@@ -38,9 +38,8 @@ type Adopter struct {
 	HostID   string
 	// HostName is how the registry names this host.
 	HostName string
-	// SharedPools are pools in which other hosts see the same bytes, besides those
-	// that are so by their type.
-	SharedPools []string
+	// Claims knows which images are spoken for.
+	Claims *location.Claims
 }
 
 // Adopt registers one domain, named by name or UUID. One that this host has
@@ -121,13 +120,26 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst 
 	if !dom.Persistent {
 		return api.Instance{}, false, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: it is transient; define it first (virsh dumpxml, virsh define)", dom.Name)
 	}
+	err = a.Claims.Exclusive(func() error {
+		inst, err = a.register(ctx, opID, dom)
+		return err
+	})
+	return inst, false, err
+}
+
+// register registers a domain with its disks. Nobody else takes an image meanwhile.
+func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain) (api.Instance, error) {
 	volumes, err := a.Registry.Volumes(ctx)
 	if err != nil {
-		return api.Instance{}, false, err
+		return api.Instance{}, err
+	}
+	look, err := a.Claims.Look(ctx)
+	if err != nil {
+		return api.Instance{}, err
 	}
 	pools, err := a.HV.Pools(ctx)
 	if err != nil {
-		return api.Instance{}, false, fmt.Errorf("list pools: %w", err)
+		return api.Instance{}, fmt.Errorf("list pools: %w", err)
 	}
 	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: StateOf(dom.State)}
 	boot := BootIndexes(dom.Config)
@@ -140,11 +152,12 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst 
 		}
 		disk.BootIndex = boot[d.Target]
 		inPool(&disk.Location, pools)
-		identify(&disk, dom, d, a.reachable(volumes, pools), volumes)
+		if err := identify(&disk, dom, d, look, volumes); err != nil {
+			return api.Instance{}, err
+		}
 		reg.Disks = append(reg.Disks, disk)
 	}
-	inst, err = a.Registry.RegisterInstance(ctx, opID, reg)
-	return inst, false, err
+	return a.Registry.RegisterInstance(ctx, opID, reg)
 }
 
 // disk describes a disk as a volume to be, or says why it is none.
@@ -183,32 +196,29 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	}, ""
 }
 
-// reachable are the volumes whose paths mean something on this host: its own, and
-// those in pools that it shares. Another host's file has another host's bytes,
-// whatever its path.
-func (a *Adopter) reachable(volumes []api.Volume, pools []hv.PoolInfo) []api.Volume {
-	return slices.DeleteFunc(slices.Clone(volumes), func(v api.Volume) bool {
-		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == v.Location.Pool && p.Name != "" })
-		shared := i >= 0 && (location.Shared(pools[i].Type) || slices.Contains(a.SharedPools, pools[i].Name))
-		return !shared && v.Host != a.HostID && v.Host != a.HostName
-	})
-}
-
-// identify gives the disk its volume: one that the registry has at this place
-// already (the instance was forgotten and comes back), else a new one, whose id
-// is the disk's serial if that is a UUID that no volume of any host has.
-func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, reachable, volumes []api.Volume) {
-	for _, v := range reachable {
-		if v.Location.Path == disk.Location.Path {
-			disk.VolumeID, disk.VolumeName, disk.Location = v.ID, v.Name, v.Location
-			return
-		}
+// identify gives the disk its volume: one that the registry has of this image
+// already, by whatever name (the instance was forgotten and comes back, or another
+// one has the volume), else a new one, whose id is the disk's serial if that is a
+// UUID that no volume of any host has. An image that something else needs is refused.
+func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume) error {
+	path := disk.Location.Path
+	holder, err := look.Holder(path, location.Self{})
+	switch {
+	case err != nil:
+		return api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: whose image %s, its disk %s, is: %v", dom.Name, path, d.Target, err)
+	case holder.Volume != nil:
+		v := holder.Volume
+		disk.VolumeID, disk.VolumeName, disk.Location = v.ID, v.Name, v.Location
+		return nil
+	case holder.Words != "":
+		return api.Errorf(api.CodeConflict, "cannot adopt domain %s: its disk %s, %s, %s", dom.Name, d.Target, path, holder.Words)
 	}
 	disk.VolumeID = uuid.NewString()
 	if id, err := uuid.Parse(d.Serial); err == nil && !hasVolume(volumes, id.String()) {
 		disk.VolumeID = id.String()
 	}
 	disk.VolumeName = dom.Name + "-" + d.Target
+	return nil
 }
 
 func hasVolume(volumes []api.Volume, id string) bool {

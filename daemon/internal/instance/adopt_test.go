@@ -5,12 +5,15 @@ package instance
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,10 +24,15 @@ type site struct {
 	volumes    []api.Volume
 	instances  []api.Instance
 	registered []api.InstanceRegister
+	migrations []api.Migration
 }
 
 func (s *site) Volumes(context.Context) ([]api.Volume, error)     { return s.volumes, nil }
 func (s *site) Instances(context.Context) ([]api.Instance, error) { return s.instances, nil }
+
+func (s *site) Migrations(context.Context, string, bool) ([]api.Migration, error) {
+	return s.migrations, nil
+}
 
 func (s *site) RegisterInstance(_ context.Context, _ string, in api.InstanceRegister) (api.Instance, error) {
 	inst := api.Instance{ID: in.ID, Name: in.Name, Host: "alpha"}
@@ -48,7 +56,7 @@ func newAdopter(t *testing.T, s *site) *Adopter {
 		}
 	}
 	inspect := func(context.Context, string, api.Format) (int64, error) { return 8 * hvtest.BlockSize, nil }
-	return &Adopter{HV: f, Registry: s, Inspect: inspect, HostID: here, HostName: "alpha"}
+	return &Adopter{HV: f, Registry: s, Inspect: inspect, HostID: here, HostName: "alpha", Claims: &location.Claims{Site: s, Pools: f.Pools, HostID: here, HostName: "alpha"}}
 }
 
 func TestAdoptingAgainSaysSo(t *testing.T) {
@@ -129,12 +137,59 @@ func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &site{volumes: []api.Volume{{ID: id, Name: "old", Host: c.host, Location: api.Location{Pool: "images", Name: "web.raw", Path: "/images/web.raw"}}}}
 			a := newAdopter(t, s)
-			a.SharedPools = c.shared
+			a.Claims.SharedPools = c.shared
 			if _, _, err := a.Adopt(t.Context(), "op", "web"); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.registered[0].Disks[0].VolumeID; (got == id) != c.found {
 				t.Errorf("the disk is volume %s", got)
+			}
+		})
+	}
+}
+
+// TestADiskThatIsAVolumeByAnotherNameIsThatVolume: with an attachment of another
+// instance the registry then refuses it, instead of having two volumes of one image.
+func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
+	dir := t.TempDir()
+	image, alias := filepath.Join(dir, "web.raw"), filepath.Join(dir, "alias.raw")
+	for _, err := range []error{os.WriteFile(image, nil, 0o600), os.Symlink(image, alias)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := api.Location{Path: image, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize}
+	for name, c := range map[string]struct {
+		site  site
+		code  api.Code
+		is    string
+		words string
+	}{
+		"a volume":                   {site: site{volumes: []api.Volume{{ID: domainB, Name: "web-vda", Host: "alpha", Location: at}}}, is: domainB},
+		"another host's":             {site: site{volumes: []api.Volume{{ID: domainB, Name: "web-vda", Host: "beta", Location: at}}}},
+		"a reserved destination":     {site: site{migrations: []api.Migration{{ID: "m1", VolumeName: "db", Host: "alpha", Dst: at}}}, code: api.CodeConflict, words: "destination of migration m1 of volume db"},
+		"the source of another move": {site: site{migrations: []api.Migration{{ID: "m1", VolumeName: "db", Host: "alpha", Src: at}}}, code: api.CodeConflict, words: "source of migration m1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAdopter(t, &c.site)
+			f := a.HV.(*hvtest.Fake)
+			if err := f.CreateImage(alias, hvtest.Raw, 8*hvtest.BlockSize); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Define(hv.Domain{ID: here, Name: "copy", Config: []hv.Disk{{
+				Target: "vda", Device: "disk", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: alias}},
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := a.Adopt(t.Context(), "op", "copy")
+			if api.CodeOf(err) != c.code || (err != nil && !strings.Contains(err.Error(), c.words)) {
+				t.Fatalf("got %v, want code %q and %q", err, c.code, c.words)
+			}
+			if err != nil {
+				return
+			}
+			if got := c.site.registered[0].Disks[0].VolumeID; (got == domainB) != (c.is == domainB) {
+				t.Errorf("the disk is volume %s, want %q", got, c.is)
 			}
 		})
 	}

@@ -138,9 +138,29 @@ func shorten(s string) string {
 
 // checkNotUsed refuses a destination that somebody has.
 func (g *Manager) checkNotUsed(ctx context.Context, path string) error {
-	user, err := g.machine.userOf(ctx, path, "")
-	if err != nil || user == "" {
-		return cannotLook(err)
+	return cannotLook(g.machine.free(ctx, path, location.Self{}))
+}
+
+// free refuses an image that a domain of this host names or the kernel lends to
+// somebody, that is a volume, by whatever name, or that belongs to a migration.
+func (m *machine) free(ctx context.Context, path string, self location.Self) error {
+	user, err := m.userOf(ctx, path, "")
+	if err != nil {
+		return err
+	}
+	if user == "" {
+		// Who takes an image and has not registered it yet is waited for.
+		holder, err := m.claims.Take(ctx, path, self, func() error { return nil })
+		if errors.Is(err, location.ErrCannotTell) {
+			return cannotTell(path, err)
+		}
+		if err != nil {
+			return err
+		}
+		user = holder.Words
+	}
+	if user == "" {
+		return nil
 	}
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 )
 
@@ -18,6 +19,8 @@ type Ports struct {
 	Copier   Copier
 	Registry Registry
 	Guards   Guards
+	// Claims knows which images are spoken for.
+	Claims *location.Claims
 	// MayMove refuses to move a volume of which a guest may let go at any time
 	// (attach.Manager). Nil: there are no attachments but those of the definitions.
 	MayMove func(ctx context.Context, volumeID string) error
@@ -30,6 +33,7 @@ type machine struct {
 	copier   Copier
 	registry Registry
 	guards   Guards
+	claims   *location.Claims
 	mayMove  func(ctx context.Context, volumeID string) error
 	// past answers from the journal what a migration has done so far.
 	past  func(ctx context.Context, s *Spec, except string) (past, error)
@@ -49,7 +53,7 @@ type machine struct {
 // progress changes.
 func newMachine(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *machine {
 	m := &machine{
-		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, mayMove: ports.MayMove,
+		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove,
 		past:  func(context.Context, *Spec, string) (past, error) { return past{}, nil },
 		board: newBoard(change), log: log, now: time.Now, host: host,
 	}

@@ -29,9 +29,33 @@ type fakeRegistry struct {
 	delay time.Duration
 	// onChange, where set, is called at every change of a row's state.
 	onChange func(to api.MigrationState)
+	// others are the volumes besides vol.
+	others []api.Volume
 	// onCall, where set, is called before and after every call that has an
 	// effect or tells of one, without the lock held.
 	onCall func(after bool)
+}
+
+// Volumes implements location.Site.
+func (r *fakeRegistry) Volumes(context.Context) (all []api.Volume, err error) {
+	err = r.call(func() error {
+		all = append([]api.Volume{r.vol}, r.others...)
+		return nil
+	})
+	return all, err
+}
+
+// Migrations implements location.Site.
+func (r *fakeRegistry) Migrations(context.Context, string, bool) (all []api.Migration, err error) {
+	err = r.call(func() error {
+		for _, row := range r.rows {
+			if !row.State.Final() {
+				all = append(all, row)
+			}
+		}
+		return nil
+	})
+	return all, err
 }
 
 func newFakeRegistry() *fakeRegistry {

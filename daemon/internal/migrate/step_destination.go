@@ -18,6 +18,8 @@ import (
 // ours to remove.
 type claimNote struct {
 	Ours bool `json:"ours"`
+	// Free: a dst that was there already is nobody's.
+	Free bool `json:"free,omitempty"`
 }
 
 // stepCreateDestination makes dst, in a pool or at a path, unless the operator
@@ -25,8 +27,13 @@ type claimNote struct {
 func (m *machine) stepCreateDestination() op.Step {
 	const name = "create_destination"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		// Once more, now that dst is reserved: somebody may have taken it meanwhile,
+		// by a name of which the registry knows nothing.
+		if err := m.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+			return m.hvError(m.registryError(err))
+		}
 		if !s.CreateDst {
-			return nil
+			return r.Note(ctx, claimNote{Free: true})
 		}
 		var note claimNote
 		again, err := r.Noted(name, &note)
@@ -58,11 +65,9 @@ func (m *machine) stepCreateDestination() op.Step {
 		return m.removeDestination(ctx, s)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		if s.CreateDst {
-			var note claimNote
-			if ok, err := r.Noted(name, &note); err != nil || !ok || !note.Ours {
-				return op.NotDone, err
-			}
+		var note claimNote
+		if ok, err := r.Noted(name, &note); err != nil || !ok || note.Ours != s.CreateDst {
+			return op.NotDone, err
 		}
 		return m.observeDestination(ctx, s)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -125,7 +126,11 @@ func (w *world) ports() Ports {
 		}
 		return w.mayMove()
 	}
-	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove}
+	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove, Claims: w.claims()}
+}
+
+func (w *world) claims() *location.Claims {
+	return &location.Claims{Site: w.registry, Pools: w.Pools, HostID: testHost}
 }
 
 // testSpec is the spec of the migration of the world's volume to the pool.

@@ -41,7 +41,7 @@ func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (input, e
 	if err != nil {
 		return input{}, err
 	}
-	if err := g.checkNoVolume(ctx, id, l.Path); err != nil {
+	if err := g.checkFree(ctx, l.Path); err != nil {
 		return input{}, err
 	}
 	if err := g.checkAdoptable(ctx, in.Name, l.Path); err != nil {
@@ -81,33 +81,34 @@ func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	return l, nil
 }
 
-// checkNoVolume refuses an image that is a volume of this host already, by
-// whatever path. The registry says the same of the very path, and that of other
-// hosts.
-func (g *Manager) checkNoVolume(ctx context.Context, hostID, path string) error {
-	volumes, err := g.machine.Registry.Volumes(ctx)
+// checkFree refuses an image that belongs to a volume or a migration of this host
+// already, by whatever path.
+func (g *Manager) checkFree(ctx context.Context, path string) error {
+	look, err := g.machine.Claims.Look(ctx)
 	if err != nil {
 		return err
 	}
-	host, err := g.machine.Registry.Host(ctx, hostID)
+	holder, err := look.Holder(path, location.Self{})
 	if err != nil {
-		return err
+		return cannotTell(path, err)
 	}
-	place := location.PlaceOf(path)
-	for i := range volumes {
-		here := volumes[i].Host == host.Name || volumes[i].Host == host.ID
-		if !here {
-			continue
-		}
-		same, err := place.Is(volumes[i].Location.Path)
-		if err != nil {
-			return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is volume %s: %v", path, volumes[i].Name, err)
-		}
-		if same {
-			return api.Errorf(api.CodeConflict, "%s is volume %s already", path, volumes[i].Name).With("volume_id", volumes[i].ID)
-		}
+	return taken(path, holder)
+}
+
+// taken refuses an image that is spoken for, nil if it is not.
+func taken(path string, h location.Holder) error {
+	if h.Words == "" {
+		return nil
 	}
-	return nil
+	err := api.Errorf(api.CodeConflict, "%s %s", path, h.Words)
+	if h.Volume != nil {
+		err = err.With("volume_id", h.Volume.ID)
+	}
+	return err
+}
+
+func cannotTell(path string, why error) *api.Error {
+	return api.Errorf(api.CodeStateForbidden, "cannot take %s: %v", path, why)
 }
 
 // checkAdoptable refuses an image that is in use. A domain's disk needs its

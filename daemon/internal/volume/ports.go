@@ -7,6 +7,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -15,6 +16,8 @@ type Ports struct {
 	HV       hv.Hypervisor
 	Registry Registry
 	Images   Images
+	// Claims knows which images are spoken for.
+	Claims *location.Claims
 }
 
 // Registry is what volumes need of the registry. Every mutation carries an op

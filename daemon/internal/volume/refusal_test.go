@@ -4,6 +4,7 @@ package volume
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -203,5 +204,59 @@ func TestDeleteIsRefused(t *testing.T) {
 		c.check(t, api.Volume{}, func(g *Manager, _ api.Volume) error {
 			return deleted(g.Delete(t.Context(), testOp, vol.ID, false))
 		})
+	}
+}
+
+// TestAnImageThatIsSpokenForByAnotherNameIsNotAdopted: the registry compares names.
+func TestAnImageThatIsSpokenForByAnotherNameIsNotAdopted(t *testing.T) {
+	for name, spoken := range map[string]func(w *world, l api.Location){
+		"is volume other already": func(w *world, l api.Location) { w.addVolume("other", l) },
+		"is the destination of migration m of volume": func(w *world, l api.Location) {
+			w.registry.migrations = []api.Migration{{ID: "m", Host: hostName, Dst: l}}
+		},
+		"is the source of migration m of volume": func(w *world, l api.Location) {
+			w.registry.migrations = []api.Migration{{ID: "m", Host: hostName, Src: l}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			must(t, err)
+			image, alias := filepath.Join(dir, "a.raw"), filepath.Join(dir, "b.raw")
+			must(t, os.WriteFile(image, nil, 0o600))
+			must(t, os.Link(image, alias))
+			must(t, w.CreateImage(alias, hvtest.Raw, testSize))
+			spoken(w, api.Location{Path: image, Format: api.FormatRaw, SizeBytes: testSize})
+			_, err = w.start(t).Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "again", Path: alias, Format: api.FormatRaw})
+			wantCode(t, err, api.CodeConflict)
+			if !strings.Contains(err.Error(), name) {
+				t.Errorf("got %v, want that it %s", err, name)
+			}
+		})
+	}
+}
+
+// TestOfTwoNamesOfOneImageOneIsAdopted: both were free when they were looked at.
+func TestOfTwoNamesOfOneImageOneIsAdopted(t *testing.T) {
+	w := newWorld(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	names := []string{filepath.Join(dir, "a.raw"), filepath.Join(dir, "b.raw")}
+	must(t, os.WriteFile(names[0], nil, 0o600))
+	must(t, os.Link(names[0], names[1]))
+	g := w.start(t)
+	errs := make(chan error)
+	for n, path := range names {
+		must(t, w.CreateImage(path, hvtest.Raw, testSize))
+		go func() {
+			_, err := g.Adopt(t.Context(), testOp[:35]+string(rune('0'+n)), api.VolumeAdopt{Name: filepath.Base(path), Path: path, Format: api.FormatRaw})
+			errs <- err
+		}()
+	}
+	if a, b := <-errs, <-errs; (a == nil) == (b == nil) {
+		t.Errorf("got %v and %v, want one of them refused", a, b)
+	}
+	if len(w.registry.volumes) != 1 {
+		t.Errorf("there are %d volumes, want one", len(w.registry.volumes))
 	}
 }

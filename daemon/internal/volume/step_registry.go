@@ -4,7 +4,9 @@ package volume
 
 import (
 	"context"
+	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -14,8 +16,7 @@ import (
 // the volume.
 func (m *machine) stepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		_, err := m.Registry.RegisterVolume(ctx, r.OpID()+".register", in.Volume)
-		return request.Registry(err)
+		return m.register(ctx, r.OpID()+".register", in)
 	}
 	// Only what has our id is ours: where the name was taken there is nothing
 	// to take back.
@@ -30,6 +31,23 @@ func (m *machine) stepRegister() op.Step {
 		return op.Done, r.SetOutput(vol)
 	}
 	return step(stepNameRegister, do, undo, observe)
+}
+
+// register takes the volume's place, unless its image belongs to somebody by another
+// name: of that the registry knows nothing.
+func (m *machine) register(ctx context.Context, opID string, in *input) error {
+	path := in.Volume.Location.Path
+	holder, err := m.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
+		_, err := m.Registry.RegisterVolume(ctx, opID, in.Volume)
+		return err
+	})
+	if errors.Is(err, location.ErrCannotTell) {
+		return cannotTell(path, err)
+	}
+	if err != nil {
+		return request.HV(request.Registry(err))
+	}
+	return taken(path, holder)
 }
 
 // stepPublish says that the volume may be used, and where its bytes came to

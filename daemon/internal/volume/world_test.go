@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/op/optest"
@@ -51,7 +52,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) newManager(cfg Config) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
-	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images}
+	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
 	return New(cfg, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
@@ -144,6 +145,8 @@ type fakeRegistry struct {
 	volumes map[string]api.Volume
 	types   map[string]api.VolumeType
 	calls   map[string]call
+	// migrations are those that are open.
+	migrations []api.Migration
 	// eager: whatever becomes available is attached at once.
 	eager bool
 }
@@ -224,6 +227,10 @@ func (r *fakeRegistry) Type(_ context.Context, ref string) (api.VolumeType, erro
 		}
 		return typ, nil
 	})
+}
+
+func (r *fakeRegistry) Migrations(context.Context, string, bool) ([]api.Migration, error) {
+	return r.migrations, nil
 }
 
 func (r *fakeRegistry) Volumes(context.Context) ([]api.Volume, error) {

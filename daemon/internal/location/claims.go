@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Claims knows which images of this host are spoken for: those of volumes, the
+// destinations that migrations have reserved, and the files of Volferry itself. It
+// compares images and not paths, since the registry cannot. It is safe for
+// concurrent use; there is one of it on a host.
+type Claims struct {
+	Site  Site
+	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
+	// HostID and HostName are how the registry calls this host.
+	HostID, HostName string
+	// SharedPools are pools in which other hosts see the same bytes, besides those
+	// that are so by their type.
+	SharedPools []string
+	// Own are the directories of Volferry: state, overlays, saved memory.
+	Own []string
+
+	mu sync.Mutex
+}
+
+// Site is what Claims needs of the registry.
+type Site interface {
+	Volumes(ctx context.Context) ([]api.Volume, error)
+	// Migrations returns the open ones, or all; an empty reference is any volume.
+	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
+}
+
+// Holder is who an image belongs to. The zero Holder is nobody.
+type Holder struct {
+	// Volume is set if it is the image of a volume.
+	Volume *api.Volume
+	// MigrationID is set if a migration has reserved it.
+	MigrationID string
+	// Words go on after the name of the image: "is volume web already".
+	Words string
+}
+
+// Self is what does not count, because it is whoever asks.
+type Self struct {
+	// VolumeID is a volume, with all its migrations; MigrationID is one migration.
+	VolumeID, MigrationID string
+}
+
+// Take finds out whether the image at path is spoken for, and calls then if it is
+// not. Nobody else takes anything in between: of two that ask for one image by two
+// names the second is refused, if each registers what it takes in then, or before it
+// asks. Its errors are those of Look and of then.
+func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
+	err = c.Exclusive(func() error {
+		look, err := c.Look(ctx)
+		if err != nil {
+			return err
+		}
+		if h, err = look.Holder(path, self); err != nil || h.Words != "" {
+			return err
+		}
+		return then()
+	})
+	return h, err
+}
+
+// Exclusive calls do while nobody takes anything.
+func (c *Claims) Exclusive(do func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return do()
+}
+
+// Look is what was spoken for at one moment.
+type Look struct {
+	volumes []claim
+	open    []claim
+	own     []string
+}
+
+// claim is a path of this host with whom it belongs to.
+type claim struct {
+	path     string
+	volumeID string
+	holder   Holder
+}
+
+// Look asks registry and hypervisor what is spoken for. Its errors are theirs.
+func (c *Claims) Look(ctx context.Context) (*Look, error) {
+	volumes, err := c.Site.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	migrations, err := c.Site.Migrations(ctx, "", false)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := c.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	look := &Look{own: c.Own}
+	for i := range volumes {
+		v := &volumes[i]
+		if path, here := c.pathHere(v.Host, v.Location, pools); here {
+			look.volumes = append(look.volumes, claim{path, v.ID, Holder{Volume: v, Words: fmt.Sprintf("is volume %s already", v.Name)}})
+		}
+	}
+	for i := range migrations {
+		m := &migrations[i]
+		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
+			look.open = append(look.open, claim{path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is the destination of migration %s of volume %s", m.ID, m.VolumeName)}})
+		}
+		if path, here := c.pathHere(m.Host, m.Src, pools); here {
+			look.open = append(look.open, claim{path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is the source of migration %s of volume %s", m.ID, m.VolumeName)}})
+		}
+	}
+	return look, nil
+}
+
+// ErrCannotTell says that it is not known whether an image is spoken for, so that it
+// may not be taken.
+var ErrCannotTell = errors.New("nobody can tell whose image it is")
+
+// Holder returns who the image at path belongs to, or ErrCannotTell.
+func (l *Look) Holder(path string, self Self) (Holder, error) {
+	place := PlaceOf(path)
+	var unknown error
+	for _, c := range slices.Concat(l.volumes, l.open) {
+		if (c.volumeID == self.VolumeID && self.VolumeID != "") || (c.holder.MigrationID != "" && c.holder.MigrationID == self.MigrationID) {
+			continue
+		}
+		same, err := place.Is(c.path)
+		if same {
+			return c.holder, nil
+		}
+		if err != nil {
+			unknown = errors.Join(unknown, fmt.Errorf("cannot tell whether it %s: %w", c.holder.Words, err))
+		}
+	}
+	own, err := ownFile(l.own, place)
+	switch {
+	case own != "":
+		return Holder{Words: "is a file of Volferry itself, " + own}, nil
+	case err != nil || unknown != nil:
+		return Holder{}, fmt.Errorf("%w: %w", ErrCannotTell, errors.Join(unknown, err))
+	}
+	return Holder{}, nil
+}
+
+// pathHere is the path of a location on this host. Another host's file has other
+// bytes here, whatever its path, unless it is in a pool that both see; that may be
+// mounted elsewhere here.
+func (c *Claims) pathHere(host string, l api.Location, pools []hv.PoolInfo) (path string, here bool) {
+	if l.Pool != "" {
+		i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == l.Pool })
+		if i >= 0 && (Shared(pools[i].Type) || slices.Contains(c.SharedPools, l.Pool)) {
+			if HoldsFiles(pools[i]) && pools[i].Path != "" && l.Name != "" {
+				return filepath.Join(pools[i].Path, l.Name), true
+			}
+			return l.Path, true
+		}
+	}
+	return l.Path, host != "" && (host == c.HostID || host == c.HostName)
+}
+
+// ownFile names the file in these directories that a place is, "" if it is none.
+func ownFile(dirs []string, place Place) (name string, err error) {
+	if place.absent {
+		return "", nil
+	}
+	for _, dir := range dirs {
+		walk := func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return ignoreAbsent(err)
+			}
+			same, err := place.Is(path)
+			if err == nil && same {
+				name = path
+				return filepath.SkipAll
+			}
+			return err
+		}
+		if err := filepath.WalkDir(dir, walk); err != nil || name != "" {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
+// ignoreAbsent: what was removed during a walk is nobody's.
+func ignoreAbsent(err error) error {
+	if isAbsent(err) {
+		return nil
+	}
+	return err
+}
