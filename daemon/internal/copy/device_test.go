@@ -92,7 +92,7 @@ func TestAcrossFilesystemsTheCopyStreams(t *testing.T) {
 func qcow2(t *testing.T, name string, sizeBytes int64) copy.Image {
 	t.Helper()
 	image := qemuimg.Image{Path: filepath.Join(t.TempDir(), name), Format: qemuimg.FormatQCOW2}
-	if err := qemuimg.Create(t.Context(), image, sizeBytes); err != nil {
+	if err := qemuimg.Create(t.Context(), image, sizeBytes, qemuimg.NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	return copy.Image{Path: image.Path, Format: image.Format, SizeBytes: sizeBytes}

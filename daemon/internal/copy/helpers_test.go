@@ -29,7 +29,7 @@ func raw(t testing.TB, name string, sizeBytes int64, data ...[2]int64) copy.Imag
 func rawAt(t testing.TB, path string, sizeBytes int64, data ...[2]int64) copy.Image {
 	t.Helper()
 	image := copy.Image{Path: path, Format: qemuimg.FormatRaw, SizeBytes: sizeBytes}
-	if err := qemuimg.Create(t.Context(), qemuimg.Image{Path: path, Format: qemuimg.FormatRaw}, sizeBytes); err != nil {
+	if err := qemuimg.Create(t.Context(), qemuimg.Image{Path: path, Format: qemuimg.FormatRaw}, sizeBytes, qemuimg.NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, image, data...)

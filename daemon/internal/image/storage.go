@@ -59,7 +59,7 @@ func (Storage) Fold(ctx context.Context, overlay string, into hv.Image) error {
 
 // Create makes a new image. fs.ErrExist if there is anything at its path.
 func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64) error {
-	return noSpace(qemuimg.Create(ctx, qemuImage(img), sizeBytes))
+	return noSpace(qemuimg.Create(ctx, qemuImage(img), sizeBytes, qemuimg.NewFile{}))
 }
 
 // Inspect reads size and kind of an image of a known format. ErrAbsent if there

@@ -24,7 +24,12 @@ const pipeGrace = 5 * time.Second
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
 	throttle Throttle               // optional
+	file     *os.File               // optional; the arguments call it childFile
 }
+
+// childFile is how a child calls the open file that it is given. It opens the file
+// itself by this name, whatever is at the file's path meanwhile.
+const childFile = "/proc/self/fd/3"
 
 // run runs qemu-img to its end and returns what it wrote to stdout. The child
 // is killed when ctx ends, and by the kernel when this process dies, stopped by
@@ -34,6 +39,9 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	stderr := &outputTail{}
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if opts.file != nil {
+		cmd.ExtraFiles = []*os.File{opts.file}
+	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = pipeGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

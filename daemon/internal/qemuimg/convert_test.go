@@ -52,7 +52,7 @@ func TestCompareNamesTheSectorThatDiffers(t *testing.T) {
 
 func TestSizesMustBeEqual(t *testing.T) {
 	src, dst := newImage(t, "a", FormatRaw), Image{t.TempDir() + "/b", FormatQCOW2}
-	if err := Create(t.Context(), dst, overlayTestBytes+512); err != nil {
+	if err := Create(t.Context(), dst, overlayTestBytes+512, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	var size *SizeError
@@ -67,7 +67,7 @@ func TestSizesMustBeEqual(t *testing.T) {
 func TestCreateNeverReplaces(t *testing.T) {
 	for _, format := range []string{FormatRaw, FormatQCOW2} {
 		image := newImage(t, "x", format)
-		if err := Create(t.Context(), image, 512); !errors.Is(err, fs.ErrExist) {
+		if err := Create(t.Context(), image, 512, NewFile{}); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: %v", format, err)
 		}
 		if n, err := VirtualSize(t.Context(), image); err != nil || n != overlayTestBytes {

@@ -12,16 +12,16 @@ import (
 
 // Create makes a new image file that reads as zeros, on stable storage when it
 // returns nil. fs.ErrExist if something is there already. A crash leaves
-// nothing or the whole image.
-func Create(ctx context.Context, image Image, sizeBytes int64) error {
+// nothing or the whole image, and no file but the image is touched.
+func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) error {
 	if err := image.validate(); err != nil {
 		return err
 	}
-	return createWhole(image.Path, func(tmp string) error {
+	return createWhole(image.Path, about, func(f *os.File) error {
 		if image.Format == FormatRaw {
-			return os.Truncate(tmp, sizeBytes)
+			return f.Truncate(sizeBytes)
 		}
-		_, err := run(ctx, createArgs(tmp, sizeBytes), childOptions{})
+		_, err := run(ctx, createArgs(childFile, sizeBytes), childOptions{file: f})
 		return err
 	})
 }

@@ -3,11 +3,12 @@
 package qemuimg
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,43 +17,87 @@ import (
 // guest's data.
 const fileMode = 0o600
 
-// createWhole makes the file at path appear complete and durable, or not at
-// all: fill gets the path of an empty file beside it, which is then synced and
-// renamed. fs.ErrExist if path exists.
-func createWhole(path string, fill func(tmp string) error) error {
-	tmp := path + ".new"
-	// One left by a crash has never been anything to anybody.
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, fileMode)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(f.Close(), fill(tmp))
-	if err == nil {
-		err = syncPath(tmp)
-	}
-	if err == nil {
-		err = renameNew(tmp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	return syncPath(filepath.Dir(path))
+// NewFile is what is told of a file that is being made, before and while it appears.
+type NewFile struct {
+	// Temporary is the name of the file, in the directory where it shall be, until it
+	// is whole: where the filesystem cannot have a file without a name. It must be a
+	// name that nobody else would think of. Empty: a random one.
+	Temporary string
+	// Whole is called when the file is complete and durable, and before it is at its
+	// path. An error ends it all. Optional.
+	Whole func(file *os.File) error
 }
 
-// renameNew renames without replacing; fs.ErrExist if newPath exists.
-func renameNew(oldPath, newPath string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, oldPath, unix.AT_FDCWD, newPath, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// NFS has no such rename; a hard link does not replace either.
-		if err = unix.Link(oldPath, newPath); err == nil {
-			err = unix.Unlink(oldPath)
-		}
+// TemporaryName is a name for NewFile that no other file has.
+func TemporaryName() string { return ".volferry-" + rand.Text() }
+
+// createWhole makes the file at path appear complete and durable, or not at all: fill
+// gets an empty file that has no name yet, or the temporary one, and must not open
+// that, which could be another file by then. fs.ErrExist if path exists. A crash
+// leaves nothing but perhaps the temporary file.
+func createWhole(path string, about NewFile, fill func(f *os.File) error) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	f, named, err := newFile(dir, about.Temporary)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	err = fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil && about.Whole != nil {
+		err = about.Whole(f)
+	}
+	if err == nil {
+		err = nameFile(dir, f, path)
+	}
+	if named {
+		err = errors.Join(err, unix.Unlinkat(int(dir.Fd()), filepath.Base(f.Name()), 0))
 	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: oldPath, New: newPath, Err: err}
+		return err
+	}
+	return dir.Sync()
+}
+
+// openNameless makes a file without a name in a directory. It is a variable for the
+// tests.
+var openNameless = func(dir int) (int, error) {
+	return unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, fileMode)
+}
+
+// newFile makes an empty file in a directory: without a name, or, where the filesystem
+// has no such files (NFS), with a temporary one.
+func newFile(dir *os.File, temporary string) (f *os.File, named bool, err error) {
+	fd, err := openNameless(int(dir.Fd()))
+	if err == nil {
+		return os.NewFile(uintptr(fd), dir.Name()), false, nil
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
+		return nil, false, &os.PathError{Op: "create a file in", Path: dir.Name(), Err: err}
+	}
+	if temporary == "" {
+		temporary = TemporaryName()
+	}
+	path := filepath.Join(dir.Name(), temporary)
+	fd, err = unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_RDWR|unix.O_CLOEXEC, fileMode)
+	if err != nil {
+		return nil, false, &os.PathError{Op: "create", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), true, nil
+}
+
+// nameFile gives the open file its name, and never replaces what has it.
+func nameFile(dir, f *os.File, path string) error {
+	fd := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
+	err := unix.Linkat(unix.AT_FDCWD, fd, int(dir.Fd()), filepath.Base(path), unix.AT_SYMLINK_FOLLOW)
+	if err != nil {
+		return &os.LinkError{Op: "link", Old: f.Name(), New: path, Err: err}
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	if err := backing.validate(); err != nil {
 		return err
 	}
-	err := createWhole(path, func(tmp string) error {
-		_, err := run(ctx, createOverlayArgs(tmp, backing, sizeBytes), childOptions{})
+	err := createWhole(path, NewFile{}, func(f *os.File) error {
+		_, err := run(ctx, createOverlayArgs(childFile, backing, sizeBytes), childOptions{file: f})
 		return err
 	})
 	if !errors.Is(err, fs.ErrExist) {

@@ -41,7 +41,7 @@ var (
 func newImage(t *testing.T, name, format string) Image {
 	t.Helper()
 	image := Image{filepath.Join(t.TempDir(), name), format}
-	if err := Create(t.Context(), image, overlayTestBytes); err != nil {
+	if err := Create(t.Context(), image, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	return image
@@ -177,7 +177,7 @@ func TestCommitIntoAnImageOfAnotherSizeIsRefusedUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	small := Image{filepath.Join(t.TempDir(), "small"), FormatRaw}
-	if err := Create(t.Context(), small, overlayTestBytes-512); err != nil {
+	if err := Create(t.Context(), small, overlayTestBytes-512, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	var size *SizeError

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// onBothFilesystems runs a test on a filesystem that can have files without a name,
+// and as on one that cannot.
+func onBothFilesystems(t *testing.T, test func(t *testing.T)) {
+	t.Run("nameless", test)
+	t.Run("named", func(t *testing.T) {
+		was := openNameless
+		t.Cleanup(func() { openNameless = was })
+		openNameless = func(int) (int, error) { return -1, unix.EOPNOTSUPP }
+		test(t)
+	})
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestCreateTouchesNoOtherFile(t *testing.T) {
+	onBothFilesystems(t, func(t *testing.T) {
+		for _, format := range []string{FormatRaw, FormatQCOW2} {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "db.raw")
+			if err := os.WriteFile(path+".new", []byte("somebody's volume"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := Create(t.Context(), Image{path, format}, 1<<20, NewFile{}); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := os.ReadFile(path + ".new"); err != nil || string(b) != "somebody's volume" {
+				t.Errorf("%s: the file beside it has %q (%v)", format, b, err)
+			}
+			if got := names(t, dir); !slices.Equal(got, []string{"db.raw", "db.raw.new"}) {
+				t.Errorf("%s: the directory has %v", format, got)
+			}
+			if n, err := VirtualSize(t.Context(), Image{path, format}); n != 1<<20 || err != nil {
+				t.Errorf("%s: the image has %d bytes (%v)", format, n, err)
+			}
+		}
+	})
+}
+
+// TestWhatAppearsAtThePathMeanwhileIsLeftAlone: the file was free when it was looked at.
+func TestWhatAppearsAtThePathMeanwhileIsLeftAlone(t *testing.T) {
+	onBothFilesystems(t, func(t *testing.T) {
+		dir := t.TempDir()
+		path, secret := filepath.Join(dir, "db.raw"), filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(secret, []byte("root's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := Create(t.Context(), Image{path, FormatQCOW2}, 1<<20, NewFile{Whole: func(*os.File) error { return os.Symlink(secret, path) }})
+		if !errors.Is(err, fs.ErrExist) {
+			t.Errorf("got %v, want fs.ErrExist", err)
+		}
+		if b, err := os.ReadFile(secret); err != nil || string(b) != "root's" {
+			t.Errorf("the file behind the link has %q (%v)", b, err)
+		}
+		if got := names(t, dir); !slices.Equal(got, []string{"db.raw"}) {
+			t.Errorf("the directory has %v", got)
+		}
+	})
+}
+
+// TestATemporaryFileThatIsSwappedIsNotFollowed: whoever may write to the directory can
+// put a link in the place of the temporary file while it is being filled.
+func TestATemporaryFileThatIsSwappedIsNotFollowed(t *testing.T) {
+	was := openNameless
+	t.Cleanup(func() { openNameless = was })
+	openNameless = func(int) (int, error) { return -1, unix.EOPNOTSUPP }
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("root's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "db.qcow2")
+	_ = createWhole(path, NewFile{Temporary: "tmp"}, func(f *os.File) error {
+		if err := errors.Join(os.Remove(f.Name()), os.Symlink(secret, f.Name())); err != nil {
+			t.Fatal(err)
+		}
+		_, err := run(t.Context(), createArgs(childFile, 1<<20), childOptions{file: f})
+		return err
+	})
+	if b, err := os.ReadFile(secret); err != nil || string(b) != "root's" {
+		t.Errorf("the file behind the link has %d bytes (%v)", len(b), err)
+	}
+	// The file that was swapped has no name any more, and nothing else got its.
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == fs.ModeSymlink {
+		t.Error("a link of somebody else is at the path")
+	}
+}
