@@ -23,6 +23,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/journal"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -230,6 +231,7 @@ func (s *fencedSite) boot() {
 	s.must(err)
 	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays")}, migrate.Ports{
 		HV: fake, Images: image.Storage{}, Copier: migrate.NewCopier(s.dir, log), Registry: p.up.Site(registry), Guards: guards,
+		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, records, migrationHost(p.up), log)
 	p.runner, err = op.New(op.Config{
 		Journal: records, Plans: p.migrations.Plans(), Describe: migrate.Describe, WaitPoll: 50 * time.Millisecond, OnChange: p.migrations.Changed,

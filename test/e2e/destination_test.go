@@ -80,6 +80,12 @@ func TestDestinationThatIsNotFreeIsRefused(t *testing.T) {
 		free := h.diskIn(t, b, api.FormatRaw)
 		h.ctl(t, "volume", "adopt", "free", "--path", free.Path, "--format", "raw")
 		g.refusesToMove(t, "vda", api.CodeDstInUse, "--to-path", free.Path)
+		alias := filepath.Join(b, "alias.raw")
+		if err := os.Link(free.Path, alias); err != nil {
+			t.Fatal(err)
+		}
+		e := g.refusesToMove(t, "vda", api.CodeDstInUse, "--to-path", alias)
+		mustContain(t, e.Message, alias, "volume free")
 	})
 	t.Run("the destination of another move", func(t *testing.T) {
 		dst := filepath.Join(b, "dst.raw")
