@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/internal/mtls"
@@ -41,7 +40,7 @@ type config struct {
 	LogLevel      string `toml:"log_level"`
 	// SharedPools are the pools that the site has as shared; nil is those that
 	// hosts report so.
-	SharedPools []string `toml:"shared_pools"`
+	SharedPools sharedPools `toml:"shared_pools"`
 }
 
 func defaultConfig() *config {
@@ -70,12 +69,8 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.DB, "db", c.DB, "database `file`, made if it is missing")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
-	set.Func("shared-pools", "`names` of the pools of this site that several hosts share, separated by commas; where it is set no host is believed that says so of others", func(v string) error {
-		c.SharedPools = strings.FieldsFunc(v, func(r rune) bool { return r == ',' })
-		if c.SharedPools == nil {
-			c.SharedPools = []string{} // said, and none
-		}
-		return nil
+	set.Func("shared-pools", "`pools` of this site that several hosts share, separated by commas, each with its hosts: nfs=alpha+beta; without hosts any host that says so is believed, and where this is set none is believed of other pools", func(v string) error {
+		return c.SharedPools.parse(strings.FieldsFunc(v, func(r rune) bool { return r == ',' }))
 	})
 }
 
@@ -89,19 +84,10 @@ func (c *config) check() error {
 		c.checkListen(),
 		settings.CheckPath("db", c.DB),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
-		c.checkSharedPools(),
+		c.SharedPools.check(),
 		groupErr,
 		logErr,
 	)
-}
-
-func (c *config) checkSharedPools() error {
-	for i, name := range c.SharedPools {
-		if strings.TrimSpace(name) != name || name == "" || slices.Contains(c.SharedPools[:i], name) {
-			return fmt.Errorf("shared_pools has %q, which is no name of a pool, or is there twice", name)
-		}
-	}
-	return nil
 }
 
 func (c *config) checkListen() error {

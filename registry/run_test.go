@@ -194,7 +194,7 @@ func TestFollowerMissesNothing(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff([]string{"instance.register", "while following"}, seen); diff != "" {
+	if diff := cmp.Diff([]string{"instance.register", "posted.while following"}, seen); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -257,6 +257,11 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		"argument":          {"", []string{"extra"}, "extra"},
 		"shared pools":      {"shared_pools = ['nfs', 'san']\n", nil, ""},
 		"no shared pool":    {"", []string{"--shared-pools", ""}, ""},
+		"with their hosts":  {"[shared_pools]\nnfs = ['alpha', 'beta']\n", nil, ""},
+		"hosts in a list":   {"shared_pools = ['nfs=alpha+beta', 'san']\n", []string{"--shared-pools", "nfs=alpha+beta,san"}, ""},
+		"no host shares it": {"[shared_pools]\nnfs = []\n", nil, "no host"},
+		"no list of hosts":  {"[shared_pools]\nnfs = 'alpha'\n", nil, "no list of hosts"},
+		"a host twice":      {"", []string{"--shared-pools", "nfs=a+a"}, "there twice"},
 		"shared twice":      {"", []string{"--shared-pools", "nfs,nfs"}, "shared_pools"},
 	} {
 		t.Run(name, func(t *testing.T) {

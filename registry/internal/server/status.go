@@ -126,7 +126,9 @@ func sharedCheck(p store.SharedPools) api.Check {
 		check.Message = "none is reported"
 	case len(p.Reported) > 0 && p.Confirmed:
 		check.Status, check.Message = checkWarn, "hosts report as shared, and are not believed: "+names
-		check.Advice = "add them to shared_pools of the registry, or take them out of that of the hosts"
+		check.Advice = "add them, with their hosts, to shared_pools of the registry, or take them out of that of the hosts"
+	case len(p.AnyHost) > 0:
+		check.Message = "as the site has named them; any host that says so shares " + strings.Join(p.AnyHost, ", ") + ": shared_pools can name the hosts too"
 	case len(p.Reported) > 0:
 		check.Message = "on the word of hosts alone: " + names + "; shared_pools in the registry's configuration settles it"
 	}

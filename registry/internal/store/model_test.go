@@ -346,7 +346,7 @@ func (m *model) register(id string, v modelVolume, typeName string) (r refusals)
 func (m *model) changed(r *refusals, id, host string) *modelVolume {
 	v := m.volumes[id]
 	if r.when(v == nil, api.CodeNotFound); v != nil && host != "" {
-		r.when(!m.owns(host, id), api.CodeNotYourHost)
+		r.when(v.host != host, api.CodeNotYourHost)
 	}
 	if host != "" {
 		r.when(m.hosts[host].fenced, api.CodeStaleEpoch)

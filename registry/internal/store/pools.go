@@ -9,44 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// believed is what a host reports of its pools, as far as the site agrees on which
-// are shared.
-func (s *Store) believed(reported []api.Pool) []api.Pool {
-	pools := slices.Clone(reported)
-	for i := range pools {
-		pools[i].Shared = pools[i].Shared && s.maybeShared(pools[i].Name)
-	}
-	return pools
-}
-
-func (s *Store) maybeShared(pool string) bool {
-	return s.sharedPools == nil || slices.Contains(s.sharedPools, pool)
-}
-
-// SharedPools is on whose word pools are shared: that of hosts in this run of the
-// registry, or the site's.
-type SharedPools struct {
-	// Confirmed says that the site has named its shared pools.
-	Confirmed bool
-	// Reported are the pools that hosts report as shared and the site has not named:
-	// they are shared as long as it has named none, and are not if it has.
-	Reported []string
-}
-
-// SharedPools returns on whose word pools are shared.
-func (s *Store) SharedPools() SharedPools {
-	out := SharedPools{Confirmed: s.sharedPools != nil}
-	for _, host := range s.hosts.all() {
-		for _, p := range host.pools {
-			if p.Shared && !slices.Contains(s.sharedPools, p.Name) && !slices.Contains(out.Reported, p.Name) {
-				out.Reported = append(out.Reported, p.Name)
-			}
-		}
-	}
-	slices.Sort(out.Reported)
-	return out
-}
-
 // replacePools makes the pools of a host those that are given, if any list is. What it
 // has in those that are shared now is everybody's.
 func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {

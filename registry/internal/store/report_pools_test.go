@@ -15,14 +15,14 @@ import (
 // have in the pool of that name.
 func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
 	for name, tc := range map[string]struct {
-		named  []string
+		named  map[string][]string
 		status SharedPools
 		shared bool
 	}{
 		"nothing named": {nil, SharedPools{Reported: []string{"nfs"}}, true},
-		"named":         {[]string{"nfs"}, SharedPools{Confirmed: true}, true},
-		"another named": {[]string{"san"}, SharedPools{Confirmed: true, Reported: []string{"nfs"}}, false},
-		"none is":       {[]string{}, SharedPools{Confirmed: true, Reported: []string{"nfs"}}, false},
+		"named":         {map[string][]string{"nfs": nil}, SharedPools{Confirmed: true, AnyHost: []string{"nfs"}}, true},
+		"another named": {map[string][]string{"san": {"a", "b"}}, SharedPools{Confirmed: true, Reported: []string{"nfs of a", "nfs of b"}}, false},
+		"none is":       {map[string][]string{}, SharedPools{Confirmed: true, Reported: []string{"nfs of a", "nfs of b"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: tc.named})

@@ -51,7 +51,7 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 		return api.Volume{}, err
 	}
 	return mutate(ctx, s, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		v, err := tx.ownVolume(ctx, ref, "retype")
+		v, err := tx.keptVolume(ctx, ref, "retype")
 		if err != nil {
 			return v, err
 		}

@@ -60,7 +60,7 @@ type Store struct {
 	onReadOnly     func(reason string)
 	onDoubt        func(host string)
 	faultPoint     func(name string)
-	sharedPools    []string
+	sharedPools    map[string][]string
 	now            func() time.Time
 }
 
@@ -76,10 +76,11 @@ type Options struct {
 	// OnDoubt, where not nil, is told the name of every host that begins to show a mark
 	// which this registry has neither given out nor signed. It must not block.
 	OnDoubt func(host string)
-	// SharedPools, where not nil, are the pools that hosts share. A host that
+	// SharedPools, where not nil, are the pools that hosts share, with the names or ids
+	// of these hosts; nil hosts are all that say so. A host that
 	// reports another one as shared is not believed: it would reach what is in the
 	// pool of that name on other hosts. Nil believes every host.
-	SharedPools []string
+	SharedPools map[string][]string
 	// FaultPoint, where not nil, is called where a test may want the registry to end:
 	// with EVENT.before_commit when an event of the audit trail is written and not yet
 	// stored, and with EVENT.after_commit when it is on stable storage and nobody was
@@ -112,6 +113,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s.writer = startWriter(db.Write, end, o.OnCommit, s.marks.advance, s.news.announce)
 	s.folder = startFolder(log, s.writer, foldAt)
+	if err := s.unshare(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
+	}
 	if err := s.withdrawLeft(ctx, "volferry-registry"); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
 	}

@@ -88,7 +88,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 		}
 	}
 	return mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		old, err := tx.ownVolume(ctx, ref, "change")
+		old, err := tx.keptVolume(ctx, ref, "change")
 		if err != nil {
 			return old, err
 		}
@@ -140,7 +140,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		}
 	}
 	return mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		v, err := tx.ownVolume(ctx, ref, "change the status of")
+		v, err := tx.keptVolume(ctx, ref, "change the status of")
 		if err != nil {
 			return v, err
 		}
@@ -193,7 +193,7 @@ func (tx *changeTx) relocate(ctx context.Context, v api.Volume, l api.Location) 
 // Volferry's, and returns what it was.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		v, err := tx.ownVolume(ctx, ref, "delete")
+		v, err := tx.keptVolume(ctx, ref, "delete")
 		if err != nil {
 			return v, err
 		}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sharers has hosts a and b report the pool nfs as shared.
+func sharers(t *testing.T, s *Store) {
+	t.Helper()
+	for n, name := range []string{"a", "b"} {
+		in := reportOf(id(hostKind, n+1), name, 1)
+		in.Pools = []api.Pool{{Name: "nfs", Type: "dir", Path: "/nfs", Shared: true}}
+		must(s.Report(t.Context(), nobody, in))(t)
+	}
+}
+
+func sharedOn(t *testing.T, s *Store) (hosts []string) {
+	t.Helper()
+	for _, p := range must(s.Pools(t.Context()))(t) {
+		if p.Shared {
+			hosts = append(hosts, p.Host)
+		}
+	}
+	return hosts
+}
+
+func TestAHostSharesAPoolIfTheSiteSaysSoOfThatHost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hosts []string
+		want  []string
+	}{
+		"by name":     {[]string{"a"}, []string{"a"}},
+		"by id":       {[]string{hostB}, []string{"b"}},
+		"both":        {[]string{"a", "b"}, []string{"a", "b"}},
+		"another one": {[]string{"c"}, nil},
+		"any":         {nil, []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: map[string][]string{"nfs": tc.hosts}})
+			sharers(t, s)
+			if diff := cmp.Diff(tc.want, sharedOn(t, s)); diff != "" {
+				t.Errorf("shared on (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A host that has told a lie before could keep it by not reporting its pools again.
+func TestWhatAHostSharesEndsWithTheSitesWordAndNotWithItsNextReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	s := must(Open(t.Context(), path, Options{}))(t)
+	sharers(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, path, Options{SharedPools: map[string][]string{"nfs": {"a"}}})
+	if diff := cmp.Diff([]string{"a"}, sharedOn(t, s)); diff != "" {
+		t.Errorf("shared on (-want +got):\n%s", diff)
+	}
+}
+
+// A volume that a host merely reaches is another's to rename, to forget and to
+// register anew.
+func TestAHostChangesAVolumeInItsCareAlone(t *testing.T) {
+	s := newSite(t)
+	common, other := id(volumeKind, 3), "renamed"
+	in := api.VolumeRegister{ID: common, Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
+	must(s.RegisterVolume(t.Context(), nobody, in))(t)
+	calls := map[string]func(Call) error{
+		"rename": func(c Call) error {
+			return second(s.UpdateVolume(t.Context(), c, common, api.VolumeUpdate{Name: &other}))
+		},
+		"claim": func(c Call) error {
+			return second(s.TransitionVolume(t.Context(), c, common, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
+		},
+		"forget": func(c Call) error { return second(s.ForgetVolume(t.Context(), c, common)) },
+	}
+	for name, call := range calls {
+		wantCode(t, unchanged(t, s, func() error { return call(as(hostB, 1)) }), api.CodeNotYourHost, "in the care of host a")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	for _, name := range []string{"rename", "claim", "forget"} {
+		if err := calls[name](as(hostA, 1)); err != nil {
+			t.Errorf("%s by its own host: %v", name, err)
+		}
+	}
+}
+
+func TestAHostDeletesAnothersVolumeIfAnOperatorHasAskedItTo(t *testing.T) {
+	s := newSite(t)
+	common := id(volumeKind, 3)
+	in := api.VolumeRegister{ID: common, Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
+	must(s.RegisterVolume(t.Context(), nobody, in))(t)
+	forget := func() error { return second(s.ForgetVolume(t.Context(), as(hostB, 1), common)) }
+	for n, path := range []string{"/v1/volumes/" + id(volumeKind, 9), "/v1/volumes/" + common + "0", "/v1/volumes/" + common + "?force=1"} {
+		wantCode(t, forget(), api.CodeNotYourHost, "in the care of host a")
+		task := string(rune('a' + n))
+		create(t, s, api.Task{ID: task, Host: "b", Who: "operator/anna", Method: "DELETE", Path: path})
+		must(s.TakeTasks(t.Context(), as(hostB, 1), hostB, []string{task}))(t)
+	}
+	if err := forget(); err != nil {
+		t.Error(err)
+	}
+}
