@@ -177,11 +177,25 @@ func instanceAdopt(c *cli.Context, s *session) error {
 		if err := s.printResult(a, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, render.Count(volumesOf(i), "volume"))); err != nil {
 			return err
 		}
+		s.sayLeftOut(i)
 	}
 	if len(adopted) == 0 {
 		s.say("There was nothing to adopt.")
 	}
 	return nil
+}
+
+// sayLeftOut names the disks of an adopted instance that are no volumes: nothing
+// protects them, and nothing here moves them.
+func (s *session) sayLeftOut(i api.Instance) {
+	for _, slot := range i.BlockDeviceMappings {
+		if slot.Note != "" {
+			s.say("Left out %s of %s: %s.", slot.Device, i.Name, slot.Note)
+		}
+	}
+	if volumesOf(i) == 0 {
+		s.say("Instance %s has no volume: there is nothing of it that could be moved, attached or detached.", i.Name)
+	}
 }
 
 // adoptedInstances reads the answer to an adoption: a list, or the one

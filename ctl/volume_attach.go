@@ -19,10 +19,13 @@ func volumeAttachCommand() *cli.Command {
 		Description: "A volume has one attachment, unless its type is multiattach: then instances, also on several\n" +
 			"hosts, share it, and it is up to them not to destroy each other's data.\n\n" +
 			"With --root the instance boots from it, in the place of the root volume that was detached from\n" +
-			"it. The instance is stopped or shelved_offloaded then, and does not start before.",
+			"it. The instance is stopped or shelved_offloaded then, and does not start before.\n\n" +
+			"A volume that was at the instance before comes back as the disk that it was: device, limits, cache,\n" +
+			"queues, serial and whatever else its definition had. --default-settings makes it a new disk.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", DefaultText: "the next free one", Usage: "as `DEVICE` of the instance, for example vdb"},
 			&cli.BoolFlag{Name: "root", Usage: "as its root volume, in the slot that is empty"},
+			&cli.BoolFlag{Name: "default-settings", Usage: "as a new disk, without the settings that it had at the instance before"},
 			&cli.StringFlag{Name: "mode", Value: string(api.ModeRW), DefaultText: "rw", Usage: "`MODE`: rw, or ro for a guest that may only read", Action: known("mode")},
 		},
 	}
@@ -58,7 +61,7 @@ func volumeRetypeCommand() *cli.Command {
 
 func volumeAttach(c *cli.Context, s *session) error {
 	volume, instance := c.Args().Get(0), c.Args().Get(1)
-	in := api.VolumeAttach{Instance: instance, Device: c.String("device"), Mode: api.Mode(c.String("mode")), Root: c.Bool("root")}
+	in := api.VolumeAttach{Instance: instance, Device: c.String("device"), Mode: api.Mode(c.String("mode")), Root: c.Bool("root"), DefaultSettings: c.Bool("default-settings")}
 	if in.Root && in.Device != "" {
 		return usagef("volume attach: --root and --device exclude each other: the root slot has its device")
 	}

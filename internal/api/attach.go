@@ -5,12 +5,14 @@ package api
 // VolumeAttach asks for a volume at an instance: the body of POST
 // /v1/volumes/{volume}/attach. An empty Device is the next free one, an empty
 // Mode is rw. Root is the slot with boot index 0, which must be empty, and the
-// instance stopped or shelved_offloaded.
+// instance stopped or shelved_offloaded. A volume that was at the instance before comes
+// back as it was, with the settings of its disk; DefaultSettings makes it a new disk.
 type VolumeAttach struct {
-	Instance string `json:"instance"`
-	Device   string `json:"device,omitempty"`
-	Mode     Mode   `json:"mode,omitempty"`
-	Root     bool   `json:"root,omitempty"`
+	Instance        string `json:"instance"`
+	Device          string `json:"device,omitempty"`
+	Mode            Mode   `json:"mode,omitempty"`
+	Root            bool   `json:"root,omitempty"`
+	DefaultSettings bool   `json:"default_settings,omitempty"`
 }
 
 // VolumeDetach asks for the end of a volume's attachment at an instance: the
@@ -60,7 +62,8 @@ type AttachmentRelease struct {
 	Epoch int64  `json:"epoch"`
 	OpID  string `json:"op_id"`
 	Force bool   `json:"force,omitempty"`
-	// Slot is kept with the empty slot of a root volume.
+	// Slot is the disk that the volume was: it is kept with a slot that stays, and for
+	// the next attach of the volume to the instance.
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 

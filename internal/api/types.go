@@ -220,8 +220,29 @@ type Instance struct {
 	// gone, or has other disks than the registry knows of.
 	Note                string               `json:"note,omitempty"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
-	CreatedAt           time.Time            `json:"created_at"`
-	UpdatedAt           time.Time            `json:"updated_at"`
+	// DetachedDisks are what the volumes were that were detached from it, so that each
+	// can come back with the settings that it had. Lists leave it out.
+	DetachedDisks []DetachedDisk `json:"detached_disks,omitempty"`
+	CreatedAt     time.Time      `json:"created_at"`
+	UpdatedAt     time.Time      `json:"updated_at"`
+}
+
+// DetachedDisk is the disk that a volume was at an instance when it was detached last.
+type DetachedDisk struct {
+	VolumeID string         `json:"volume_id"`
+	Device   string         `json:"device"`
+	Slot     SlotDefinition `json:"slot"`
+}
+
+// Detached is what the volume was when it was detached from the instance last, nil
+// if that is not known.
+func (i *Instance) Detached(volumeID string) *DetachedDisk {
+	for n := range i.DetachedDisks {
+		if i.DetachedDisks[n].VolumeID == volumeID {
+			return &i.DetachedDisks[n]
+		}
+	}
+	return nil
 }
 
 // StallMS is how long the guest could not complete a write, in milliseconds,

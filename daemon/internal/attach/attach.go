@@ -126,7 +126,7 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 		if err != nil {
 			return err
 		}
-		if in.Device, err = chooseDevice(asked.Device, dom, inst, root); err != nil {
+		if err := g.machine.chooseSlot(in, asked, dom, inst, root); err != nil {
 			return err
 		}
 	}

@@ -135,8 +135,9 @@ type input struct {
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
 
-	// Root says that it is about a root volume. Slot is what is known of its slot
-	// while that is empty, nil if nothing is.
+	// Root says that it is about a root volume. Slot is what is known of the disk that
+	// was in its slot, or that a data volume was when it was at the instance last; nil
+	// if nothing is.
 	Root bool                `json:"root,omitempty"`
 	Slot *api.SlotDefinition `json:"slot,omitempty"`
 

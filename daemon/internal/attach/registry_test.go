@@ -27,6 +27,8 @@ type fakeRegistry struct {
 	vol     api.Volume
 	rows    map[string]api.Attachment
 	calls   map[string]registryCall
+	// detached are what the volume was at instances from which it was taken.
+	detached map[string]api.DetachedDisk
 	// root is the root slot of instance web where that is a volume's, reported what
 	// the registry takes for the instances' states.
 	root     *rootSlotRow
@@ -51,7 +53,7 @@ var errRegistryAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is d
 
 func newFakeRegistry(w *world) *fakeRegistry {
 	return &fakeRegistry{
-		world: w, epoch: 1, rows: map[string]api.Attachment{}, calls: map[string]registryCall{}, reported: map[string]hv.State{},
+		world: w, epoch: 1, rows: map[string]api.Attachment{}, calls: map[string]registryCall{}, detached: map[string]api.DetachedDisk{}, reported: map[string]hv.State{},
 		vol: api.Volume{
 			ID: testVolume, Name: "vol", Status: api.VolumeAvailable, Generation: 1, Host: hostName, SizeBytes: testSize,
 			Location: api.Location{Pool: "shared", Name: "vol.raw", Path: volPath, Format: api.FormatRaw, SizeBytes: testSize},
@@ -151,6 +153,9 @@ func (r *fakeRegistry) Instance(_ context.Context, ref string) (api.Instance, er
 		switch ref {
 		case web, "web":
 			in := api.Instance{ID: web, Name: "web", Host: hostName, State: r.shelf, Locked: r.locked, LockReason: "audit", BlockDeviceMappings: root}
+			if was, ok := r.detached[web]; ok {
+				in.DetachedDisks = []api.DetachedDisk{was}
+			}
 			if r.root != nil {
 				in.BlockDeviceMappings = r.root.mappings(r.rows)
 			}
@@ -247,6 +252,9 @@ func (r *fakeRegistry) ReleaseAttachment(_ context.Context, opID, id string, in 
 			return att, api.Errorf(api.CodeConflict, "attachment %s is %s", id, att.State)
 		}
 		delete(r.rows, id)
+		if in.Slot != nil && r.detached != nil {
+			r.detached[att.InstanceID] = api.DetachedDisk{VolumeID: att.VolumeID, Device: att.Device, Slot: *in.Slot}
+		}
 		if r.isRoot(att.InstanceID, att.Device) {
 			r.root.slot = in.Slot
 		}

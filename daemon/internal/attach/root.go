@@ -139,7 +139,8 @@ func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 func (m *machine) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
 	for _, gone := range m.queued() {
-		if gone.InstanceID == in.InstanceID && gone.Device != in.Device && gone.Slot != nil {
+		stays := gone.Root || gone.BootIndex != nil // other slots go with their volume
+		if stays && gone.InstanceID == in.InstanceID && gone.Device != in.Device && gone.Slot != nil {
 			kept = append(kept, gone.Slot.Disk)
 		}
 	}
@@ -226,15 +227,12 @@ func (g *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst ap
 	return inst, err == nil, err
 }
 
-// slotKept is what is known of the slot of a root volume that goes: what was
-// remembered of the disk before it went, or else what was known before it came.
+// slotKept is what is known of the disk that a volume is that goes: what was
+// remembered of it before it went, or else what was known before it came.
 func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
-	if !in.Root {
-		return nil, nil //nolint:nilnil // of other slots nothing is kept
-	}
 	var kept remembered
-	if _, err := r.Output(stepNameRemember, &kept); err != nil || kept.Config == "" {
+	if _, err := r.Output(stepNameRemember, &kept); err != nil || cmp.Or(kept.Config, kept.Live) == "" {
 		return in.Slot, err
 	}
-	return &api.SlotDefinition{Disk: kept.Config, SerialOfVolume: kept.SerialOfVolume}, nil
+	return &api.SlotDefinition{Disk: cmp.Or(kept.Config, kept.Live), SerialOfVolume: kept.SerialOfVolume}, nil
 }

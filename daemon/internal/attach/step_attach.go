@@ -5,6 +5,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -31,7 +32,7 @@ func (m *machine) stepAttachConfig() op.Step {
 		if err := r.Note(ctx, namedNote{Named: true}); err != nil {
 			return err
 		}
-		return in.attachError(m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk))
+		return in.attachError(m.define(ctx, in, v.dom, disk))
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := m.sure(ctx, in)
@@ -60,6 +61,26 @@ func (m *machine) stepAttachConfig() op.Step {
 	return step(stepNameAttachConfig, do, undo, observe)
 }
 
+// define gives the disk to the definition. A data disk that comes back gets the address
+// that it had, unless something else has that by now: its settings are its owner's, its
+// address was libvirt's choice.
+func (m *machine) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
+	if disk.Slot == "" || in.Root {
+		return m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+	}
+	was, err := m.slotDisk(in)
+	if err != nil {
+		return err
+	}
+	disk.NewAddress = slices.ContainsFunc(dom.Live, func(d hv.Disk) bool { return d.SamePlace(was) })
+	err = m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+	if disk.NewAddress || (!errors.Is(err, hv.ErrExists) && !errors.Is(err, hv.ErrUnsupported)) {
+		return err
+	}
+	disk.NewAddress = true
+	return m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+}
+
 // namedNote is written before the definition gets the disk: a guest that is started
 // from then on may have it, and so may a state of it that is saved.
 type namedNote struct {
@@ -76,8 +97,8 @@ func (m *machine) seenWithout(ctx context.Context, in *input) error {
 }
 
 // disk is the disk that the attachment is to be. Its serial is the volume's id as
-// it is: a guest finds the first 20 characters of it under /dev/disk/by-id. A root
-// volume gets the disk that its slot had.
+// it is: a guest finds the first 20 characters of it under /dev/disk/by-id. A volume
+// that comes back, and a root volume, get the disk that was there.
 func (in *input) disk() hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: in.Device, Bus: busOf(in.Device), Serial: in.VolumeID, Image: in.image(),
@@ -123,6 +144,9 @@ func (in *input) attachError(err error) error {
 		return in.deviceTaken()
 	case errors.Is(err, hv.ErrInUse):
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %v", in.VolumeName, err)
+	case errors.Is(err, hv.ErrUnsupported) && in.Slot != nil && !in.Root:
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s to instance %s as the disk that it was there: %v; --default-settings makes it a new disk, without the settings of then",
+			in.VolumeName, in.InstanceName, err)
 	}
 	return request.HV(err)
 }
@@ -231,6 +255,10 @@ func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 // stepVerify reads the domain back.
 func (m *machine) stepVerify() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		was, err := m.slotDisk(in)
+		if err != nil {
+			return err
+		}
 		v, err := m.sure(ctx, in)
 		if err != nil {
 			return err
@@ -239,7 +267,7 @@ func (m *machine) stepVerify() op.Step {
 			if p != attached {
 				return in.changed(v)
 			}
-			return in.isWanted(d, where, in.VolumeID)
+			return in.isWanted(d, where, serialOf(in, was))
 		}
 		if err := check(v.config, v.configDisk, "its definition"); err != nil || !v.active {
 			return err

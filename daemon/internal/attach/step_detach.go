@@ -170,6 +170,7 @@ func (m *machine) stepRemember() op.Step {
 			}
 		}
 		if v.live == attached {
+			kept.SerialOfVolume = kept.SerialOfVolume || (kept.Config == "" && v.liveDisk.Serial == in.VolumeID)
 			if kept.Live, err = m.HV.DiskDefinition(ctx, in.InstanceID, hv.Live, in.Device); err != nil {
 				return volatile(err)
 			}

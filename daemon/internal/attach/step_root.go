@@ -122,8 +122,8 @@ func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `virsh dumpxml --inactive %s` shows what is there", in.cannot(rootAttach), in.Device, wrong, in.InstanceName)
 }
 
-// serialOf is the serial that the disk of a root volume has to have: the volume's
-// id, or that of the slot, if it had one of its own.
+// serialOf is the serial that the disk has to have: the volume's id, or that of the
+// disk that was there, if it had one of its own.
 func serialOf(in *input, was *hv.Disk) string {
 	if was == nil || in.Slot.SerialOfVolume {
 		return in.VolumeID

@@ -300,11 +300,14 @@ type DiskSpec struct {
 	// with this Target: it is attached exactly as it was, address and all, and
 	// the fields above are not looked at.
 	Definition string
-	// Slot, where not empty, is what DiskDefinition returned of a disk with this
-	// Target: everything of it stays, address, boot order and unknown elements, but
-	// for Image, ReadOnly, Shareable and, where it is not empty, Serial, which are
-	// those of here. Bus and BootOrder are not looked at.
+	// Slot, where not empty, is what DiskDefinition returned of a disk: everything of
+	// it stays, address, boot order and unknown elements, but for Target, Image,
+	// ReadOnly, Shareable and, where it is not empty, Serial, which are those of here.
+	// Bus and BootOrder are not looked at. ErrUnsupported for what hv.Disk has as
+	// Uncarried.
 	Slot string
+	// NewAddress leaves the address of Slot to whoever has it, and has one chosen.
+	NewAddress bool
 	// Reserved are what DiskDefinition returned of disks that are not there and are
 	// to come back as they were: what each of them had is taken for this disk, and
 	// its address is chosen beside theirs. Only AttachDisk looks at it.

@@ -169,7 +169,7 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.Dis
 	spec := hv.DiskSpec{
 		Target: a.Device, Bus: busOf(a.Device), Serial: vol.ID, Image: img, ReadOnly: a.Mode == api.ModeRO, Shareable: vol.Multiattach,
 	}
-	if slot, ok := slotOf(got, a.Device); ok {
+	if slot, ok := slotOf(got, a); ok {
 		spec.Slot = slot.Disk
 		if !slot.SerialOfVolume {
 			spec.Serial = "" // the slot's stays
@@ -178,9 +178,11 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.Dis
 	return spec
 }
 
-// slotOf is what is known of a slot: of one that was emptied on the shelf, or before,
-// the registry keeps it with the slot.
-func slotOf(got claimed, device string) (api.SlotDefinition, bool) {
+// slotOf is what is known of the disk of an attachment: of a slot that was emptied on
+// the shelf, or before, the registry keeps it with the slot; of a volume that comes back
+// at another device, with the instance.
+func slotOf(got claimed, a api.Attachment) (api.SlotDefinition, bool) {
+	device := a.Device
 	if got.Definition != nil {
 		if slot, ok := got.Definition.Disks[device]; ok {
 			return slot, true
@@ -190,6 +192,9 @@ func slotOf(got claimed, device string) (api.SlotDefinition, bool) {
 		if s.Device == device && s.Slot != nil {
 			return *s.Slot, true
 		}
+	}
+	if was := got.Instance.Detached(a.VolumeID); was != nil && busOf(was.Device) == busOf(device) {
+		return was.Slot, true
 	}
 	return api.SlotDefinition{}, false
 }

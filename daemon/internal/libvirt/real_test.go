@@ -26,6 +26,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("SetConfigChainKeepsWhatTheNounsDoNotKnow", func(t *testing.T) { testKeepsUnknown(t, env) })
 	t.Run("SetConfigChainRefusesATransientDomain", func(t *testing.T) { testTransient(t, env) })
 	t.Run("WriteLimitLeavesTheOwnersLimitsAlone", func(t *testing.T) { testOwnersLimits(t, env) })
+	t.Run("ADiskComesBackWithEverySettingThatItHad", func(t *testing.T) { testSettings(t, env) })
 	t.Run("AnImageStaysQEMUsWhileADomainHasIt", func(t *testing.T) { testOwners(t, env) })
 	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
 	t.Run("HungLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testHung(t, env) })

@@ -47,7 +47,15 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if what := uncarried(disk); what != "" {
 		return "", fmt.Errorf("%w: disk %s has %s, which cannot be given to another image", hv.ErrUnsupported, spec.Target, what)
 	}
+	target := disk.SelectElement("target")
+	if target == nil {
+		return "", fmt.Errorf("the slot of %s has no <target>", spec.Target)
+	}
+	target.CreateAttr("dev", spec.Target)
 	removeAll(disk, "mirror")
+	if spec.NewAddress {
+		removeAll(disk, "address")
+	}
 	if err := setChain(disk, []hv.Image{spec.Image}); err != nil {
 		return "", err
 	}

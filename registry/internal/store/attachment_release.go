@@ -83,6 +83,9 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 // it. A slot with a place in the order of booting stays, empty, with what is known
 // of it where that is given.
 func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment, known *api.SlotDefinition) error {
+	if err := tx.keepDetached(ctx, h, known); err != nil {
+		return err
+	}
 	if h.BootIndex != nil {
 		if err := tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID); err != nil {
 			return err

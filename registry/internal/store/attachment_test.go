@@ -14,6 +14,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// A data volume may have been limited, cached and named by its owner.
+func TestADetachedVolumeLeavesWhatItWasWithTheInstance(t *testing.T) {
+	s := newCluster(t)
+	attached(nil)(t, s)
+	must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
+	in := release(false)
+	in.Slot = &api.SlotDefinition{Disk: "<disk/>", SerialOfVolume: true}
+	was := must(s.ReleaseAttachment(t.Context(), nobody, first, in))(t)
+	got := must(s.Instance(t.Context(), was.InstanceID, everyone))(t)
+	if kept := got.Detached(was.VolumeID); kept == nil || kept.Device != was.Device || kept.Slot != *in.Slot {
+		t.Errorf("kept %+v", kept)
+	}
+	attached(func(r *api.AttachmentReserve) { r.ID = next })(t, s)
+	if got := must(s.Instance(t.Context(), was.InstanceID, everyone))(t); got.Detached(was.VolumeID) != nil {
+		t.Errorf("the instance has the volume again, and %+v", got.DetachedDisks)
+	}
+}
+
 func TestAnAttachmentGoesFromReservedToReleased(t *testing.T) {
 	s := newCluster(t)
 	wantVolume(t, s, disk, api.VolumeAvailable, 0)

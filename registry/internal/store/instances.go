@@ -318,6 +318,9 @@ func instanceByID(ctx context.Context, q querier, id string) (api.Instance, erro
 	for _, s := range slots {
 		i.BlockDeviceMappings = append(i.BlockDeviceMappings, s.BlockDeviceMapping)
 	}
+	if err == nil {
+		i.DetachedDisks, err = detachedDisks(ctx, q, id)
+	}
 	return i, err
 }
 

@@ -40,7 +40,10 @@ var schema4 string
 //go:embed schema/5.sql
 var schema5 string
 
-var schema = []string{schema1, schema2, schema3, schema4, schema5}
+//go:embed schema/6.sql
+var schema6 string
+
+var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {

@@ -111,9 +111,16 @@ func definedDisk(definition, target string) (hv.Disk, error) {
 
 // slotDisk puts another image into the place that a disk had.
 func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
-	disk, err := definedDisk(spec.Slot, spec.Target)
+	disk, err := parseDisk(spec.Slot)
 	if err != nil {
 		return hv.Disk{}, err
+	}
+	if disk.Uncarried != "" {
+		return hv.Disk{}, fmt.Errorf("%w: disk %s has %s", hv.ErrUnsupported, spec.Target, disk.Uncarried)
+	}
+	disk.Target = spec.Target
+	if spec.NewAddress {
+		disk.Address = ""
 	}
 	disk.Chain, disk.Terminated = []hv.Image{spec.Image}, true
 	disk.ReadOnly, disk.Shareable = spec.ReadOnly, spec.Shareable

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A data volume that comes back to an instance is the disk that it was there, with all
+// that its owner had set: limits, cache, queues, threads, error policies, names. It is
+// attached at the device that it had if that is free and no other is asked for.
+
+// chooseSlot chooses the device of a data volume, and finds what is known of the disk
+// there. Root is as in chooseDevice.
+func (m *machine) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst api.Instance, root *hv.Disk) (err error) {
+	was := inst.Detached(in.VolumeID)
+	if asked.DefaultSettings {
+		was = nil
+	}
+	if asked.Device == "" && was != nil && freeAgain(was.Device, dom, inst, root) {
+		in.Device = was.Device
+	} else if in.Device, err = chooseDevice(asked.Device, dom, inst, root); err != nil {
+		return err
+	}
+	s := slot(in.Device, inst)
+	switch {
+	case asked.DefaultSettings:
+		return nil
+	case was == nil && s != nil:
+		in.Slot = s.Slot // another volume was there, and it has a place in the order of booting
+		return nil
+	case was == nil:
+		return nil
+	case in.Device[:2] != was.Device[:2]:
+		return api.Errorf(api.CodeInvalidArgument,
+			"cannot attach volume %s as %s: it was %s of instance %s, and the settings that it had there are those of its bus; choose a device %s..., or --default-settings for a new disk without them",
+			in.VolumeName, in.Device, was.Device, inst.Name, was.Device[:2])
+	}
+	in.Slot = &was.Slot
+	return m.comesBackWhole(in)
+}
+
+// freeAgain says whether a data volume can have the device back that it had.
+func freeAgain(device string, dom *hv.Domain, inst api.Instance, root *hv.Disk) bool {
+	s := slot(device, inst)
+	return len(device) > len("vd") && !taken(device, dom) && (root == nil || !bootsBefore(device, root)) &&
+		(s == nil || (s.VolumeID == nil && s.Note == "" && !api.IsRoot(s.BootIndex)))
+}
+
+// comesBackWhole refuses to make the disk that was there if something of it would be
+// missing.
+func (m *machine) comesBackWhole(in *input) error {
+	was, err := m.slotDisk(in)
+	if err != nil {
+		return err
+	}
+	what := was.Uncarried
+	if was.Transient {
+		what = "<transient/>"
+	}
+	if what == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s to instance %s as the disk that it was there: that had %s; --default-settings makes it a new disk, without the settings of then",
+		in.VolumeName, in.InstanceName, what)
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+)
+
+// testSettings has disks with all that libvirt lets an owner set leave and come back
+// with other images, running and defined: a SCSI disk, which goes without the guest, and
+// a virtio disk in the definition.
+func testSettings(t *testing.T, env *realEnv) {
+	id, _ := env.define(t)
+	ctx := t.Context()
+	for target, rest := range map[string]string{
+		"vdb": `<geometry cyls='16' heads='4' secs='32'/>
+			<blockio logical_block_size='512' physical_block_size='4096'/>
+			<target dev='vdb' bus='virtio'/>
+			<iotune><read_bytes_sec>1000000</read_bytes_sec><write_iops_sec>300</write_iops_sec></iotune>
+			<serial>own</serial><boot order='3'/>`,
+		"sda": `<target dev='sda' bus='scsi'/>
+			<iotune><total_iops_sec>500</total_iops_sec><total_iops_sec_max>900</total_iops_sec_max></iotune>
+			<serial>own2</serial><wwn>5000c50015ea71ac</wwn><vendor>ACME</vendor><product>DISK</product>`,
+	} {
+		first := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: env.Path(t, target+"-1.raw")}
+		second := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: env.Path(t, target+"-2.raw")}
+		env.CreateImage(t, first.Path, first.Format, 1<<20)
+		env.CreateImage(t, second.Path, second.Format, 1<<20)
+		queues := "queues='2'"
+		if target == "sda" {
+			queues = ""
+		}
+		def := fmt.Sprintf(`<disk type='file' device='disk' snapshot='no'>
+			<driver name='qemu' type='raw' cache='writethrough' error_policy='stop' rerror_policy='report' io='threads'
+				discard='unmap' detect_zeroes='unmap' %s/>
+			<source file='%s' startupPolicy='optional'/><backingStore/>%s</disk>`, queues, first.Path, rest)
+		must(t, env.conn.AttachDisk(ctx, id, hv.Config, hv.DiskSpec{Target: target, Definition: def}))
+		before, err := env.conn.DiskDefinition(ctx, id, hv.Config, target)
+		must(t, err)
+		must(t, env.conn.DetachDisk(ctx, id, hv.Config, target))
+		must(t, env.conn.AttachDisk(ctx, id, hv.Config, hv.DiskSpec{Target: target, Slot: before, Image: second}))
+		wantSettings(t, env, id, hv.Config, target, before, first, second)
+	}
+
+	env.Start(t, id)
+	before, err := env.conn.DiskDefinition(ctx, id, hv.Live, "sda")
+	must(t, err)
+	config, err := env.conn.DiskDefinition(ctx, id, hv.Config, "sda")
+	must(t, err)
+	env.unplug(t, id)
+	must(t, env.conn.AttachDisk(ctx, id, hv.Live, hv.DiskSpec{Target: "sda", Definition: config}))
+	wantSettings(t, env, id, hv.Live, "sda", before, hv.Image{}, hv.Image{})
+}
+
+// wantSettings claims that a disk is what it was but for its image.
+func wantSettings(t *testing.T, env *realEnv, id string, where hv.Where, target, before string, was, is hv.Image) {
+	t.Helper()
+	after, err := env.conn.DiskDefinition(t.Context(), id, where, target)
+	must(t, err)
+	if diff := cmp.Diff(lines(before, was.Path), lines(after, is.Path)); diff != "" {
+		t.Errorf("%s disk %s (-before +after)\n%s", where, target, diff)
+	}
+}
+
+// lines are those of a document, in which the path of the image has no name.
+func lines(doc, path string) []string {
+	if path != "" {
+		doc = strings.ReplaceAll(doc, path, "IMAGE")
+	}
+	out := strings.Split(doc, "\n")
+	for i := range out {
+		out[i] = indexOfImage.ReplaceAllString(strings.TrimSpace(out[i]), "")
+	}
+	return out
+}
+
+// indexOfImage numbers the images of a process, each anew.
+var indexOfImage = regexp.MustCompile(` index=['"]\d+['"]`)
