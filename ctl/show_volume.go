@@ -51,6 +51,9 @@ func volumeShow(c *cli.Context, s *session) error {
 	r.Add("name", v.Name)
 	r.Add("status", string(v.Status))
 	r.Add("size", render.ExactBytes(v.SizeBytes))
+	if v.SizeChangedAt != nil {
+		r.Add("size since", render.Time(*v.SizeChangedAt))
+	}
 	r.Add("type", v.Type)
 	r.Add("multiattach", render.YesNo(v.Multiattach))
 	r.Add("bootable", render.YesNo(v.Bootable))

@@ -147,6 +147,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		up,
 		newTask("tasks", func(ctx context.Context) error { return up.RunTasks(ctx, admin.Perform) }),
 		newTask("attachments", attachments.Run),
+		newTask("volumes", volumes.Run),
 		newTask("migrations", func(ctx context.Context) error {
 			return migrations.Run(ctx, func() { numbers.Reconciled(time.Since(began)) })
 		}),

@@ -183,6 +183,14 @@ type VolumeTransition struct {
 	Location *Location    `json:"location,omitempty"`
 }
 
+// VolumeGrow takes over the size of an image that has grown: the body of POST
+// /v1/volumes/{volume}/grow at the registry, by a host that has looked at the image.
+// FromBytes is the size that the registry had (CodeConflict if it has another one).
+type VolumeGrow struct {
+	FromBytes int64 `json:"from_bytes"`
+	SizeBytes int64 `json:"size_bytes"`
+}
+
 // MigrationRegister is step S0 of a migration at the registry, one
 // transaction: the volume is locked for the migration, Dst is reserved against
 // every other use, and, where the volume is attached, a second attachment of

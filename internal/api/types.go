@@ -165,8 +165,11 @@ type Volume struct {
 	Location    Location     `json:"location"`
 	Attachments []Attachment `json:"attachments"`
 	MigrationID string       `json:"migration_id,omitempty"`
-	CreatedAt   time.Time    `json:"created_at"`
-	UpdatedAt   time.Time    `json:"updated_at"`
+	// SizeChangedAt is when the size was seen to be another one last, nil if it is that
+	// of the beginning.
+	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`
+	CreatedAt     time.Time  `json:"created_at"`
+	UpdatedAt     time.Time  `json:"updated_at"`
 }
 
 // Attachment is one volume at one instance. BootIndex is nil for a slot that

@@ -61,15 +61,18 @@ func TestCallsOfTheRegistry(t *testing.T) {
 		`POST /v1/volumes:register op {"id":"v","nam`:     func() error { return errOf(r.RegisterVolume(ctx, "op", api.VolumeRegister{ID: "v"})) },
 		"PATCH /v1/volumes/v op {}":                       func() error { return errOf(r.UpdateVolume(ctx, "op", "v", api.VolumeUpdate{})) },
 		`POST /v1/volumes/v/transition op {"from":"error`: func() error { return errOf(r.TransitionVolume(ctx, "op", "v", api.VolumeTransition{From: "error"})) },
-		`POST /v1/volumes/v/retype op {"type":"fast"`:     func() error { return errOf(r.RetypeVolume(ctx, "op", "v", api.VolumeRetype{Type: "fast"})) },
-		"POST /v1/volumes/v/forget op {}":                 func() error { return r.DeleteVolume(ctx, "op", "v") },
-		"GET /v1/instances  ":                             func() error { return errOf(r.Instances(ctx)) },
-		"GET /v1/instances/i  ":                           func() error { return errOf(r.Instance(ctx, "i")) },
-		`POST /v1/instances:register op {"id":"i","nam`:   func() error { return errOf(r.RegisterInstance(ctx, "op", api.InstanceRegister{ID: "i"})) },
-		"DELETE /v1/instances/i op ":                      func() error { return r.ForgetInstance(ctx, "op", "i") },
-		"GET /v1/attachments?instance=i&volume=v  ":       func() error { return errOf(r.Attachments(ctx, "v", "i")) },
-		"GET /v1/attachments/a  ":                         func() error { return errOf(r.Attachment(ctx, "a")) },
-		`POST /v1/attachments op {"id":"a","vol`:          func() error { return errOf(r.ReserveAttachment(ctx, "op", api.AttachmentReserve{ID: "a"})) },
+		`POST /v1/volumes/v/grow op {"from_bytes":`: func() error {
+			return errOf(r.GrowVolume(ctx, "op", "v", api.VolumeGrow{FromBytes: 1}))
+		},
+		`POST /v1/volumes/v/retype op {"type":"fast"`:   func() error { return errOf(r.RetypeVolume(ctx, "op", "v", api.VolumeRetype{Type: "fast"})) },
+		"POST /v1/volumes/v/forget op {}":               func() error { return r.DeleteVolume(ctx, "op", "v") },
+		"GET /v1/instances  ":                           func() error { return errOf(r.Instances(ctx)) },
+		"GET /v1/instances/i  ":                         func() error { return errOf(r.Instance(ctx, "i")) },
+		`POST /v1/instances:register op {"id":"i","nam`: func() error { return errOf(r.RegisterInstance(ctx, "op", api.InstanceRegister{ID: "i"})) },
+		"DELETE /v1/instances/i op ":                    func() error { return r.ForgetInstance(ctx, "op", "i") },
+		"GET /v1/attachments?instance=i&volume=v  ":     func() error { return errOf(r.Attachments(ctx, "v", "i")) },
+		"GET /v1/attachments/a  ":                       func() error { return errOf(r.Attachment(ctx, "a")) },
+		`POST /v1/attachments op {"id":"a","vol`:        func() error { return errOf(r.ReserveAttachment(ctx, "op", api.AttachmentReserve{ID: "a"})) },
 		`POST /v1/attachments/a/transition op {"from":null,"`: func() error {
 			return errOf(r.TransitionAttachment(ctx, "op", "a", api.AttachmentTransition{}))
 		},

@@ -69,6 +69,11 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/transition", in)
 }
 
+// GrowVolume takes over the size of an image that has grown.
+func (r *Registry) GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error) {
+	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/grow", in)
+}
+
 // RetypeVolume gives a volume another type, where it is. A retype that has to
 // move it is answered by the host that does so.
 func (r *Registry) RetypeVolume(ctx context.Context, opID, ref string, in api.VolumeRetype) (api.Volume, error) {

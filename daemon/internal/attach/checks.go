@@ -29,9 +29,6 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", in.VolumeName, l.Path)
 	case err != nil:
 		return err
-	case info.SizeBytes != l.SizeBytes:
-		return api.Errorf(api.CodeSizeMismatch, "cannot attach volume %s: it has %d bytes in %s and %d by the registry; was it resized, or is it another one?",
-			in.VolumeName, info.SizeBytes, l.Path, l.SizeBytes)
 	}
 	in.Block = info.Block
 	if err := m.checkOwn(ctx, in); err != nil {
@@ -40,7 +37,11 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 	if err := m.checkReachable(ctx, in); err != nil {
 		return err
 	}
-	return m.checkUsers(ctx, in)
+	if err := m.checkUsers(ctx, in); err != nil {
+		return err
+	}
+	in.Location.SizeBytes, err = request.TakeSize(ctx, m.Registry, in.VolumeID, in.VolumeName, l, info.SizeBytes)
+	return err
 }
 
 // checkReachable refuses an image in a directory that the guest's QEMU cannot pass. A

@@ -32,6 +32,7 @@ type Ports struct {
 // registry_unavailable means that the outcome is unknown.
 type Registry interface {
 	Volume(ctx context.Context, ref string) (api.Volume, error)
+	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 	Instance(ctx context.Context, ref string) (api.Instance, error)
 	Attachment(ctx context.Context, ref string) (api.Attachment, error)
 	// Attachments returns those of a volume and at an instance; an empty

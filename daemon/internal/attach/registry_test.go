@@ -146,6 +146,13 @@ func (r *fakeRegistry) Volume(context.Context, string) (api.Volume, error) {
 	})
 }
 
+func (r *fakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeGrow) (api.Volume, error) {
+	return ask(r, func() (api.Volume, error) {
+		r.vol.SizeBytes, r.vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
+		return r.vol, nil
+	})
+}
+
 func (r *fakeRegistry) Instance(_ context.Context, ref string) (api.Instance, error) {
 	return ask(r, func() (api.Instance, error) {
 		zero := 0

@@ -22,6 +22,9 @@ import (
 // ErrAbsent says that there is nothing at the path of an image.
 var ErrAbsent = errors.New("no such image")
 
+// SizeError says that an image has another size than was asked about.
+type SizeError = qemuimg.SizeError
+
 // Info is what Inspect finds.
 type Info struct {
 	SizeBytes      int64

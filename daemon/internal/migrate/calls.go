@@ -96,6 +96,9 @@ func (g *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 	return g.call(ctx, goalComplete, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationCopied:
+			if err := g.machine.notResized(ctx, &h.spec); err != nil {
+				return err
+			}
 			return g.registryAnswers(ctx, h)
 		case api.MigrationStarted:
 			if err := g.copyMayBeThere(ctx, h); err != nil {
@@ -122,6 +125,9 @@ func (g *Manager) registryAnswers(ctx context.Context, h *history) error {
 // copyMayBeThere refuses a complete where nobody can have made a copy yet.
 func (g *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	s := &h.spec
+	if err := g.machine.notResized(ctx, s); err != nil {
+		return err
+	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
 		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `volferryctl migration copy %s`, or copy it yourself",
 		s.VolumeName, s.Dst.Path, s.MigrationID)

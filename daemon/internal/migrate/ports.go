@@ -18,6 +18,7 @@ type Registry interface {
 	Attachment(ctx context.Context, id string) (api.Attachment, error)
 	Instance(ctx context.Context, id string) (api.Instance, error)
 	Migration(ctx context.Context, id string) (api.Migration, error)
+	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 	RegisterMigration(ctx context.Context, opID string, m api.MigrationRegister) (api.Migration, error)
 	TransitionMigration(ctx context.Context, opID, id string, t api.MigrationTransition) (api.Migration, error)
 }

@@ -134,11 +134,8 @@ func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 		return err
 	}
 	s.SrcBlock = info.Block
-	if info.SizeBytes != s.Src.SizeBytes {
-		return api.Errorf(api.CodeSizeMismatch, "volume %s is %d bytes at %s but %d in the registry; was it resized?",
-			s.VolumeName, info.SizeBytes, s.Src.Path, s.Src.SizeBytes)
-	}
-	return nil
+	s.Src.SizeBytes, err = request.TakeSize(ctx, g.machine.registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
+	return err
 }
 
 // checkAlone is machine.alone for whoever asks for a migration.

@@ -90,9 +90,9 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"a volume being deleted", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Status = api.VolumeDeleting
 		}, api.CodeVolumeNotAvailable, "deleting"},
-		{"a resized source", toNewPool, func(_ *testing.T, w *world) {
-			w.registry.vol.Location.SizeBytes -= 512
-		}, api.CodeSizeMismatch, "resized"},
+		{"a source that was made smaller", toNewPool, func(_ *testing.T, w *world) {
+			w.registry.vol.Location.SizeBytes += 512
+		}, api.CodeSizeMismatch, "made smaller"},
 		{"a disk changed behind our back", toNewPool, func(t *testing.T, w *world) {
 			must(t, w.CreateImage("/old/other.raw", hvtest.Raw, testSize))
 			must(t, w.SetConfigChain(context.Background(), testInstance, "vda",

@@ -160,6 +160,15 @@ func (r *fakeRegistry) Volume(context.Context, string) (vol api.Volume, err erro
 	return vol, err
 }
 
+func (r *fakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeGrow) (vol api.Volume, err error) {
+	err = r.call(func() error {
+		r.vol.SizeBytes, r.vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
+		vol = r.vol
+		return nil
+	})
+	return vol, err
+}
+
 func (r *fakeRegistry) Attachment(context.Context, string) (att api.Attachment, err error) {
 	err = r.call(func() error { att = r.vol.Attachments[0]; return nil })
 	return att, err

@@ -126,6 +126,9 @@ func (m *machine) stepVerifyCopy(copied ask) op.Step {
 		if err := m.checkSizes(ctx, s); err != nil {
 			return err
 		}
+		if err := m.notResized(ctx, s); err != nil {
+			return err
+		}
 		if err := m.alone(ctx, s); err != nil {
 			return err
 		}

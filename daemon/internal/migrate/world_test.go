@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -194,6 +195,8 @@ func (r *recorder) Errorf(format string, args ...any) {
 type fakeImages struct {
 	fake   *hvtest.Fake
 	closed string // a directory that QEMU does not pass
+	// resized is the size of every overlay that somebody has resized, 0 if nobody has.
+	resized atomic.Int64
 }
 
 func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) error {
@@ -207,6 +210,9 @@ func (i *fakeImages) CheckOverlay(_ context.Context, path string, backing hv.Ima
 	info, err := i.fake.Info(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, image.ErrAbsent
+	}
+	if is := i.resized.Load(); is != 0 && err == nil {
+		return false, &image.SizeError{Path: path, Bytes: is, WantBytes: sizeBytes}
 	}
 	if err == nil && (info.Backing != backing || info.SizeBytes != sizeBytes) {
 		err = fmt.Errorf("%s is no overlay over %v of %d bytes", path, backing, sizeBytes)

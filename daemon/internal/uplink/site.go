@@ -59,6 +59,11 @@ func (s *Site) TransitionVolume(ctx context.Context, opID, ref string, in api.Vo
 	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.TransitionVolume(ctx, opID, ref, in) })
 }
 
+// GrowVolume is client.Registry's.
+func (s *Site) GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error) {
+	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.GrowVolume(ctx, opID, ref, in) })
+}
+
 // DeleteVolume is client.Registry's.
 func (s *Site) DeleteVolume(ctx context.Context, opID, ref string) error {
 	_, err := carry(ctx, s.up, func() (struct{}, error) { return struct{}{}, s.Registry.DeleteVolume(ctx, opID, ref) })

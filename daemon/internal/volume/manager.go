@@ -32,6 +32,7 @@ type Manager struct {
 	machine *machine
 	host    func(context.Context) (string, error)
 	desk    request.Desk
+	log     *slog.Logger
 }
 
 // machine is what the steps share.
@@ -44,7 +45,7 @@ func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context)
 	return &Manager{
 		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
 		shared:  cfg.SharedPools,
-		machine: &machine{ports}, host: host,
+		machine: &machine{ports}, host: host, log: log,
 		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict},
 	}
 }

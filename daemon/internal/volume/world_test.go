@@ -259,6 +259,18 @@ func (r *fakeRegistry) RegisterVolume(_ context.Context, opID string, in api.Vol
 	})
 }
 
+func (r *fakeRegistry) GrowVolume(_ context.Context, opID, id string, in api.VolumeGrow) (api.Volume, error) {
+	return r.tell(opID, in, func() (api.Volume, error) {
+		vol, err := r.find(id)
+		if err != nil {
+			return vol, err
+		}
+		vol.SizeBytes, vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
+		r.volumes[id] = vol
+		return vol, nil
+	})
+}
+
 func (r *fakeRegistry) TransitionVolume(_ context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error) {
 	return r.tell(opID, t, func() (api.Volume, error) {
 		vol, err := r.find(id)

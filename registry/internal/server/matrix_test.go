@@ -111,6 +111,7 @@ func requests(drainID string) map[string]request {
 		"PATCH /v1/volumes/{volume}":                 {path: volume, body: `{"name":"other"}`},
 		"DELETE /v1/volumes/{volume}":                {path: volume},
 		"POST /v1/volumes/{volume}/transition":       {path: "/v1/volumes/" + freeID + "/transition", body: `{"from":"available","to":"deleting"}`},
+		"POST /v1/volumes/{volume}/grow":             {path: "/v1/volumes/" + freeID + "/grow", body: `{"from_bytes":1048576,"size_bytes":2097152}`},
 		"POST /v1/volumes/{volume}/forget":           {path: "/v1/volumes/" + freeID + "/forget", body: `{}`},
 		"POST /v1/volumes/{volume}/attach":           {path: volume + "/attach", body: `{"instance":"web"}`},
 		"POST /v1/volumes/{volume}/detach":           {path: volume + "/detach", body: `{"instance":"web"}`},

@@ -43,7 +43,10 @@ var schema5 string
 //go:embed schema/6.sql
 var schema6 string
 
-var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6}
+//go:embed schema/7.sql
+var schema7 string
+
+var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {

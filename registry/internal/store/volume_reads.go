@@ -91,7 +91,7 @@ func (tx *changeTx) keptVolume(ctx context.Context, ref, verb string) (api.Volum
 }
 
 const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
-		v.created_us, v.updated_us, ` + locationColumns + `
+		v.created_us, v.updated_us, v.size_changed_us, ` + locationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN hosts h ON h.id = v.host_id
@@ -112,13 +112,17 @@ func scanVolume(row scanner) (api.Volume, error) {
 	var (
 		v                api.Volume
 		created, updated int64
+		resized          int64
 	)
 	err := row.Scan(append([]any{
 		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
-		&created, &updated,
+		&created, &updated, &resized,
 	}, locationFields(&v.Location)...)...)
 	v.SizeBytes = v.Location.SizeBytes
 	v.Attachments = []api.Attachment{}
 	v.CreatedAt, v.UpdatedAt = fromMicros(created), fromMicros(updated)
+	if resized != 0 {
+		v.SizeChangedAt = new(fromMicros(resized))
+	}
 	return v, err
 }

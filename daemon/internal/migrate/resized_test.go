@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Somebody has resized the image, and nobody has looked since.
+func TestASourceThatHasGrownIsMovedWhole(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		vol := &d.world.registry.vol
+		vol.SizeBytes -= hvtest.BlockSize
+		vol.Location.SizeBytes -= hvtest.BlockSize
+		m := d.until(d.migrate(), api.MigrationCompleted)
+		d.moved(m)
+		if m.Dst.SizeBytes != testSize {
+			t.Errorf("dst has %d bytes, want %d", m.Dst.SizeBytes, testSize)
+		}
+	})
+}
+
+// QEMU would end the mirror ten times without a word.
+func TestACompleteOfADiskThatWasResizedSaysTheSizesAndTheWayOut(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.begin(toNewPool)
+		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCopied)
+		d.world.images.resized.Store(2 * testSize)
+		c := d.call(m.ID)
+		c.DstAttachmentID = m.DstAttachmentID
+		_, _, err = d.manager().Complete(context.Background(), c)
+		if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), fmt.Sprintf("from %d to %d bytes", testSize, 2*testSize)) ||
+			!strings.Contains(err.Error(), "migration cancel "+m.ID) {
+			t.Errorf("complete says %v, want the sizes and the way out", err)
+		}
+	})
+}

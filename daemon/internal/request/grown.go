@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Grower takes over the sizes of images that have grown (the registry).
+type Grower interface {
+	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
+}
+
+// TakeSize compares the size of a volume's image, which was found to be foundBytes, with
+// what the registry has, and has it take over what has grown. It returns the size that
+// the registry has then. An image that is smaller than its volume is size_mismatch: what
+// is missing of it may have been somebody's data.
+func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
+	switch {
+	case foundBytes == l.SizeBytes:
+		return foundBytes, nil
+	case foundBytes < l.SizeBytes:
+		return l.SizeBytes, api.Errorf(api.CodeSizeMismatch,
+			"volume %s is %d bytes at %s but %d in the registry: it was made smaller, or is another image; if the end of it was not needed, forget the volume (volferryctl volume forget %s) and adopt the image again",
+			volumeName, foundBytes, l.Path, l.SizeBytes, volumeName).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
+	}
+	v, err := registry.GrowVolume(ctx, uuid.NewString(), volumeID, api.VolumeGrow{FromBytes: l.SizeBytes, SizeBytes: foundBytes})
+	if err != nil {
+		return l.SizeBytes, err
+	}
+	return v.SizeBytes, nil
+}

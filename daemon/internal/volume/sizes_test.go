@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Nobody tells of a resize, so what has grown is found by looking; what is smaller than
+// its volume may be another image, and what moves has another size for a while.
+func TestAnImageThatHasGrownIsTakenOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes int64
+		edit  func(*api.Volume)
+		want  int64
+	}{
+		"grown":                {bytes: 2 * testSize, want: 2 * testSize},
+		"grown, with a guest":  {bytes: 2 * testSize, want: 2 * testSize, edit: attachedAt("")},
+		"shrunk":               {bytes: testSize / 2, want: testSize},
+		"moving":               {bytes: 2 * testSize, want: testSize, edit: func(v *api.Volume) { v.MigrationID = "m" }},
+		"with another's guest": {bytes: 2 * testSize, want: testSize, edit: attachedAt("elsewhere")},
+		"being deleted":        {bytes: 2 * testSize, want: testSize, edit: func(v *api.Volume) { v.Status = api.VolumeDeleting }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				g := w.start(t)
+				vol, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+				must(t, err)
+				if c.edit != nil {
+					v := w.registry.volumes[vol.ID]
+					c.edit(&v)
+					w.registry.volumes[vol.ID] = v
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- g.Run(ctx) }()
+				synctest.Wait()
+				must(t, w.Remove(vol.Location.Path))
+				must(t, w.CreateImage(vol.Location.Path, hvtest.Raw, c.bytes))
+				<-time.After(2 * sizesEvery)
+				cancel()
+				must(t, <-done)
+				if got := w.registry.volumes[vol.ID].Location.SizeBytes; got != c.want {
+					t.Errorf("the registry has %d bytes, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// attachedAt puts the volume to an instance of a host, "" for its own.
+func attachedAt(host string) func(*api.Volume) {
+	return func(v *api.Volume) {
+		if host == "" {
+			host = v.Host
+		}
+		v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{Host: host}}
+	}
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// GrowVolume takes over the size of a volume whose image has grown, by the word of a
+// host that has looked, and returns the volume. No volume gets smaller: what is missing
+// of one that did is somebody's data. One that moves keeps its size until that is over,
+// because its destination has been made for it.
+func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
+	return mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+		v, err := tx.ownVolume(ctx, ref, "change the size of")
+		if err != nil {
+			return v, err
+		}
+		grown := v.Location
+		grown.SizeBytes = in.SizeBytes
+		switch {
+		case v.SizeBytes == in.SizeBytes:
+			return v, nil
+		case v.SizeBytes != in.FromBytes:
+			return v, api.Errorf(api.CodeConflict, "volume %s has %d bytes, no longer %d", v.Name, v.SizeBytes, in.FromBytes)
+		case in.SizeBytes < v.SizeBytes:
+			return v, invalid("volume %s has %d bytes, and %d are fewer: a volume is only grown", v.Name, v.SizeBytes, in.SizeBytes)
+		case v.MigrationID != "":
+			return v, migrationActive(v, "change the size of")
+		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
+			return v, api.Errorf(api.CodeVolumeNotAvailable, "cannot change the size of volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+		}
+		if err := checkLocation("volume", grown); err != nil {
+			return v, err
+		}
+		if err := tx.exec(ctx, "UPDATE locations SET size_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", in.SizeBytes, v.ID); err != nil {
+			return v, err
+		}
+		if err := tx.exec(ctx, "UPDATE volumes SET size_changed_us = ?1, updated_us = ?1 WHERE id = ?2", tx.at.UnixMicro(), v.ID); err != nil {
+			return v, err
+		}
+		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.grow", From: fmt.Sprint(v.SizeBytes), To: fmt.Sprint(in.SizeBytes)}, nil); err != nil {
+			return v, err
+		}
+		return volumeByID(ctx, tx, v.ID)
+	})
+}

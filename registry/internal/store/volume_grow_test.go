@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestAVolumeGrowsByTheWordOfItsHostAndNeverShrinks(t *testing.T) {
+	s := newCluster(t)
+	before := must(s.Volume(t.Context(), data, everyone))(t)
+	if before.SizeChangedAt != nil {
+		t.Errorf("size changed at %v", before.SizeChangedAt)
+	}
+	grow := func(from, to int64) (api.Volume, error) {
+		return s.GrowVolume(t.Context(), nobody, data, api.VolumeGrow{FromBytes: from, SizeBytes: to})
+	}
+	size := before.SizeBytes
+	wantCode(t, second(grow(size, size-512)), api.CodeInvalidArgument, "only grown")
+	wantCode(t, second(grow(size, size+1)), api.CodeInvalidArgument, "512")
+	wantCode(t, second(grow(size+512, 2*size)), api.CodeConflict, "no longer")
+	after := must(grow(size, 2*size))(t)
+	if after.SizeBytes != 2*size || after.Location.SizeBytes != 2*size || after.SizeChangedAt == nil {
+		t.Errorf("the volume is %+v", after)
+	}
+	must(grow(size, 2*size))(t) // it has that size: the same word of another look
+}
+
+func TestAVolumeThatMovesKeepsItsSizeUntilThatIsOver(t *testing.T) {
+	s := newCluster(t)
+	moving(diskMigration())(t, s)
+	v := must(s.Volume(t.Context(), disk, everyone))(t)
+	_, err := s.GrowVolume(t.Context(), nobody, disk, api.VolumeGrow{FromBytes: v.SizeBytes, SizeBytes: 2 * v.SizeBytes})
+	wantCode(t, err, api.CodeMigrationActive, "moving it")
+}
