@@ -303,7 +303,13 @@ func (m *machine) stepVerify() op.Step {
 		if what := unlike(dom, got); what != "" {
 			return api.Errorf(api.CodeChainChanged, "cannot unshelve instance %s: %s", in.InstanceName, what)
 		}
-		return nil
+		if got.Kept {
+			return nil
+		}
+		// Another host wrote the definition. By libvirt's own word it leans on nothing of
+		// this one, also where the step that made it was cut off before it looked.
+		_, err = m.HV.DomainDefinition(ctx, in.InstanceID)
+		return in.refusal("unshelve", err)
 	}, nil, nil)
 }
 

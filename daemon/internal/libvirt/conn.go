@@ -170,10 +170,6 @@ func (c *Conn) connect(ctx context.Context) (*link, error) {
 		l.close()
 		return nil, err
 	}
-	// It may have been restarted with another configuration.
-	if _, err := c.learnUser(ctx, l.reads); err != nil {
-		c.log.Warn("libvirt does not say as which user QEMU runs", "err", err)
-	}
 	return l, nil
 }
 
@@ -202,10 +198,20 @@ func (c *Conn) serve(ctx context.Context, l *link) {
 	c.feed.Publish(hv.Event{Kind: hv.EventConnected})
 	c.setReady()
 
+	// Beside all else: libvirt looks at every emulator of the host before it answers.
+	// It may have been restarted with another configuration.
+	var learning sync.WaitGroup
+	learning.Go(func() {
+		if _, err := c.learnUser(ctx, l.reads); err != nil && !errors.Is(err, hv.ErrUnavailable) {
+			c.log.Warn("libvirt does not say as which user QEMU runs", "err", err)
+		}
+	})
+
 	c.watch(ctx, l)
 
 	c.setLink(nil)
 	l.close()
+	learning.Wait()
 	c.feed.Publish(hv.Event{Kind: hv.EventDisconnected})
 	if ctx.Err() == nil {
 		c.log.Warn("lost the connection to libvirt; connecting again")

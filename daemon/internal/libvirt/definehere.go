@@ -3,7 +3,9 @@
 package libvirt
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/beevik/etree"
 
@@ -20,6 +22,9 @@ type definitionHere struct {
 func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*definitionHere, error) {
 	doc, err := parseDoc(def.Domain)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPlain(doc); err != nil {
 		return nil, err
 	}
 	domain := doc.Root()
@@ -46,6 +51,49 @@ func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*de
 		return nil, fmt.Errorf("write domain XML: %w", err)
 	}
 	return n, nil
+}
+
+// checkDefined compares what libvirt made of the definition, by its own word, with what
+// was checked here and given to it: it leans on nothing of this host, and names the
+// same images.
+func (n *definitionHere) checkDefined(dump string) error {
+	got, err := parseDoc(dump)
+	if err != nil {
+		return err
+	}
+	if err := checkPortable(got.Root()); err != nil {
+		return err
+	}
+	meant, err := parseDoc(n.doc)
+	if err != nil {
+		return err
+	}
+	if want, is := imagesIn(meant.Root()), imagesIn(got.Root()); !slices.Equal(want, is) {
+		return leansOn("the images %q, and %q were meant", is, want)
+	}
+	if _, file, err := nvramElement(got.Root()); err != nil || n.nvram != "" && file != nvramHome+n.nvram {
+		return errors.Join(leansOn("the NVRAM %q", file), err)
+	}
+	return nil
+}
+
+// imagesIn lists the images of all disks but drives, in order, whatever they are for.
+func imagesIn(domain *etree.Element) []string {
+	var images []string
+	for _, disk := range domain.FindElements("devices/disk") {
+		if isDrive(disk) {
+			continue
+		}
+		for _, source := range slices.Concat(disk.FindElements(".//source"), disk.FindElements(".//mirror")) {
+			for _, attr := range source.Attr {
+				if attr.Key != "index" && attr.Key != "startupPolicy" {
+					images = append(images, targetIn(disk)+" "+attr.Key+"="+attr.Value)
+				}
+			}
+		}
+	}
+	slices.Sort(images)
+	return images
 }
 
 // setDisks puts disks in the place of all but the drives, and before these. Of two
@@ -75,6 +123,9 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
 		disk := etree.NewDocument()
 		if err := disk.ReadFromString(text); err != nil {
 			return fmt.Errorf("parse disk XML: %w", err)
+		}
+		if err := checkPlain(disk); err != nil {
+			return err
 		}
 		if err := leaveTaken(disk.Root(), taken); err != nil {
 			return err

@@ -87,8 +87,19 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainDefineXMLFlags(n.doc, golibvirt.DomainDefineValidate)
 	})
-	if err != nil || !def.Autostart {
+	if err != nil {
 		return err
+	}
+	// What was checked is what was read here. What counts is what libvirt read.
+	dump, err := c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure)
+	if err == nil {
+		err = n.checkDefined(dump)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("check what libvirt has defined: %w", err), c.UndefineDomain(ctx, id))
+	}
+	if !def.Autostart {
+		return nil
 	}
 	_, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainSetAutostart(dom, 1)

@@ -34,7 +34,7 @@ var deviceTypes = map[string][]string{
 	"emulator":   nil,
 	"disk":       nil, // see checkDisk
 	"controller": nil,
-	"interface":  {"network", "bridge", "direct", "user"},
+	"interface":  {"network", "bridge", "user"}, // direct takes any network card of its host
 	"input":      {"tablet", "mouse", "keyboard"},
 	"graphics":   {"vnc", "spice", "egl-headless"},
 	"video":      nil,
@@ -87,7 +87,7 @@ var pathRules = []pathRule{
 // pathAttributes hold a path whatever it begins with: libvirt's schema takes a
 // relative one there, and libvirtd, which removes and makes sockets as root, runs
 // in the root directory.
-var pathAttributes = []string{"@path", "@file", "@socket"}
+var pathAttributes = []string{"@path", "@file", "@socket", "@logFile"}
 
 func isPath(place, value string) bool {
 	return strings.HasPrefix(value, "/") ||
@@ -142,8 +142,11 @@ func checkDevices(devices *etree.Element) error {
 			return leansOn("a device <%s type='%s'>", device.Tag, kind)
 		}
 		check := func(el *etree.Element) error { return checkElement(el, "devices/"+el.Tag) }
-		if device.Tag == "disk" {
+		switch device.Tag {
+		case "disk":
 			check = checkDisk
+		case "rng":
+			check = checkRNG
 		}
 		if err := check(device); err != nil {
 			return err
@@ -157,6 +160,14 @@ func checkDevices(devices *etree.Element) error {
 func checkDisk(disk *etree.Element) error {
 	if isDrive(disk) {
 		return checkDrive(disk)
+	}
+	if device := disk.SelectAttrValue("device", "disk"); device != "disk" {
+		return leansOn("a disk that is a %s", device) // a lun hands the guest's own commands to the device
+	}
+	for _, attr := range []string{"rawio", "sgio"} {
+		if disk.SelectAttr(attr) != nil {
+			return leansOn("%s= at disk %s", attr, targetIn(disk))
+		}
 	}
 	rest := disk.Copy()
 	for _, images := range []string{"source", "backingStore", "mirror"} {
@@ -190,6 +201,16 @@ func targetIn(disk *etree.Element) string {
 func isDrive(disk *etree.Element) bool {
 	device := disk.SelectAttrValue("device", "disk")
 	return device == "cdrom" || device == "floppy"
+}
+
+// checkRNG refuses randomness from a socket, which another machine may listen at.
+func checkRNG(rng *etree.Element) error {
+	for _, backend := range rng.SelectElements("backend") {
+		if model := backend.SelectAttrValue("model", ""); model != "random" && model != "builtin" {
+			return leansOn("randomness from %q", model)
+		}
+	}
+	return checkElement(rng, "devices/rng")
 }
 
 // checkSecLabel lets nobody choose how a domain is confined on another host.

@@ -51,8 +51,8 @@ func (c *Conn) qemuUser(ctx context.Context, id string) (hv.ProcessUser, error) 
 	return c.defaultUser(ctx, s)
 }
 
-// defaultUser is the user of domains that name none. It is asked for once: it changes
-// with a restart of libvirtd only, which is a new connection.
+// defaultUser is the user of domains that name none. It is asked for once, and again with
+// each new connection: it changes with a restart of libvirtd only.
 func (c *Conn) defaultUser(ctx context.Context, s *session) (hv.ProcessUser, error) {
 	if user := c.qemuDefault.Load(); user != nil {
 		return *user, nil

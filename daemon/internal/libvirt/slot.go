@@ -40,6 +40,9 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if err := doc.ReadFromString(spec.Slot); err != nil {
 		return "", fmt.Errorf("parse disk XML: %w", err)
 	}
+	if err := checkPlain(doc); err != nil {
+		return "", err
+	}
 	disk := doc.Root()
 	if disk == nil || disk.FullTag() != "disk" {
 		return "", fmt.Errorf("the slot of %s is no <disk>", spec.Target)

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"strings"
+
+	"github.com/beevik/etree"
+)
+
+// A definition from elsewhere is read twice: here, where it is checked, and by libvirt,
+// which obeys it. Whatever the two could read differently is refused. A processing
+// instruction or a comment in the middle of a text ends it for one of them, and a document
+// type adds attributes that only the other one sees. libvirt itself writes none of these,
+// but for what an owner has put into <metadata>, which says nothing to it.
+
+// checkPlain refuses a document that is more than elements, attributes and text.
+func checkPlain(doc *etree.Document) error {
+	for _, token := range doc.Child {
+		switch token := token.(type) {
+		case *etree.Element:
+			if err := checkPlainElement(token); err != nil {
+				return err
+			}
+		case *etree.CharData:
+		default:
+			return leansOn("%s beside its root", tokenName(token))
+		}
+	}
+	return nil
+}
+
+func checkPlainElement(el *etree.Element) error {
+	if el.Space == "" && el.Tag == "metadata" && el.Parent() != nil && el.Parent().Tag == "domain" {
+		return nil
+	}
+	text := false
+	for _, token := range el.Child {
+		switch token := token.(type) {
+		case *etree.Element:
+			if err := checkPlainElement(token); err != nil {
+				return err
+			}
+		case *etree.CharData:
+			text = text || strings.TrimSpace(token.Data) != ""
+		default:
+			return leansOn("%s in <%s>", tokenName(token), el.FullTag())
+		}
+	}
+	if text && len(el.ChildElements()) > 0 {
+		return leansOn("text between the elements of <%s>", el.FullTag())
+	}
+	return nil
+}
+
+func tokenName(token etree.Token) string {
+	switch token.(type) {
+	case *etree.ProcInst:
+		return "a processing instruction"
+	case *etree.Directive:
+		return "a document type"
+	case *etree.Comment:
+		return "a comment"
+	}
+	return "something unknown"
+}
