@@ -64,6 +64,10 @@ var goals = map[string]struct {
 	"unshelve":         {api.InstanceShelvedOffloaded, "unshelve", nil},
 	"unshelve, kept":   {api.InstanceShelved, "unshelve", nil},
 	"unshelve, undone": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) { w.registry.refuses = api.InstanceStopped }},
+	// What libvirt made of the definition is not what was checked.
+	"unshelve, reaching into its host": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) {
+		w.nodes[0].Inject(hvtest.Fault{Call: "DefineDomain", After: true, Do: func() { _ = w.nodes[0].SetLeansOn(web, "a file") }})
+	}},
 	"unshelve, without its image": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) {
 		w.nodes[0].missing[dataPath] = true
 	}},
