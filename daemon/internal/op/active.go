@@ -20,8 +20,9 @@ type activeOp struct {
 	op   Op
 	plan *Plan
 	turn *turn
-	// ctx is the runner's at the time: it ends with Stop and Halt.
-	ctx context.Context
+	// ctx ends with Stop, and with Halt outside of critical sections.
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	// forward is what steps get as context before the commit point; an
 	// interruption cancels it.
@@ -40,6 +41,8 @@ type activeOp struct {
 	trouble error
 	// claimed: a Continue is at work on the parked op.
 	claimed bool
+	// halted: ctx ends when the op is in no critical section.
+	halted bool
 	// waiting is what the op waits for, zero if it does not.
 	waiting waiting
 	// changed is closed, and replaced, when anything above changes.
@@ -55,7 +58,8 @@ type waiting struct {
 }
 
 func newActiveOp(r *Runner, o Op) *activeOp {
-	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], turn: &turn{o.ID, o.Keys}, ctx: r.context(), changed: make(chan struct{})}
+	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], turn: &turn{o.ID, o.Keys}, changed: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancel(r.ctx)
 	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a
 }
@@ -154,6 +158,7 @@ func (a *activeOp) finish(cause *Failure) bool {
 	a.r.retire(a)
 	st, _ := a.status()
 	a.r.cfg.OnFinished(st)
+	a.cancel()
 	return false
 }
 

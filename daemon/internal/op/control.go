@@ -17,7 +17,7 @@ import (
 func (r *Runner) Interrupt(id string, cause error) error {
 	a := r.lookup(id)
 	if a == nil {
-		if _, err := r.cfg.Journal.Op(r.context(), id); err != nil {
+		if _, err := r.cfg.Journal.Op(r.ctx, id); err != nil {
 			return fmt.Errorf("interrupt op %s: %w", id, err)
 		}
 		return fmt.Errorf("interrupt op %s: %w", id, ErrFinished)

@@ -21,6 +21,8 @@
 //     done: do it again. Unknown: stop, keep everything, call the operator.
 //   - Before the commit point a permanent error undoes backwards, beginning
 //     with the step that failed. After it there is only forward.
+//   - A halt stops ops as a crash does, but for those in a critical section: a guest
+//     that is paused must not stay so until the ops go on.
 //   - Shutdown is not failure: it leaves no record, and the next start resumes.
 //   - A step name that the plan does not have, or a record that cannot follow
 //     the one before it, stops the op for the operator. Nothing is skipped.

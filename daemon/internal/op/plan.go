@@ -37,6 +37,12 @@ type Step struct {
 	// Nil, for steps that only check: Do's answer counts. An
 	// error means "cannot look now" and is treated by its type like Do's.
 	Observe func(ctx context.Context, r *Run) (Observation, error)
+	// Critical steps that follow each other are a critical section: from the
+	// beginning of its first step until its end, or until that step is undone, a
+	// halt does not stop the op, because the world must not be left as it is
+	// between them (a guest is paused). What is halted may stay so for long. A
+	// crash and Stop end an op anywhere.
+	Critical bool
 }
 
 // Plan is an op kind: its steps in order and its commit point.

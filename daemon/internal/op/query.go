@@ -84,6 +84,9 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 		case <-ctx.Done():
 			return st, fmt.Errorf("wait for op %s: %w", id, context.Cause(ctx))
 		case <-a.ctx.Done():
+			if st, _ = a.status(); st.State.Final() || st.State == StateNeedsOperator {
+				return st, nil
+			}
 			return st, fmt.Errorf("wait for op %s: %w", id, ErrStopped)
 		}
 	}

@@ -114,6 +114,7 @@ func sameEvent(r Record, kind EventKind, step string, data json.RawMessage) bool
 func (a *activeOp) setProgress(p Progress) {
 	a.mu.Lock()
 	a.progress = p
+	a.haltLocked()
 	a.announce()
 	a.mu.Unlock()
 	a.r.cfg.OnChange(a.op.ID)

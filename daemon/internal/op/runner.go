@@ -69,11 +69,11 @@ type Runner struct {
 	// held while the journal is written, mu never is.
 	admit sync.Mutex
 
-	mu sync.Mutex
-	// ctx ends with Stop and with Halt: the context of everything that an
-	// interruption of a single op must not cut off.
-	ctx     context.Context
-	cancel  context.CancelFunc
+	// ctx ends with Stop. It is the parent of those of the ops.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
 	stopped bool // by Stop, for good
 	halted  bool // by Halt, until Resume
 	whole   bool // every op of the journal has its turn, from Resume until Halt
@@ -196,44 +196,10 @@ func (r *Runner) Stop() {
 	r.wg.Wait()
 }
 
-// Halt does what Stop does, until Resume: when it returns no op is at work,
-// none can be submitted, and all go on from the journal as after a crash.
-func (r *Runner) Halt() {
-	r.halting.Lock()
-	defer r.halting.Unlock()
-	r.mu.Lock()
-	r.halted, r.whole = true, false
-	r.cancel()
-	r.mu.Unlock()
-	r.wg.Wait()
-	r.admit.Lock() // what was being submitted is stored, and taken up by Resume
-	defer r.admit.Unlock()
-	r.mu.Lock()
-	r.active, r.turns = map[string]*activeOp{}, newTurns()
-	r.mu.Unlock()
-}
-
-// begin ends a halt. It returns false if the runner is stopped for good.
-func (r *Runner) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.halted && !r.stopped {
-		r.halted = false
-		r.ctx, r.cancel = context.WithCancel(context.Background())
-	}
-	return !r.stopped
-}
-
 func (r *Runner) runs() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.stopped && !r.halted
-}
-
-func (r *Runner) context() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ctx
 }
 
 // activate takes an op up that the journal holds, unless it is active already
@@ -251,15 +217,20 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 	}
 	a := newActiveOp(r, o)
 	a.replay(records)
-	r.turns.enter(a.turn)
-	r.mu.Lock()
-	r.active[o.ID] = a
-	r.mu.Unlock()
+	r.enter(a)
 	if a.isParked() {
 		r.cfg.Log.Error("op still waits for the operator", "op", o.ID)
 		return nil
 	}
 	return r.start(a)
+}
+
+// enter gives an op its turn, and makes it one that is active.
+func (r *Runner) enter(a *activeOp) {
+	r.turns.enter(a.turn)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active[a.op.ID] = a
 }
 
 // start runs the goroutine of an op, which must not have one.

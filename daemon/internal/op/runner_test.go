@@ -63,6 +63,15 @@ func (s *stage) mark(what string) {
 // start makes a runner as a daemon that starts does.
 func (s *stage) start() {
 	s.t.Helper()
+	s.restart()
+	if err := s.runner.Resume(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// restart is start without taking up the ops.
+func (s *stage) restart() {
+	s.t.Helper()
 	s.stop()
 	s.cfg.Journal = s.journal
 	s.cfg.Plans = []op.Plan{{Kind: "k", Steps: []op.Step{s.first, s.commit, s.last}, Commit: "commit"}}
@@ -75,9 +84,6 @@ func (s *stage) start() {
 	}
 	var err error
 	if s.runner, err = op.New(s.cfg); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.runner.Resume(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+)
+
+// paused is a stage whose first and commit step are a critical section: a guest is
+// paused by the one and runs again after the other.
+func paused(s *stage) (guestRuns func() bool) {
+	running := true
+	s.first.Critical, s.commit.Critical = true, true
+	s.first.Do = func(context.Context, *op.Run) error { s.set(&running, false); s.mark("pause"); return nil }
+	s.first.Undo = func(context.Context, *op.Run) error { s.set(&running, true); s.mark("resume"); return nil }
+	s.commit.Do = func(ctx context.Context, _ *op.Run) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+		}
+		s.set(&running, true)
+		s.mark("switch, resume")
+		return nil
+	}
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return running
+	}
+}
+
+func (s *stage) set(b *bool, to bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*b = to
+}
+
+func TestAHaltWaitsForTheEndOfACriticalSection(t *testing.T) {
+	bubble(t, func(s *stage) {
+		runs := paused(s)
+		s.start()
+		s.submit("a")
+		s.submit("b")
+		synctest.Wait()
+		s.runner.Halt()
+		if !runs() {
+			t.Error("the guest is left paused")
+		}
+		s.wantTrace("pause", "pause", "switch, resume", "switch, resume") // and not last
+		if err := s.runner.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.wait("a", op.StateDone)
+		s.wait("b", op.StateDone)
+	})
+}
+
+func TestAHaltLetsAnOpBackOutOfACriticalSection(t *testing.T) {
+	bubble(t, func(s *stage) {
+		runs := paused(s)
+		s.commit.Do = func(context.Context, *op.Run) error { time.Sleep(time.Minute); return errBoom }
+		s.start()
+		s.submit("a")
+		synctest.Wait()
+		s.runner.Halt()
+		s.wantTrace("pause", "undo commit", "resume")
+		if !runs() {
+			t.Error("the guest is left paused")
+		}
+	})
+}
+
+// An op that is about to enter one is stopped before it.
+func TestAHaltKeepsAnOpFromACriticalSection(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.commit.Critical = true
+		s.first.Do = untilCancelled
+		s.start()
+		s.submit("a")
+		synctest.Wait()
+		began := time.Now()
+		s.runner.Halt()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the halt took %v", took)
+		}
+		s.wantTrace()
+	})
+}
+
+// A daemon that died with a guest paused and starts as a fenced one.
+func TestAfterACrashACriticalSectionIsFinishedAndNoMore(t *testing.T) {
+	bubble(t, func(s *stage) {
+		runs := paused(s)
+		s.start()
+		s.submit("a", "x")
+		s.submit("b", "x") // waits for its turn
+		synctest.Wait()
+		s.runner.Stop()
+		if runs() {
+			t.Fatal("the crash came too late")
+		}
+		before := s.kinds("b")
+		s.restart()
+		s.runner.Halt()
+		if err := s.runner.FinishCritical(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !runs() {
+			t.Error("the guest is left paused")
+		}
+		s.wantTrace("pause", "switch, resume")
+		if !slices.Equal(before, s.kinds("b")) {
+			t.Errorf("op b went on: %v", s.kinds("b"))
+		}
+		s.runner.Halt()
+		if err := s.runner.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.wait("a", op.StateDone)
+		s.wait("b", op.StateDone)
+	})
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"fmt"
+)
+
+// Halt stops all ops until Resume: when it returns none is at work, none can be
+// submitted, and all go on from the journal as after a crash. An op that is in a
+// critical section (Step.Critical) comes to the end of it first.
+func (r *Runner) Halt() {
+	r.halting.Lock()
+	defer r.halting.Unlock()
+	r.mu.Lock()
+	r.halted, r.whole = true, false
+	for _, a := range r.active {
+		a.halt()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+	r.admit.Lock() // what was being submitted is stored, and taken up by Resume
+	defer r.admit.Unlock()
+	r.mu.Lock()
+	r.active, r.turns = map[string]*activeOp{}, newTurns()
+	r.mu.Unlock()
+}
+
+// FinishCritical takes up those ops of the journal that a crash has left in a critical
+// section. They come to its end, and stand still there. It is for a runner that begins
+// halted: call it between Halt and Resume, at most once.
+func (r *Runner) FinishCritical(ctx context.Context) error {
+	r.halting.Lock()
+	defer r.halting.Unlock()
+	r.admit.Lock()
+	defer r.admit.Unlock()
+	ops, err := r.cfg.Journal.Unfinished(ctx)
+	if err != nil {
+		return fmt.Errorf("finish critical sections: %w", err)
+	}
+	for _, o := range ops {
+		records, err := r.cfg.Journal.Records(ctx, o.ID)
+		if err != nil {
+			return fmt.Errorf("finish the critical section of op %s: %w", o.ID, err)
+		}
+		a := newActiveOp(r, o)
+		a.replay(records)
+		a.halt()
+		if a.isParked() || a.stopping() {
+			continue
+		}
+		r.enter(a)
+		r.mu.Lock()
+		if !r.stopped {
+			r.wg.Go(a.run)
+		}
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// halt ends the context of an op as soon as it is in no critical section.
+func (a *activeOp) halt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.halted = true
+	a.haltLocked()
+}
+
+// haltLocked is called when the progress has changed. The caller holds mu.
+func (a *activeOp) haltLocked() {
+	if a.halted && !a.criticalLocked() {
+		a.cancel()
+	}
+}
+
+// criticalLocked says whether the op is in a critical section. The caller holds mu.
+func (a *activeOp) criticalLocked() bool {
+	p := &a.progress
+	if a.plan == nil || a.parkedLocked() || p.Current < 0 || p.Current >= len(p.Steps) || !a.plan.Steps[p.Current].Critical {
+		return false
+	}
+	entering := p.State == StateRunning && p.Steps[p.Current] == StepPending && (p.Current == 0 || !a.plan.Steps[p.Current-1].Critical)
+	return !entering
+}
+
+// begin ends a halt. It returns false if the runner is stopped for good.
+func (r *Runner) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.halted = false
+	}
+	return !r.stopped
+}
