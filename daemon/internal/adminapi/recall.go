@@ -37,7 +37,7 @@ func (s *Server) stale(w http.ResponseWriter, r *http.Request, recall recall) (d
 // asSeen is the view with the instances of this host in the state in which they are
 // now.
 func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
-	doms, err := s.HV.Domains(ctx)
+	doms, _, err := hv.Readable(s.HV.Domains(ctx))
 	if err != nil {
 		return v
 	}

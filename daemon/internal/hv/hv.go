@@ -379,7 +379,9 @@ type Event struct {
 // Hypervisor is the host's hypervisor. Implementations are safe for concurrent
 // use. A domain is named by its UUID, a disk by its target (vda).
 type Hypervisor interface {
-	// Domains lists every domain, active or defined.
+	// Domains lists every domain, active or defined. Those that cannot be read do
+	// not take the others with them: the list then has the others, and the error
+	// is an *Unreadable, see Readable.
 	Domains(ctx context.Context) ([]Domain, error)
 	// Domain reads one domain by UUID. ErrNotFound if there is none.
 	Domain(ctx context.Context, id string) (*Domain, error)

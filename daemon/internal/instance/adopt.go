@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -95,6 +96,10 @@ func stoppedAt(domain string, before int, err error) error {
 
 func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	doms, err := a.HV.Domains(ctx)
+	var unreadable *hv.Unreadable
+	if errors.As(err, &unreadable) { // one of them may have a disk of what is adopted
+		return nil, request.Refused(err)
+	}
 	if errors.Is(err, hv.ErrUnavailable) {
 		return nil, api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 	}

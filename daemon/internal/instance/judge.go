@@ -44,6 +44,11 @@ func Judge(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Found {
 	return Found{Note: printable(differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
 }
 
+// Unreadable is what a person is told of an instance whose domain cannot be read.
+func Unreadable(dom hv.UnreadableDomain) string {
+	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (virsh dumpxml %s), nothing is begun on this host that another domain may be in the way of", dom.Err, dom.Name))
+}
+
 // noRootIn says whether neither the registry nor the definition has a root.
 func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -21,9 +22,12 @@ func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
 	}
-	doms, err := g.machine.HV.Domains(ctx)
+	doms, unreadable, err := hv.Readable(g.machine.HV.Domains(ctx))
 	if err != nil {
 		return nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the domains: %v", err)
+	}
+	for _, d := range unreadable { // the journal has what is asked for
+		doms = append(doms, hv.Domain{ID: d.ID, Name: d.Name})
 	}
 	out := []api.SavedInstance{}
 	for i := range doms {

@@ -38,7 +38,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err != nil {
 		return err
 	}
-	err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
 	})
 	if where == hv.Config && isBootClash(err) {
@@ -167,7 +167,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 		if err != nil {
 			return err
 		}
-		return c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainDetachDeviceFlags(dom, doc, uint32(golibvirt.DomainDeviceModifyConfig))
 		})
 	}
@@ -178,7 +178,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 	// By alias, because that call returns when the guest has been asked. The
 	// other one holds up everything else that is asked of the domain for seconds
 	// while it waits for the answer.
-	err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
 	})
 	if saidText(err, alreadyAsked) {

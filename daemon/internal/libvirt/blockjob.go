@@ -41,7 +41,7 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			Value: *golibvirt.NewTypedParamValueUint(uint32(opts.GranularityBytes)),
 		})
 	}
-	return c.change(ctx, c.callTimeout, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return c.change(ctx, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockCopy(dom, target, doc, params, flags)
 	})
 }
@@ -77,7 +77,7 @@ func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthBps
 	if err != nil {
 		return fmt.Errorf("commit disk %s of domain %s: %w", target, id, err)
 	}
-	return c.change(ctx, c.callTimeout, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return c.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bandwidthBps), flags)
 	})
 }
@@ -152,7 +152,7 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 
 // SetJobBandwidth changes the cap of the running job; 0 lifts it.
 func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error {
-	return c.change(ctx, c.callTimeout, "set block job speed of", id, target,
+	return c.change(ctx, "set block job speed of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bandwidthBps), golibvirt.DomainBlockJobSpeedBandwidthBytes)
 		})
@@ -161,7 +161,7 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidth
 // Pivot ends a ready job by making its target the live disk. The call is
 // synchronous: libvirt answers when it has closed the old images.
 func (c *Conn) Pivot(ctx context.Context, id, target string) error {
-	err := c.change(ctx, longCallTimeout, "pivot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.endJob(ctx, "pivot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockJobAbort(dom, target, golibvirt.DomainBlockJobAbortPivot)
 	})
 	if said(err, golibvirt.ErrBlockCopyActive) {
@@ -172,7 +172,7 @@ func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 
 // AbortJob ends the job and stays on the present chain.
 func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
-	err := c.change(ctx, longCallTimeout, "abort block job of", id, target,
+	err := c.endJob(ctx, "abort block job of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobAbort(dom, target, 0)
 		})

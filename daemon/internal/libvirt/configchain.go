@@ -25,7 +25,7 @@ func (c *Conn) SetConfigChain(ctx context.Context, id, target string, chain []hv
 }
 
 func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
-	s, err := c.changes()
+	s, err := c.windows()
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,10 @@ const (
 	// defaultCallTimeout is above the 30 s for which libvirt itself waits for a
 	// domain that is busy with another job, so that its answer comes first.
 	defaultCallTimeout = 45 * time.Second
+	// defaultListedTimeout is of Conn.listedTimeout.
+	defaultListedTimeout = 5 * time.Second
 	// longCallTimeout bounds the calls that wait for storage: pivot and abort
-	// (which drain and flush), and pool calls. The heartbeat on the other
+	// (which drain and flush), a start, and pool calls. The heartbeat on another
 	// session still notices a hung libvirtd within CallTimeout.
 	longCallTimeout = 15 * time.Minute
 
@@ -67,11 +69,15 @@ type Config struct {
 type Conn struct {
 	sockets     []string
 	callTimeout time.Duration
-	nvramDir    string
-	log         *slog.Logger
-	feed        hv.Feed
-	ready       chan struct{}
-	tried       sync.Once
+	// listedTimeout is how long one domain may keep the list of all of them. libvirt
+	// keeps a domain locked while it works on storage that does not answer.
+	listedTimeout time.Duration
+	nvramDir      string
+	log           *slog.Logger
+	feed          hv.Feed
+	ready         chan struct{}
+	tried         sync.Once
+	pools         gate
 	// qemuDefault is as which user QEMU runs, nil as long as libvirt has not said.
 	qemuDefault atomic.Pointer[hv.ProcessUser]
 
@@ -79,23 +85,43 @@ type Conn struct {
 	link *link // nil while down
 }
 
-// link is the pair of sessions that make up a connection. libvirtd works on
-// five requests of a client at a time, and a synchronous pivot is one request
-// for as long as it takes: were there one session, changes would keep reads and
-// events waiting.
+// link is the sessions that make up a connection. libvirtd works on five requests
+// of a client at a time, so that a few that wait for storage keep all others of
+// their session waiting. A guest that is paused for a switch must not stay paused
+// because of another one's storage, so what begins and ends a pause has a session
+// that nothing else uses. What may last longer, and pools, have a connection for
+// each call (byItself).
 type link struct {
-	reads   *session
-	changes *session
+	reads   *session // return soon
+	changes *session // of domains; within callTimeout
+	// windows are the calls by which the pause of a guest begins and ends: Suspend,
+	// SetConfigChain, Resume. They do not wait for storage.
+	windows *session
+	// jobEnds are Pivot and AbortJob, which drain and flush.
+	jobEnds *session
+
+	// poolReads may be lost and made anew: a pool may hang for as long as its server
+	// is away, and that says nothing of libvirtd.
+	poolReads lane
+}
+
+// core are the sessions without which there is no connection.
+func (l *link) core() []**session {
+	return []**session{&l.reads, &l.changes, &l.windows, &l.jobEnds}
 }
 
 func (l *link) close() {
-	l.reads.close()
-	l.changes.close()
+	for _, s := range l.core() {
+		if *s != nil {
+			(*s).close()
+		}
+	}
+	l.poolReads.close()
 }
 
 // New returns a Conn that is not connected yet. Run connects it.
 func New(cfg Config) *Conn {
-	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, log: cfg.Log, ready: make(chan struct{})}
+	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout, log: cfg.Log, ready: make(chan struct{})}
 	if cfg.Socket != "" {
 		c.sockets = []string{cfg.Socket}
 	}
@@ -156,17 +182,15 @@ func (c *Conn) Run(ctx context.Context) error {
 // connect makes a link with its subscriptions. A new go-libvirt object is made
 // for every session: reconnecting an old one races inside go-libvirt.
 func (c *Conn) connect(ctx context.Context) (*link, error) {
-	reads, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
+	l := &link{}
+	for _, s := range l.core() {
+		var err error
+		if *s, err = c.dial(ctx); err != nil {
+			l.close()
+			return nil, err
+		}
 	}
-	changes, err := c.dial(ctx)
-	if err != nil {
-		reads.close()
-		return nil, err
-	}
-	l := &link{reads: reads, changes: changes}
-	if err := c.subscribe(ctx, reads); err != nil {
+	if err := c.subscribe(ctx, l.reads); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -232,6 +256,10 @@ func (c *Conn) watch(ctx context.Context, l *link) {
 			return
 		case <-l.changes.lost():
 			return
+		case <-l.windows.lost():
+			return
+		case <-l.jobEnds.lost():
+			return
 		case <-heartbeat.C:
 			_, err := call(ctx, l.reads, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) {
 				return lv.ConnectGetLibVersion()
@@ -258,13 +286,31 @@ func (c *Conn) reads() (*session, error) {
 	return l.reads, nil
 }
 
-// changes is the session for calls that change something or wait for storage.
+// changes is the session for calls that change something and answer within callTimeout.
 func (c *Conn) changes() (*session, error) {
 	l, err := c.current()
 	if err != nil {
 		return nil, err
 	}
 	return l.changes, nil
+}
+
+// windows is the session for what begins and ends the pause of a guest.
+func (c *Conn) windows() (*session, error) {
+	l, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	return l.windows, nil
+}
+
+// jobEnds is the session for the ends of block jobs.
+func (c *Conn) jobEnds() (*session, error) {
+	l, err := c.current()
+	if err != nil {
+		return nil, err
+	}
+	return l.jobEnds, nil
 }
 
 func (c *Conn) current() (*link, error) {

@@ -140,7 +140,7 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 		err = fmt.Errorf("%w: the domain has a managed save image, snapshots or checkpoints", hv.ErrBusy)
 	}
 	if err == nil {
-		err = c.modify(ctx, c.callTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		err = c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainUndefineFlags(dom, golibvirt.DomainUndefineKeepNvram)
 		})
 	}

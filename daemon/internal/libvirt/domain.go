@@ -30,17 +30,36 @@ func (c *Conn) Domains(ctx context.Context) ([]hv.Domain, error) {
 		return nil, fmt.Errorf("list domains: %w", err)
 	}
 	var found []hv.Domain
+	var unreadable []hv.UnreadableDomain
 	for _, dom := range doms {
-		d, err := c.readDomain(ctx, s, dom)
-		if errors.Is(err, hv.ErrNotFound) {
-			continue // gone since the list was made
-		}
-		if err != nil {
+		d, err := c.readListed(ctx, s, dom)
+		switch {
+		case err == nil:
+			found = append(found, *d)
+		case errors.Is(err, hv.ErrNotFound): // gone since the list was made
+		case ctx.Err() != nil || s.isLost():
 			return nil, fmt.Errorf("list domains: %w", err)
+		default:
+			unreadable = append(unreadable, hv.UnreadableDomain{ID: domainID(dom), Name: dom.Name, Err: err})
 		}
-		found = append(found, *d)
+	}
+	if len(unreadable) > 0 {
+		return found, fmt.Errorf("list domains: %w", &hv.Unreadable{Domains: unreadable})
 	}
 	return found, nil
+}
+
+// readListed reads a domain for the list, within a bound. While libvirt owes an
+// answer about it, it is not asked again: every such question keeps a place in the
+// session, until the session is closed.
+func (c *Conn) readListed(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
+	id := domainID(dom)
+	if s.silent.has(id) {
+		return nil, fmt.Errorf("read domain %s: %w: libvirt has not answered the last question about it yet", id, hv.ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.listedTimeout)
+	defer cancel()
+	return c.readDomain(ctx, s, dom)
 }
 
 // Domain reads one domain by UUID.
@@ -79,6 +98,7 @@ func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String()
 func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
 	for range maxReads {
 		facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
+			defer s.silent.while(ctx, domainID(dom))()
 			return gather(lv, dom)
 		})
 		if err != nil {

@@ -34,13 +34,19 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 // modify makes one call that changes something. The end of ctx keeps such a call
 // from being made but does not end it: it would take effect later, behind the
 // back of whoever looks in the meantime. The end of the session does.
-func (c *Conn) modify(ctx context.Context, limit time.Duration, id string,
-	do func(*golibvirt.Libvirt, golibvirt.Domain) error,
-) error {
+func (c *Conn) modify(ctx context.Context, id string, do domainCall) error {
 	s, err := c.changes()
 	if err != nil {
 		return err
 	}
+	return c.modifyOn(ctx, s, c.callTimeout, id, do)
+}
+
+// domainCall is a call on a domain.
+type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
+
+// modifyOn is modify on a session of the caller's choice, within limit.
+func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, do domainCall) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
 	}
@@ -53,16 +59,46 @@ func (c *Conn) modify(ctx context.Context, limit time.Duration, id string,
 	return err
 }
 
+// modifyByItself is modify for a call that may wait for storage, or for hours.
+func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id string, do domainCall) error {
+	return c.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, do) })
+}
+
 // change is modify for a call on a domain's process, or on a live disk of it if
 // target is not empty. what starts the error text.
-func (c *Conn) change(ctx context.Context, limit time.Duration, what, id, target string,
-	do func(*golibvirt.Libvirt, golibvirt.Domain) error,
-) error {
-	err := c.modify(ctx, limit, id, do)
+func (c *Conn) change(ctx context.Context, what, id, target string, do domainCall) error {
+	return c.changed(ctx, what, id, target, c.modify(ctx, id, do))
+}
+
+// changed is what becomes of the error of a call as those of change.
+func (c *Conn) changed(ctx context.Context, what, id, target string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%s %s: %w", what, nameOf(id, target), c.explain(context.WithoutCancel(ctx), id, target, err))
+}
+
+// longChange is change for a call that waits for storage.
+func (c *Conn) longChange(ctx context.Context, what, id, target string, do domainCall) error {
+	return c.changed(ctx, what, id, target, c.modifyByItself(ctx, longCallTimeout, id, do))
+}
+
+// inWindow is change for a call that begins or ends the pause of a guest.
+func (c *Conn) inWindow(ctx context.Context, what, id string, do domainCall) error {
+	s, err := c.windows()
+	if err == nil {
+		err = c.modifyOn(ctx, s, c.callTimeout, id, do)
+	}
+	return c.changed(ctx, what, id, "", err)
+}
+
+// endJob is change for the end of a block job.
+func (c *Conn) endJob(ctx context.Context, what, id, target string, do domainCall) error {
+	s, err := c.jobEnds()
+	if err == nil {
+		err = c.modifyOn(ctx, s, longCallTimeout, id, do)
+	}
+	return c.changed(ctx, what, id, target, err)
 }
 
 // nameOf names a domain, or a disk of it, in an error text.
@@ -75,14 +111,14 @@ func nameOf(id, target string) string {
 
 // Suspend pauses a running domain. libvirt accepts it for a paused one.
 func (c *Conn) Suspend(ctx context.Context, id string) error {
-	return c.change(ctx, c.callTimeout, "suspend", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return c.inWindow(ctx, "suspend", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainSuspend(dom)
 	})
 }
 
 // Resume lets a paused domain run.
 func (c *Conn) Resume(ctx context.Context, id string) error {
-	err := c.change(ctx, c.callTimeout, "resume", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainResume(dom)
 	})
 	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {

@@ -48,7 +48,7 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for %s: %w", path, err)
 	}
-	err = c.longModify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modifyByItself(ctx, memoryCallTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainSaveFlags(dom, path, nil, 0)
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if opts.Paused {
 		flag = golibvirt.DomainSavePaused
 	}
-	err = c.longModify(ctx, id, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
+	err = c.modifyByItself(ctx, memoryCallTimeout, id, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
 		return lv.DomainRestoreFlags(path, golibvirt.OptString{edited}, uint32(flag))
 	})
 	if err != nil {
@@ -218,36 +218,4 @@ func (c *Conn) verifyRestored(ctx context.Context, id string, opts hv.RestoreOpt
 		}
 	}
 	return nil
-}
-
-// longModify is modify for a call that may take hours. It has a session of its own,
-// since it would keep a place in the shared one from the calls that others wait
-// for; it is lost when that is.
-func (c *Conn) longModify(ctx context.Context, id string, do func(*golibvirt.Libvirt, golibvirt.Domain) error) error {
-	l, err := c.current()
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
-	}
-	ctx = context.WithoutCancel(ctx) // see modify
-	s, err := c.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	go func() {
-		select {
-		case <-l.reads.lost():
-			s.close()
-		case <-s.lost():
-		}
-	}()
-	dom, err := c.lookup(ctx, s, id)
-	if err != nil {
-		return err
-	}
-	_, err = call(ctx, s, memoryCallTimeout, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
-	return err
 }

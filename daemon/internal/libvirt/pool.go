@@ -15,7 +15,7 @@ import (
 
 // Pools lists the storage pools.
 func (c *Conn) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
-	s, err := c.reads()
+	s, err := c.poolReads(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
@@ -82,18 +82,18 @@ func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvi
 
 // CreateVolume makes a pool volume of exactly sizeBytes.
 func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
-	v, err := c.createVolume(ctx, pool, name, format, sizeBytes)
+	var v *hv.PoolVolume
+	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) (err error) {
+		v, err = c.createVolume(ctx, s, pool, name, format, sizeBytes)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("create volume %s in pool %s: %w", name, pool, err)
 	}
 	return v, nil
 }
 
-func (c *Conn) createVolume(ctx context.Context, poolName, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
-	s, err := c.changes()
-	if err != nil {
-		return nil, err
-	}
+func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
 	pool, info, err := c.activePool(ctx, s, poolName)
 	if err != nil {
 		return nil, err
@@ -147,31 +147,31 @@ func volumeXML(poolType, name, format string, sizeBytes int64) (string, error) {
 
 // LookupVolume finds a pool volume by name, after refreshing the pool.
 func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
-	s, err := c.changes()
+	found := make(chan *hv.PoolVolume, 1)
+	err := c.askPool(ctx, pool, func(ctx context.Context, s *session) error {
+		vol, err := c.findVolume(ctx, s, pool, name)
+		if err != nil {
+			return err
+		}
+		v, err := c.volume(ctx, s, vol)
+		found <- v
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
 	}
-	vol, err := c.findVolume(ctx, s, pool, name)
-	if err != nil {
-		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
-	}
-	v, err := c.volume(ctx, s, vol)
-	if err != nil {
-		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
-	}
-	return v, nil
+	return <-found, nil
 }
 
 // DeleteVolume deletes a pool volume. Absent is no error.
 func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
-	s, err := c.changes()
-	if err != nil {
-		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
-	}
-	vol, err := c.findVolume(ctx, s, pool, name)
-	if err == nil {
-		err = c.deleteVolume(ctx, s, vol)
-	}
+	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) error {
+		vol, err := c.findVolume(ctx, s, pool, name)
+		if err != nil {
+			return err
+		}
+		return c.deleteVolume(ctx, s, vol)
+	})
 	if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
 		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -15,7 +16,7 @@ import (
 // PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image
 // and opens all disks, so that it takes as long as storage may.
 func (c *Conn) PowerOn(ctx context.Context, id string) error {
-	err := c.modify(ctx, longCallTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.modifyByItself(ctx, longCallTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainCreate(dom)
 	})
 	if err == nil {
@@ -30,15 +31,20 @@ func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	return fmt.Errorf("power on domain %s: %w", id, err)
 }
 
-// PowerOff implements hv.Hypervisor. libvirt asks the process with SIGTERM and
-// then kills it, so that it takes as long as a change may.
+// powerOffTimeout is above the time for which libvirt waits for a process that it has
+// killed: 40 s, and 2 s more for each device of the host that the guest has.
+const powerOffTimeout = 2 * time.Minute
+
+// PowerOff implements hv.Hypervisor. libvirt asks the process with SIGTERM and then
+// kills it. One that hangs on its storage holds up no other.
 func (c *Conn) PowerOff(ctx context.Context, id string) error {
-	err := c.change(ctx, c.callTimeout, "power off", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.modifyByItself(ctx, powerOffTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDestroy(dom)
 	})
 	if err == nil {
 		return nil
 	}
+	err = c.changed(ctx, "power off", id, "", err)
 	// One that is off already is refused in the words of every refusal.
 	if dom, readErr := c.Domain(ctx, id); readErr == nil && dom.State == hv.StateStopped {
 		return nil
@@ -49,7 +55,7 @@ func (c *Conn) PowerOff(ctx context.Context, id string) error {
 // Shutdown implements hv.Hypervisor. It says how to ask: left to itself, libvirt
 // would wait for a guest agent that may hang.
 func (c *Conn) Shutdown(ctx context.Context, id string) error {
-	err := c.change(ctx, c.callTimeout, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.change(ctx, "shut down", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainShutdownFlags(dom, golibvirt.DomainShutdownAcpiPowerBtn)
 	})
 	if errors.Is(err, hv.ErrNotActive) {
@@ -61,7 +67,7 @@ func (c *Conn) Shutdown(ctx context.Context, id string) error {
 // RebootGuest implements hv.Hypervisor. The guest shuts down as with Shutdown, and
 // libvirt then resets the machine, in the same process.
 func (c *Conn) RebootGuest(ctx context.Context, id string) error {
-	return c.change(ctx, c.callTimeout, "reboot", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return c.change(ctx, "reboot", id, "", func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainReboot(dom, golibvirt.DomainRebootAcpiPowerBtn)
 	})
 }

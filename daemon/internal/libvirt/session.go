@@ -26,6 +26,9 @@ type session struct {
 	lv    *golibvirt.Libvirt
 	conn  *watchedConn
 	slots chan struct{}
+	// silent are the domains about which libvirt owes an answer that nobody waits
+	// for any more.
+	silent silent
 }
 
 // openSession makes a session on a fresh connection, and closes the connection
@@ -47,6 +50,15 @@ func openSession(ctx context.Context, conn net.Conn, limit time.Duration) (*sess
 
 // lost is closed when the connection is gone.
 func (s *session) lost() <-chan struct{} { return s.conn.lost }
+
+func (s *session) isLost() bool {
+	select {
+	case <-s.lost():
+		return true
+	default:
+		return false
+	}
+}
 
 // close ends the session and every call on it. libvirt's polite goodbye
 // (Disconnect) is not used: it is one more request to a daemon that may hang.

@@ -101,7 +101,7 @@ func TestAChangeIsNotLeftWhenItsContextEnds(t *testing.T) {
 			slots: make(chan struct{}), // all are taken
 		}
 		c := New(Config{})
-		c.setLink(&link{reads: s, changes: s})
+		c.setLink(&link{reads: s, changes: s, windows: s, jobEnds: s})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- c.Suspend(ctx, "5f6d9a53-0000-4000-8000-000000000001") }()

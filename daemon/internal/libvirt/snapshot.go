@@ -36,7 +36,7 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, err)
 	}
 	// What was on top is flushed, which waits for storage.
-	return c.change(ctx, longCallTimeout, "snapshot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	return c.longChange(ctx, "snapshot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))
 		return err
 	})

@@ -42,7 +42,7 @@ func (c *Conn) SetWriteLimit(ctx context.Context, id, target string, bytesPerSec
 		{Field: golibvirt.DomainBlockIotuneReadBytesSec, Value: *golibvirt.NewTypedParamValueUllong(own.read)},
 		{Field: golibvirt.DomainBlockIotuneWriteBytesSec, Value: *golibvirt.NewTypedParamValueUllong(write)},
 	}
-	return c.change(ctx, c.callTimeout, "limit writes of", id, target,
+	return c.change(ctx, "limit writes of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainSetBlockIOTune(dom, target, params, uint32(golibvirt.DomainAffectLive))
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -46,6 +47,10 @@ func cannotTell(path string, why error) *api.Error {
 
 // cannotLook is an error of userOf for whoever asks for something, nil for nil.
 func cannotLook(err error) error {
+	var unreadable *hv.Unreadable
+	if errors.As(err, &unreadable) {
+		return request.Refused(err)
+	}
 	if errors.Is(err, hv.ErrUnavailable) {
 		return noHypervisor()
 	}

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -79,5 +80,18 @@ func TestAMirrorWhoseVolumeAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 		d.world.SetStep(testSize)
 		wantStranger(t, d.until(m.ID, api.MigrationCancelled).Error)
 		d.gone(m)
+	})
+}
+
+// A domain that libvirt cannot tell about may be the one that has src.
+func TestAVolumeIsNotMovedWhileADomainCannotBeRead(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.shareSrc()
+		d.world.MakeUnreadable(testHost, errors.New("its XML ends in the middle"))
+		_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+		if api.CodeOf(err) != api.CodeHypervisorUnavailable || !strings.Contains(err.Error(), "stranger") || !strings.Contains(err.Error(), "ends in the middle") {
+			t.Errorf("got %v (%s), want hypervisor_unavailable for the stranger", err, api.CodeOf(err))
+		}
+		d.stayed()
 	})
 }

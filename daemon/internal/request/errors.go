@@ -61,7 +61,10 @@ func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailabl
 // Refused is an error of a check, made before anything was touched, as the caller
 // gets it.
 func Refused(err error) error {
+	var unreadable *hv.Unreadable
 	switch {
+	case errors.As(err, &unreadable): // each of them may have what is asked for
+		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt cannot tell which disks every domain of this host has: %v; nothing was changed; it is refused until each can be read (virsh dumpxml) or is gone", unreadable)
 	case errors.Is(err, hv.ErrUnavailable):
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 	case errors.Is(err, context.DeadlineExceeded): // the hypervisor has a watchdog of its own

@@ -43,7 +43,7 @@ func (u *Uplink) Notes() []Note {
 
 // judge adds to a report what is not as it was left with the instances of this host,
 // and guards those that have lost their root without a guard.
-func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, open []api.Migration) []api.InstanceReport {
+func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
 	granted := slices.DeleteFunc(u.granted(), func(a api.Attachment) bool {
 		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
 	})
@@ -59,7 +59,7 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 			dom = &doms[i]
 		}
 		atts := slices.DeleteFunc(slices.Clone(granted), func(a api.Attachment) bool { return a.InstanceID != inst.ID })
-		what := instance.Judge(inst, dom, atts)
+		what := judged(inst, dom, unreadable, atts)
 		if what.NoRoot {
 			u.guardRoot(ctx, inst)
 		}
@@ -79,6 +79,14 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 	u.found = found
 	u.mu.Unlock()
 	return reports
+}
+
+// judged is instance.Judge, but for a domain that cannot be read: it is not gone.
+func judged(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Found {
+	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
+		return instance.Found{Note: instance.Unreadable(unreadable[i])}
+	}
+	return instance.Judge(inst, dom, atts)
 }
 
 // confirmed says whether the registry has been heard again since this was found.

@@ -101,7 +101,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 	if openErr == nil {
 		r.Migrations = open
 	}
-	doms, blind := u.cfg.HV.Domains(ctx)
+	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
 	if blind != nil {
 		return r, blind
 	}
@@ -109,7 +109,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
 	}
 	if openErr == nil {
-		r.Instances = u.judge(ctx, r.Instances, doms, open)
+		r.Instances = u.judge(ctx, r.Instances, doms, unreadable, open)
 	}
 	return r, nil
 }

@@ -36,6 +36,8 @@ type Fake struct {
 	calls   []string
 	runs    int               // processes that were ever started
 	nvram   map[string][]byte // files, which outlive their domains
+	// unreadable are the errors of domains that cannot be read.
+	unreadable map[string]error
 }
 
 // domain is the state of one domain.
@@ -163,23 +165,40 @@ func (f *Fake) Undefine(id string) error {
 func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
 	var all []hv.Domain
 	err := f.call(ctx, "Domains", func() error {
+		var unreadable hv.Unreadable
 		for _, id := range slices.Sorted(maps.Keys(f.domains)) {
-			if dom, err := f.look(id); err == nil {
+			if err := f.unreadable[id]; err != nil {
+				unreadable.Domains = append(unreadable.Domains, hv.UnreadableDomain{ID: id, Name: f.domains[id].Name, Err: err})
+			} else if dom, err := f.look(id); err == nil {
 				all = append(all, dom.view())
 			}
 		}
+		if len(unreadable.Domains) > 0 {
+			return &unreadable
+		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	return all, err
+}
+
+// MakeUnreadable makes Domain fail for this domain with err, and Domains leave it
+// out; nil ends that.
+func (f *Fake) MakeUnreadable(id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unreadable == nil {
+		f.unreadable = map[string]error{}
 	}
-	return all, nil
+	f.unreadable[id] = err
 }
 
 // Domain implements hv.Hypervisor.
 func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	var view hv.Domain
 	err := f.call(ctx, "Domain", func() error {
+		if err := f.unreadable[id]; err != nil {
+			return err
+		}
 		dom, err := f.look(id)
 		if err != nil {
 			return err

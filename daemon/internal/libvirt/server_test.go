@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// The procedures of libvirt's protocol that the tests answer.
+const (
+	procConnectOpen     = 1
+	procGetXMLDesc      = 14
+	procLookupByUUID    = 24
+	procResume          = 28
+	procAuthList        = 66
+	procPoolRefresh     = 83
+	procPoolByName      = 84
+	procPoolInfo        = 87
+	procPoolXML         = 88
+	procVolumeCreate    = 93
+	procVolumeByName    = 95
+	procVolumeXML       = 99
+	procIsPersistent    = 151
+	procSnapshotNum     = 187
+	procGetState        = 212
+	procListAllDomains  = 273
+	procGetControlInfo  = 229
+	procListCheckpoints = 413
+)
+
+// request is what the server was asked. Payload is its arguments as XDR.
+type request struct {
+	proc    uint32
+	payload []byte
+}
+
+// answer is XDR; nil leaves the request without one for as long as the connection
+// lasts.
+type answer func(request) []byte
+
+// server is a libvirtd that answers as a test says.
+type server struct {
+	path    string
+	answers map[uint32]answer
+
+	mu    sync.Mutex
+	asked map[uint32]int
+	news  chan struct{}
+}
+
+func newServer(t *testing.T, answers map[uint32]answer) *server {
+	t.Helper()
+	s := &server{path: filepath.Join(t.TempDir(), "s"), answers: answers, asked: map[uint32]int{}, news: make(chan struct{}, 1000)}
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "unix", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(conn)
+		}
+	}()
+	return s
+}
+
+// headerBytes are the length, and the six numbers that follow it.
+const headerBytes = 28
+
+func (s *server) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	for {
+		head := make([]byte, headerBytes)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		req := request{proc: binary.BigEndian.Uint32(head[12:]), payload: make([]byte, binary.BigEndian.Uint32(head)-headerBytes)}
+		if _, err := io.ReadFull(conn, req.payload); err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.asked[req.proc]++
+		s.mu.Unlock()
+		s.news <- struct{}{}
+		body, known := []byte{}, false
+		if f := s.answers[req.proc]; f != nil {
+			body, known = f(req), true
+		} else if req.proc == procAuthList {
+			body = xdr(uint32(0))
+		}
+		if known && body == nil {
+			continue
+		}
+		binary.BigEndian.PutUint32(head, uint32(headerBytes+len(body)))
+		binary.BigEndian.PutUint32(head[16:], 1) // a reply
+		if _, err := conn.Write(append(head, body...)); err != nil {
+			return
+		}
+	}
+}
+
+// wait returns when the procedure was asked for n times.
+func (s *server) wait(t *testing.T, proc uint32, n int) {
+	t.Helper()
+	for {
+		s.mu.Lock()
+		got := s.asked[proc]
+		s.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-s.news:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("procedure %d was asked for %d times in 10 s, want %d", proc, got, n)
+		}
+	}
+}
+
+// xdr encodes numbers, strings and UUIDs one after the other.
+func xdr(values ...any) []byte {
+	out := []byte{}
+	for _, v := range values {
+		switch v := v.(type) {
+		case uint32:
+			out = binary.BigEndian.AppendUint32(out, v)
+		case uint64:
+			out = binary.BigEndian.AppendUint64(out, v)
+		case string:
+			out = binary.BigEndian.AppendUint32(out, uint32(len(v)))
+			out = append(out, v...)
+			out = append(out, make([]byte, (4-len(v)%4)%4)...)
+		case uuid.UUID:
+			out = append(out, v[:]...)
+		}
+	}
+	return out
+}
+
+func always(values ...any) answer { return func(request) []byte { return xdr(values...) } }
+
+// linked is a connection to the server.
+func linked(t *testing.T, s *server) *Conn {
+	t.Helper()
+	c := New(Config{Socket: s.path})
+	l := &link{}
+	for _, session := range l.core() {
+		var err error
+		if *session, err = c.dial(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(l.close)
+	c.setLink(l)
+	return c
+}
+
+var guestID = uuid.MustParse("5f6d9a53-0000-4000-8000-000000000001")
+
+// A pool whose server is away keeps neither a paused guest from running on, nor
+// another pool from being used; and it holds one call of libvirtd however often it is
+// asked for.
+func TestADeadPoolHoldsUpNothingElse(t *testing.T) {
+	s := newServer(t, map[uint32]answer{
+		procPoolByName: func(r request) []byte { return append(append([]byte{}, r.payload...), guestID[:]...) },
+		procPoolInfo:   always(uint32(2), uint64(100), uint64(0), uint64(100)),
+		procPoolXML:    always("<pool type='dir'><name>p</name><target><path>/p</path></target></pool>"),
+		procPoolRefresh: func(r request) []byte {
+			if string(r.payload[4:8]) == "dead" {
+				return nil
+			}
+			return []byte{}
+		},
+		procVolumeByName: always("live", "v", "key"),
+		procVolumeXML:    always("<volume type='file'><name>v</name><capacity>512</capacity><target><path>/live/v</path></target></volume>"),
+		procLookupByUUID: always("guest", guestID, uint32(1)),
+	})
+	c := linked(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 3 * maxInFlight {
+		waiting.Go(func() {
+			if _, err := c.LookupVolume(ctx, "dead", "v"); !errors.Is(err, hv.ErrUnavailable) {
+				t.Errorf("LookupVolume of the dead pool = %v, want ErrUnavailable", err)
+			}
+		})
+	}
+	s.wait(t, procPoolRefresh, 1)
+	if err := c.Resume(t.Context(), guestID.String()); err != nil {
+		t.Errorf("Resume = %v", err)
+	}
+	if v, err := c.LookupVolume(t.Context(), "live", "v"); err != nil || v.CapacityBytes != 512 {
+		t.Errorf("LookupVolume of a live pool = %+v, %v", v, err)
+	}
+	cancel()
+	waiting.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.asked[procPoolRefresh]; n != 2 {
+		t.Errorf("libvirtd was asked to refresh a pool %d times, want once for each pool", n)
+	}
+}
+
+// A creation that is left would put the volume there later, when nobody looks.
+func TestTheCreationOfAVolumeIsNotLeft(t *testing.T) {
+	release := make(chan struct{})
+	s := newServer(t, map[uint32]answer{
+		procPoolByName:   func(r request) []byte { return append(append([]byte{}, r.payload...), guestID[:]...) },
+		procPoolInfo:     always(uint32(2), uint64(100), uint64(0), uint64(100)),
+		procPoolXML:      always("<pool type='dir'><name>p</name><target><path>/p</path></target></pool>"),
+		procVolumeCreate: func(request) []byte { <-release; return xdr("p", "v", "key") },
+		procVolumeXML:    always("<volume type='file'><name>v</name><capacity>512</capacity><target><path>/p/v</path></target></volume>"),
+	})
+	c := linked(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CreateVolume(ctx, "p", "v", "raw", 512)
+		done <- err
+	}()
+	s.wait(t, procVolumeCreate, 1)
+	cancel()
+	select {
+	case err := <-done:
+		t.Errorf("CreateVolume = %v while nobody knows what becomes of it", err)
+	case <-time.After(50 * time.Millisecond): // it would have left at once
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Errorf("CreateVolume = %v", err)
+	}
+}
+
+func TestADomainThatCannotBeReadLeavesTheOthers(t *testing.T) {
+	silent, broken := uuid.MustParse("5f6d9a53-0000-4000-8000-000000000002"), uuid.MustParse("5f6d9a53-0000-4000-8000-000000000003")
+	of := func(r request, id uuid.UUID) bool { // the id of the domain is its last argument but flags
+		for i := range len(r.payload) - len(id) + 1 {
+			if uuid.UUID(r.payload[i:i+len(id)]) == id {
+				return true
+			}
+		}
+		return false
+	}
+	xml := "<domain type='qemu'><name>guest</name><memory>1024</memory><devices/></domain>"
+	s := newServer(t, map[uint32]answer{
+		procListAllDomains: always(uint32(3), "broken", broken, ^uint32(0), "guest", guestID, ^uint32(0), "silent", silent, ^uint32(0), uint32(3)),
+		procGetXMLDesc: func(r request) []byte {
+			switch {
+			case of(r, silent):
+				return nil
+			case of(r, broken):
+				return xdr("<domain")
+			}
+			return xdr(xml)
+		},
+		procGetState:        always(uint32(5), uint32(0)),
+		procIsPersistent:    always(uint32(0)),
+		procGetControlInfo:  always(uint32(0), uint32(0), uint64(0)),
+		procSnapshotNum:     always(uint32(0)),
+		procListCheckpoints: always(uint32(0), uint32(0)),
+	})
+	c := linked(t, s)
+	c.listedTimeout = 50 * time.Millisecond
+	for range 2 * maxInFlight { // the places of the session are not used up by it
+		doms, err := c.Domains(t.Context())
+		var unreadable *hv.Unreadable
+		if !errors.As(err, &unreadable) || len(unreadable.Domains) != 2 || unreadable.Domains[0].Name != "broken" || unreadable.Domains[1].ID != silent.String() {
+			t.Fatalf("Domains = %v, want an error that names the two", err)
+		}
+		if len(doms) != 1 || doms[0].Name != "guest" {
+			t.Fatalf("Domains = %+v, want the one that can be read", doms)
+		}
+	}
+	if doms, _, err := hv.Readable(c.Domains(t.Context())); err != nil || len(doms) != 1 {
+		t.Errorf("Readable = %d domains, %v", len(doms), err)
+	}
+}
