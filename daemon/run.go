@@ -122,9 +122,13 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	numbers.Watch(metricsOf(cfg, virt, up, runner, migrations, storage, copier), log)
 	began := time.Now()
 	// What a daemon that died has left goes on before anybody can ask for more,
-	// unless this host is known to be fenced: then it stands until that is settled.
+	// unless this host is known to be fenced: then it stands until that is settled, but
+	// for a switch that has paused its guest.
 	if up.Fence() != nil {
 		runner.Halt()
+		if err := runner.FinishCritical(ctx); err != nil {
+			return err
+		}
 	} else if err := runner.Resume(ctx); err != nil {
 		return err
 	}

@@ -49,7 +49,17 @@ func newDaemon(t *testing.T, w *world) *daemon {
 }
 
 // boot starts the daemon as run.go does.
-func (d *daemon) boot() {
+func (d *daemon) boot() { d.bootWith((*op.Runner).Resume) }
+
+// bootFenced is boot on a host that knows that it was fenced.
+func (d *daemon) bootFenced() {
+	d.bootWith(func(r *op.Runner, ctx context.Context) error {
+		r.Halt()
+		return r.FinishCritical(ctx)
+	})
+}
+
+func (d *daemon) bootWith(begin func(*op.Runner, context.Context) error) {
 	d.t.Helper()
 	host := func(context.Context) (Host, error) {
 		return Host{ID: testHost, Epoch: d.world.registry.toldEpoch()}, nil
@@ -62,7 +72,7 @@ func (d *daemon) boot() {
 	must(d.t, err)
 	m.Bind(runner)
 	d.current, d.runner = m, runner
-	must(d.t, runner.Resume(context.Background()))
+	must(d.t, begin(runner, context.Background()))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -225,10 +225,14 @@ func (m *machine) fencedDo(st *op.Step) rawFunc {
 	}
 	return func(ctx context.Context, r *op.Run) error {
 		s, err := specOf(r)
-		if err == nil {
-			err = m.stillOurs(ctx, s)
-		}
 		if err != nil {
+			return err
+		}
+		if _, behind, _ := m.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin) {
+			// A halt would wait for a step that waits for the registry here.
+			return &errWorldChanged{"this host was fenced"}
+		}
+		if err := m.stillOurs(ctx, s); err != nil {
 			return err
 		}
 		return do(ctx, r)

@@ -71,7 +71,13 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 	for i := range all {
 		all[i] = m.fenced(all[i])
 	}
-	return append(append(all, m.takeBackPlans()...), m.letGoPlan())
+	all = append(append(all, m.takeBackPlans()...), m.letGoPlan())
+	for i := range all {
+		for j := range all[i].Steps {
+			all[i].Steps[j].Critical = duringPause[all[i].Steps[j].Name]
+		}
+	}
+	return all
 }
 
 // overlayPlans: src is frozen under an overlay, which is folded into dst, or

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
@@ -63,17 +66,16 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 			With("epoch", now)
 	}
 	u.cfg.OnEpoch(now)
-	keepErr := u.remember(func(m *memory) {
+	// It is acted on even if it cannot be kept (the disk is full): a process that
+	// has not been told finds out with its first report.
+	keepErr := u.rememberAnyway(func(m *memory) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
 		}
 	})
-	if keepErr != nil {
-		return keepErr
-	}
 	u.cfg.Log.Warn("this host was fenced", "epoch", epoch, "now", now)
 	u.Changed()
-	return err
+	return errors.Join(err, keepErr)
 }
 
 // reportFirst says whether the registry refused a change because this host has not
@@ -117,17 +119,23 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 	return nil
 }
 
-// rejoin lets go of what the host lost, and then says so to the registry.
+// rejoin lets go of what the host lost, and then says so to the registry. What is lost
+// goes first: operations may take hours to be halted.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.reporting.take(ctx); err != nil { // no report of the old epoch overtakes
 		return err
 	}
 	defer u.reporting.leave()
 	u.halted.Store(true)
-	if err := u.cfg.Ops.Halt(ctx); err != nil {
-		return fmt.Errorf("halt operations: %w", err)
-	}
+	halt := u.halt(ctx)
 	u.candidate = nil // it was read when the host may have been fenced
+	if err := u.letGo(ctx); err != nil {
+		return err
+	}
+	if err := u.whenHalted(ctx, halt); err != nil {
+		return err
+	}
+	// Once more, for what an operation has begun before it was halted.
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
@@ -148,17 +156,62 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	return nil
 }
 
-// letGo finds out what the host has lost, and stops what has it.
-func (u *Uplink) letGo(ctx context.Context) error {
-	if err := u.settleLost(ctx); err != nil {
-		return err
+// halt begins to halt the operations. What it returns gets the outcome; while one halt
+// is under way it is that one's.
+func (u *Uplink) halt(ctx context.Context) <-chan error {
+	if u.halting == nil {
+		halting := make(chan error, 1)
+		u.halting = halting
+		go func() { halting <- u.cfg.Ops.Halt(ctx) }()
 	}
-	for _, d := range u.Lost() {
-		if err := u.takeAway(ctx, d); err != nil {
-			return err
+	return u.halting
+}
+
+// haltPatience is how long a try to come back waits for the operations to be halted,
+// before it looks anew at what is lost.
+const haltPatience = 10 * time.Second
+
+func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
+	bound := time.NewTimer(haltPatience)
+	defer bound.Stop()
+	select {
+	case err := <-halt:
+		u.halting = nil
+		if err != nil {
+			return fmt.Errorf("halt operations: %w", err)
+		}
+		return nil
+	case <-bound.C:
+		return errors.New("an operation has not come to a halt yet; what this host lost is stopped, and it comes back when the operation has ended")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// letGo finds out what the host has lost, and stops what has it. Whatever goes wrong,
+// all that can be guarded is guarded, then all that can be stopped is stopped; the
+// error is of everything that went wrong.
+func (u *Uplink) letGo(ctx context.Context) error {
+	lost, err := u.settleLost(ctx)
+	errs := []error{err}
+	for _, d := range lost {
+		errs = append(errs, u.cfg.Guards.Set(d.InstanceID, guardOwner, d.reason()))
+	}
+	return errors.Join(append(errs, u.stopAll(ctx, lost)...)...)
+}
+
+// stopAll stops the instances of lost disks beside each other, since one may take long
+// that hangs on its storage.
+func (u *Uplink) stopAll(ctx context.Context, lost []LostDisk) []error {
+	errs := make([]error, len(lost))
+	var all sync.WaitGroup
+	for i, d := range lost {
+		if !slices.ContainsFunc(lost[:i], func(l LostDisk) bool { return l.InstanceID == d.InstanceID }) {
+			all.Go(func() { errs[i] = u.takeAway(ctx, d) })
 		}
 	}
-	return nil
+	all.Wait()
+	return errs
 }
 
 // rejoinRefused takes in that the host was fenced once more.
@@ -173,22 +226,17 @@ func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	return err
 }
 
-// takeAway sees to it that a domain does not have a disk that this host lost:
-// guarded first, so that nothing starts it again, and then off. That it is off
-// is read, not believed.
+// takeAway sees to it that a domain, which is guarded, is off: that it is so is read,
+// not believed. One that cannot be read is stopped all the same.
 func (u *Uplink) takeAway(ctx context.Context, d LostDisk) error {
-	if err := u.cfg.Guards.Set(d.InstanceID, guardOwner, d.reason()); err != nil {
-		return err
-	}
 	dom, err := u.cfg.HV.Domain(ctx, d.InstanceID)
-	if errors.Is(err, hv.ErrNotFound) {
+	if errors.Is(err, hv.ErrNotFound) || err == nil && !dom.State.Active() {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("look at instance %s, which has lost a volume: %w", d.InstanceName, err)
-	}
-	if !dom.State.Active() {
-		return nil
+	if err == nil && d.Unseen {
+		if target, unknown := diskOn(dom, d.Path); target == "" && unknown == nil {
+			return nil // the next look forgets it
+		}
 	}
 	u.cfg.Log.Warn("stopping an instance that has lost a volume", "instance", d.InstanceName, "volume", d.VolumeID, "path", d.Path)
 	offErr := u.cfg.HV.PowerOff(ctx, d.InstanceID)
@@ -197,7 +245,7 @@ func (u *Uplink) takeAway(ctx context.Context, d LostDisk) error {
 	case errors.Is(err, hv.ErrNotFound):
 		return nil
 	case err != nil:
-		return fmt.Errorf("see whether instance %s is off: %w", d.InstanceName, err)
+		return fmt.Errorf("see whether instance %s, which has lost a volume, is off: %w", d.InstanceName, errors.Join(err, offErr))
 	case dom.State.Active():
 		return fmt.Errorf("instance %s has lost a volume and is still %s: %w", d.InstanceName, dom.State, errors.Join(errStillOn, offErr))
 	}

@@ -178,7 +178,6 @@ func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start()
 		pass(time.Minute)
-		const mail = "20000000-0000-4000-8000-000000000003"
 		w.must(w.up.grant(granted("mail", mail, "/nfs/mail.raw")))
 		w.define("mail", mail, "/nfs/mail.raw")
 		w.must(w.fake.Start(mail))
@@ -224,7 +223,6 @@ func (r *fencedWhenRead) Hosts(ctx context.Context) ([]api.Host, error) {
 
 func TestTwoInstancesWithOneVolumeLoseItOneByOne(t *testing.T) {
 	bubble(t, func(w *world) {
-		const mail = "20000000-0000-4000-8000-000000000003"
 		w.define("mail", mail, "/nfs/web.raw")
 		w.must(w.fake.Start(mail))
 		w.registry.attachments = append(w.registry.attachments, granted("mail", mail, "/nfs/web.raw"))

@@ -89,31 +89,40 @@ func writeJSON(path string, v any) error {
 
 // remember changes the memory, durably before anybody can see it. If edit
 // changes nothing that is kept, nothing is written.
-func (u *Uplink) remember(edit func(*memory)) error {
+func (u *Uplink) remember(edit func(*memory)) error { return u.change(edit, false) }
+
+// rememberAnyway is remember for what must be acted on even if it cannot be kept. The
+// error says that it was not, and the next change of the memory keeps it too.
+func (u *Uplink) rememberAnyway(edit func(*memory)) error { return u.change(edit, true) }
+
+func (u *Uplink) change(edit func(*memory), anyway bool) error {
 	u.keeping.Lock()
 	defer u.keeping.Unlock()
-	before := u.recall()
-	after := before.clone()
+	after := u.recall().clone()
 	edit(&after)
-	if err := u.keep(before, after); err != nil {
+	err := u.keep(after)
+	if err == nil || anyway {
+		u.mu.Lock()
+		u.memory = after
+		u.mu.Unlock()
+	}
+	if err != nil {
 		return fmt.Errorf("keep what the registry told this host: %w", err)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.memory = after
 	return nil
 }
 
-func (u *Uplink) keep(before, after memory) error {
-	old, err := json.Marshal(before)
-	if err != nil {
+func (u *Uplink) keep(m memory) error {
+	data, err := json.Marshal(m)
+	if err != nil || bytes.Equal(u.kept, data) {
 		return err
 	}
-	data, err := json.Marshal(after)
-	if err != nil || bytes.Equal(old, data) {
+	if err := atomicfile.Write(u.files.memory, data, 0o600); err != nil {
+		u.kept = nil // either may be there
 		return err
 	}
-	return atomicfile.Write(u.files.memory, data, 0o600)
+	u.kept = data
+	return nil
 }
 
 func (u *Uplink) recall() memory {

@@ -4,6 +4,7 @@ package uplink
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -97,11 +98,16 @@ type Uplink struct {
 	halted atomic.Bool
 	// candidate is a view that was read and not confirmed yet. Of reporting.
 	candidate *candidate
+	// halting gets the outcome of the halt that is under way, nil if there is none. Of
+	// Run.
+	halting chan error
 	// told is what the registry need not hear again. Of reporting.
 	told told
 
-	// keeping makes the changes of memory one after the other.
+	// keeping makes the changes of memory one after the other. Kept is what its file
+	// has.
 	keeping sync.Mutex
+	kept    []byte
 
 	mu     sync.Mutex
 	memory memory
@@ -136,7 +142,9 @@ func New(cfg Config) (*Uplink, error) {
 		return nil, err
 	}
 	u.halted.Store(u.memory.Fence != nil)
-	return u, nil
+	kept, err := json.Marshal(u.memory)
+	u.kept = kept
+	return u, err
 }
 
 // BindOps gives the uplink what it was not made with, as the ops need it first,

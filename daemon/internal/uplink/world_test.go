@@ -235,12 +235,23 @@ type guards struct {
 	*calls
 	mu  sync.Mutex
 	set map[string]string
+	err error
+}
+
+// full makes Set fail until it is called with nil.
+func (g *guards) full(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = err
 }
 
 func (g *guards) Set(id, owner, reason string) error {
 	return g.at("Guards.Set", func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if g.err != nil {
+			return g.err
+		}
 		g.set[id] = reason + " [" + owner + "]"
 		return nil
 	})
@@ -280,8 +291,9 @@ func (g *guards) of() []string {
 // ops are the operations of a daemon process.
 type ops struct {
 	*calls
-	mu     sync.Mutex
-	halted bool
+	mu      sync.Mutex
+	halted  bool
+	halting time.Duration
 }
 
 func (o *ops) TryTurn(_ []string, f func()) bool {
@@ -292,7 +304,18 @@ func (o *ops) TryTurn(_ []string, f func()) bool {
 	return true
 }
 
+// slow makes a halt take so long.
+func (o *ops) slow(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.halting = d
+}
+
 func (o *ops) Halt(context.Context) error {
+	o.mu.Lock()
+	lasts := o.halting
+	o.mu.Unlock()
+	time.Sleep(lasts)
 	return o.at("Halt", func() error { o.is(true); return nil })
 }
 
