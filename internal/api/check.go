@@ -24,6 +24,8 @@ const (
 	MethodAuto    = "auto"
 	MethodOverlay = "overlay"
 	MethodMirror  = "mirror"
+	// MethodSave is that of a move with all guests paused.
+	MethodSave = "save"
 	VerifyFull    = "full"
 	VerifyNone    = "none"
 )
@@ -115,6 +117,10 @@ func (in MigrationTarget) Check() error {
 	}
 	switch in.Method {
 	case "", MethodAuto, MethodOverlay, MethodMirror:
+	case MethodSave:
+		if !in.PauseAll {
+			return invalid("method save saves all guests: say pause_all")
+		}
 	default:
 		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
 	}

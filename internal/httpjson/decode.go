@@ -63,6 +63,15 @@ func decodeExactly(body []byte, kind reflect.Type, v any) error {
 	return checkDocument(body, kind)
 }
 
+// clip bounds what a message repeats of a request.
+func clip(text string) string {
+	const enough = 300
+	if len(text) > enough {
+		text = text[:enough] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
 func bodyError(err error) error {
 	var (
 		tooLarge *http.MaxBytesError
@@ -88,7 +97,7 @@ func bodyError(err error) error {
 	default:
 		text = "the request body cannot be read: " + text
 	}
-	return &api.Error{Code: api.CodeInvalidArgument, Message: text}
+	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
 }
 
 // Query returns the query parameters of r, each of which must be one of known

@@ -164,6 +164,31 @@ func TestABodyInWhichNothingIsRequiredMayBeLeftOut(t *testing.T) {
 	}
 }
 
+// A message repeats as much of a request as helps.
+func TestARefusalDoesNotRepeatAllOfALongRequest(t *testing.T) {
+	type note struct {
+		At time.Time `json:"at"`
+	}
+	h := newHandler(everyone, httpjson.Route{Method: "POST", Path: "/v1/notes", Handler: func(_ http.ResponseWriter, r *http.Request) error {
+		var v note
+		return httpjson.Decode(r, &v)
+	}})
+	long := strings.Repeat("x", 10_000)
+	for _, body := range []string{`{"at":"` + long + `"}`, `{"` + long + `":1}`, `{"at":"2026-01-01T00:00:00Z","` + strings.Repeat("X", 10_000) + `":1}`} {
+		if status, answer, _ := call(t, h, "POST", "/v1/notes", body); status != 400 || len(answer) > 600 {
+			t.Errorf("%d, %d bytes", status, len(answer))
+		}
+	}
+}
+
+func TestAPathThatIsNotCleanIsAnsweredInJSON(t *testing.T) {
+	h := newHandler(everyone, httpjson.Route{Method: "GET", Path: "/v1/volumes", Handler: func(http.ResponseWriter, *http.Request) error { return nil }})
+	for _, path := range []string{"/v1//volumes", "//v1/volumes", "/v1/./volumes", "/v1/x/../volumes"} {
+		status, body, _ := call(t, h, "GET", path, "")
+		wantError(t, status, body, 404, api.CodeNotFound, "no empty part")
+	}
+}
+
 func TestUnknownPathAndWrongMethodAreJSON(t *testing.T) {
 	ok := func(w http.ResponseWriter, _ *http.Request) error { return httpjson.Write(w, 200, "ok", true) }
 	h := newHandler(everyone,
@@ -289,7 +314,7 @@ func TestWhoMayOperateOnASocket(t *testing.T) {
 		"primary group":          {httpjson.Peer{UID: stranger, GID: group}, true, true},
 		"supplementary group":    {httpjson.Peer{UID: stranger, Groups: []uint32{1, group}}, true, true},
 		"stranger":               {httpjson.Peer{UID: stranger, GID: 1}, true, false},
-		"another user namespace": {httpjson.Peer{UID: 65534, GID: group}, false, false},
+		"another user namespace": {httpjson.Peer{UID: 65534, GID: group}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), tc.peer), "GET", "/", nil)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -123,7 +124,14 @@ func NewHandler(c Config) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, w, r) })
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The mux would answer with HTML that names another path.
+		if clean := path.Clean(r.URL.Path); clean != r.URL.Path {
+			WriteError(w, api.Errorf(api.CodeNotFound, "there is nothing at %.200s; a path has no empty part and none of dots", r.URL.Path))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func (c Config) serve(route Route, w http.ResponseWriter, r *http.Request) {
@@ -172,13 +180,13 @@ func noRoute(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 {
-		WriteError(w, api.Errorf(api.CodeNotFound, "there is nothing at %s; /v1/openapi.json lists what there is", r.URL.Path))
+		WriteError(w, api.Errorf(api.CodeNotFound, "there is nothing at %.200s; /v1/openapi.json lists what there is", r.URL.Path))
 		return
 	}
 	allow := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", allow)
 	writeError(w, http.StatusMethodNotAllowed,
-		api.Errorf(api.CodeInvalidArgument, "%s is no method of %s; it has %s", r.Method, r.URL.Path, allow))
+		api.Errorf(api.CodeInvalidArgument, "%.20s is no method of %s; it has %s", r.Method, r.URL.Path, allow))
 }
 
 // answerWriter remembers whether an answer was begun, and with which status.

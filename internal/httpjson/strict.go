@@ -41,7 +41,7 @@ func (c checker) value(t reflect.Type, nullable bool, path string) error {
 		if path == "" {
 			return api.Errorf(api.CodeInvalidArgument, "the request body cannot be a JSON null")
 		}
-		return api.Errorf(api.CodeInvalidArgument, "the field %q of the request body cannot be a JSON null", path)
+		return api.Errorf(api.CodeInvalidArgument, "the field %.80q of the request body cannot be a JSON null", path)
 	}
 	switch token {
 	case json.Delim('{'):
@@ -84,7 +84,7 @@ func (c checker) object(t reflect.Type, path string) error {
 		}
 		name, _ := token.(string) // a member of an object begins with its name
 		if seen[name] {
-			return api.Errorf(api.CodeInvalidArgument, "the request body has the field %q twice", within(path, name))
+			return api.Errorf(api.CodeInvalidArgument, "the request body has the field %.80q twice", within(path, name))
 		}
 		seen[name] = true
 		member := field{nullable: true}
@@ -102,7 +102,7 @@ func (c checker) object(t reflect.Type, path string) error {
 	}
 	for _, f := range fields {
 		if f.required && f.typ.Kind() != reflect.Pointer && !seen[f.name] { // no pointer is the same as null
-			return api.Errorf(api.CodeInvalidArgument, "the request body lacks the field %q", within(path, f.name))
+			return api.Errorf(api.CodeInvalidArgument, "the request body lacks the field %.80q", within(path, f.name))
 		}
 	}
 	return c.end()
@@ -121,10 +121,10 @@ func (c checker) end() error {
 func unknownField(path, name string, fields []field) error {
 	for _, f := range fields {
 		if strings.EqualFold(f.name, name) {
-			return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %q, which is not part of this request; %q is", path, f.name)
+			return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %.80q, which is not part of this request; %.80q is", path, f.name)
 		}
 	}
-	return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %q, which is not part of this request", path)
+	return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %.80q, which is not part of this request", path)
 }
 
 // within is the name of a member with that of what it is in.

@@ -17,7 +17,7 @@ import (
 
 // MethodSave is the method of a move with all guests paused. The registry leads it:
 // a host that copies for it has a part of it only, and changes nothing of its row.
-const MethodSave = "save"
+const MethodSave = api.MethodSave
 
 // CopySaved makes dst and copies src to it, while every guest that has the volume is
 // saved. It returns as soon as that has begun; its op has dst as its location (see

@@ -174,7 +174,7 @@ func (w Where) Create(ctx context.Context, ref string, in api.VolumeCreate) (api
 	}
 	if in.Pool != "" {
 		return w.roomiest(ctx, pools, func(p api.Pool) bool { return p.Name == in.Pool },
-			api.Errorf(api.CodeNotFound, "no host has a pool %q; nothing was done", in.Pool))
+			api.Errorf(api.CodeNotFound, "no host has a pool %.80q; nothing was done", in.Pool))
 	}
 	volumeType, err := w.Places.Type(ctx, cmp.Or(in.Type, defaultType))
 	if err != nil {
@@ -216,7 +216,7 @@ func (w Where) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	}
 	pools = slices.DeleteFunc(pools, func(p api.Pool) bool { return p.Name != pool })
 	if len(pools) == 0 {
-		return api.Host{}, api.Errorf(api.CodeNotFound, "no host has a pool %q", pool)
+		return api.Host{}, api.Errorf(api.CodeNotFound, "no host has a pool %.80q", pool)
 	}
 	// Of a shared pool each host sees the same image.
 	if len(pools) == 1 || !slices.ContainsFunc(pools, func(p api.Pool) bool { return !p.Shared }) {

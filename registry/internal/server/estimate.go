@@ -34,6 +34,11 @@ func (s *Server) estimateMove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if in.ToPool != "" {
+		if err := s.Store.CheckPoolKnown(r.Context(), in.ToPool); err != nil {
+			return err
+		}
+	}
 	guests, err := s.memories(r.Context(), call, v)
 	if err != nil {
 		return err

@@ -32,7 +32,6 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"detach":                   {"POST", "/v1/volumes/data/detach", `{"instance":"web"}`, "a", "/v1/volumes/" + volumeID + "/detach"},
 		"migrate what is attached": {"POST", "/v1/volumes/data/migrate", `{"to_pool":"slow"}`, "a", "/v1/volumes/" + volumeID + "/migrate"},
 		"migrate what is not":      {"POST", "/v1/volumes/" + freeID + "/migrate", `{"to_pool":"slow"}`, "a", ""},
-		"migrate what is migrated": {"POST", "/v1/volumes/moving/migrate", `{"to_pool":"slow"}`, "a", "/v1/volumes/" + movingID + "/migrate"},
 		"which":                    {"GET", "/v1/volumes/data/which", "", "a", "/v1/volumes/" + volumeID + "/which"},
 		"delete an attachment":     {"DELETE", "/v1/attachments/" + attachedID, "", "a", ""},
 		"delete it by force":       {"DELETE", "/v1/attachments/" + attachedID + "?force=1", "", "a", ""},
@@ -229,14 +228,15 @@ func TestARenameNeverHasAHostDoToAnotherThingWhatWasAsked(t *testing.T) {
 		"delete":  {"DELETE", "/v1/volumes/free", "", "/v1/volumes/" + freeID, ""},
 		"migrate": {"POST", "/v1/volumes/free/migrate", target, "/v1/volumes/" + freeID + "/migrate", target},
 		"attach":  {"POST", "/v1/volumes/free/attach", `{"instance":"web"}`, "/v1/volumes/" + freeID + "/attach", `{"instance":"` + instanceID + `"}`},
-		"detach":  {"POST", "/v1/volumes/free/detach", `{"instance":"web"}`, "/v1/volumes/" + freeID + "/detach", `{"instance":"` + instanceID + `"}`},
+		"detach":  {"POST", "/v1/volumes/data/detach", `{"instance":"web"}`, "/v1/volumes/" + volumeID + "/detach", `{"instance":"` + instanceID + `"}`},
 		"stop":    {"POST", "/v1/instances/web/stop", `{"force":true}`, "/v1/instances/" + instanceID + "/stop", `{"force":true}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *site) {
 				p := s.begin(t, tc.method, tc.path, "k", tc.body)
-				s.ok(t, "PATCH", "/v1/volumes/free", `{"name":"kept"}`)
-				s.ok(t, "PATCH", "/v1/volumes/data", `{"name":"free"}`)
+				for _, rename := range [][2]string{{"free", "kept"}, {"data", "free"}, {"kept", "data"}} {
+					s.ok(t, "PATCH", "/v1/volumes/"+rename[0], `{"name":"`+rename[1]+`"}`)
+				}
 				asked := func(when string, tasks []api.Task) {
 					t.Helper()
 					if len(tasks) != 1 || tasks[0].Path != tc.passed || string(tasks[0].Body) != tc.passedBody {
@@ -259,15 +259,55 @@ func TestARenameNeverHasAHostDoToAnotherThingWhatWasAsked(t *testing.T) {
 // A request that was withdrawn is asked for again: it means what its names mean now.
 func TestAWithdrawnRequestThatIsAskedForAgainMeansWhatItSaysThen(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
-		if got := s.begin(t, "DELETE", "/v1/volumes/free", "k", "").code(); got != api.CodeHypervisorUnavailable {
+		const path, body = "/v1/volumes/free/migrate", `{"to_pool":"slow"}`
+		if got := s.begin(t, "POST", path, "k", body).code(); got != api.CodeHypervisorUnavailable {
 			t.Fatalf("code = %s", got)
 		}
 		s.ok(t, "PATCH", "/v1/volumes/free", `{"name":"kept"}`)
-		s.ok(t, "PATCH", "/v1/volumes/moving", `{"name":"free"}`)
+		s.ok(t, "PATCH", "/v1/volumes/data", `{"name":"free"}`)
 		s.fetch(t, hostID) // so that it is there
-		s.begin(t, "DELETE", "/v1/volumes/free", "k", "")
-		if tasks := s.fetch(t, hostID); len(tasks) != 1 || tasks[0].Path != "/v1/volumes/"+movingID {
+		s.begin(t, "POST", path, "k", body)
+		if tasks := s.fetch(t, hostID); len(tasks) != 1 || tasks[0].Path != "/v1/volumes/"+volumeID+"/migrate" {
 			t.Errorf("tasks = %+v", tasks)
 		}
+	})
+}
+
+// What the registry knows it says at once, though the host is away.
+func TestWhatTheRegistryKnowsItRefusesWhileTheHostIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.ok(t, "POST", "/v1/types", `{"name":"many","multiattach":true,"pools":[]}`)
+		s.ok(t, "POST", "/v1/types", `{"name":"narrow","pools":["slow"]}`)
+		pass(time.Minute)
+		refused := func(what, method, path, body string, want api.Code) {
+			t.Helper()
+			begin := time.Now()
+			if got := s.begin(t, method, path, "", body).code(); got != want || time.Since(begin) != 0 {
+				t.Errorf("%s: %s after %s, want %s", what, got, time.Since(begin), want)
+			}
+		}
+		const slow = `{"to_pool":"slow"}`
+		refused("a volume that moves", "POST", "/v1/volumes/moving/migrate", slow, api.CodeMigrationActive)
+		refused("attach it", "POST", "/v1/volumes/moving/attach", `{"instance":"web"}`, api.CodeMigrationActive)
+		refused("delete it", "DELETE", "/v1/volumes/moving", "", api.CodeMigrationActive)
+		refused("delete what is attached", "DELETE", "/v1/volumes/data", "", api.CodeVolumeInUse)
+		refused("attach what is there", "POST", "/v1/volumes/data/attach", `{"instance":"web"}`, api.CodeConflict)
+		refused("detach what is not there", "POST", "/v1/volumes/free/detach", `{"instance":"web"}`, api.CodeNotFound)
+		refused("an unknown method", "POST", "/v1/volumes/data/migrate", `{"to_pool":"slow","method":"zzz"}`, api.CodeInvalidArgument)
+		refused("no destination", "POST", "/v1/volumes/data/migrate", `{}`, api.CodeInvalidArgument)
+		refused("a bandwidth below 0", "POST", "/v1/volumes/data/migrate", `{"to_pool":"slow","bandwidth_bytes_per_second":-1}`, api.CodeInvalidArgument)
+		refused("an odd size", "POST", "/v1/volumes", `{"name":"new","size_bytes":-1}`, api.CodeInvalidArgument)
+		refused("a pool that cannot do multiattach", "POST", "/v1/volumes", `{"name":"new","size_bytes":512,"type":"many","pool":"fast"}`, api.CodeNoCapablePool)
+		refused("a pool that the type does not allow", "POST", "/v1/volumes", `{"name":"new","size_bytes":512,"type":"narrow","pool":"fast"}`, api.CodePolicyDenied)
+		refused("a device that no disk has", "POST", "/v1/volumes/free/attach", `{"instance":"web","device":"vda1"}`, api.CodeInvalidArgument)
+		refused("the estimate of nothing", "POST", "/v1/volumes/data/migrate:estimate", `{}`, api.CodeInvalidArgument)
+		refused("the estimate for no pool", "POST", "/v1/volumes/data/migrate:estimate", `{"to_pool":"nope"}`, api.CodeNotFound)
+		refused("all guests paused to no pool", "POST", "/v1/volumes/data/migrate", `{"to_pool":"nope","pause_all":true}`, api.CodeNotFound)
+		s.ok(t, "POST", "/v1/instances/web/lock", `{"reason":"audit"}`)
+		for _, verb := range []string{"start", "stop", "reboot", "pause", "unpause", "shelve"} {
+			refused("locked: "+verb, "POST", "/v1/instances/web/"+verb, "", api.CodeInstanceLocked)
+		}
+		refused("locked: attach", "POST", "/v1/volumes/free/attach", `{"instance":"web"}`, api.CodeInstanceLocked)
+		refused("locked: detach", "POST", "/v1/volumes/data/detach", `{"instance":"web"}`, api.CodeInstanceLocked)
 	})
 }

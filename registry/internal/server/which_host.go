@@ -28,6 +28,33 @@ func ofVolume[In any](s *Server) finder[In] {
 	}
 }
 
+// toDelete is ofVolume, of a volume that nothing uses.
+func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *nothing) (target, error) {
+	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	if err != nil {
+		return target{}, err
+	}
+	if err := store.CheckDelete(v); err != nil {
+		return target{}, err
+	}
+	host, err := s.where().Volume(ctx, v)
+	return target{host, v.ID}, err
+}
+
+// toPower is ofInstance, of one that is not locked; verb is what is done to it.
+func toPower[In any](s *Server, verb string) finder[In] {
+	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
+		i, err := s.Store.Instance(ctx, reference(r), store.Viewer{})
+		if err != nil {
+			return target{}, err
+		}
+		if err := store.CheckUnlocked(verb, i); err != nil {
+			return target{}, err
+		}
+		return found(s.where().Instance(ctx, i.ID))
+	}
+}
+
 // found is the target of what Where finds.
 func found(host api.Host, id string, err error) (target, error) { return target{host, id}, err }
 
@@ -42,13 +69,6 @@ func ofAttachment[In any](s *Server) finder[In] {
 func ofMigration[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		return found(s.where().Migration(ctx, reference(r)))
-	}
-}
-
-// ofInstance is the instance that the path names, at its host.
-func ofInstance[In any](s *Server) finder[In] {
-	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		return found(s.where().Instance(ctx, reference(r)))
 	}
 }
 
@@ -81,6 +101,13 @@ func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.Migrati
 	if err := s.Store.CheckNotShelved(ctx, reference(r)); err != nil {
 		return target{}, err
 	}
+	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	if err != nil {
+		return target{}, err
+	}
+	if err := store.CheckMove(v); err != nil {
+		return target{}, err
+	}
 	return s.toMove(ofVolume[api.MigrationTarget](s))(ctx, r, in)
 }
 
@@ -100,26 +127,37 @@ func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.Instan
 }
 
 func (s *Server) toAttach(ctx context.Context, r *http.Request, in *api.VolumeAttach) (target, error) {
-	return s.atInstance(ctx, r, &in.Instance)
+	return s.atInstance(ctx, r, &in.Instance, store.CheckAttach)
 }
 
 func (s *Server) toDetach(ctx context.Context, r *http.Request, in *api.VolumeDetach) (target, error) {
-	return s.atInstance(ctx, r, &in.Instance)
+	return s.atInstance(ctx, r, &in.Instance, store.CheckDetach)
 }
 
 // atInstance is the volume that the path names, at the host of the instance that the
-// body names.
-func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *string) (to target, err error) {
-	if to.host, *instance, err = s.where().Instance(ctx, *instance); err != nil {
+// body names, if check has nothing against the two.
+func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *string, check func(api.Volume, api.Instance) error) (to target, err error) {
+	i, err := s.Store.Instance(ctx, *instance, store.Viewer{})
+	if err != nil {
 		return to, err
 	}
 	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	if err != nil {
+		return to, err
+	}
+	if err := check(v, i); err != nil {
+		return to, err
+	}
+	to.host, *instance, err = s.where().Instance(ctx, i.ID)
 	to.id = v.ID
 	return to, err
 }
 
 func (s *Server) toCreateVolume(ctx context.Context, r *http.Request, in *api.VolumeCreate) (to target, err error) {
 	if to.host, err = s.where().Create(ctx, r.URL.Query().Get(hostParameter), *in); err != nil {
+		return to, err
+	}
+	if err := s.Store.CheckCreate(ctx, *in, to.host.ID); err != nil {
 		return to, err
 	}
 	return to, s.resolveType(ctx, &in.Type)

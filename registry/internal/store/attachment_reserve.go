@@ -35,7 +35,7 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := cmp.Or(slot.checkHolder(hostID), tx.checkNotElsewhere("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
+		if err := cmp.Or(slot.checkHolder(hostID, in.Root), tx.checkNotElsewhere("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
 			return api.Attachment{}, err
 		}
 		if err := slot.check(in); err != nil {
@@ -158,12 +158,14 @@ func (tx *changeTx) wantedSlot(ctx context.Context, instanceID, device string) (
 }
 
 // checkHolder says whether a host has the instance, and the instance may get disks
-// there.
-func (slot wantedSlot) checkHolder(hostID string) error {
+// there, or its root volume.
+func (slot wantedSlot) checkHolder(hostID string, root bool) error {
 	state := slot.instanceState
 	switch {
 	case slot.hostID != "" && slot.hostID != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
+	case isShelved(state) && root:
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", slot.instanceName, state, offFirst(slot.instanceName, state)).With("state", state)
 	case isShelved(state), state == api.InstanceError:
 		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)
 	}
@@ -185,7 +187,7 @@ func (slot wantedSlot) check(in api.AttachmentReserve) error {
 	case in.Root && !root:
 		return api.Errorf(api.CodeConflict, "the device %s of instance %s is not its root slot", in.Device, slot.instanceName)
 	case root && state != api.InstanceStopped && state != api.InstanceShelvedOffloaded:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; stop it first", slot.instanceName, state).With("state", state)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", slot.instanceName, state, offFirst(slot.instanceName, state)).With("state", state)
 	case root && !in.Root:
 		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a volume to instance %s as %s: it boots from that; say --root if that is meant", slot.instanceName, in.Device)
 	}
@@ -204,8 +206,7 @@ func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wa
 		return staleGeneration("attach", v.name, v.generation, in.Generation)
 	case len(v.attachments) > 0 && !v.multiattach:
 		n := v.attachments[0]
-		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: it is at instance %s, and its type is not multiattach", v.name, n.instanceName).
-			With("instance_id", n.instanceID).With("attachment_id", n.id)
+		return inUseAt(v.name, n.instanceName, n.instanceID, n.id)
 	case v.multiattach && v.location.Format != api.FormatRaw:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)
 	}
@@ -225,7 +226,7 @@ func (tx *changeTx) checkAgain(ctx context.Context, v wantedVolume, slot wantedS
 	}
 	for _, n := range v.attachments {
 		if n.instanceID == in.InstanceID {
-			return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", v.name, slot.instanceName, n.id).With("attachment_id", n.id)
+			return atAlready(v.name, slot.instanceName, n.id)
 		}
 	}
 	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable || in.Root)

@@ -84,7 +84,7 @@ func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
 	case h.lock.reason != "":
 		return h.lock.refuse("detach a volume from", h.InstanceName)
 	case api.IsRoot(h.BootIndex) && h.instanceState != api.InstanceStopped:
-		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; stop it first", h.VolumeName, h.InstanceName, h.instanceState).
+		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; %s", h.VolumeName, h.InstanceName, h.instanceState, offFirst(h.InstanceName, h.instanceState)).
 			With("state", h.instanceState)
 	case h.instanceState == api.InstanceShelved:
 		return h.shelved("detach")

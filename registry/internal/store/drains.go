@@ -69,8 +69,12 @@ func checkDrain(pool string, in api.PoolDrain) error {
 
 // checkPool says whether any host has a pool of that name.
 func (tx *changeTx) checkPool(ctx context.Context, name string) error {
+	return checkPoolKnown(ctx, tx, name)
+}
+
+func checkPoolKnown(ctx context.Context, q querier, name string) error {
 	var known bool
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
+	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
 		return fmt.Errorf("look up pool: %w", err)
 	}
 	if !known {

@@ -38,6 +38,11 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 		if err := checkElsewhere(v, in); err != nil {
 			return api.Migration{}, err
 		}
+		if in.ToPool != "" {
+			if err := tx.checkPool(ctx, in.ToPool); err != nil {
+				return api.Migration{}, err
+			}
+		}
 		guests, err := tx.guestsToPause(ctx, v, present)
 		if err != nil {
 			return api.Migration{}, err

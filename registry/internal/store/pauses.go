@@ -12,7 +12,7 @@ import (
 
 // MethodSave is the method of a move with all guests paused. It is the registry's:
 // no host moves its row.
-const MethodSave = "save"
+const MethodSave = api.MethodSave
 
 // PausePhase says where a move with all guests paused is.
 type PausePhase string

@@ -145,7 +145,7 @@ func checkNewType(ctx context.Context, q querier, v api.Volume, t api.VolumeType
 	if v.Type == t.Name {
 		return nil
 	}
-	return checkTypeSuits(ctx, q, t, "retype volume "+v.Name+" to be", format, v.Bootable)
+	return checkTypeSuits(ctx, q, t, "give volume "+v.Name+" another type", format, v.Bootable)
 }
 
 // volumeHost returns the id of the host that changes a volume: the one of its

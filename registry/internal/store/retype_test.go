@@ -89,7 +89,7 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 		"make: in another pool":              {nil, registering(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), api.CodeNoCapablePool, "the pool thin cannot do multiattach"},
 		"make: policy off":                   {policy(api.PolicyMultiattach, false), registering(asIs), api.CodePolicyDenied, "the policy multiattach is off"},
 		"make: bootable":                     {nil, registering(func(v *api.VolumeRegister) { v.Bootable = true }), api.CodePolicyDenied, "the policy multiattach_bootable is off"},
-		"make: not raw":                      {nil, registering(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), api.CodeInvalidArgument, "is raw"},
+		"make: not raw":                      {nil, registering(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), api.CodeUnsupportedDisk, "is raw"},
 		"make multiattach bootable":          {nil, bootable(disk), api.CodePolicyDenied, "the multiattach volume disk bootable"},
 		"make bootable on the way":           {dataToGold, bootable(data), api.CodePolicyDenied, "the multiattach volume data bootable"},
 		"retype: no type":                    {nil, retyping(data, api.VolumeRetype{}), api.CodeInvalidArgument, "missing"},
@@ -102,7 +102,7 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 		"retype: in use, on demand":          {nil, retyping(root, api.VolumeRetype{Type: "gold", MigrationPolicy: api.RetypeOnDemand}), api.CodeInUseRetype, "root"},
 		"retype: policy off":                 {policy(api.PolicyMultiattach, false), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodePolicyDenied, "policy multiattach is off"},
 		"retype: no capable pool":            {noCapablePool, retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeNoCapablePool, "gold"},
-		"retype: not raw":                    {rawSQL("UPDATE locations SET format = 'qcow2' WHERE volume_id = '" + data + "'"), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeInvalidArgument, "raw"},
+		"retype: not raw":                    {rawSQL("UPDATE locations SET format = 'qcow2' WHERE volume_id = '" + data + "'"), retyping(data, api.VolumeRetype{Type: "gold"}), api.CodeUnsupportedDisk, "raw"},
 		"retype: elsewhere, never":           {silver, retyping(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeNever}), api.CodePolicyDenied, "no place for type silver"},
 		"retype: elsewhere, on demand":       {silver, retyping(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand}), api.CodeConflict, "migrate it to pool slow"},
 		"plan: never":                        {silver, planning(data, api.VolumeRetype{Type: "silver"}), api.CodePolicyDenied, "no place for type silver"},
@@ -122,7 +122,7 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 			in := diskMigration()
 			in.Dst.Format = api.FormatQcow2
 			return second(s.RegisterMigration(t.Context(), nobody, in))
-		}, api.CodeInvalidArgument, "raw"},
+		}, api.CodeUnsupportedDisk, "raw"},
 		"migrate: policy off": {policy(api.PolicyMultiattach, false), func(t *testing.T, s *Store) error {
 			in := dataMigration()
 			in.ToType = "gold"
@@ -137,7 +137,7 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 		"type: a volume moves":                {moving(diskMigration()), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeMigrationActive, "volume disk"},
 		"type: a volume moves to it":          {inTurn(plain, movingTo("plain")), updatingType("plain", become), api.CodeMigrationActive, "gives it to volume disk"},
 		"type: delete while one moves to it":  {inTurn(plain, movingTo("plain")), func(t *testing.T, s *Store) error { return second(s.DeleteType(t.Context(), nobody, "plain")) }, api.CodeMigrationActive, "gives it to volume disk"},
-		"type: of a qcow2":                    {plainVolume(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), updatingType("plain", become), api.CodeInvalidArgument, "qcow2"},
+		"type: of a qcow2":                    {plainVolume(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), updatingType("plain", become), api.CodeUnsupportedDisk, "qcow2"},
 		"type: of a bootable":                 {plainVolume(func(v *api.VolumeRegister) { v.Bootable = true }), updatingType("plain", become), api.CodePolicyDenied, "multiattach_bootable"},
 		"type: of one in a pool that cannot":  {plainVolume(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), updatingType("plain", become), api.CodeNoCapablePool, "thin"},
 		"type: policy off":                    {inTurn(plainVolume(asIs), policy(api.PolicyMultiattach, false)), updatingType("plain", become), api.CodePolicyDenied, "policy multiattach"},

@@ -37,7 +37,7 @@ func checkRaw(t api.VolumeType, what string, format api.Format) error {
 	if !t.Multiattach || format == api.FormatRaw {
 		return nil
 	}
-	return invalid("cannot %s: its format is %s, and a volume of the multiattach type %s is raw", what, format, t.Name)
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot %s: its format is %s, and a volume of the multiattach type %s is raw", what, format, t.Name)
 }
 
 // checkCapable refuses a type that no active pool of any host can do multiattach

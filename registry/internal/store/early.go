@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What an operator asks of a host is refused here where the registry knows already that
+// the host would refuse it: at once, and also while the host is away. Nothing is settled
+// by that. The rules hold in the transactions by which the host does it.
+
+// CheckCreate refuses a volume that a host cannot make.
+func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID string) error {
+	t, err := typeByRef(ctx, s.db.Read, cmp.Or(in.Type, DefaultType))
+	if err != nil {
+		return err
+	}
+	format := cmp.Or(in.Format, api.FormatRaw)
+	if err := checkTypeSuits(ctx, s.db.Read, t, "make volume "+in.Name, format, in.Bootable); err != nil || in.Pool == "" {
+		return err
+	}
+	return checkTypeAllows(ctx, s.db.Read, t, hostID, api.Location{Pool: in.Pool, Name: in.Name, Format: format})
+}
+
+// CheckMove refuses to move a volume that cannot be moved as it is.
+func CheckMove(v api.Volume) error {
+	switch {
+	case v.MigrationID != "":
+		return movedBy("migrate", v.Name, v.MigrationID)
+	case len(v.Attachments) > 1:
+		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", v.Name, len(v.Attachments))
+	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+	}
+	return nil
+}
+
+// CheckDelete refuses to delete a volume that something uses.
+func CheckDelete(v api.Volume) error {
+	switch {
+	case v.MigrationID != "":
+		return movedBy("delete", v.Name, v.MigrationID)
+	case len(v.Attachments) > 0:
+		a := v.Attachments[0]
+		return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device).
+			With("instance_id", a.InstanceID)
+	}
+	return nil
+}
+
+// CheckAttach refuses a volume that an instance cannot get.
+func CheckAttach(v api.Volume, i api.Instance) error {
+	if err := lockOf(i).refuse("attach a volume to", i.Name); err != nil {
+		return err
+	}
+	if v.MigrationID != "" {
+		return movedBy("attach", v.Name, v.MigrationID)
+	}
+	if slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError}, v.Status) {
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot attach volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+	}
+	for _, a := range v.Attachments {
+		if a.InstanceID == i.ID {
+			return atAlready(v.Name, i.Name, a.ID)
+		}
+	}
+	if len(v.Attachments) > 0 && !v.Multiattach {
+		a := v.Attachments[0]
+		return inUseAt(v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.InstanceID, a.ID)
+	}
+	return nil
+}
+
+// CheckDetach refuses to take a volume from an instance that does not have it, or must
+// keep it now.
+func CheckDetach(v api.Volume, i api.Instance) error {
+	if err := lockOf(i).refuse("detach a volume from", i.Name); err != nil {
+		return err
+	}
+	switch {
+	case v.MigrationID != "":
+		return movedBy("detach", v.Name, v.MigrationID)
+	case !slices.ContainsFunc(v.Attachments, func(a api.Attachment) bool { return a.InstanceID == i.ID }):
+		return api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", v.Name, i.Name)
+	}
+	return nil
+}
+
+// CheckUnlocked refuses what may not be done to an instance while it is locked.
+func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).refuse(verb, i.Name) }
+
+// CheckPoolKnown refuses a pool that no host has.
+func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
+	return checkPoolKnown(ctx, s.db.Read, name)
+}
+
+func atAlready(volume, instance, attachment string) error {
+	return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", volume, instance, attachment).With("attachment_id", attachment)
+}
+
+func inUseAt(volume, instance, instanceID, attachment string) error {
+	return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: it is at instance %s, and its type is not multiattach", volume, instance).
+		With("instance_id", instanceID).With("attachment_id", attachment)
+}
+
+// offFirst says what to do about an instance that has to be off, or on no host, for a
+// change of its root volume.
+func offFirst(instance string, state api.InstanceState) string {
+	switch state {
+	case api.InstanceRunning, api.InstancePaused:
+		return "stop it first"
+	case api.InstanceShelved:
+		return "it is shelved and still on its host; take it off with `volferryctl instance shelve " + instance + "`, or unshelve and stop it"
+	case api.InstanceError:
+		return "`volferryctl instance show " + instance + "` says what its host found; mend that first"
+	case api.InstanceStopped, api.InstanceShelvedOffloaded:
+	}
+	return "it has to be stopped or shelved_offloaded"
+}
