@@ -247,6 +247,8 @@ func (s *subject) refusal(verb string, err error) error {
 		return cannot(api.CodeInstanceBusy, err.Error())
 	case errors.Is(err, hv.ErrInUse):
 		return cannot(api.CodeVolumeInUse, err.Error())
+	case errors.Is(err, hv.ErrUnsupported):
+		return cannot(api.CodeUnsupportedDisk, err.Error())
 	case errors.Is(err, hv.ErrNotActive):
 		return cannot(api.CodeStateForbidden, "it is stopped")
 	case errors.Is(err, hv.ErrNotFound):
