@@ -138,7 +138,7 @@ func (s *session) printEvent(e api.Event, known *eventNames) error {
 		return s.printLines(strconv.FormatInt(e.Seq, 10))
 	}
 	e.Object = known.object(e.Object)
-	return s.printLines(eventLine(e))
+	return s.printLines(render.Cell(eventLine(e)))
 }
 
 // eventLine is one event: number, time, what, and as much as there is of who,

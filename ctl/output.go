@@ -58,7 +58,7 @@ func (s *session) printResult(a answer, id string, lines ...string) error {
 
 func (s *session) printLines(lines ...string) error {
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(s.stdout, line); err != nil {
+		if _, err := fmt.Fprintln(s.stdout, render.Text(line)); err != nil {
 			return fmt.Errorf("write the result: %w", err)
 		}
 	}

@@ -114,7 +114,7 @@ func OrDash(s string) string {
 // Line writes a line of talk. That it cannot be written is not worth an error:
 // there is nobody else to tell.
 func Line(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(w, format+"\n", args...)
+	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
 }
 
 // Count is a number of things: "1 volume", "2 volumes".

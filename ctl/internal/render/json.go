@@ -11,7 +11,7 @@ import (
 // JSON writes v as one document, indented for reading. Raw messages in it keep
 // the fields that this version does not know.
 func JSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonWriter{w})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -22,7 +22,7 @@ func JSON(w io.Writer, v any) error {
 
 // JSONLine writes v as one line of NDJSON.
 func JSONLine(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonWriter{w})
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write JSON: %w", err)

@@ -52,7 +52,7 @@ func NewPlain(w io.Writer) *Progress {
 // talk, and the migration goes on without it.
 func (p *Progress) Update(m *api.Migration) {
 	if p.width != nil {
-		_, _ = io.WriteString(p.w, clearLine+barLine(m, p.width()))
+		_, _ = io.WriteString(p.w, clearLine+Cell(barLine(m, p.width())))
 		p.drawn = true
 		return
 	}
@@ -64,7 +64,7 @@ func (p *Progress) Update(m *api.Migration) {
 		return // between two phases, which have said it
 	}
 	p.lastPhase, p.lastPercent, p.lastState = phase, percent-percent%plainStepPercent, m.State
-	Line(p.w, "%s: %s", nameOf(m), strings.Join(append([]string{phase}, amounts(m)...), "  "))
+	Line(p.w, "%s: %s", Cell(nameOf(m)), strings.Join(append([]string{phase}, amounts(m)...), "  "))
 }
 
 // Clear takes the redrawn line away, so that something else can be written.

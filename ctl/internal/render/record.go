@@ -47,7 +47,7 @@ func (r *Record) Write(w io.Writer) error {
 	for _, f := range r.fields {
 		key := f.key + ":"
 		for _, v := range f.values {
-			fmt.Fprintf(&b, "%-*s  %s\n", longest+1, key, v)
+			fmt.Fprintf(&b, "%-*s  %s\n", longest+1, key, Cell(v))
 			key = ""
 		}
 	}

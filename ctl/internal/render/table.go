@@ -43,7 +43,11 @@ func (t *Table) Write(w io.Writer, width int) (shortened bool, err error) {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	rows = append(rows, slices.Clone(t.Header))
 	for _, r := range t.Rows {
-		rows = append(rows, slices.Clone(r))
+		row := slices.Clone(r)
+		for i := range row {
+			row[i] = Cell(row[i])
+		}
+		rows = append(rows, row)
 	}
 	if width > 0 && tableWidth(columnWidths(rows)) > width {
 		shortened = shortenIDs(rows)

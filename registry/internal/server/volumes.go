@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -140,10 +141,25 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 			return false, err
 		}
 	}
+	// It takes something away from a host that cannot be asked.
+	if err := mayFence(r); err != nil {
+		s.auditRefusal(r, err)
+		return false, err
+	}
 	if a, err = s.Store.ForceDeleteAttachment(r.Context(), call, reference(r)); err != nil {
 		return false, err
 	}
 	return true, httpjson.Write(w, http.StatusOK, "attachment", a)
+}
+
+// mayFence refuses operators without the role fence, where that depends on what the
+// request is about and not on its route.
+func mayFence(r *http.Request) error {
+	id, ok := mtls.IdentityOf(r.Context())
+	if !ok || id.Kind != mtls.KindOperator || id.Role >= fence {
+		return nil
+	}
+	return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: the host of the attachment is fenced, so it asks for the role %s, and the certificate has the role %s", id.Name, fence, id.Role)
 }
 
 // forgetVolume takes a volume out of the registry; its bytes are its host's.
