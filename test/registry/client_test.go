@@ -97,17 +97,21 @@ func (a *actor) look(ctx context.Context, volume string) (*world, error) {
 
 // worldOf is a volume as a read shows it.
 func (f *field) worldOf(v api.Volume) (world, error) {
-	w := world{deleting: v.Status == api.VolumeDeleting, many: v.Multiattach, generation: v.Generation, move: move{id: v.MigrationID}}
+	w := world{deleting: v.Status == api.VolumeDeleting, many: v.Multiattach, generation: v.Generation, move: move{id: v.MigrationID}, keeper: f.hostNamed(v.Host)}
 	for _, a := range v.Attachments {
 		w.holds = with(w.holds, hold{
 			id: a.ID, instance: a.InstanceID, state: a.State, dst: a.Location.Path != v.Location.Path,
-			host: slices.IndexFunc(f.hosts, func(h *host) bool { return h.name == a.Host }),
+			host: f.hostNamed(a.Host),
 		})
 	}
 	if w.status() != v.Status {
 		return w, fmt.Errorf("volume %s is %s, and its attachments say %s: %+v", v.ID, v.Status, w.status(), v.Attachments)
 	}
 	return w, nil
+}
+
+func (f *field) hostNamed(name string) int {
+	return slices.IndexFunc(f.hosts, func(h *host) bool { return h.name == name })
 }
 
 // hostsChoice is what a host's daemon may want with a volume that it sees so. The

@@ -68,7 +68,7 @@ func playRound(t *testing.T, c *cluster, seed uint64, begin time.Time) round {
 	for n := range volumesAtOnce {
 		v := c.volume(t, c.hosts[n%hostCount], []string{oneType, manyType}[n%2])
 		f.volumes = append(f.volumes, v.ID)
-		r.first[v.ID] = c.firstWorld(t, n%2 == 1)
+		r.first[v.ID] = c.firstWorld(t, n%2 == 1, n%hostCount)
 	}
 	actors := make([]*actor, clients)
 	for n := range actors {
@@ -102,9 +102,9 @@ func playRound(t *testing.T, c *cluster, seed uint64, begin time.Time) round {
 }
 
 // firstWorld is the world of a new volume while nobody asks for anything.
-func (c *cluster) firstWorld(t *testing.T, many bool) world {
+func (c *cluster) firstWorld(t *testing.T, many bool, keeper int) world {
 	t.Helper()
-	w := world{many: many, generation: 1}
+	w := world{many: many, generation: 1, keeper: keeper}
 	for i, h := range c.hosts {
 		now, _, err := insist(t.Context(), func(ctx context.Context) (hostNow, error) {
 			got, err := c.operator.Host(ctx, h.id)

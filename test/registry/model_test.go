@@ -20,6 +20,7 @@ const hostCount = 3
 // changed in place.
 type world struct {
 	gone, deleting, many bool
+	keeper               int // the host that has the volume in its care
 	generation           int64
 	holds                []hold // by id
 	move                 move   // the zero move where there is none
@@ -221,6 +222,7 @@ func (w world) advance(c call) (world, answer, []api.Code) {
 	switch to {
 	case api.MigrationCompleted:
 		w.generation++
+		w.keeper = w.move.host
 		w.holds = without(w.holds, w.move.src)
 		if i := slices.IndexFunc(w.holds, func(h hold) bool { return h.dst }); i >= 0 {
 			h := w.holds[i]
@@ -243,6 +245,7 @@ func (w world) change(c call) (world, answer, []api.Code) {
 	if w.gone {
 		return w, answer{}, append(no, api.CodeNotFound)
 	}
+	no.deny(c.kind != retype && w.keeper != c.host, api.CodeNotYourHost)
 	no.deny(w.move.id != "", api.CodeMigrationActive)
 	switch c.kind {
 	case retype:
@@ -305,14 +308,14 @@ func without(holds []hold, id string) []hold {
 }
 
 func (w world) equal(o world) bool {
-	return w.gone == o.gone && w.deleting == o.deleting && w.many == o.many && w.generation == o.generation && w.move == o.move &&
+	return w.gone == o.gone && w.deleting == o.deleting && w.many == o.many && w.keeper == o.keeper && w.generation == o.generation && w.move == o.move &&
 		w.epochs == o.epochs && w.fenced == o.fenced && slices.Equal(w.holds, o.holds)
 }
 
 // shows says whether a read may have seen this. It tells neither the states of
 // the hosts nor that of the migration.
 func (w world) shows(seen world) bool {
-	return w.deleting == seen.deleting && w.many == seen.many && w.generation == seen.generation &&
+	return w.deleting == seen.deleting && w.many == seen.many && w.keeper == seen.keeper && w.generation == seen.generation &&
 		w.move.id == seen.move.id && slices.Equal(w.holds, seen.holds)
 }
 

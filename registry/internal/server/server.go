@@ -35,7 +35,8 @@ type Config struct {
 // Server answers the API's requests.
 type Server struct {
 	Config
-	since time.Time
+	since  time.Time
+	limits limits
 }
 
 // New returns a server over an open store.
@@ -46,7 +47,7 @@ func New(c Config) *Server {
 // Handler serves Routes.
 func (s *Server) Handler() http.Handler {
 	return httpjson.NewHandler(httpjson.Config{
-		Routes:    s.Routes(),
+		Routes:    s.guarded(s.Routes()),
 		Authorize: s.authorize,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,

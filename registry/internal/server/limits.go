@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/mtls"
+)
+
+// What one caller may have open at a time, so that none keeps the others from being
+// answered. The administrators of the registry's own machine are not bounded.
+const (
+	// maxRequests are those that are being answered; more of them wait.
+	maxRequests = 32
+	// maxStreams are those that last: streams, and long polls. More are refused.
+	maxStreams = 8
+	// requestPatience is how long a request waits for its caller's others.
+	requestPatience = 20 * time.Second
+)
+
+// limits counts what callers have open.
+type limits struct {
+	mu sync.Mutex
+	by map[string]*open
+}
+
+type open struct {
+	requests chan struct{}
+	streams  int
+	// users are those who hold or wait for any of it.
+	users int
+}
+
+// enter takes a place for a request of the caller. Leave must be called at its end.
+func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave func(), err error) {
+	o := l.use(caller)
+	if lasts {
+		return l.enterStream(o, caller)
+	}
+	patience := time.NewTimer(requestPatience)
+	defer patience.Stop()
+	select {
+	case o.requests <- struct{}{}:
+		return func() { <-o.requests; l.leave(o, caller) }, nil
+	case <-ctx.Done():
+		l.leave(o, caller)
+		return nil, ctx.Err()
+	case <-patience.C:
+		l.leave(o, caller)
+		return nil, api.Errorf(api.CodeRegistryUnavailable, "you have %d requests open, and no more are answered until one of them ends; ask again later", maxRequests)
+	}
+}
+
+func (l *limits) enterStream(o *open, caller string) (leave func(), err error) {
+	l.mu.Lock()
+	full := o.streams >= maxStreams
+	if !full {
+		o.streams++
+	}
+	l.mu.Unlock()
+	if full {
+		l.leave(o, caller)
+		return nil, api.Errorf(api.CodeRegistryUnavailable, "you follow %d things already, which is the most; end one of them first", maxStreams)
+	}
+	return func() {
+		l.mu.Lock()
+		o.streams--
+		l.mu.Unlock()
+		l.leave(o, caller)
+	}, nil
+}
+
+func (l *limits) use(caller string) *open {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by = map[string]*open{}
+	}
+	o := l.by[caller]
+	if o == nil {
+		o = &open{requests: make(chan struct{}, maxRequests)}
+		l.by[caller] = o
+	}
+	o.users++
+	return o
+}
+
+func (l *limits) leave(o *open, caller string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o.users--; o.users == 0 {
+		delete(l.by, caller)
+	}
+}
+
+// guarded are the routes with what holds for all of them: the bounds of their callers,
+// and what a host is not told.
+func (s *Server) guarded(routes []httpjson.Route) []httpjson.Route {
+	for i, route := range routes {
+		routes[i].Handler = func(w http.ResponseWriter, r *http.Request) error {
+			if s.bounded(r) {
+				leave, err := s.limits.enter(r.Context(), callerOf(r), lasts(route, r))
+				if err != nil {
+					return err
+				}
+				defer leave()
+			}
+			return withoutCandidates(r, route.Handler(w, r))
+		}
+	}
+	return routes
+}
+
+// bounded says whether a caller has bounds: all but the administrators of this machine.
+func (s *Server) bounded(r *http.Request) bool {
+	if _, ok := mtls.IdentityOf(r.Context()); ok {
+		return true
+	}
+	return s.Authorize(r, httpjson.Route{Access: local}) != nil
+}
+
+// lasts says whether a request is one that lasts by itself.
+func lasts(route httpjson.Route, r *http.Request) bool {
+	return route.Lines != nil || r.URL.Query().Has("follow") || r.URL.Query().Has("wait_seconds")
+}
+
+// withoutCandidates takes from a refusal to a host which other ids it may have meant:
+// those of other hosts are not its business.
+func withoutCandidates(r *http.Request, err error) error {
+	var refusal *api.Error
+	if err == nil || viewerOf(r).HostID == "" || !errors.As(err, &refusal) || refusal.Details["candidates"] == nil {
+		return err
+	}
+	details := maps.Clone(refusal.Details)
+	delete(details, "candidates")
+	return &api.Error{Code: refusal.Code, Message: "the name or the beginning of an id that was given is of more than one thing; give the whole id", Details: details}
+}
