@@ -19,8 +19,8 @@ import (
 // checkLocation refuses a location that is not what the registry says of it, or
 // that somebody on this host has who may not. Errors are typed for the runner.
 func (m *machine) checkLocation(ctx context.Context, in *input) error {
-	if err := m.checkPool(ctx, in); err != nil {
-		return err
+	if err := location.CheckPool(ctx, m.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
+		return request.HV(err)
 	}
 	l := in.Location
 	info, err := m.Images.Inspect(ctx, l.Path, l.Format)
@@ -78,34 +78,6 @@ func (m *machine) checkOwn(ctx context.Context, in *input) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot attach volume %s: %s: %v", in.VolumeName, in.Location.Path, err)
 	case holder.Words != "":
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s %s", in.VolumeName, in.Location.Path, holder.Words)
-	}
-	return nil
-}
-
-// checkPool refuses a pool that is elsewhere on this host than where the volume
-// was made: the same path may be another image.
-func (m *machine) checkPool(ctx context.Context, in *input) error {
-	l := in.Location
-	if l.Pool == "" {
-		return nil
-	}
-	pools, err := m.HV.Pools(ctx)
-	if err != nil {
-		return request.HV(err)
-	}
-	if _, err := location.Pool(pools, l.Pool); err != nil {
-		return err
-	}
-	found, err := m.HV.LookupVolume(ctx, l.Pool, l.Name)
-	switch {
-	case errors.Is(err, hv.ErrNotFound):
-		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: pool %s has no %s on this host; `virsh vol-list %s` shows what it has",
-			in.VolumeName, l.Pool, l.Name, l.Pool)
-	case err != nil:
-		return request.HV(err)
-	case found.Path != l.Path:
-		return api.Errorf(api.CodeConflict, "cannot attach volume %s: it is at %s, and pool %s has %s at %s on this host; give the pool the same path on every host",
-			in.VolumeName, l.Path, l.Pool, l.Name, found.Path)
 	}
 	return nil
 }

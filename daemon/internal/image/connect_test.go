@@ -12,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
 )
 
 func TestAFileIsConnectedAndDisconnectedAsItIs(t *testing.T) {
@@ -90,5 +93,31 @@ func TestAConnectedDeviceReadsWhatIsOnIt(t *testing.T) {
 	}
 	if err := (image.Storage{}).Disconnect(t.Context(), device); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestALinkToNothingIsNoPlaceForAnImage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "link.raw")
+	if err := os.Symlink("/nowhere/x.raw", path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := image.Storage{}.Inspect(t.Context(), path, api.FormatRaw)
+	if api.CodeOf(err) != api.CodeInvalidArgument || !strings.Contains(err.Error(), "/nowhere/x.raw") {
+		t.Errorf("got %v, want invalid_argument that says where it leads", err)
+	}
+}
+
+// TestADeviceThatCannotBeOpenedIsRefused: it is no error of Volferry's.
+func TestADeviceThatCannotBeOpenedIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "device")
+	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(240, 99))); err != nil {
+		t.Skipf("device nodes cannot be made here: %v", err)
+	}
+	_, err := image.Storage{}.Inspect(t.Context(), path, api.FormatRaw)
+	if api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), path+" cannot be opened") {
+		t.Errorf("inspect: got %v, want unsupported_disk", err)
+	}
+	if _, err = (image.Storage{}).InUse(t.Context(), path); api.CodeOf(err) != api.CodeUnsupportedDisk {
+		t.Errorf("in use: got %v, want unsupported_disk", err)
 	}
 }

@@ -69,6 +69,9 @@ func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64) error 
 // is nothing at its path. It refuses a qcow2 image that leans on other files.
 func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Info, error) {
 	st, err := os.Stat(path)
+	if link, is := linkToNothing(path, err); is {
+		return Info{}, api.Errorf(api.CodeInvalidArgument, "%s is a symbolic link to %s, where there is nothing; name the image itself", path, link)
+	}
 	if err != nil {
 		return Info{}, noImage(err)
 	}
@@ -86,13 +89,31 @@ func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Inf
 	return info, err
 }
 
+// linkToNothing says where a symbolic link leads at which nothing was found.
+func linkToNothing(path string, why error) (to string, is bool) {
+	if !errors.Is(why, fs.ErrNotExist) {
+		return "", false
+	}
+	to, err := os.Readlink(path)
+	return to, err == nil
+}
+
 // badImage says in the user's words what is wrong with an image.
 func badImage(path string, format api.Format, err error) error {
 	var bad *qemuimg.ImageError
 	if errors.As(err, &bad) {
 		return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a %s image: %s", path, format, bad.Reason)
 	}
-	return fmt.Errorf("inspect %s: %w", path, noImage(err))
+	if err := noImage(err); errors.Is(err, ErrAbsent) {
+		return fmt.Errorf("inspect %s: %w", path, err)
+	}
+	return cannotOpen(path, err)
+}
+
+// cannotOpen refuses what is there and cannot be opened or read: a device without a
+// medium, one that is broken, or one that another program has for itself.
+func cannotOpen(path string, err error) *api.Error {
+	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
 // Remove unlinks a file, durably. Absent is no error. A block device is never
@@ -109,6 +130,13 @@ func (Storage) Remove(_ context.Context, path string) error {
 		return nil // a device is released, not removed
 	}
 	return atomicfile.Remove(path)
+}
+
+// Fingerprint tells an image from another one that is at its path later. ErrAbsent if
+// there is nothing.
+func (Storage) Fingerprint(_ context.Context, path string) (string, error) {
+	text, err := location.Fingerprint(path)
+	return text, noImage(err)
 }
 
 // AllocatedBytes is how much of the disk a file takes.
@@ -142,7 +170,7 @@ func (Storage) InUse(_ context.Context, path string) (string, error) {
 		return "it is mounted, or part of another device", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("open %s: %w", path, err)
+		return "", cannotOpen(path, err)
 	}
 	return "", unix.Close(fd)
 }

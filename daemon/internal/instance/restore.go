@@ -62,6 +62,9 @@ func (g *Manager) stepRested() op.Step {
 // nothing old is read of it: another host may have written it.
 func (m *machine) stepConnect() op.Step {
 	return step("connect", func(ctx context.Context, _ *op.Run, in *pauseInput) error {
+		if err := m.checkPlace(ctx, in); err != nil {
+			return err
+		}
 		info, err := m.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
 		if err != nil {
 			return in.stuck(err)
@@ -71,6 +74,17 @@ func (m *machine) stepConnect() op.Step {
 		}
 		return m.Images.Connect(ctx, in.Location.Path)
 	}, nil, nil)
+}
+
+// checkPlace refuses a location whose path is not that of its pool: it is the word of
+// the host that made the copy.
+func (m *machine) checkPlace(ctx context.Context, in *pauseInput) error {
+	err := location.CheckPool(ctx, m.HV, in.Location, "cannot wake instance "+in.InstanceName)
+	var refused *api.Error
+	if errors.As(err, &refused) {
+		return in.stuck(refused)
+	}
+	return request.HV(err)
 }
 
 // image is the volume's image as the hypervisor names it.

@@ -3,6 +3,8 @@
 package location
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -45,4 +47,42 @@ func Shared(poolType string) bool { return poolType == "netfs" }
 // block devices.
 func OpenByMany(poolType string) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi"}, poolType)
+}
+
+// PoolVolumes is what CheckPool needs of a hypervisor.
+type PoolVolumes interface {
+	Pools(ctx context.Context) ([]hv.PoolInfo, error)
+	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
+}
+
+// CheckPool refuses a location whose path is not that of its pool on this host: the
+// path may be another image. What is begun with "cannot attach volume x" goes on with
+// why. Errors are *api.Error or the hypervisor's.
+func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
+	if l.Pool == "" {
+		return nil
+	}
+	pools, err := h.Pools(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := Pool(pools, l.Pool); err != nil {
+		return err
+	}
+	found, err := h.LookupVolume(ctx, l.Pool, l.Name)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return api.Errorf(api.CodeNotFound, "%s: pool %s has no %s on this host; `virsh vol-list %s` shows what it has", verdict, l.Pool, l.Name, l.Pool)
+	case err != nil:
+		return err
+	}
+	same, err := SameImage(found.Path, l.Path)
+	switch {
+	case err != nil:
+		return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether it is at %s: %v", verdict, l.Path, err)
+	case !same:
+		return api.Errorf(api.CodeConflict, "%s: it is at %s, and pool %s has %s at %s on this host; give the pool the same path on every host",
+			verdict, l.Path, l.Pool, l.Name, found.Path)
+	}
+	return nil
 }

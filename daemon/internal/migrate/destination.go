@@ -85,7 +85,7 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		return err
 	}
 	s.Dst.Path = path
-	if err := g.checkNotUsed(ctx, path); err != nil {
+	if err := g.checkNotUsed(ctx, s, path); err != nil {
 		return err
 	}
 	info, err := g.machine.images.Inspect(ctx, path, s.Dst.Format)
@@ -137,8 +137,8 @@ func shorten(s string) string {
 }
 
 // checkNotUsed refuses a destination that somebody has.
-func (g *Manager) checkNotUsed(ctx context.Context, path string) error {
-	return cannotLook(g.machine.free(ctx, path, location.Self{}))
+func (g *Manager) checkNotUsed(ctx context.Context, s *Spec, path string) error {
+	return cannotLook(g.machine.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }
 
 // free refuses an image that a domain of this host names or the kernel lends to

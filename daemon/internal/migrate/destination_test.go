@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,4 +78,52 @@ func TestADestinationThatIsTakenBehindTheRegistryIsNotWritten(t *testing.T) {
 		}
 		d.stayed()
 	})
+}
+
+// TestOnlyTheSourceThatWasMovedIsDeleted: the registry has freed its place before.
+func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
+	remake := func(t *testing.T, w *world) {
+		must(t, w.Undefine(testInstance))
+		must(t, w.Remove(srcPath))
+		must(t, w.CreateImage(srcPath, hvtest.Raw, testSize))
+	}
+	for name, c := range map[string]struct {
+		happens func(t *testing.T, w *world)
+		pool    string
+		deleted bool
+	}{
+		"nothing happened":           {happens: func(t *testing.T, w *world) { must(t, w.Undefine(testInstance)) }, deleted: true},
+		"it is gone already":         {happens: func(t *testing.T, w *world) { must(t, w.Undefine(testInstance)); must(t, w.Remove(srcPath)) }, deleted: true},
+		"another image is there":     {happens: remake},
+		"another one is in the pool": {happens: remake, pool: "old"},
+		"the pool is elsewhere":      {happens: func(t *testing.T, w *world) { must(t, w.Undefine(testInstance)) }, pool: "moved"},
+		"it is another volume": {happens: func(t *testing.T, w *world) {
+			must(t, w.Undefine(testInstance))
+			w.registry.others = []api.Volume{volumeAt(srcPath)}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, hv.StateStopped)
+			w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: "/old", Active: true})
+			w.AddPool(hv.PoolInfo{Name: "moved", Type: "dir", Path: "/moved", Active: true})
+			must(t, w.CreateImage("/moved/vol.raw", hvtest.Raw, testSize))
+			m := newMachine(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
+			s := testSpec(MethodOffline)
+			if s.Src.Pool = c.pool; c.pool != "" {
+				s.Src.Name = "vol.raw"
+			}
+			print, err := m.images.Fingerprint(t.Context(), srcPath)
+			must(t, err)
+			s.SrcPrint = print
+			w.registry.vol.Location = s.Dst
+			c.happens(t, w)
+			must(t, m.deleteSource(t.Context(), &s))
+			if left := w.Exists(srcPath); left == c.deleted {
+				t.Errorf("the image at src is there: %t, want %t", left, !c.deleted)
+			}
+			if !w.Exists("/moved/vol.raw") {
+				t.Error("what the pool has under that name is gone")
+			}
+		})
+	}
 }

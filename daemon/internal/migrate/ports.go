@@ -47,6 +47,9 @@ type Images interface {
 	// Stamp tells whether an image was written since, without reading it.
 	// image.ErrAbsent if there is nothing at its path.
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
+	// Fingerprint tells an image from another one that is at its path later, also
+	// after a reboot. image.ErrAbsent if there is nothing.
+	Fingerprint(ctx context.Context, path string) (string, error)
 	// Connect makes sure that nothing that this host has in memory of the image is
 	// read again: another host may have written to it.
 	Connect(ctx context.Context, path string) error

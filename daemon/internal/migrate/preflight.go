@@ -120,7 +120,9 @@ func (g *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(g.cfg.SharedPools, pools[i].Name)) {
 		return elsewhere
 	}
-	return nil
+	// Another host says where it is: what this one has at that path may be anything.
+	err = location.CheckPool(ctx, g.machine.hv, vol.Location, "cannot migrate volume "+vol.Name)
+	return cannotLook(err)
 }
 
 // checkSource looks at the image itself: it must be what the registry says, and
@@ -134,6 +136,9 @@ func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 		return err
 	}
 	s.SrcBlock = info.Block
+	if s.SrcPrint, err = g.machine.images.Fingerprint(ctx, s.Src.Path); err != nil {
+		return fmt.Errorf("look at src: %w", err)
+	}
 	s.Src.SizeBytes, err = request.TakeSize(ctx, g.machine.registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
 	return err
 }

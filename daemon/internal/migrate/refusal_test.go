@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -109,6 +110,11 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"an unattached volume at a path of another host", toNewPool, func(_ *testing.T, w *world) {
 			w.elsewhere("")
 		}, api.CodeNotYourHost, "elsewhere"},
+		{"an unattached volume that another host has at a path of its own", toNewPool, func(t *testing.T, w *world) {
+			w.AddPool(hv.PoolInfo{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true})
+			must(t, w.CreateImage("/nfs/vol.raw", hvtest.Raw, testSize))
+			w.elsewhere("nfs")
+		}, api.CodeConflict, "pool nfs has vol.raw at /nfs/vol.raw"},
 		{"an instance that was forgotten", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Attachments, w.registry.vol.Status = nil, api.VolumeAvailable
 		}, api.CodeVolumeInUse, "is disk vda of instance web"},
@@ -181,6 +187,7 @@ func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 func (w *world) elsewhere(pool string) {
 	v := &w.registry.vol
 	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
+	v.Location.Name = filepath.Base(srcPath)
 }
 
 func TestAnUnattachedVolumeIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {

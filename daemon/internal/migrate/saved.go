@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -94,6 +95,10 @@ func (g *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: MethodSave,
+	}
+	// The volume may be another host's, which has said where it is.
+	if err := location.CheckPool(ctx, g.machine.hv, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
+		return nil, cannotLook(err)
 	}
 	if err := g.checkSource(ctx, s); err != nil {
 		return nil, err

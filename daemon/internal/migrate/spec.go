@@ -53,6 +53,9 @@ type Spec struct {
 
 	Src      api.Location `json:"src"`
 	SrcBlock bool         `json:"src_block"`
+	// SrcPrint is the fingerprint of src, empty for a migration that a former version
+	// began.
+	SrcPrint string       `json:"src_print,omitempty"`
 	Dst      api.Location `json:"dst"`
 	DstBlock bool         `json:"dst_block"`
 	// CreateDst: dst did not exist; the migration makes it and, if it is

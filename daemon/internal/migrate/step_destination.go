@@ -176,12 +176,61 @@ func (m *machine) stepReleaseSource() op.Step {
 		if err := m.notNamed(ctx, s.Src.Path); err != nil {
 			return err
 		}
-		if s.Src.Pool != "" {
-			return m.hvError(m.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name))
-		}
-		return m.images.Remove(ctx, s.Src.Path)
+		return m.deleteSource(ctx, s)
 	}
 	return step("release_source", do, nil, nil)
+}
+
+// deleteSource deletes src, unless what is at its place is not src any more, or has
+// become somebody else's: the registry has given the place back before.
+func (m *machine) deleteSource(ctx context.Context, s *Spec) error {
+	self := location.Self{MigrationID: s.MigrationID}
+	holder, err := m.claims.Take(ctx, s.Src.Path, self, func() error {
+		is, err := m.isSource(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !is {
+			m.log.Warn("src is not deleted: something else is at its place by now", "migration", s.MigrationID, "path", s.Src.Path)
+			return nil
+		}
+		if s.Src.Pool != "" {
+			return m.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name)
+		}
+		return m.images.Remove(ctx, s.Src.Path)
+	})
+	if errors.Is(err, location.ErrCannotTell) {
+		return op.UnknownOutcome(cannotTell(s.Src.Path, err))
+	}
+	if err == nil && holder.Words != "" {
+		m.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)
+	}
+	return m.hvError(m.registryError(err))
+}
+
+// isSource says whether what is at the place of src is the image that was moved. Where
+// nothing is left there is nothing that could be another one.
+func (m *machine) isSource(ctx context.Context, s *Spec) (bool, error) {
+	if s.SrcPrint != "" {
+		now, err := m.images.Fingerprint(ctx, s.Src.Path)
+		if errors.Is(err, image.ErrAbsent) {
+			return true, nil
+		}
+		if err != nil || now != s.SrcPrint {
+			return false, err
+		}
+	}
+	if s.Src.Pool == "" {
+		return true, nil
+	}
+	found, err := m.hv.LookupVolume(ctx, s.Src.Pool, s.Src.Name)
+	if errors.Is(err, hv.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return location.SameImage(found.Path, s.Src.Path)
 }
 
 // mayDeleteSource: preflight refuses --delete-source without verification, and

@@ -247,6 +247,14 @@ func (i *fakeImages) Stamp(_ context.Context, path string) (image.Stamp, error) 
 	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written}, err
 }
 
+func (i *fakeImages) Fingerprint(_ context.Context, path string) (string, error) {
+	info, err := i.fake.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", image.ErrAbsent
+	}
+	return fmt.Sprintf("born %d", info.Born), err
+}
+
 func (i *fakeImages) InUse(context.Context, string) (string, error) { return "", nil }
 
 func (i *fakeImages) Remove(_ context.Context, path string) error {

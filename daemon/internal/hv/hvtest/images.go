@@ -40,6 +40,7 @@ type image struct {
 	blocks  map[int64]uint64
 	full    bool // no space left
 	written int64
+	born    int64
 }
 
 // ImageInfo is what the header and the allocation of an image say.
@@ -49,6 +50,7 @@ type ImageInfo struct {
 	Backing   hv.Image // the zero Image if there is none
 	Allocated int      // blocks that the image holds itself
 	Written   int64    // how often it was written
+	Born      int64    // tells it from one that was at its path before
 }
 
 // Images is the storage of a simulated host: images by path. Its methods are
@@ -57,6 +59,7 @@ type ImageInfo struct {
 type Images struct {
 	mu         sync.Mutex
 	files      map[string]*image
+	made       int64
 	holders    func(path string) (readers, writers int)
 	violations []string
 }
@@ -87,7 +90,8 @@ func (m *Images) create(path string, img *image) error {
 	if _, taken := m.files[path]; taken {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
-	img.blocks = make(map[int64]uint64)
+	m.made++
+	img.blocks, img.born = make(map[int64]uint64), m.made
 	m.files[path] = img
 	return nil
 }
@@ -107,7 +111,7 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	if err != nil {
 		return ImageInfo{}, err
 	}
-	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written}, nil
+	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written, Born: img.born}, nil
 }
 
 // Remove deletes an image; absent is no error. To delete what a domain has open
