@@ -42,3 +42,75 @@ func TestAPathIntoASharedPoolIsOnePlaceForAllHosts(t *testing.T) {
 		}
 	}
 }
+
+// mounted reports host b with pools of its own in the place of the cluster's.
+func mounted(t *testing.T, s *Store, pools ...api.Pool) {
+	t.Helper()
+	for i := range pools {
+		pools[i].Active = true
+	}
+	must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, 2), Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+}
+
+func registerAt(t *testing.T, s *Store, n int, host string, l api.Location) (api.Volume, error) {
+	t.Helper()
+	l.Format, l.SizeBytes = api.FormatRaw, 512
+	return s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+		ID: id(volumeKind, 70+n), Name: "image-" + id(volumeKind, 70+n)[30:], Host: host, Status: api.VolumeAvailable, Location: l,
+	})
+}
+
+// TestTwoMountPointsOfOneExportAreOnePlace: each host names the image by its own path.
+func TestTwoMountPointsOfOneExportAreOnePlace(t *testing.T) {
+	byPool := api.Location{Pool: "nfs", Name: "x.raw", Path: "/nfs/x.raw"}
+	for name, first := range map[string]api.Location{"by its pool": byPool, "by its path": {Path: "/nfs/x.raw"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			mounted(t, s, api.Pool{Name: "nfs", Type: "netfs", Path: "/mnt/nfs", Shared: true})
+			v, err := registerAt(t, s, 1, "a", first)
+			if err != nil || v.Location.Pool != "nfs" || v.Location.Name != "x.raw" {
+				t.Fatalf("registered %+v (%v), want it in pool nfs", v.Location, err)
+			}
+			_, err = registerAt(t, s, 2, "b", api.Location{Path: "/mnt/nfs/x.raw"})
+			wantCode(t, err, api.CodeConflict, "is taken by volume image")
+			if _, err = registerAt(t, s, 3, "b", api.Location{Path: "/mnt/nfs/y.raw"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAPoolOfOnesOwnIsNotTheSharedOne: it has the same name and the same path.
+func TestAPoolOfOnesOwnIsNotTheSharedOne(t *testing.T) {
+	l := api.Location{Pool: "nfs", Name: "x.raw", Path: "/nfs/x.raw"}
+	for name, order := range map[string][]string{"the shared one first": {"a", "b"}, "its own first": {"b", "a"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			mounted(t, s, api.Pool{Name: "nfs", Type: "dir", Path: "/nfs"})
+			for n, host := range order {
+				if _, err := registerAt(t, s, n, host, l); err != nil {
+					t.Errorf("host %s: %v", host, err)
+				}
+			}
+			_, err := registerAt(t, s, 3, "b", api.Location{Path: "/nfs/x.raw"})
+			wantCode(t, err, api.CodeConflict, "is taken by")
+		})
+	}
+}
+
+// TestAVolumeThatIsOlderThanItsPoolIsInIt: a drain looks for what is in the pool.
+func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
+	s := newCluster(t)
+	in := must(registerAt(t, s, 1, "b", api.Location{Path: "/late/x.raw"}))(t)
+	below := must(registerAt(t, s, 2, "b", api.Location{Path: "/late/below/x.raw"}))(t)
+	if in.Location.Pool != "" {
+		t.Fatalf("it is in pool %s", in.Location.Pool)
+	}
+	mounted(t, s, append(clusterPools(), api.Pool{Name: "late", Type: "dir", Path: "/late"})...)
+	if v := must(s.Volume(t.Context(), in.ID, Viewer{}))(t); v.Location.Pool != "late" || v.Location.Name != "x.raw" {
+		t.Errorf("it is at %+v, want pool late", v.Location)
+	}
+	if v := must(s.Volume(t.Context(), below.ID, Viewer{}))(t); v.Location.Pool != "" {
+		t.Errorf("what is in another directory is at %+v", v.Location)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -53,6 +54,10 @@ func reaches(ctx context.Context, q querier, hostID, ownerID, scope, pool string
 // claim records that a volume is at l, or with a migrationID that it shall be.
 // A place that is taken is refused with the code taken.
 func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
+	l, err := inItsPool(ctx, tx, hostID, l)
+	if err != nil {
+		return err
+	}
 	if holder, err := tx.holderOf(ctx, hostID, l); err != nil {
 		return err
 	} else if holder != "" {
@@ -67,10 +72,31 @@ func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID str
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes)
 }
 
-// holderQuery is two looks in one, because each has its index.
+// inItsPool names the pool of a location that is given by its path, if one of the host
+// has its directory. Two hosts that have mounted one export at two places then mean
+// one image, and a drain of the pool finds it.
+func inItsPool(ctx context.Context, q querier, hostID string, l api.Location) (api.Location, error) {
+	if l.Pool != "" || l.Path == "" {
+		return l, nil
+	}
+	var pool string
+	err := q.QueryRowContext(ctx, `SELECT name FROM pools WHERE host_id = ? AND active = 1 AND path <> '' AND rtrim(path, '/') = ?
+		ORDER BY shared DESC, name LIMIT 1`, hostID, path.Dir(l.Path)).Scan(&pool)
+	if errors.Is(err, sql.ErrNoRows) {
+		return l, nil
+	}
+	if err != nil {
+		return l, fmt.Errorf("look up the pool of a path: %w", err)
+	}
+	l.Pool, l.Name = pool, path.Base(l.Path)
+	return l, nil
+}
+
+// holderQuery is two looks in one, because each has its index. The same path on two
+// hosts is one place unless one of them has a pool of its own there.
 const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		SELECT volume_id, migration_id FROM locations
-		WHERE path <> '' AND path = ?2 AND (scope IN (?1, 'shared') OR ?1 = 'shared')
+		WHERE path <> '' AND path = ?2 AND (scope = ?1 OR (scope = 'shared' AND ?3 = '') OR (?1 = 'shared' AND pool = ''))
 		UNION ALL
 		SELECT volume_id, migration_id FROM locations
 		WHERE pool <> '' AND name <> '' AND scope = ?1 AND pool = ?3 AND name = ?4

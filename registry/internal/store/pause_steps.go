@@ -4,7 +4,10 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
@@ -147,6 +150,9 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 		if err := p.checkPhase(PauseCopying); err != nil {
 			return err
 		}
+		if err := tx.checkMade(ctx, p.Migration, dst); err != nil {
+			return err
+		}
 		if err := tx.moveReservation(ctx, p.Migration, dst); err != nil {
 			return err
 		}
@@ -171,6 +177,28 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 		}
 		return tx.movePause(ctx, p, PauseRestoring, drop, nil)
 	})
+}
+
+// checkMade refuses another place than the one that is reserved: the host that made the
+// copy says where the guests of other hosts find their volume.
+func (tx *changeTx) checkMade(ctx context.Context, m api.Migration, dst api.Location) error {
+	want := m.Dst
+	if want.Pool != "" {
+		var dir string
+		err := tx.QueryRowContext(ctx, "SELECT p.path FROM pools p JOIN migrations m ON m.host_id = p.host_id WHERE m.id = ? AND p.name = ?", m.ID, want.Pool).Scan(&dir)
+		switch {
+		case errors.Is(err, sql.ErrNoRows) || (err == nil && dir == ""):
+			want.Path = dst.Path // nothing that it could be compared with
+		case err != nil:
+			return fmt.Errorf("look up the pool of dst: %w", err)
+		default:
+			want.Path = path.Join(dir, want.Name)
+		}
+	}
+	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Path != want.Path {
+		return api.Errorf(api.CodeConflict, "the copy of migration %s was made at %s, and %s is reserved for it", m.ID, place(dst), place(want))
+	}
+	return nil
 }
 
 // checkGuests is CheckGuest of every guest of a move.

@@ -426,3 +426,26 @@ func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 	wantCode(t, second(s.Migration(t.Context(), m.ID, Viewer{HostID: hostB})), api.CodeNotYourHost, "")
 	must(s.CancelPause(t.Context(), as(hostA, 1), m.ID, nil))(t)
 }
+
+// TestTheFlipTakesNoPlaceButTheReservedOne: the host that made the copy says where the
+// other hosts find it.
+func TestTheFlipTakesNoPlaceButTheReservedOne(t *testing.T) {
+	s, p := newPause(t)
+	bring(t, s, p, PauseSaved)
+	p = must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
+	for name, change := range map[string]func(*api.Location){
+		"another path":          func(l *api.Location) { l.Path = "/etc/shadow" },
+		"a path below the pool": func(l *api.Location) { l.Path = "/san/below/" + l.Name },
+		"another name":          func(l *api.Location) { l.Name, l.Path = "x.raw", "/san/x.raw" },
+		"another pool":          func(l *api.Location) { l.Pool, l.Path = "nfs", "/nfs/"+l.Name },
+		"no pool":               func(l *api.Location) { l.Pool, l.Name = "", "" },
+	} {
+		dst := made(p)
+		change(&dst)
+		_, err := s.FlipPause(t.Context(), nobody, p.Migration.ID, dst)
+		if api.CodeOf(err) != api.CodeConflict {
+			t.Errorf("%s: got %v, want conflict", name, err)
+		}
+	}
+	must(s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p)))(t)
+}

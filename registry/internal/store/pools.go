@@ -29,6 +29,9 @@ func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api
 			return err
 		}
 	}
+	if err := tx.nameLocations(ctx, hostID, pools); err != nil {
+		return err
+	}
 	if err := tx.shareLocations(ctx, hostID, pools); err != nil {
 		return err
 	}

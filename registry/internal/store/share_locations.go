@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -25,6 +26,23 @@ func (tx *changeTx) shareLocations(ctx context.Context, hostID string, pools []a
 			continue
 		}
 		if err := tx.exec(ctx, "UPDATE OR IGNORE locations SET scope = 'shared' WHERE id IN ("+inPool+")", hostID, p.Name, p.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameLocations names the pool of what a host has in the directory of one and knows by
+// its path. A volume may be older than the pool, and a registry than this.
+func (tx *changeTx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
+	for _, p := range pools {
+		dir := strings.TrimRight(p.Path, "/")
+		if !p.Active || dir == "" {
+			continue
+		}
+		if err := tx.exec(ctx, `UPDATE OR IGNORE locations SET pool = ?2, name = substr(path, length(?3) + 2)
+			WHERE pool = '' AND path > ?3 || '/' AND path < ?3 || '0' AND instr(substr(path, length(?3) + 2), '/') = 0
+			AND (scope = ?1 OR (scope = 'shared' AND volume_id IN (SELECT id FROM volumes WHERE host_id = ?1)))`, hostID, p.Name, dir); err != nil {
 			return err
 		}
 	}
