@@ -257,6 +257,16 @@ func (l *Libvirtd) Cont() error { return l.signal(unix.SIGCONT) }
 // Reload makes libvirtd look for hooks and configuration again, soon.
 func (l *Libvirtd) Reload() error { return l.signal(unix.SIGHUP) }
 
+// Running says whether libvirtd has not ended.
+func (l *Libvirtd) Running() bool {
+	select {
+	case <-l.libvirtd.done:
+		return false
+	default:
+		return true
+	}
+}
+
 // PID is the process id of libvirtd.
 func (l *Libvirtd) PID() int { return l.libvirtd.cmd.Process.Pid }
 

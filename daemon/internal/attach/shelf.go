@@ -30,9 +30,14 @@ func (g *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachmen
 }
 
 // Disconnect ends the use of the location on this host, unless a domain or another
-// attachment here needs it.
+// attachment here needs it. The instance's process must not have it open, whatever
+// libvirt says of the instance.
 func (g *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
-	return g.machine.disconnect(ctx, onShelf(vol, att))
+	in := onShelf(vol, att)
+	if _, err := g.machine.sure(ctx, in); err != nil {
+		return err
+	}
+	return g.machine.disconnect(ctx, in)
 }
 
 func onShelf(vol api.Volume, att api.Attachment) *input {

@@ -43,10 +43,19 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	}
 	defer func() { _ = lock.Close() }()
 	m := newMeter(spec.Progress, sizeBytes)
+	var result Result
 	if spec.bothRaw() {
-		return copyRaw(ctx, &spec, m)
+		result, err = copyRaw(ctx, &spec, m)
+	} else {
+		result, err = convert(ctx, &spec, sizeBytes, m)
 	}
-	return convert(ctx, &spec, sizeBytes, m)
+	if err == nil {
+		err = stillNamed(lock)
+	}
+	if err != nil {
+		result.Verified = false
+	}
+	return result, err
 }
 
 // copyRaw copies between two ends: by cloning if they can, else by streaming.

@@ -27,7 +27,7 @@ const (
 // qemu-img does the copy, which takes its own locks against them; a block device
 // is claimed exclusively, which mounts and volume managers respect. ErrInUse if
 // somebody was first. The locks go with the returned file, whatever kills us.
-func (s *Spec) lockDst() (io.Closer, error) {
+func (s *Spec) lockDst() (*os.File, error) {
 	path := s.Dst.Path
 	st, err := os.Stat(path)
 	if err != nil {
@@ -52,6 +52,20 @@ func (s *Spec) lockDst() (io.Closer, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// stillNamed makes sure that the image that was written is the one that its path names:
+// what was unlinked, or replaced, during the copy is gone when the last descriptor is.
+func stillNamed(f *os.File) error {
+	written, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(f.Name())
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(written, named) {
+		return &ImageError{Path: f.Name(), Reason: "removed, or replaced by another, while it was written"}
+	}
+	return err
 }
 
 // lockBytes takes a lock of the open file, not of the process, so that copies

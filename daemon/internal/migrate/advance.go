@@ -92,6 +92,9 @@ func (g *Manager) advance(ctx context.Context, id string) {
 		return
 	}
 	kind, err := g.nextKind(ctx, h, todo)
+	if err == nil && todo == goalComplete && last.goal == goalCopy {
+		err = g.restored(ctx, &h.spec)
+	}
 	if err == nil {
 		err = g.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
 	}
@@ -100,6 +103,19 @@ func (g *Manager) advance(ctx context.Context, id string) {
 		return
 	}
 	g.stalled.over(id)
+}
+
+// restored holds a `volume migrate` back whose guest was saved in the copy: its
+// switch would be refused until the guest was restored, and goes on then.
+func (g *Manager) restored(ctx context.Context, s *Spec) error {
+	if s.Method != MethodOverlay {
+		return nil
+	}
+	v, err := g.machine.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	return atRest(s, v)
 }
 
 // endedMeanwhile is what is to be done for a migration that waits for somebody's

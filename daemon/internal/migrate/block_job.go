@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -54,7 +55,11 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			return false, marked(s, v.dom)
 		case mirror == nil:
 			if err := begin(); err != nil {
-				return false, m.guestError(ctx, s, err)
+				err = m.guestError(ctx, s, err)
+				if w.at == onSrc {
+					err = cmp.Or(m.strangeCommit(ctx, s), err)
+				}
+				return false, err
 			}
 			begun, asked = v.dom.Run, false
 			continue

@@ -118,6 +118,12 @@ func atRest(s *Spec, v *view) error {
 
 // changed is the error for a disk on a chain that no step expects.
 func changed(s *Spec, v *view) *api.Error {
+	if v.active && !v.dom.Persistent {
+		return api.Errorf(api.CodeChainChanged,
+			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; its disk %s is on %s; "+
+				"define it again (virsh dumpxml %s, virsh define), then call again; `volferryctl volume which %s` shows what is known",
+			s.InstanceName, s.Target, v.live, s.InstanceName, s.VolumeName)
+	}
 	where := string(v.config) + " in the persistent XML"
 	if v.active {
 		where = string(v.live) + " in the running guest, " + where

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -48,5 +50,46 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 			must(t, err)
 			d.moved(d.until(m.ID, api.MigrationCompleted))
 		})
+	}
+}
+
+// The same, and then the power of the host fails: what the guest has flushed since is
+// in the overlay, and in dst perhaps not. So dst is not taken for the end because the
+// definition names it.
+func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testing.T) {
+	for _, autostart := range []bool{false, true} {
+		for _, resumed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("resumed %t autostart %t", resumed, autostart), func(t *testing.T) {
+				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+					m := d.copied()
+					d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
+						d.world.Disconnect()
+						d.journal.SetDown(true)
+						go d.restartAfter(func() {
+							d.world.Reconnect()
+							d.journal.SetDown(false)
+							if resumed {
+								must(t, d.world.ResumeByUser(testInstance))
+								d.world.guestWrites()
+							}
+							must(t, d.world.HostReboot())
+							if autostart {
+								must(t, d.world.Start(testInstance))
+							}
+						})
+					}})
+					_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+					must(t, err)
+					if !resumed {
+						d.moved(d.until(m.ID, api.MigrationCompleted))
+						return
+					}
+					d.until(m.ID, api.MigrationNeedsOperator)
+					if !d.world.Exists(overlayOf(m)) {
+						t.Error("the overlay is gone, and what was flushed to it alone")
+					}
+				})
+			})
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -237,6 +238,8 @@ func (h *history) next() (todo goal, request string, ok bool) {
 		return h.nextOfMirror(last)
 	case last.overtaken():
 		return last.goal, last.request, h.replans() < maxReplans
+	case last.goal == goalStart && last.State == op.StateDone && h.notFrozen() != nil:
+		return goalCancel, last.request, true
 	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.request != h.ops[0].request:
 		return "", "", false
 	case last.goal == goalStart:
@@ -265,7 +268,7 @@ func (h *history) nextOfMirror(last *opView) (todo goal, request string, ok bool
 
 // givenUp is why the manager cancels by itself, nil if somebody else asked for it.
 func (h *history) givenUp(todo goal) *api.Error {
-	if why := h.abandoned(); why != nil {
+	if why := cmp.Or(h.abandoned(), h.notFrozen()); why != nil {
 		return why
 	}
 	last := &h.ops[len(h.ops)-1]
@@ -273,6 +276,17 @@ func (h *history) givenUp(todo goal) *api.Error {
 		return nil
 	}
 	return apiError(last.Failure)
+}
+
+// notFrozen is why a start came to nothing after its guest was on the overlay, nil if
+// src was seen to be frozen.
+func (h *history) notFrozen() *api.Error {
+	o := h.find(goalStart)
+	var out frozenOutput
+	if o == nil || !decodeOutput(o, "verify_frozen", &out) || out.NotFrozen == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", h.spec.VolumeName, out.NotFrozen)
 }
 
 // replans counts how many of the last ops in a row, of one request, the world

@@ -5,7 +5,9 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -69,5 +71,35 @@ func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
 		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
 		must(t, err)
 		d.moved(d.until(m.ID, api.MigrationCompleted))
+	})
+}
+
+// Its switch waits until the guest is there again, and is not given up.
+func TestAMoveWhoseGuestIsSavedInTheCopyGoesOnWhenItIsRestored(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.copier.gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		must(t, d.world.Save(testInstance))
+		close(d.world.copier.gate)
+		d.until(id, api.MigrationCopied)
+		pass(time.Hour)
+		if m := d.get(id); m.State != api.MigrationCopied || m.Error != nil {
+			t.Errorf("the migration is %s (%v), want copied, waiting for the guest", m.State, m.Error)
+		}
+		must(t, d.world.Start(testInstance))
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
+
+func TestAnUndefinedGuestThatRunsIsNotSaidToBeOnAnotherChain(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.copied()
+		must(t, d.world.Undefine(testInstance))
+		_, opID, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		if e := d.ended(opID); e == nil || strings.Contains(e.Message, string(foreign)) || !strings.Contains(e.Message, "virsh define") {
+			t.Errorf("complete ended with %v, want that it has to be defined again", e)
+		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -76,12 +77,20 @@ func (m *machine) stepPause(p pause) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
+		if err := mayStillPause(s, v); err != nil {
+			return op.Unknown, err
+		}
 		return op.DoneIf(v.dom.State == hv.StatePaused), nil
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var over resumeOutput
 		if ended, err := r.Output(p.end, &over); err != nil || ended {
 			return err // if it is paused again, that is a person's
+		}
+		if v, err := m.lookAt(ctx, s); err != nil {
+			return err
+		} else if err := mayStillPause(s, v); err != nil {
+			return err
 		}
 		if err := m.resume(ctx, r, s, p); err != nil {
 			return err
@@ -90,6 +99,16 @@ func (m *machine) stepPause(p pause) op.Step {
 		return nil
 	}
 	return step(p.begin, do, undo, observe)
+}
+
+// mayStillPause holds back whoever sees a guest running while a call on its process is
+// under way: that may be our own suspend, whose answer was lost, and the guest would
+// be paused in the end and nobody's.
+func mayStillPause(s *Spec, v *view) error {
+	if v.dom.State != hv.StateRunning || !v.dom.Occupied {
+		return nil
+	}
+	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
 }
 
 // resume lets a guest run that stepPause paused.

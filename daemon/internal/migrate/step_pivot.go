@@ -16,7 +16,7 @@ import (
 // is right. It stays right if somebody resumes the guest before the switch, since
 // the mirror writes to both.
 func (m *machine) stepNameEnd(w way) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
 			return err
@@ -25,6 +25,9 @@ func (m *machine) stepNameEnd(w way) op.Step {
 			return guestIsOff(s)
 		}
 		if err := v.mayName(s, w); err != nil {
+			return err
+		}
+		if err := m.noteRun(ctx, r, s, v); err != nil {
 			return err
 		}
 		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
@@ -139,6 +142,9 @@ func (m *machine) stepPivot(w way) op.Step {
 		case v.mirror != nil && v.mirror.Ending:
 			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
 		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
+			if err := m.ranSince(ctx, r, s, w, v); err != nil {
+				return op.Unknown, err
+			}
 			return op.Done, nil
 		case v.active && v.live == s.before(), !v.active && v.config == s.before():
 			return op.NotDone, nil

@@ -4,11 +4,13 @@ package migrate
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/internal/api"
 )
 
 // switchOutput is what the switch to the overlay cost the guest.
@@ -88,7 +90,13 @@ type frozenOutput struct {
 	At time.Time `json:"at"`
 	// Src is src as it was then.
 	Src *image.Stamp `json:"src,omitempty"`
+	// NotFrozen is what is wrong with a src that QEMU goes on to have open for writing:
+	// the start came to nothing, and the guest is brought back.
+	NotFrozen string `json:"not_frozen,omitempty"`
 }
+
+// frozenBound is how long QEMU may take to have src open for reading only.
+const frozenBound = 5 * time.Second
 
 // frozenRetry is how long to wait before another look at QEMU's open files.
 const frozenRetry = 50 * time.Millisecond
@@ -111,8 +119,12 @@ func (m *machine) stepVerifyFrozen() op.Step {
 			return m.hvError(err)
 		}
 		if v.active {
-			if err := m.assertNotWritten(ctx, s); err != nil {
+			wrong, err := m.awaitNotWritten(ctx, s)
+			if err != nil {
 				return err
+			}
+			if wrong != "" {
+				return r.SetOutput(frozenOutput{NotFrozen: wrong})
 			}
 		}
 		seal, err := m.stampSrc(ctx, s)
@@ -124,20 +136,24 @@ func (m *machine) stepVerifyFrozen() op.Step {
 	return step("verify_frozen", do, nil, nil)
 }
 
-func (m *machine) assertNotWritten(ctx context.Context, s *Spec) error {
-	files, err := m.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
-	if err != nil {
-		return op.Retry(frozenRetry, err) // the guest may just have stopped
-	}
-	if len(files) == 0 { // under an overlay QEMU has src open for reading
-		return op.Retry(frozenRetry, api.Errorf(api.CodeChainChanged,
-			"instance %s does not have %s open, although its disk %s leans on it", s.InstanceName, s.Src.Path, s.Target))
-	}
-	for _, f := range files {
-		if f.Writable {
-			return op.Retry(frozenRetry, api.Errorf(api.CodeChainChanged,
-				"instance %s still has %s open for writing (fd %d)", s.InstanceName, s.Src.Path, f.FD))
+// awaitNotWritten waits until no process of the guest has src open for writing, and
+// says which one has if that does not come to be.
+func (m *machine) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
+	for until := m.now().Add(frozenBound); ; {
+		files, err := m.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
+		if err != nil {
+			return "", op.Retry(frozenRetry, err) // the guest may just have stopped
+		}
+		i := slices.IndexFunc(files, func(f hv.OpenFile) bool { return f.Writable })
+		if i < 0 {
+			return "", nil
+		}
+		if !m.now().Before(until) {
+			return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
+				s.InstanceName, s.Src.Path, files[i].FD, frozenBound), nil
+		}
+		if err := sleep(ctx, frozenRetry); err != nil {
+			return "", err
 		}
 	}
-	return nil
 }

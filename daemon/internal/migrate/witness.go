@@ -68,9 +68,12 @@ func (h *held) at() place {
 
 func (h *held) String() string {
 	var open []string
-	for what, is := range map[string]bool{"src": h.src, "the overlay": h.overlay, "dst": h.dst} {
-		if is {
-			open = append(open, what)
+	for _, image := range []struct {
+		what string
+		is   bool
+	}{{"src (for writing)", h.srcWritable}, {"src", h.src && !h.srcWritable}, {"the overlay", h.overlay}, {"dst", h.dst}} {
+		if image.is {
+			open = append(open, image.what)
 		}
 	}
 	switch {
@@ -96,9 +99,7 @@ func (h *held) agrees(s *Spec, v *view) bool {
 	if v.live == onDst {
 		return h.dst && !h.src
 	}
-	// A job that libvirt does not know of writes to dst, or to src.
-	stranger := v.mirror == nil && (h.dst || v.live == onOverlay && h.srcWritable)
-	return h.src && !stranger
+	return h.src && (v.mirror != nil || !h.dst) // or a job that libvirt does not know of writes to dst
 }
 
 // Bounds of a second look. Libvirt needs a moment to notice that a process is
@@ -157,6 +158,20 @@ func disagree(s *Spec, v *view, h *held) *api.Error {
 			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
 			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)",
 		s.InstanceName, is, h, s.MigrationID)
+}
+
+// strangeCommit says that QEMU may be at work on a commit into src that libvirt does
+// not know of: it refuses ours, and has src open for writing.
+func (m *machine) strangeCommit(ctx context.Context, s *Spec) error {
+	v, err := m.lookAt(ctx, s)
+	if err != nil {
+		return err
+	}
+	h, err := m.openOf(ctx, s)
+	if err != nil || !v.active || v.live != onOverlay || v.mirror != nil || !h.srcWritable {
+		return err
+	}
+	return op.UnknownOutcome(&errDisagree{disagree(s, v, h), h.at(), v.config})
 }
 
 // standStill is what is done where the witnesses disagree while the guest is paused

@@ -244,7 +244,7 @@ func (i *fakeImages) Stamp(_ context.Context, path string) (image.Stamp, error) 
 	if errors.Is(err, fs.ErrNotExist) {
 		err = image.ErrAbsent
 	}
-	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written}, err
+	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, Boot: i.fake.BootID()}, err
 }
 
 func (i *fakeImages) Fingerprint(_ context.Context, path string) (string, error) {

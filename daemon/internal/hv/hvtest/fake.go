@@ -35,6 +35,7 @@ type Fake struct {
 	faults  []*Fault
 	calls   []string
 	runs    int               // processes that were ever started
+	boots   int               // of the host
 	nvram   map[string][]byte // files, which outlive their domains
 	// unreadable are the errors of domains that cannot be read.
 	unreadable map[string]error
@@ -68,6 +69,7 @@ type domain struct {
 	// the truth; see GoStale. occupied is Domain.Occupied.
 	stale    *staleView
 	occupied bool
+	thaws    bool // see KeepWritable
 }
 
 // defaultPerLook is how many blocks a look advances a job: few, so that tests

@@ -146,6 +146,7 @@ func (f *Fake) Reboot(id string) error {
 // returns why some did not start.
 func (f *Fake) HostReboot() error {
 	f.mu.Lock()
+	f.boots++
 	var autostart []string
 	for id, dom := range f.domains {
 		f.kill(dom)
@@ -159,6 +160,13 @@ func (f *Fake) HostReboot() error {
 		errs = append(errs, f.Start(id))
 	}
 	return errors.Join(errs...)
+}
+
+// BootID tells one boot of the host from the others.
+func (f *Fake) BootID() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprint("boot ", f.boots)
 }
 
 // Save is a managed save: the domain stops, and its next start uses the chains

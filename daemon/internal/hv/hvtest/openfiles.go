@@ -60,7 +60,10 @@ type hold struct {
 func (d *domain) opens() []hold {
 	var opens []hold
 	for i := range d.Live {
-		opens = append(opens, opensOf(&d.Live[i])...)
+		for depth, h := range opensOf(&d.Live[i]) {
+			h.writable = h.writable || depth > 0 && d.thaws
+			opens = append(opens, h)
+		}
 		if j := d.jobs[d.Live[i].Target]; j != nil {
 			opens = append(opens, hold{path: j.dst.Path, writable: true})
 		}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// late makes the next call of this name one whose answer is lost, and which takes
+// effect only after a while, with the guest's process occupied until then.
+func (d *daemon) late(call string, after time.Duration, effect func(ctx context.Context) error) {
+	d.world.Inject(hvtest.Fault{Call: call, Err: hv.ErrUnavailable, Do: func() {
+		must(d.t, d.world.SetOccupied(testInstance, true))
+		time.AfterFunc(after, func() {
+			if err := effect(context.Background()); err != nil {
+				d.t.Errorf("the late %s: %v", call, err)
+			}
+			_ = d.world.SetOccupied(testInstance, false)
+		})
+	}})
+}
+
+// The flush of src may take longer than the connection lasts.
+func TestASnapshotThatLandsLateIsWaitedFor(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		var id string
+		d.late("Snapshot", 10*time.Minute, func(ctx context.Context) error {
+			return d.world.Fake.Snapshot(ctx, testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlays/" + id + ".qcow2"})
+		})
+		id = d.migrate()
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
+
+func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := d.copied()
+		d.late("Suspend", 20*time.Minute, func(ctx context.Context) error { return d.world.Fake.Suspend(ctx, testInstance) })
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		must(t, err)
+		pass(time.Minute)
+		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(m.ID)) }()
+		d.until(m.ID, api.MigrationCancelled, api.MigrationCompleted)
+		calm(d)
+		r := &recorder{}
+		d.world.AssertClean(r)
+		d.world.AssertNoWriteLost(r)
+		for _, err := range r.problems {
+			t.Error(err)
+		}
+	})
+}
+
+// A snapshot that was in libvirt's queue before the change of the definition that
+// undoes it: the next boot has to find what the guest writes from then on.
+func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		m := new(api.Migration)
+		d.world.Inject(hvtest.Fault{Call: "Snapshot", Err: hv.ErrUnsupported})
+		d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Nth: 2, After: true, Do: func() {
+			all, err := d.manager().List(context.Background(), true)
+			must(t, err)
+			*m = all[0]
+			must(t, d.world.Fake.Snapshot(context.Background(), testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(all[0])}))
+			must(t, d.world.Fake.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)})) // as the undo had it
+		}})
+		id := d.migrate()
+		d.until(id, api.MigrationNeedsOperator)
+		for range 10 {
+			d.world.guestWrites()
+		}
+		must(t, d.world.Destroy(testInstance))
+		must(t, d.world.Start(testInstance))
+		r := &recorder{}
+		d.world.AssertNoWriteLost(r)
+		for _, err := range r.problems {
+			t.Error(err)
+		}
+		if !d.world.Exists(overlayOf(*m)) {
+			t.Error("the overlay is gone")
+		}
+	})
+}

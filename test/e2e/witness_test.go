@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// libvirtd that dies inside a call, after QEMU has acted and before it has written
+// its own status. Nothing but a real one shows that it never looks again.
+
+// slowFlush makes each flush of QEMU take so long.
+var slowFlush = []string{"-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=4000000"}
+
+func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	src := g.volume(t, "vda").Location
+	stop := lab.Inject(t, g.pid(t), slowFlush...)
+	started := g.inBackground(t, "--progress", "none", "migration", "start", g.attachment(t, "vda").ID, "--to-pool", "b")
+	overlay := ""
+	eventually(t, "QEMU has the overlay open", func() bool {
+		for _, m := range get[[]api.Migration](t, h, "migrations", "migration", "list") {
+			if m.VolumeID == g.volume(t, "vda").ID {
+				overlay = filepath.Join(h.Overlays(), m.ID+".qcow2")
+			}
+		}
+		return overlay != "" && slices.Contains(g.openModes(t, overlay), "write")
+	})
+	if err := h.Libvirtd.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "QEMU has src open for reading only", func() bool { return slices.Equal(g.openModes(t, src.Path), []string{"read"}) })
+	stop()
+	if err := h.Libvirtd.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err == nil {
+		t.Error("start succeeded though libvirt has the guest on src")
+	}
+	m := g.migrationIn(t, api.MigrationNeedsOperator)
+	mustContain(t, m.Error.Message, "by the kernel's word", "start it again", m.ID)
+	if !exists(t, overlay) || slices.ContainsFunc(g.openImages(t), func(image string) bool { return image == overlay+" (deleted)" }) {
+		t.Fatal("the overlay was deleted under the guest")
+	}
+	g.writes(t)
+	g.quiesce(t)
+	// Whoever saves it now would have it restored on src: the guard is there.
+	eventually(t, "the guard is there", func() bool {
+		return h.chainPart(t).Status == "fail"
+	})
+	g.destroy(t)
+	eventually(t, "the instance may start again", func() bool { return h.chainPart(t).Status == "ok" })
+	g.boot(t)
+	h.ctl(t, "migration", "cancel", g.attachment(t, "vda").ID)
+	g.quiesce(t)
+	g.powerOff(t)
+	g.assertHolds(t, "vda", src)
+	g.assertAtRest(t)
+}
+
+func TestLibvirtdThatDiesInAnAttachLeavesTheVolumeReserved(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
+	stop := lab.Inject(t, h.Libvirtd.PID(), "-P", fmt.Sprintf("/run/libvirt/qemu/%s.xml.new", g.Name),
+		"-e", "trace=rename,renameat,renameat2", "-e", "inject=rename,renameat,renameat2:signal=SIGKILL:when=1")
+	attached := g.inBackground(t, "-o", "json", "--progress", "none", "volume", "attach", v.name, g.Name)
+	eventually(t, "libvirtd is dead", func() bool { return !h.Libvirtd.Running() })
+	stop()
+	if err := h.Libvirtd.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if modes := g.openModes(t, v.disk.Path); !slices.Contains(modes, "write") {
+		t.Skipf("SKIPPED: libvirtd died before QEMU had the disk (%v)", modes)
+	}
+	mustHaveFailed(t, <-attached, api.ExitNeedsOperator, api.CodeNeedsOperator)
+	if got := v.show(t); got.Status == api.VolumeAvailable || len(got.Attachments) != 1 {
+		t.Fatalf("the guest has the volume open, and the registry has it as %s", got.Status)
+	}
+	g.destroy(t)
+	g.boot(t)
+	h.refuses(t, api.CodeConflict, "volume", "attach", v.name, g.Name) // it looks again, and is
+	at := v.show(t).Attachments[0]
+	p := &plugged{volume: v, guest: g, mode: at.Mode, dev: at.Device}
+	g.took(t, p)
+	p.writes(t)
+	p.quiesce(t)
+	p.detach(t)
+	p.assertHolds(t)
+	g.assertSettled(t)
+}
+
+// migrationIn waits until the newest migration of the guest's first disk is in a state.
+func (g *guest) migrationIn(t *testing.T, state api.MigrationState) (m api.Migration) {
+	t.Helper()
+	eventually(t, "the migration is "+string(state), func() bool {
+		for _, m = range get[[]api.Migration](t, g.host, "migrations", "migration", "list") {
+			if m.InstanceID == g.UUID && m.State == state {
+				return true
+			}
+		}
+		return false
+	})
+	return m
+}
+
+// chainPart is what status says of the chains of this host's guests.
+func (h *host) chainPart(t *testing.T) api.Check {
+	t.Helper()
+	for _, p := range get[api.Status](t, h, "status", "status").Parts {
+		if p.Name == "chains" {
+			return p
+		}
+	}
+	t.Fatal("status says nothing of chains")
+	return api.Check{}
+}
