@@ -19,7 +19,7 @@ func TestADstThatIsUnlinkedOrReplacedInTheCopyIsNoCopy(t *testing.T) {
 			src, dst := raw(t, "src", 4*miB, [2]int64{0, miB}), raw(t, "dst", 4*miB)
 			if format != qemuimg.FormatRaw {
 				dst.Format = format
-				if err := errors.Join(os.Remove(dst.Path), qemuimg.Create(t.Context(), qemuimg.Image{Path: dst.Path, Format: format}, 4*miB)); err != nil {
+				if err := errors.Join(os.Remove(dst.Path), qemuimg.Create(t.Context(), qemuimg.Image{Path: dst.Path, Format: format}, 4*miB, qemuimg.NewFile{})); err != nil {
 					t.Fatal(err)
 				}
 			}
