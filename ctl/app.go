@@ -58,7 +58,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			statusCommand(), doctorCommand(),
 			hostCommand(), poolCommand(), drainCommand(), typeCommand(), policyCommand(),
 			volumeCommand(), attachmentCommand(), instanceCommand(), migrationCommand(),
-			eventsCommand(), versionCommand(), completionCommand(), completeCommand(),
+			opCommand(), eventsCommand(), versionCommand(), completionCommand(), completeCommand(),
 		},
 	}
 	app.Action = missingVerb

@@ -27,6 +27,7 @@ func eventsCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with new events until Ctrl-C"},
 			&cli.Int64Flag{Name: "since", Usage: "begin after event number `SEQ`"},
+			&cli.IntFlag{Name: "last", DefaultText: "all", Usage: "only the last `N`"},
 		},
 		Action: withSession(events),
 	}
@@ -37,12 +38,19 @@ func events(c *cli.Context, s *session) error {
 	if since < 0 {
 		return usagef("events: --since %d is below zero: give the number of an event, or 0 for all", since)
 	}
+	last := c.Int("last")
+	if c.IsSet("last") && (last < 1 || c.Bool("follow")) {
+		return usagef("events: --last is a number from 1, and does not go with --follow")
+	}
 	if c.Bool("follow") {
 		return s.followEvents(c.Context, since)
 	}
 	all, err := s.eventsSince(c.Context, since)
 	if err != nil {
 		return err
+	}
+	if last > 0 && len(all) > last {
+		all = all[len(all)-last:]
 	}
 	if s.json {
 		doc, err := json.Marshal(all)
@@ -103,17 +111,45 @@ func (s *session) followEvents(ctx context.Context, since int64) error {
 // eventNames finds the names of the things that events are about, by the lists of
 // when they are first asked for.
 type eventNames struct {
-	load   func(nouns string) map[string]string
-	loaded map[string]map[string]string
+	load        func(nouns string) map[string]string
+	attachments func() []api.Attachment
+	loaded      map[string]map[string]string
 }
 
 func (s *session) newEventNames(ctx context.Context) *eventNames {
-	return &eventNames{load: func(nouns string) map[string]string { return names(ctx, s, nouns) }, loaded: map[string]map[string]string{}}
+	return &eventNames{
+		load: func(nouns string) map[string]string { return names(ctx, s, nouns) },
+		attachments: func() []api.Attachment {
+			all, _, _ := list[api.Attachment](ctx, s, v1("attachments"), "attachments")
+			return all
+		},
+		loaded: map[string]map[string]string{},
+	}
+}
+
+// attachment is the name of an attachment: those of its volume and its instance.
+func (n *eventNames) attachment(id string) string {
+	const nouns = "attachments"
+	if n.loaded[nouns] == nil {
+		n.loaded[nouns] = map[string]string{}
+		for _, a := range n.attachments() {
+			if a.VolumeName != "" {
+				n.loaded[nouns][a.ID] = a.VolumeName + " at " + a.InstanceName
+			}
+		}
+	}
+	return n.loaded[nouns][id]
 }
 
 // object is an event's object, "volume/ID", with its name where it has one.
 func (n *eventNames) object(object string) string {
 	kind, id, _ := strings.Cut(object, "/")
+	if kind == "attachment" {
+		if name := n.attachment(id); name != "" {
+			return object + " (" + name + ")"
+		}
+		return object
+	}
 	nouns, named := map[string]string{"volume": "volumes", "instance": "instances", "host": "hosts", "type": "types"}[kind]
 	if !named {
 		return object
@@ -151,6 +187,11 @@ func eventLine(e api.Event) string {
 	for _, part := range []string{e.Result, e.Who, e.Host} {
 		if part != "" {
 			line += "  " + part
+		}
+	}
+	for _, why := range []string{"reason", "evidence"} {
+		if text, ok := e.Details[why].(string); ok && text != "" {
+			line += fmt.Sprintf("  (%s)", text)
 		}
 	}
 	return strings.TrimRight(line, " ")

@@ -17,7 +17,7 @@ func instanceCommand() *cli.Command {
 		Name:  "instance",
 		Usage: "libvirt domains under Volferry's care: look at them, start, stop, shelve and lock them",
 		Subcommands: append([]*cli.Command{
-			{Name: "list", Usage: "list instances", Action: withSession(instanceList)},
+			{Name: "list", Usage: "list instances", Action: withSession(instanceList), Flags: filterFlags("host", "status")},
 			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
@@ -39,6 +39,12 @@ func instanceCommand() *cli.Command {
 
 func instanceList(c *cli.Context, s *session) error {
 	instances, a, err := list[api.Instance](c.Context, s, v1("instances"), "instances")
+	if err != nil {
+		return err
+	}
+	instances, a, err = only(instances, a, "instances", func(i api.Instance) bool {
+		return fits(c, "host", i.Host) && fits(c, "status", string(i.State))
+	})
 	if err != nil {
 		return err
 	}

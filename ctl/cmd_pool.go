@@ -14,7 +14,7 @@ func poolCommand() *cli.Command {
 		Name:  "pool",
 		Usage: "libvirt storage pools: where volumes can live",
 		Subcommands: []*cli.Command{
-			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList)},
+			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList), Flags: filterFlags("host")},
 			{
 				Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow),
 				Flags: []cli.Flag{hostFlag("the pool of that name on `HOST`")},
@@ -27,6 +27,9 @@ func poolCommand() *cli.Command {
 func poolList(c *cli.Context, s *session) error {
 	pools, a, err := list[api.Pool](c.Context, s, v1("pools"), "pools")
 	if err != nil {
+		return err
+	}
+	if pools, a, err = only(pools, a, "pools", func(p api.Pool) bool { return fits(c, "host", p.Host) }); err != nil {
 		return err
 	}
 	t := render.Table{Header: []string{"NAME", "HOST", "TYPE", "ACTIVE", "SHARED", "FREE", "CAPACITY", "PATH"}}

@@ -45,7 +45,7 @@ func volumeCommand() *cli.Command {
 					hostFlag("the image is on `HOST`"),
 				},
 			},
-			{Name: "list", Usage: "list volumes", Action: withSession(volumeList)},
+			{Name: "list", Usage: "list volumes", Action: withSession(volumeList), Flags: filterFlags("host", "pool", "status")},
 			{Name: "show", Usage: "show one volume with its attachments", ArgsUsage: "VOLUME", Action: withSession(volumeShow)},
 			{
 				Name: "set", Usage: "change a volume", ArgsUsage: "VOLUME", Action: withSession(volumeSet),
@@ -157,7 +157,15 @@ func (s *session) makeVolume(c *cli.Context, path, name string, in any, verb str
 	if err := a.decode("volume", &v); err != nil {
 		return err
 	}
-	return s.printResult(a, v.ID, fmt.Sprintf("%s volume %s (%s) at %s.", verb, v.Name, v.ID, place(v.Location)))
+	return s.printResult(a, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, place(v.Location), onHost(v.Host)))
+}
+
+// onHost is where something is, for the end of a sentence.
+func onHost(host string) string {
+	if host == "" {
+		return ""
+	}
+	return " on host " + host
 }
 
 func volumeSet(c *cli.Context, s *session) error {

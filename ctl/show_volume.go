@@ -19,8 +19,14 @@ func volumeList(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	volumes, a, err = only(volumes, a, "volumes", func(v api.Volume) bool {
+		return fits(c, "host", hostsOf(v)...) && fits(c, "pool", v.Location.Pool) && fits(c, "status", string(v.Status))
+	})
+	if err != nil {
+		return err
+	}
 	instances := names(c.Context, s, "instances")
-	t := render.Table{Header: []string{"NAME", "ID", "STATUS", "SIZE", "TYPE", "LOCATION", "ATTACHED TO"}}
+	t := render.Table{Header: []string{"NAME", "ID", "STATUS", "SIZE", "TYPE", "HOST", "LOCATION", "ATTACHED TO"}}
 	ids := make([]string, 0, len(volumes))
 	for _, v := range volumes {
 		ids = append(ids, v.ID)
@@ -35,7 +41,7 @@ func volumeList(c *cli.Context, s *session) error {
 		if v.MigrationID != "" {
 			status += ", moving"
 		}
-		t.Add(v.Name, v.ID, status, render.Bytes(v.SizeBytes), v.Type, place(v.Location), strings.Join(users, ","))
+		t.Add(v.Name, v.ID, status, render.Bytes(v.SizeBytes), v.Type, strings.Join(hostsOf(v), ","), place(v.Location), strings.Join(users, ","))
 	}
 	return s.printList(a, ids, &t, "No volume yet: '"+programName+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.")
 }

@@ -43,6 +43,12 @@ func chooseSocket(asked string) string {
 // connect makes the client of the socket or registry that the user names. It
 // connects with the first request.
 func connect(c *cli.Context) (*client.Client, error) {
+	// An empty variable is as good as none; an empty flag is a variable of a script that
+	// is not set.
+	variable, there := os.LookupEnv("VOLFERRY_SOCKET")
+	if c.IsSet("socket") && c.String("socket") == "" && (variable != "" || !there) {
+		return nil, usagef("--socket is empty: name a socket, or leave it out for the daemon of this host")
+	}
 	target := chooseSocket(c.String("socket"))
 	settings := []client.Setting{client.UnavailableAs(codeUnreachable)}
 	if isRemote(target) {

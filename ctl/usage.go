@@ -31,6 +31,7 @@ var what = map[string]string{
 	"ATTACHMENT":     "the id of an attachment",
 	"DST_ATTACHMENT": "the id of the attachment that 'migration start' made",
 	"MIGRATION":      "the id of a migration",
+	"OP":             "the id of an operation, as --no-wait prints it",
 	"DRAIN":          "the id of a drain, from 'pool drain' or 'drain list'",
 	"ON_OR_OFF":      "on or off",
 	"POLICY":         "the name of a policy: multiattach or multiattach_bootable",

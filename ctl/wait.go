@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
@@ -125,7 +126,10 @@ func (s *session) notFollowed(err error, advice string) error {
 // advice tells how to follow and how to cancel.
 func (w work) advice() string {
 	if w.migration == nil {
-		return fmt.Sprintf("Follow it: %s events --follow", programName)
+		return fmt.Sprintf("Follow it: %s op watch %s", programName, w.op.ID)
+	}
+	if w.migration.State == api.MigrationCancelling || strings.HasSuffix(w.op.Kind, "cancel") {
+		return fmt.Sprintf("Follow it: %s migration watch %s", programName, w.migration.ID)
 	}
 	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[3]s",
 		programName, w.migration.ID, handle(w.migration))

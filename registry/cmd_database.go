@@ -23,7 +23,11 @@ ends without an error. A file that is there is not replaced. The TLS directory i
 not in it.
 `,
 	run: func(ctx context.Context, in *invocation) error {
-		return sqlitedb.Backup(ctx, in.cfg.DB, in.args[0])
+		if err := sqlitedb.Backup(ctx, in.cfg.DB, in.args[0]); err != nil {
+			return err
+		}
+		in.printf("copied %s to %s, checked and on stable storage\n", in.cfg.DB, in.args[0])
+		return nil
 	},
 }
 

@@ -256,6 +256,6 @@ func hostsOf(pools []api.Pool) []string {
 }
 
 func severalHosts(names []string) error {
-	return api.Errorf(api.CodeInvalidArgument, "cannot tell which host is meant: it may be %s; say which by the parameter host", strings.Join(names, ", ")).
+	return api.Errorf(api.CodeInvalidArgument, "cannot tell which host is meant: it may be %s; say which host", strings.Join(names, ", ")).
 		With("hosts", names)
 }

@@ -85,7 +85,7 @@ func (s *Store) checkAway(host hostRow, in api.HostFence) error {
 	if ago > upWithin {
 		return nil
 	}
-	return api.Errorf(api.CodeConflict, "cannot fence host %s: it reported %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up (even_if_up)",
+	return api.Errorf(api.CodeConflict, "cannot fence host %s: it reported %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up",
 		host.name, ago.Round(time.Second)).With("last_seen_at", last.UTC())
 }
 

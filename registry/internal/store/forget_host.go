@@ -110,7 +110,7 @@ func (tx *changeTx) bequeath(ctx context.Context, host hostRow, forget bool) err
 		names = append(names, v.Name)
 	}
 	if len(names) > 0 && !forget {
-		return leftOn(host, "volumes", names, "no other host reaches what is in its own pools: say volumes=1 (--with-volumes) to forget them too")
+		return leftOn(host, "volumes", names, "no other host reaches what is in its own pools: --with-volumes forgets them too")
 	}
 	for _, v := range own {
 		if err := tx.exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {

@@ -77,7 +77,7 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	for _, p := range found {
 		hosts = append(hosts, p.Host)
 	}
-	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %s; say which one by the parameter host", len(found), name).With("hosts", hosts)
+	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %s; say which host", len(found), name).With("hosts", hosts)
 }
 
 func (s *Store) scanPool(row scanner) (api.Pool, error) {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func opCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "op",
+		Usage: "operations that last: how one is, and its end",
+		Description: "--no-wait prints the id of the operation that it began. At the registry's socket an operation\n" +
+			"is known that was asked for there; at a daemon's every one of its host.",
+		Subcommands: []*cli.Command{
+			{Name: "show", Usage: "show one operation", ArgsUsage: "OP", Action: withSession(opShow)},
+			{
+				Name: "watch", Usage: "follow one operation to its end", ArgsUsage: "OP", Action: withSession(opWatch),
+				Description: "The exit status is that of the operation. Ctrl-C ends the watching and not the operation.",
+			},
+		},
+	}
+}
+
+func opShow(c *cli.Context, s *session) error {
+	o, a, err := show[api.Op](c.Context, s, v1("ops", c.Args().First()), "op")
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("id", o.ID)
+	r.Add("kind", o.Kind)
+	r.Add("state", o.State)
+	r.Add("step", o.Step)
+	r.Add("waiting for", o.WaitingFor)
+	r.Add("migration", o.MigrationID)
+	r.Add("created", render.Time(o.CreatedAt))
+	if o.FinishedAt != nil {
+		r.Add("finished", render.Time(*o.FinishedAt))
+	}
+	if o.Error != nil {
+		r.Add("error", o.Error.Message)
+	}
+	return s.printRecord(a, o.ID, &r)
+}
+
+func opWatch(c *cli.Context, s *session) error {
+	o, _, err := show[api.Op](c.Context, s, v1("ops", c.Args().First()), "op")
+	if err != nil {
+		return err
+	}
+	a, err := s.await(c.Context, work{op: *o})
+	if err != nil {
+		return err
+	}
+	return s.printResult(a, o.ID, fmt.Sprintf("Operation %s (%s) is done.", o.ID, o.Kind))
+}
