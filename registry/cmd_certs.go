@@ -66,12 +66,14 @@ what is new by themselves.
 }
 
 var revokeCommand = command{
-	name: "revoke", args: "CERT-FILE|SPKI", min: 1, max: 1,
+	name: "revoke", args: "CERT-FILE|SPKI|HOST-ID", min: 1, max: 1,
 	place:   "tls-dir",
-	summary: "refuse a certificate from now on",
+	summary: "refuse a certificate from now on, or all that a host was given",
 	help: `It adds the public key to the deny-list in the TLS directory. The registry looks at
 it with every request, so the next one is refused, on connections that are open as
-well. SPKI is the SHA-256 of the public key in hex, as issue-cert prints it.
+well. SPKI is the SHA-256 of the public key in hex, as issue-cert prints it. With the id
+of a host every certificate is refused that was issued to it here and is recorded (the file
+issued in the TLS directory), also those that were replaced and have not ended yet.
 `,
 	run: revoke,
 }
@@ -161,6 +163,13 @@ func issueCert(_ context.Context, in *invocation) error {
 		pair, err = in.issueOperator(ca, names[0], valid)
 	}
 	if err != nil {
+		return err
+	}
+	cert, err := pair.Identity()
+	if err != nil {
+		return err
+	}
+	if err := mtls.Record(in.cfg.TLSDir, cert); err != nil {
 		return err
 	}
 	if err := in.write(pair, kind); err != nil {
@@ -284,7 +293,28 @@ Next, on host %s:
 	return nil
 }
 
+// revokeHost refuses every certificate that a host was given.
+func revokeHost(in *invocation, hostID string) error {
+	keys, err := mtls.Issued(in.cfg.TLSDir, hostID)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		return fmt.Errorf("no certificate is recorded in %s that was issued to a host with the id %s; give the certificate or its key", in.cfg.TLSDir, hostID)
+	}
+	for _, spki := range keys {
+		if _, err := mtls.Deny(in.cfg.TLSDir, spki, "host id="+hostID); err != nil {
+			return err
+		}
+	}
+	in.printf("revoked %d certificates of host %s; a registry that runs refuses them from now on\n", len(keys), hostID)
+	return nil
+}
+
 func revoke(_ context.Context, in *invocation) error {
+	if id, err := uuid.Parse(in.args[0]); err == nil && id.String() == in.args[0] {
+		return revokeHost(in, in.args[0])
+	}
 	whose := "given by its key"
 	spki, err := mtls.ParseSPKI(in.args[0])
 	if err != nil {

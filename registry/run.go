@@ -116,6 +116,9 @@ func (c *config) openGate(log *slog.Logger) (*mtls.Gate, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	if _, err := os.Stat(filepath.Join(c.TLSDir, mtls.CAKeyFile)); err == nil {
+		log.Warn("the key of the authority is in the registry's own TLS directory: whoever breaks into the registry can make any certificate; keep it elsewhere", "key", filepath.Join(c.TLSDir, mtls.CAKeyFile))
+	}
 	log.Info("other hosts reach this registry", "listen", address, "certificate_until", gate.ServerCertificate().NotAfter.UTC())
 	return gate, address, nil
 }

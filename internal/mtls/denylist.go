@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -82,27 +80,22 @@ func ParseSPKI(text string) (string, error) {
 // it was. False if it was there already. A list that cannot be read is not
 // touched.
 func Deny(dir, spki, comment string) (added bool, err error) {
-	// Two at a time would lose what one of them wrote.
-	lock, err := os.Open(dir)
-	if err != nil {
-		return false, fmt.Errorf("lock deny-list: %w", err)
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return false, fmt.Errorf("lock deny-list: %w", err)
-	}
-	path := filepath.Join(dir, DenyListFile)
-	list, err := readDenyList(path)
-	if err != nil || list[spki] {
-		return false, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return false, fmt.Errorf("read deny-list: %w", err)
-	}
-	if len(data) > 0 && data[len(data)-1] != '\n' {
-		data = append(data, '\n')
-	}
-	data = fmt.Appendf(data, "%s # %s, %s\n", spki, comment, time.Now().UTC().Format(time.RFC3339))
-	return true, atomicfile.Write(path, data, 0o644)
+	err = underLock(dir, func() error {
+		path := filepath.Join(dir, DenyListFile)
+		list, err := readDenyList(path)
+		if err != nil || list[spki] {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read deny-list: %w", err)
+		}
+		if len(data) > 0 && data[len(data)-1] != '\n' {
+			data = append(data, '\n')
+		}
+		data = fmt.Appendf(data, "%s # %s, %s\n", spki, comment, time.Now().UTC().Format(time.RFC3339))
+		added = true
+		return atomicfile.Write(path, data, 0o644)
+	})
+	return added && err == nil, err
 }

@@ -30,6 +30,19 @@ type Pair struct {
 	Cert, Key, CA []byte
 }
 
+// Identity is who the certificate of the pair is.
+func (p Pair) Identity() (Identity, error) {
+	block, _ := pem.Decode(p.Cert)
+	if block == nil {
+		return Identity{}, errors.New("the certificate is not in PEM form")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return Identity{}, fmt.Errorf("read certificate: %w", err)
+	}
+	return IdentityOfCertificate(cert)
+}
+
 // Write puts the pair into dir as name.crt and name.key, with the authority
 // beside it as ca.crt. It replaces neither of the two, and ca.crt may be there
 // only if it has the authority in it.
