@@ -107,6 +107,9 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	for _, d := range privateDirs {
 		script = append(script, fmt.Sprintf(`mkdir -p %s; mount --bind "$1/%s" %s`, d.seenAt, d.name, d.seenAt))
 	}
+	// As udev has it on a host. libvirt asks every QEMU again what it can do, for each
+	// call, if that has KVM and QEMU's user may not use it.
+	script = append(script, `if [ -c /dev/kvm ] && { [ -c "$1/kvm" ] || mknod -m 0666 "$1/kvm" c 10 232; }; then mount --bind "$1/kvm" /dev/kvm; fi`)
 	script = append(script, "exec virtlogd -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid")
 	var err error
 	l.virtlogd, err = l.spawn("virtlogd", "unshare", "--mount", "--propagation", "slave",
