@@ -21,10 +21,12 @@ func instanceCommand() *cli.Command {
 			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
-				UsageText: programName + " instance adopt (DOMAIN | --all) [--host HOST]",
+				UsageText: programName + " instance adopt (DOMAIN | --all) [--type TYPE] [--host HOST]",
 				Description: "Every disk that Volferry can look after becomes a volume with one attachment. Neither the\n" +
-					"domain nor its disks are touched; it may be running. To adopt again is no error.",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, hostFlag("take it over on `HOST`")},
+					"domain nor its disks are touched; it may be running. To adopt again is no error. Disks that\n" +
+					"are left out are named. For domains that share a disk (<shareable/> in each), give a\n" +
+					"multiattach --type: the first one makes the volume, the others are attached to it.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, typeOfAdopted(), hostFlag("take it over on `HOST`")},
 			},
 			{
 				Name: "forget", Usage: "let go of an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
@@ -155,8 +157,12 @@ func whyEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	return "detached"
 }
 
+func typeOfAdopted() cli.Flag {
+	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`; a multiattach one for its <shareable/> disks, which others may have too"}
+}
+
 func instanceAdopt(c *cli.Context, s *session) error {
-	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all")}
+	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all"), Type: c.String("type")}
 	if (in.Domain == "") != in.All {
 		return usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
 	}

@@ -40,10 +40,13 @@ type VolumeUpdate struct {
 }
 
 // InstanceAdopt takes over the disks of a libvirt domain, named by name or
-// UUID, or with All of every domain on the host.
+// UUID, or with All of every domain on the host. The volumes that are made have the
+// type Type, empty is "default"; a multiattach one is for the disks that the domain has
+// as <shareable/>, and the others have the default.
 type InstanceAdopt struct {
 	Domain string `json:"domain,omitempty"`
 	All    bool   `json:"all,omitempty"`
+	Type   string `json:"type,omitempty"`
 }
 
 // VolumeTypeCreate asks for a new volume type.
@@ -145,6 +148,10 @@ type AdoptedDisk struct {
 	BootIndex    *int     `json:"boot_index"`
 	Mode         Mode     `json:"mode"`
 	Location     Location `json:"location"`
+	// Shareable: the domain lets others have the image open as well.
+	Shareable bool `json:"shareable,omitempty"`
+	// Type is as in InstanceAdopt.
+	Type string `json:"type,omitempty"`
 }
 
 // InstanceRegister records an adopted instance with its disks, in one

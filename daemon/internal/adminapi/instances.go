@@ -25,13 +25,13 @@ func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.All {
-		instances, already, err := s.Adopter.AdoptAll(r.Context(), id)
+		instances, already, err := s.Adopter.AdoptAll(r.Context(), id, in.Type)
 		if err != nil {
 			return err
 		}
 		return adopted(w, httpjson.Noun{Name: "instances", Value: instances}, already)
 	}
-	inst, before, err := s.Adopter.Adopt(r.Context(), id, in.Domain)
+	inst, before, err := s.Adopter.Adopt(r.Context(), id, in.Domain, in.Type)
 	if err != nil {
 		return err
 	}

@@ -43,9 +43,10 @@ type Adopter struct {
 	Claims *location.Claims
 }
 
-// Adopt registers one domain, named by name or UUID. One that this host has
-// registered already is returned as it is, and already is true.
-func (a *Adopter) Adopt(ctx context.Context, opID, domain string) (inst api.Instance, already bool, err error) {
+// Adopt registers one domain, named by name or UUID, with volumes of this type (see
+// api.InstanceAdopt). One that this host has registered already is returned as it is,
+// and already is true.
+func (a *Adopter) Adopt(ctx context.Context, opID, domain, volumeType string) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
 		return api.Instance{}, false, err
@@ -54,13 +55,13 @@ func (a *Adopter) Adopt(ctx context.Context, opID, domain string) (inst api.Inst
 	if i < 0 {
 		return api.Instance{}, false, api.Errorf(api.CodeNotFound, "libvirt has no domain %s; `virsh list --all` shows them", domain)
 	}
-	return a.adopt(ctx, opID, &doms[i])
+	return a.adopt(ctx, opID, &doms[i], volumeType)
 }
 
 // AdoptAll registers every domain of the host that is not registered yet, and
 // returns all of them, with the names of those that were. It stops at the first
 // that cannot be.
-func (a *Adopter) AdoptAll(ctx context.Context, opID string) (out []api.Instance, already []string, err error) {
+func (a *Adopter) AdoptAll(ctx context.Context, opID, volumeType string) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +71,7 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID string) (out []api.Instance
 		if !doms[i].Persistent {
 			continue
 		}
-		inst, before, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i])
+		inst, before, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i], volumeType)
 		if err != nil {
 			return nil, nil, stoppedAt(doms[i].Name, len(out), err)
 		}
@@ -110,7 +111,7 @@ func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	return doms, nil
 }
 
-func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst api.Instance, already bool, err error) {
+func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, volumeType string) (inst api.Instance, already bool, err error) {
 	known, err := a.Registry.Instances(ctx)
 	if err != nil {
 		return api.Instance{}, false, err
@@ -126,14 +127,14 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain) (inst 
 		return api.Instance{}, false, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: it is transient; define it first (virsh dumpxml, virsh define)", dom.Name)
 	}
 	err = a.Claims.Exclusive(func() error {
-		inst, err = a.register(ctx, opID, dom)
+		inst, err = a.register(ctx, opID, dom, volumeType)
 		return err
 	})
 	return inst, false, err
 }
 
 // register registers a domain with its disks. Nobody else takes an image meanwhile.
-func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain) (api.Instance, error) {
+func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, volumeType string) (api.Instance, error) {
 	volumes, err := a.Registry.Volumes(ctx)
 	if err != nil {
 		return api.Instance{}, err
@@ -155,7 +156,7 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain) (ap
 			reg.Slots = append(reg.Slots, api.BlockDeviceMapping{Device: d.Target, BootIndex: boot[d.Target], Note: why})
 			continue
 		}
-		disk.BootIndex = boot[d.Target]
+		disk.BootIndex, disk.Type = boot[d.Target], volumeType
 		inPool(&disk.Location, pools)
 		if err := identify(&disk, dom, d, look, volumes); err != nil {
 			return api.Instance{}, err
@@ -196,9 +197,16 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 		mode = api.ModeRO
 	}
 	return api.AdoptedDisk{
-		AttachmentID: uuid.NewString(), Device: d.Target, Mode: mode,
+		AttachmentID: uuid.NewString(), Device: d.Target, Mode: mode, Shareable: isShared(dom, d),
 		Location: api.Location{Path: top.Path, Format: api.Format(top.Format), SizeBytes: size},
 	}, ""
+}
+
+// isShared says whether the domain lets others have the image open, in its definition
+// and as it runs.
+func isShared(dom *hv.Domain, d *hv.Disk) bool {
+	live := dom.LiveDisk(d.Target)
+	return d.Shareable && (live == nil || live.Shareable)
 }
 
 // identify gives the disk its volume: one that the registry has of this image

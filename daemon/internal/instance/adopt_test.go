@@ -63,12 +63,12 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 	s := &site{}
 	a := newAdopter(t, s)
 	for n, want := range []bool{false, true} {
-		inst, already, err := a.Adopt(t.Context(), "op", "web")
+		inst, already, err := a.Adopt(t.Context(), "op", "web", "")
 		if err != nil || already != want || inst.ID != domainA {
 			t.Errorf("time %d: %+v, already %t (%v)", n+1, inst, already, err)
 		}
 	}
-	all, already, err := a.AdoptAll(t.Context(), "op")
+	all, already, err := a.AdoptAll(t.Context(), "op", "")
 	if err != nil || len(all) != 2 || !slices.Equal(already, []string{"web"}) {
 		t.Errorf("all: %d instances, already %v (%v)", len(all), already, err)
 	}
@@ -79,7 +79,7 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 
 func TestAnInstanceOfAnotherHostIsNotTaken(t *testing.T) {
 	a := newAdopter(t, &site{instances: []api.Instance{{ID: domainA, Name: "web", Host: "beta"}}})
-	_, _, err := a.Adopt(t.Context(), "op", "web")
+	_, _, err := a.Adopt(t.Context(), "op", "web", "")
 	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("got %v, want a conflict that names the other host", err)
 	}
@@ -87,7 +87,7 @@ func TestAnInstanceOfAnotherHostIsNotTaken(t *testing.T) {
 
 func TestAdoptionOfAllSaysWhereItStopped(t *testing.T) {
 	s := &site{instances: []api.Instance{{ID: domainA, Name: "web", Host: "beta"}}}
-	_, _, err := newAdopter(t, s).AdoptAll(t.Context(), "op")
+	_, _, err := newAdopter(t, s).AdoptAll(t.Context(), "op", "")
 	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "stopped at domain web") || !strings.Contains(err.Error(), fmt.Sprintf("the %d before it", len(s.registered))) {
 		t.Errorf("got %v with %d registered", err, len(s.registered))
 	}
@@ -114,13 +114,33 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 		if err := f.Define(hv.Domain{ID: domainA, Name: "web", Config: dom.Config}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := a.Adopt(t.Context(), "op", "web"); err != nil {
+		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
 			t.Fatal(err)
 		}
 		reg := s.registered[0]
 		if len(reg.Disks) != 0 || len(reg.Slots) != 1 || !strings.Contains(reg.Slots[0].Note, says) {
 			t.Errorf("%s: registered with %d volumes and slots %+v", says, len(reg.Disks), reg.Slots)
 		}
+	}
+}
+
+// One that runs without sharing its disk would keep the other domain from starting.
+func TestADiskIsSharedOnlyIfDefinitionAndProcessSaySo(t *testing.T) {
+	for name, c := range map[string]struct {
+		config, live, want bool
+	}{"both": {true, true, true}, "the definition alone": {true, false, false}, "the process alone": {false, true, false}} {
+		disk := hv.Disk{Target: "vda", Shareable: c.config}
+		dom := &hv.Domain{State: hv.StateRunning, Live: []hv.Disk{{Target: "vda", Shareable: c.live}}}
+		if got := isShared(dom, &disk); got != c.want {
+			t.Errorf("%s: shared %t, want %t", name, got, c.want)
+		}
+	}
+	s := &site{}
+	if _, _, err := newAdopter(t, s).Adopt(t.Context(), "op", "web", "clustered"); err != nil {
+		t.Fatal(err)
+	}
+	if d := s.registered[0].Disks[0]; d.Type != "clustered" || d.Shareable {
+		t.Errorf("registered %+v, want the type that was asked for and no sharing", d)
 	}
 }
 
@@ -138,7 +158,7 @@ func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 			s := &site{volumes: []api.Volume{{ID: id, Name: "old", Host: c.host, Location: api.Location{Pool: "images", Name: "web.raw", Path: "/images/web.raw"}}}}
 			a := newAdopter(t, s)
 			a.Claims.SharedPools = c.shared
-			if _, _, err := a.Adopt(t.Context(), "op", "web"); err != nil {
+			if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.registered[0].Disks[0].VolumeID; (got == id) != c.found {
@@ -181,7 +201,7 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 			}}}); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := a.Adopt(t.Context(), "op", "copy")
+			_, _, err := a.Adopt(t.Context(), "op", "copy", "")
 			if api.CodeOf(err) != c.code || (err != nil && !strings.Contains(err.Error(), c.words)) {
 				t.Fatalf("got %v, want code %q and %q", err, c.code, c.words)
 			}

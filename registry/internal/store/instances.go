@@ -5,8 +5,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
@@ -147,46 +145,6 @@ func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, slo
 		return fmt.Errorf("store slot: %w", err)
 	}
 	return nil
-}
-
-// adoptDisk makes a disk that an instance has a volume with one attachment.
-func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
-	known, err := volumeByID(ctx, tx, d.VolumeID)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		err = tx.insertVolume(ctx, api.VolumeRegister{
-			ID:       d.VolumeID,
-			Name:     d.VolumeName,
-			Bootable: api.IsRoot(d.BootIndex),
-			Location: d.Location,
-		}, hostID, api.VolumeAvailable)
-	case err == nil:
-		err = tx.takeBack(ctx, known, hostID, d)
-	}
-	if err != nil {
-		return err
-	}
-	return tx.insertAttachment(ctx, attachment{
-		id: d.AttachmentID, volumeID: d.VolumeID, volumeName: cmp.Or(known.Name, d.VolumeName),
-		instanceID: in.ID, instanceName: in.Name, device: d.Device, mode: d.Mode, state: api.AttachmentAttached,
-		// The default type is not multiattach, ever.
-		exclusive: !known.Multiattach,
-	})
-}
-
-// takeBack puts a volume into use again that an instance had before it was
-// forgotten. It must be free, and be where the disk is.
-func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
-	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)
-	}
-	if v.Location.Path != d.Location.Path {
-		return api.Errorf(api.CodeConflict, "cannot adopt disk %s at %s: its volume %s is at %s", d.Device, d.Location.Path, v.Name, v.Location.Path)
-	}
-	if err := tx.checkReach(ctx, "take back", v, hostID); err != nil {
-		return err
-	}
-	return tx.exec(ctx, "UPDATE volumes SET host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.at.UnixMicro(), v.ID)
 }
 
 // ForgetInstance ends Volferry's care of an instance and returns what it was.
