@@ -57,7 +57,16 @@ func volumeCommand() *cli.Command {
 			},
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "also one whose making or deletion was cut off (creating, deleting, error)"}},
+				Description: "The image of a volume that was adopted is not Volferry's own work: before it is deleted you are\n" +
+					"asked, or give --yes. 'volume forget' lets go of a volume and leaves its image.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "force", Usage: "also one whose making or deletion was cut off (creating, deleting, error)"},
+					&cli.BoolFlag{Name: "yes", Usage: "do not ask whether an adopted image may be deleted"},
+				},
+			},
+			{
+				Name: "forget", Usage: "let go of a volume that is not attached; its image stays", ArgsUsage: "VOLUME", Action: withSession(volumeForget),
+				Description: "The reverse of adopt: nothing is deleted, and the image can be adopted again.",
 			},
 			volumeAttachCommand(),
 			volumeDetachCommand(),
@@ -192,6 +201,9 @@ const forced = "?force=1"
 func volumeDelete(c *cli.Context, s *session) error {
 	name := c.Args().First()
 	path := v1("volumes", name)
+	if err := s.agreeToDelete(c, name); err != nil {
+		return err
+	}
 	if c.Bool("force") {
 		path += forced
 	}
@@ -200,6 +212,28 @@ func volumeDelete(c *cli.Context, s *session) error {
 		return err
 	}
 	return s.printResult(a, name, fmt.Sprintf("Deleted volume %s.", a.nameIn("volume", name)))
+}
+
+// agreeToDelete asks before an image is deleted that was there before its volume.
+func (s *session) agreeToDelete(c *cli.Context, name string) error {
+	if c.Bool("yes") || c.Bool("force") {
+		return nil
+	}
+	v, _, err := show[api.Volume](c.Context, s, v1("volumes", name), "volume")
+	if err != nil || !v.Adopted {
+		return err
+	}
+	return s.agree(c, fmt.Sprintf("Volume %s was adopted, and %s was there before it. Delete it?", v.Name, v.Location.Path),
+		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
+}
+
+func volumeForget(c *cli.Context, s *session) error {
+	name := c.Args().First()
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", name, "forget"), "volume", api.VolumeForget{})
+	if err != nil || !finished {
+		return err
+	}
+	return s.printResult(a, name, fmt.Sprintf("Forgot volume %s; its image is untouched.", a.nameIn("volume", name)))
 }
 
 func volumeMigrate(c *cli.Context, s *session) error {

@@ -49,11 +49,17 @@ func (s *session) agreeToPause(c *cli.Context, path string, target api.Migration
 	if c.Bool("yes") {
 		return nil
 	}
+	return s.agree(c, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
+}
+
+// agree asks a question that is to be answered with yes before anything is done.
+// Unasked is what is said where there is nobody to ask.
+func (s *session) agree(c *cli.Context, question, unasked string) error {
 	in, ok := c.App.Reader.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("%s--pause-all stops guests: give --yes where nobody can be asked; nothing was done", prefix(c))
+		return usagef("%s%s; nothing was done", prefix(c), unasked)
 	}
-	fmt.Fprint(s.stderr, "Save these guests and move the volume? [y/N] ")
+	fmt.Fprint(s.stderr, question+" [y/N] ")
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
 		return &advisedError{err: api.Errorf(api.CodeInvalidArgument, "you did not agree; nothing was done"), exit: api.ExitRefused}

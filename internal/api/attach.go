@@ -67,7 +67,8 @@ type AttachmentRelease struct {
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
-// VolumeForget takes a volume whose bytes are gone out of the registry.
+// VolumeForget takes a volume that is not attached out of the registry: the body of
+// POST /v1/volumes/{volume}/forget. Its image, if it has one, is left as it is.
 type VolumeForget struct {
 	OpID string `json:"op_id,omitempty"`
 }

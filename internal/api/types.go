@@ -165,6 +165,8 @@ type Volume struct {
 	Location    Location     `json:"location"`
 	Attachments []Attachment `json:"attachments"`
 	MigrationID string       `json:"migration_id,omitempty"`
+	// Adopted: its image was there before the volume was, and is where it was then.
+	Adopted bool `json:"adopted"`
 	// SizeChangedAt is when the size was seen to be another one last, nil if it is that
 	// of the beginning.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`

@@ -103,7 +103,7 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 	if after.ID != v.ID || after.Generation <= v.Generation {
 		t.Errorf("identity and generation were %s, %d and are %s, %d", v.ID, v.Generation, after.ID, after.Generation)
 	}
-	h.ctl(t, "volume", "delete", "data")
+	h.ctl(t, "volume", "delete", "data", "--yes")
 	if !exists(t, device.Path) {
 		t.Errorf("%s is gone with the volume", device.Path)
 	}

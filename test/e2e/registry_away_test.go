@@ -88,7 +88,7 @@ func TestWithoutTheRegistryNothingNewBeginsAndGuestsGoOn(t *testing.T) {
 		{"volume migrate by mirror", api.CodeRegistryUnavailable, []string{"volume", "migrate", v.name, "--to-pool", "b", "--method", "mirror"}},
 		{"migration start", api.CodeRegistryUnavailable, []string{"migration", "start", id, "--to-pool", "b"}},
 		{"volume create", api.CodeRegistryUnavailable, []string{"volume", "create", "new", "--size", "1MiB", "--pool", "a"}},
-		{"volume delete", api.CodeRegistryUnavailable, []string{"volume", "delete", free.name}},
+		{"volume delete", api.CodeRegistryUnavailable, []string{"volume", "delete", free.name, "--yes"}},
 		{"volume retype", api.CodeRegistryUnavailable, []string{"volume", "retype", free.name, "--type", "default"}},
 	} {
 		t.Run("refused at once: "+r.name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func TestGuestGoesBackToASnapshotOfItsBootVolumeAsThePageSays(t *testing.T) {
 	g.assertHoldsOnlyItsDisks(t)
 	h.ctl(t, "instance", "stop", g.Name, "--force")
 	g.serialFollowsTheVolume(t, g.Name+"-before-update", g.volumeName("vda"))
-	h.ctl(t, "volume", "delete", g.Name+"-before-update")
+	h.ctl(t, "volume", "delete", g.Name+"-before-update", "--yes")
 	holds(t, image, after)
 	g.assertNoLeftovers(t, "shut off")
 }

@@ -48,7 +48,7 @@ func (v *volume) remove(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := v.host.Ctl(ctx, "volume", "delete", v.name); err != nil {
+	if _, err := v.host.Ctl(ctx, "volume", "delete", v.name, "--yes"); err != nil {
 		t.Error(err)
 	}
 }

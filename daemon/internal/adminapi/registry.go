@@ -21,6 +21,19 @@ func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// forgetVolume has the registry forget a volume, unless an op of this host is making
+// or deleting it.
+func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
+	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
+	if err == nil && vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot forget volume %s: it is %s; wait until that is over, or `volferryctl volume delete %s --force`", vol.Name, vol.Status, vol.Name).
+			With("status", vol.Status)
+	}
+	// What else may be said of it is the registry's to say, also that it was forgotten
+	// by this very request before.
+	return s.proxied(w, r)
+}
+
 // recalled is proxied for a read that can be answered from what the registry last
 // said. It is, marked as stale, while the registry is away.
 func (s *Server) recalled(recall recall) func(http.ResponseWriter, *http.Request) error {

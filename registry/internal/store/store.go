@@ -46,7 +46,10 @@ var schema6 string
 //go:embed schema/7.sql
 var schema7 string
 
-var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
+//go:embed schema/8.sql
+var schema8 string
+
+var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {

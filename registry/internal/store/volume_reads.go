@@ -91,7 +91,7 @@ func (tx *changeTx) keptVolume(ctx context.Context, ref, verb string) (api.Volum
 }
 
 const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
-		v.created_us, v.updated_us, v.size_changed_us, ` + locationColumns + `
+		v.created_us, v.updated_us, v.size_changed_us, v.adopted_path <> '' AND v.adopted_path = l.path, ` + locationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN hosts h ON h.id = v.host_id
@@ -116,7 +116,7 @@ func scanVolume(row scanner) (api.Volume, error) {
 	)
 	err := row.Scan(append([]any{
 		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
-		&created, &updated, &resized,
+		&created, &updated, &resized, &v.Adopted,
 	}, locationFields(&v.Location)...)...)
 	v.SizeBytes = v.Location.SizeBytes
 	v.Attachments = []api.Attachment{}

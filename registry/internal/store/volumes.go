@@ -60,8 +60,12 @@ func (tx *changeTx) insertVolume(ctx context.Context, in api.VolumeRegister, hos
 	if err := checkTypeAllows(ctx, tx, t, hostID, in.Location); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO volumes (id, name, status, type_id, bootable, generation, host_id, created_us, updated_us)
-		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7)`, in.ID, in.Name, status, t.ID, in.Bootable, hostID, tx.at.UnixMicro())
+	adopted := ""
+	if status == api.VolumeAvailable { // what is made here is creating first
+		adopted = in.Location.Path
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO volumes (id, name, status, type_id, bootable, generation, host_id, created_us, updated_us, adopted_path)
+		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7, ?8)`, in.ID, in.Name, status, t.ID, in.Bootable, hostID, tx.at.UnixMicro(), adopted)
 	if err != nil {
 		return volumeTaken(err, in.ID, in.Name)
 	}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Whether an image was there before its volume is asked before it is deleted.
+func TestAVolumeIsAdoptedUntilItsBytesMove(t *testing.T) {
+	s := newSite(t)
+	made := dataRegister()
+	made.ID, made.Name, made.Status, made.Location = id(volumeKind, 9), "made", api.VolumeCreating, at("/fast/made")
+	must(s.RegisterVolume(t.Context(), nobody, made))(t)
+	for ref, want := range map[string]bool{"root": true, "data": true, "made": false} {
+		if v := must(s.Volume(t.Context(), ref, everyone))(t); v.Adopted != want {
+			t.Errorf("volume %s is adopted: %t", ref, v.Adopted)
+		}
+	}
+	moving(dataMigration())(t, s)
+	m := dataMigration().ID
+	must(s.TransitionMigration(t.Context(), nobody, m, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.TransitionMigration(t.Context(), nobody, m, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	if v := must(s.Volume(t.Context(), "data", everyone))(t); v.Adopted {
+		t.Errorf("volume data has moved to %s and is still adopted", v.Location.Path)
+	}
+}
