@@ -77,24 +77,25 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	site := up.Site(registry)
 	storage := image.Storage{}
 	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
+	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
-		Own: []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir},
+		Own: own,
 	}
 	migrations = migrate.New(migrate.Config{
-		OverlayDir: cfg.OverlayDir, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths, SharedPools: cfg.SharedPools,
+		OverlayDir: cfg.OverlayDir, OwnDirs: own, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths, SharedPools: cfg.SharedPools,
 	}, migrate.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
 		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) },
 	}, records, migrationHost(up), log)
-	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, BootID: bootID()}, attach.Ports{
+	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OwnDirs: own, BootID: bootID()}, attach.Ports{
 		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Claims: claims,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
 	}, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
-	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir, SharedPools: cfg.SharedPools},
+	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OwnDirs: own, SharedPools: cfg.SharedPools},
 		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 

@@ -17,8 +17,8 @@ type Config struct {
 	// AllowedPaths are the directories that a volume given by path may be in.
 	// Empty: everywhere but where the system lives.
 	AllowedPaths []string
-	// OverlayDir is Volferry's own; no volume is there.
-	OverlayDir string
+	// OwnDirs are Volferry's; no volume is there.
+	OwnDirs []string
 	// UnplugTimeout is how long a running guest has to let go of a disk before
 	// it keeps it. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
@@ -53,7 +53,7 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 		cfg.UnplugTimeout = DefaultUnplugTimeout
 	}
 	return &Manager{
-		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, Own: cfg.OwnDirs},
 		machine: &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
 		journal: journal,
 		host:    host,

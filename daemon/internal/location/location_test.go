@@ -47,6 +47,18 @@ func TestSystemDirectoriesAreClosedUnlessAllowed(t *testing.T) {
 	}
 }
 
+func TestWhatHasSecretsOfTheHostIsClosedByDefault(t *testing.T) {
+	for _, dir := range []string{"/root", "/etc", "/var/lib/libvirt/qemu", "/var/log"} {
+		if _, err := os.Stat(dir); err != nil {
+			t.Logf("there is no %s here", dir)
+			continue
+		}
+		if got := api.CodeOf(location.Rules{}.CheckPath(dir + "/x.raw")); got != api.CodePermissionDenied {
+			t.Errorf("%s: code %q, want permission_denied", dir, got)
+		}
+	}
+}
+
 func TestAllowedPathsAreJudgedByWhereLinksLead(t *testing.T) {
 	dir := realDir(t)
 	allowed, other := filepath.Join(dir, "allowed"), filepath.Join(dir, "other")
@@ -75,13 +87,13 @@ func TestAllowedPathsAreJudgedByWhereLinksLead(t *testing.T) {
 	}
 }
 
-func TestNoVolumeInTheOverlayDirectory(t *testing.T) {
+func TestNoVolumeInADirectoryOfVolferry(t *testing.T) {
 	dir := realDir(t)
 	overlays := filepath.Join(dir, "overlays")
 	mkdir(t, overlays)
 	link(t, overlays, filepath.Join(dir, "alias"))
 	for _, path := range []string{overlays + "/a.qcow2", dir + "/alias/a.qcow2"} {
-		rules := location.Rules{AllowedPaths: []string{dir}, OverlayDir: overlays}
+		rules := location.Rules{AllowedPaths: []string{dir}, Own: []string{filepath.Join(dir, "state"), overlays}}
 		if got := api.CodeOf(rules.CheckPath(path)); got != api.CodeInvalidArgument {
 			t.Errorf("%s: code %q, want invalid_argument", path, got)
 		}

@@ -16,8 +16,9 @@ type Rules struct {
 	// AllowedPaths are the directories that such a location may be in. Empty:
 	// everywhere but where the system lives.
 	AllowedPaths []string
-	// OverlayDir is Volferry's own; no volume is there.
-	OverlayDir string
+	// Own are the directories of Volferry itself, whatever AllowedPaths says: what is
+	// there is the journal, or what guests have in memory.
+	Own []string
 }
 
 // maxPathBytes is Linux's PATH_MAX without its terminating zero.
@@ -25,7 +26,8 @@ const maxPathBytes = 4095
 
 // systemDirs are where a volume may not be unless the configuration says so.
 var systemDirs = []string{
-	"/bin", "/boot", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib/volferry-registry",
+	"/bin", "/boot", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr",
+	"/var/lib/libvirt/qemu", "/var/lib/volferry-registry", "/var/log",
 }
 
 // CheckPath refuses paths that could mean something else than they say to
@@ -51,8 +53,10 @@ func (r Rules) CheckPath(path string) error {
 	if err != nil {
 		return bad("is in a directory that does not exist")
 	}
-	if within(real, r.OverlayDir) {
-		return bad("is in the overlay directory, which is Volferry's own")
+	for _, dir := range r.Own {
+		if within(real, dir) {
+			return bad("is in " + dir + ", which is Volferry's own")
+		}
 	}
 	return r.checkAllowed(path, real)
 }

@@ -80,7 +80,7 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	}
-	rules := location.Rules{AllowedPaths: g.cfg.AllowedPaths, OverlayDir: g.cfg.OverlayDir}
+	rules := location.Rules{AllowedPaths: g.cfg.AllowedPaths, Own: g.cfg.OwnDirs}
 	if err := rules.CheckPath(path); err != nil {
 		return err
 	}

@@ -112,9 +112,9 @@ func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 			if s.Src.Pool = c.pool; c.pool != "" {
 				s.Src.Name = "vol.raw"
 			}
-			print, err := m.images.Fingerprint(t.Context(), srcPath)
+			src, err := m.images.Fingerprint(t.Context(), srcPath)
 			must(t, err)
-			s.SrcPrint = print
+			s.SrcPrint = src
 			w.registry.vol.Location = s.Dst
 			c.happens(t, w)
 			must(t, m.deleteSource(t.Context(), &s))

@@ -23,6 +23,8 @@ import (
 type Config struct {
 	// OverlayDir is where overlays live: a persistent filesystem of this host.
 	OverlayDir string
+	// OwnDirs are Volferry's; no volume is there.
+	OwnDirs []string
 	// OverlayMinFreeBytes must be free there before a migration starts, or what
 	// the volume can need at the most if that is less.
 	OverlayMinFreeBytes int64

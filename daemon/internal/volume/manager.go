@@ -18,8 +18,8 @@ type Config struct {
 	// AllowedPaths are the directories that an adopted image may be in. Empty:
 	// everywhere but where the system lives.
 	AllowedPaths []string
-	// OverlayDir is Volferry's own; no volume is there.
-	OverlayDir string
+	// OwnDirs are Volferry's; no volume is there.
+	OwnDirs []string
 	// SharedPools are pools in which other hosts see the same bytes, besides those
 	// that are so by their type.
 	SharedPools []string
@@ -43,7 +43,7 @@ type machine struct{ Ports }
 // call.
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	return &Manager{
-		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, OverlayDir: cfg.OverlayDir},
+		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, Own: cfg.OwnDirs},
 		shared:  cfg.SharedPools,
 		machine: &machine{ports}, host: host, log: log,
 		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict},
