@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -15,8 +16,10 @@ import (
 // libvirtd that dies inside a call, after QEMU has acted and before it has written
 // its own status. Nothing but a real one shows that it never looks again.
 
-// slowFlush makes each flush of QEMU take so long.
-var slowFlush = []string{"-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=4000000"}
+// flushTime is how long slowFlush makes each flush of QEMU take.
+const flushTime = 6 * time.Second
+
+var slowFlush = []string{"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", flushTime.Microseconds())}
 
 func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 	leftToTestE2E(t)
@@ -25,14 +28,21 @@ func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 	src := g.volume(t, "vda").Location
 	stop := lab.Inject(t, g.pid(t), slowFlush...)
 	started := g.inBackground(t, "--progress", "none", "migration", "start", g.attachment(t, "vda").ID, "--to-pool", "b")
-	overlay := ""
-	eventually(t, "QEMU has the overlay open", func() bool {
+	overlay, opened := "", time.Time{}
+	eventually(t, "QEMU flushes src, with the overlay open", func() bool {
 		for _, m := range get[[]api.Migration](t, h, "migrations", "migration", "list") {
 			if m.VolumeID == g.volume(t, "vda").ID {
 				overlay = filepath.Join(h.Overlays(), m.ID+".qcow2")
 			}
 		}
-		return overlay != "" && slices.Contains(g.openModes(t, overlay), "write")
+		if overlay == "" || !slices.Contains(g.openModes(t, overlay), "write") {
+			return false
+		}
+		if opened.IsZero() {
+			opened = time.Now()
+		}
+		// It opens the overlay before it is told to use it, which it is at once.
+		return time.Since(opened) > flushTime/4
 	})
 	if err := h.Libvirtd.Kill(); err != nil {
 		t.Fatal(err)
@@ -82,7 +92,7 @@ func TestLibvirtdThatDiesInAnAttachLeavesTheVolumeReserved(t *testing.T) {
 	if modes := g.openModes(t, v.disk.Path); !slices.Contains(modes, "write") {
 		t.Skipf("SKIPPED: libvirtd died before QEMU had the disk (%v)", modes)
 	}
-	mustHaveFailed(t, <-attached, api.ExitNeedsOperator, api.CodeNeedsOperator)
+	mustHaveFailed(t, <-attached, api.ExitNeedsOperator, api.CodeChainChanged)
 	if got := v.show(t); got.Status == api.VolumeAvailable || len(got.Attachments) != 1 {
 		t.Fatalf("the guest has the volume open, and the registry has it as %s", got.Status)
 	}
