@@ -35,12 +35,14 @@ type config struct {
 	TLSKey        string `toml:"tls_key"`
 	LibvirtSocket string `toml:"libvirt_socket"`
 	LibvirtHook   string `toml:"libvirt_hook"`
-	MetricsListen string `toml:"metrics_listen"`
-	StateDir      string `toml:"state_dir"`
-	OverlayDir    string `toml:"overlay_dir"`
-	SaveDir       string `toml:"save_dir"`
-	HostName      string `toml:"host_name"`
-	LogLevel      string `toml:"log_level"`
+	// LibvirtConfigDir is where libvirt keeps the definitions of domains.
+	LibvirtConfigDir string `toml:"libvirt_config_dir"`
+	MetricsListen    string `toml:"metrics_listen"`
+	StateDir         string `toml:"state_dir"`
+	OverlayDir       string `toml:"overlay_dir"`
+	SaveDir          string `toml:"save_dir"`
+	HostName         string `toml:"host_name"`
+	LogLevel         string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
 	// AllowedPaths are the directories for volumes given by path; see
@@ -65,7 +67,7 @@ func defaultConfig() *config {
 	return &config{
 		Socket: "/run/volferry/volferryd.sock", Registry: "unix:///run/volferry/registry.sock",
 		TLSCA: "/etc/volferry/tls/ca.crt", TLSCert: "/etc/volferry/tls/host.crt", TLSKey: "/etc/volferry/tls/host.key",
-		LibvirtHook: instance.DefaultHook, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
+		LibvirtHook: instance.DefaultHook, LibvirtConfigDir: defaultLibvirtConfigDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
 	}
 }
@@ -98,6 +100,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "`file` of the key of the certificate")
 	set.StringVar(&c.LibvirtSocket, "libvirt-socket", c.LibvirtSocket, "libvirt's socket (default libvirt-sock, else virtqemud-sock, in /run/libvirt)")
 	set.StringVar(&c.LibvirtHook, "libvirt-hook", c.LibvirtHook, "where the guard hook is installed")
+	set.StringVar(&c.LibvirtConfigDir, "libvirt-config-dir", c.LibvirtConfigDir, "`directory` in which libvirt keeps the definitions of domains")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.StringVar(&c.StateDir, "state-dir", c.StateDir, "`directory` of the journal and the guards")
 	set.StringVar(&c.OverlayDir, "overlay-dir", c.OverlayDir, "`directory` of overlays (default overlays in the state directory)")
@@ -129,6 +132,7 @@ func (c *config) check() error {
 		settings.CheckPath("overlay_dir", c.OverlayDir),
 		settings.CheckPath("save_dir", c.SaveDir),
 		settings.CheckPath("libvirt_hook", c.LibvirtHook),
+		settings.CheckPath("libvirt_config_dir", c.LibvirtConfigDir),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
 	); err != nil {
 		return err

@@ -28,7 +28,7 @@ type doctor struct {
 
 // checks looks at everything once.
 func (d *doctor) checks(ctx context.Context) []api.Check {
-	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.overlays(), d.saves(), d.qemuImg()}
+	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.definitions(), d.sharedDisk(), d.overlays(), d.saves(), d.qemuImg()}
 	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.pools(ctx)...)
 	out = append(out, d.reach(ctx)...)

@@ -51,6 +51,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	reserve := newReserve(cfg, log)
+	defer reserve.Close()
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
 		return err
@@ -108,7 +110,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
 		Journal: records, Plans: plans, Describe: migrate.Describe,
-		Log: log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
+		MakeDurable: func() error { return makeDurable(cfg.LibvirtConfigDir) },
+		Log:         log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
 		OnChange: func(opID string) { migrations.Changed(opID); up.Changed() },
 	})
 	if err != nil {
@@ -158,6 +161,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		}),
 		newTask("chains", migrations.WatchChains),
 		newTask("guest metrics", numbers.Run),
+		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
 	}
 	if settings.Listens(cfg.MetricsListen) {

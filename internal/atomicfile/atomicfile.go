@@ -16,8 +16,17 @@ import (
 // Write puts data into the file at path, with exactly this mode whatever the
 // umask, in place of what was there. When it returns nil both content and name
 // are on stable storage. On error the file is as it was, unless the error is of
-// the last fsync of the directory: then it may be either.
+// the last fsync of the directory: then it may be either. On a full disk it uses the
+// Reserve of the directory, if there is one.
 func Write(path string, data []byte, mode os.FileMode) error {
+	err := write(path, data, mode)
+	for isFull(err) && MakeRoom(path) {
+		err = write(path, data, mode)
+	}
+	return err
+}
+
+func write(path string, data []byte, mode os.FileMode) error {
 	dir := filepath.Dir(path)
 	// The leading dot and no suffix of a kind: whoever reads the directory by
 	// pattern does not take the file that a crash leaves behind for a real one.

@@ -77,6 +77,7 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 		"--config", config, "--socket", h.Socket, "--registry", h.Registry,
 		"--state-dir", h.State(), "--overlay-dir", h.Overlays(),
 		"--libvirt-socket", h.Libvirtd.Socket, "--libvirt-hook", filepath.Join(h.Libvirtd.HooksDir, "qemu.d", "volferry-guard"),
+		"--libvirt-config-dir", filepath.Join(h.Libvirtd.EtcDir, "qemu"),
 		"--metrics-listen", "off", "--host-name", h.Name, "--overlay-min-free-bytes", fmt.Sprint(64 << 20),
 	}
 	if h.TLS != "" {

@@ -15,7 +15,7 @@ import (
 func (j *Journal) PutBlob(ctx context.Context, key string, data []byte) error {
 	const upsert = `INSERT INTO blobs (key, data) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET data = excluded.data`
 	// Not nil: that would be NULL.
-	if _, err := j.db.Write.ExecContext(ctx, upsert, key, append([]byte{}, data...)); err != nil {
+	if _, err := j.exec(ctx, upsert, key, append([]byte{}, data...)); err != nil {
 		return fmt.Errorf("store blob %s: %w", key, unavailable(err))
 	}
 	return nil
@@ -42,7 +42,7 @@ func (j *Journal) DeleteBlobs(ctx context.Context, prefix string) error {
 	}
 	// substr, not LIKE: keys may hold its wildcards.
 	const remove = `DELETE FROM blobs WHERE substr(key, 1, length(?1)) = ?1`
-	if _, err := j.db.Write.ExecContext(ctx, remove, prefix); err != nil {
+	if _, err := j.exec(ctx, remove, prefix); err != nil {
 		return fmt.Errorf("delete blobs %s: %w", prefix, unavailable(err))
 	}
 	return nil

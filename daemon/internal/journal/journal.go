@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
@@ -18,7 +19,8 @@ import (
 // disk, I/O, read-only) wrap op.ErrJournal, and what was to be written may then
 // be there or not.
 type Journal struct {
-	db *sqlitedb.DB
+	db   *sqlitedb.DB
+	path string
 }
 
 var _ op.Journal = (*Journal)(nil)
@@ -30,11 +32,22 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", unavailable(err))
 	}
-	return &Journal{db}, nil
+	return &Journal{db: db, path: path}, nil
 }
 
 // Close closes the file. Nothing may be running that uses the journal.
 func (j *Journal) Close() error { return j.db.Close() }
+
+// exec makes one change. On a full disk it uses the room that is kept for the files of
+// the directory, see atomicfile.Reserve.
+func (j *Journal) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	for {
+		res, err := j.db.Write.ExecContext(ctx, query, args...)
+		if !sqlitedb.IsFull(err) || !atomicfile.MakeRoom(j.path) {
+			return res, err
+		}
+	}
+}
 
 // Create implements op.Journal.
 func (j *Journal) Create(ctx context.Context, o op.Op) error {
@@ -44,7 +57,7 @@ func (j *Journal) Create(ctx context.Context, o op.Op) error {
 	}
 	const insert = `INSERT INTO ops (id, kind, group_id, keys, input, created_at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO NOTHING`
-	res, err := j.db.Write.ExecContext(ctx, insert, o.ID, o.Kind, o.Group, string(keys), text(o.Input), stamp(o.CreatedAt))
+	res, err := j.exec(ctx, insert, o.ID, o.Kind, o.Group, string(keys), text(o.Input), stamp(o.CreatedAt))
 	if err != nil {
 		return fmt.Errorf("create op %s: %w", o.ID, unavailable(err))
 	}
@@ -66,7 +79,7 @@ func (j *Journal) Append(ctx context.Context, r op.Record) error {
 	const insert = `INSERT INTO records (op, seq, at, step, kind, data)
 		SELECT number, ?2, ?3, ?4, ?5, ?6 FROM ops WHERE id = ?1
 		AND ?2 = 1 + (SELECT coalesce(max(seq), 0) FROM records WHERE op = number)`
-	res, err := j.db.Write.ExecContext(ctx, insert, r.OpID, r.Seq, stamp(r.At), r.Step, string(r.Kind), text(r.Data))
+	res, err := j.exec(ctx, insert, r.OpID, r.Seq, stamp(r.At), r.Step, string(r.Kind), text(r.Data))
 	if err != nil {
 		return fmt.Errorf("append record %d of op %s: %w", r.Seq, r.OpID, unavailable(err))
 	}

@@ -42,7 +42,7 @@ func (a *activeOp) reverse(step *Step) error {
 	tries := patience{a: a, ctx: a.ctx, step: step.Name, insist: undoTries}
 	for {
 		tries.begin()
-		err := step.Undo(a.ctx, run)
+		err := a.callUndo(step, run)
 		if err == nil || a.stopping() {
 			return nil
 		}

@@ -72,7 +72,7 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 			return verdictFailed, cause
 		}
 		tries.begin()
-		doErr := step.Do(ctx, run)
+		doErr := a.callDo(ctx, step, run)
 		if a.stopping() {
 			return verdictLeave, nil
 		}
@@ -134,7 +134,7 @@ func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
 	tries := patience{a: a, ctx: a.ctx, step: step.Name, insist: a.r.cfg.MaxTries}
 	for {
 		tries.begin()
-		seen, err := step.Observe(a.ctx, run)
+		seen, err := a.callObserve(step, run)
 		if err == nil {
 			tries.through()
 		}

@@ -71,6 +71,11 @@ func (a *activeOp) append(kind EventKind, step string, data json.RawMessage) err
 	if err != nil {
 		return err
 	}
+	if kind == EventSucceeded || kind == EventUndone {
+		if err := a.r.cfg.MakeDurable(); err != nil {
+			return fmt.Errorf("make step %s durable: %w", step, journalError(err))
+		}
+	}
 	// Not the context of the step: an append that is cut off leaves a doubt.
 	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.ctx), rec); err != nil {
 		a.inDoubt = &rec

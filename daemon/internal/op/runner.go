@@ -34,6 +34,11 @@ type Config struct {
 	// after it was recorded, without any lock held: never for one that had ended
 	// before. A crash between the two loses the call.
 	OnFinished func(Status)
+	// MakeDurable is called before every record that says that a step has happened or
+	// is undone, and puts on stable storage what the step left to others to keep: a
+	// program that renames a file does not sync the directory. Its error is that of a
+	// journal that does not take the record. Default: nothing is done.
+	MakeDurable func() error
 	// MaxTries limits the tries of a step that asks for Retry, and those of a
 	// step that must not fail. They are counted anew when the daemon starts and
 	// when the operator says go on. Default 20.
@@ -124,6 +129,9 @@ func (c Config) withDefaults() Config {
 	if c.OnFinished == nil {
 		c.OnFinished = func(Status) {}
 	}
+	if c.MakeDurable == nil {
+		c.MakeDurable = func() error { return nil }
+	}
 	if c.MaxTries <= 0 {
 		c.MaxTries = defaultMaxTries
 	}
@@ -154,9 +162,33 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
 	if err := r.activate(ctx, o); err != nil && !errors.Is(err, ErrStopped) {
+		r.activateLater(o)
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
 	return nil
+}
+
+// activateLater takes up an op that is stored, and whose records cannot be read now:
+// else it would stand in the journal as one that runs, and nobody would run it.
+func (r *Runner) activateLater(o Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped || r.halted {
+		return
+	}
+	r.wg.Go(func() {
+		for sleep(r.ctx, appendRetryFirst) {
+			r.admit.Lock()
+			var err error
+			if r.runs() {
+				err = r.activate(r.ctx, o)
+			}
+			r.admit.Unlock()
+			if err == nil || errors.Is(err, ErrStopped) {
+				return
+			}
+		}
+	})
 }
 
 // Resume starts every op of the journal that is not finished. One that waits

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+)
+
+// contained calls a part of a step and turns a panic into its error: a daemon that died
+// of it would die of it again at each start, with a guest paused. As an error it undoes
+// the op, or stops it for the operator behind the commit point.
+func (a *activeOp) contained(step *Step, part string, call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.r.cfg.Log.Error("a step panicked", "op", a.op.ID, "step", step.Name, "part", part, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s of step %s panicked, which is a bug of Volferry: %v; the log has where", part, step.Name, p)
+		}
+	}()
+	return call()
+}
+
+func (a *activeOp) callDo(ctx context.Context, step *Step, run *Run) error {
+	return a.contained(step, "Do", func() error { return step.Do(ctx, run) })
+}
+
+func (a *activeOp) callUndo(step *Step, run *Run) error {
+	return a.contained(step, "Undo", func() error { return step.Undo(a.ctx, run) })
+}
+
+func (a *activeOp) callObserve(step *Step, run *Run) (seen Observation, err error) {
+	err = a.contained(step, "Observe", func() (err error) { seen, err = step.Observe(a.ctx, run); return err })
+	return seen, err
+}

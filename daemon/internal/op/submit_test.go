@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
+)
+
+// unreadable is a journal whose records cannot be read for a while.
+type unreadable struct {
+	*optest.Journal
+	fails atomic.Int32
+}
+
+func (j *unreadable) Records(ctx context.Context, opID string) ([]op.Record, error) {
+	if j.fails.Add(-1) >= 0 {
+		return nil, op.ErrJournal
+	}
+	return j.Journal.Records(ctx, opID)
+}
+
+// What is stored looks as if it ran, so it has to.
+func TestAnOpThatIsStoredAndCannotBeReadBackRunsOnceItCan(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.restart()
+		s.runner.Stop()
+		j := &unreadable{Journal: s.journal}
+		cfg := s.cfg
+		cfg.Journal = j
+		runner, err := op.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer runner.Stop()
+		if err := runner.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		j.fails.Store(5)
+		if err := runner.Submit(t.Context(), op.Op{ID: "a", Kind: "k"}); !errors.Is(err, op.ErrJournal) {
+			t.Fatalf("submit: got %v, want ErrJournal", err)
+		}
+		for {
+			st, err := runner.Wait(t.Context(), "a")
+			if err == nil {
+				if st.State != op.StateDone {
+					t.Errorf("the op is %s", st.State)
+				}
+				return
+			}
+			<-time.After(time.Second)
+		}
+	})
+}
