@@ -44,6 +44,18 @@ func (Storage) Disconnect(ctx context.Context, path string) error {
 	return fmt.Errorf("disconnect %s: %w", path, err)
 }
 
+// Flush puts on stable storage what this host has in memory of an image.
+func (Storage) Flush(_ context.Context, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("flush %s: %w", path, err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("flush %s: %w", path, err)
+	}
+	return nil
+}
+
 func flush(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -75,6 +75,10 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	spec.Cursor = cursor
 	res, err := copy.Copy(ctx, spec)
 	c.count(0, res.BytesCopied)
+	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
+		// The cursor says of a chunk that it is there, and it is not.
+		err = errors.Join(err, atomicfile.Remove(c.cursorPath(req.Key)))
+	}
 	if err != nil {
 		return CopyResult{}, copyError(ctx, err)
 	}

@@ -53,6 +53,8 @@ type Images interface {
 	// Connect makes sure that nothing that this host has in memory of the image is
 	// read again: another host may have written to it.
 	Connect(ctx context.Context, path string) error
+	// Flush puts on stable storage what this host has in memory of an image.
+	Flush(ctx context.Context, path string) error
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -141,6 +142,9 @@ func (m *machine) stepVerifyCopy(copied ask) op.Step {
 		}
 		err = m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
 			func(p Progress) { m.board.set(s.MigrationID, p) })
+		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
+			return errors.Join(err, m.copier.Forget(ctx, s.copyKey()))
+		}
 		if err != nil {
 			return err
 		}

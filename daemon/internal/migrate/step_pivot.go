@@ -173,6 +173,11 @@ func (m *machine) stepSettle(w way) op.Step {
 		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
 			return m.hvError(err)
 		}
+		// Before anything goes of which the end is a copy: with some cache modes QEMU
+		// leaves flushes out.
+		if err := m.images.Flush(ctx, w.to(s).Path); err != nil {
+			return op.Retry(request.BusyDelay, err)
+		}
 		if !v.active {
 			return nil
 		}

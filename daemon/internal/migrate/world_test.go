@@ -197,6 +197,21 @@ type fakeImages struct {
 	closed string // a directory that QEMU does not pass
 	// resized is the size of every overlay that somebody has resized, 0 if nobody has.
 	resized atomic.Int64
+
+	mu sync.Mutex
+	// durable are the flushes and removals of images, in order.
+	durable []string
+}
+
+func (i *fakeImages) note(what, path string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.durable = append(i.durable, what+" "+path)
+}
+
+func (i *fakeImages) Flush(_ context.Context, path string) error {
+	i.note("flush", path)
+	return nil
 }
 
 func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) error {
@@ -258,6 +273,7 @@ func (i *fakeImages) Fingerprint(_ context.Context, path string) (string, error)
 func (i *fakeImages) InUse(context.Context, string) (string, error) { return "", nil }
 
 func (i *fakeImages) Remove(_ context.Context, path string) error {
+	i.note("remove", path)
 	if err := i.fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
