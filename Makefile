@@ -19,20 +19,20 @@ LINT_VERSION := 2.15.0
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
 NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
 
-# SQLite under the race detector is slow: of the store's tests those have it that do
-# things at once. All of them run without.
+# SQLite under the race detector is slow: of the store's tests only those have it that
+# do things at once. All of them run without.
 STORE   := ./registry/internal/store
 AT_ONCE := AtOnce|Concurrent|OneWins|Kill|Live
 
-# Packages whose simulations the race detector would make too long: it has some of
-# their trials (-short), and all are run without it.
+# Packages with simulations. make test runs some of their trials (-short), under the
+# race detector; make test-simulation runs all of them, without it.
 SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./registry/internal/pauseall $(STORE)
 
 SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test build lint shellcheck test-unit test-registry-short test-registry test-conformance test-e2e test-hosts test-crash bench \
+.PHONY: help demo test build lint shellcheck test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash bench \
 	install clean lab compiler
 
 help: ## Show this list
@@ -61,10 +61,13 @@ shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
-test-unit: compiler lab ## Unit tests with the race detector, op matrix, simulations, conformance of the fake, the tree itself
+test-unit: compiler lab ## Unit tests with the race detector, op matrix, some trials of each simulation, the tree itself
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)|/store$$')
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(STORE)
-	$(GO) test -timeout 20m $(SIMULATED)
+	$(GO) test -short -timeout 20m $(STORE)
+
+test-simulation: ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
+	$(GO) test -timeout 40m $(SIMULATED)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
 	$(GO) test -v -count=1 -timeout 10m ./test/registry

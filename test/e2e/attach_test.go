@@ -86,6 +86,7 @@ func TestAttachmentIsTheSameAfterARebootAndAStart(t *testing.T) {
 }
 
 func TestStoppedInstanceHasTheVolumeFromItsNextStart(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	file, device := h.adoptVolume(t, h.diskIn(t, a, api.FormatQcow2)), h.adoptVolume(t, h.diskOn(t, h.device(t, a, volumeBytes)))

@@ -21,6 +21,7 @@ func (v *move) untilFolding(t *testing.T) {
 // QEMU may die of the end of a job under a write of its guest. A complete is
 // cancelled in the middle of its fold, again and again, with the guest writing.
 func TestCancelsInTheMiddleOfAFoldLeaveTheGuestAlive(t *testing.T) {
+	leftToTestE2E(t)
 	if !everyCrash() {
 		t.Skip("SKIPPED: it waits for moments that are rare on a fast machine; make test-crash runs it")
 	}

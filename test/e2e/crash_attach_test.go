@@ -117,6 +117,7 @@ func (ps points) ofPlug(detaches bool) points {
 }
 
 func TestKillAtEveryStepOfAnAttachAndADetachUnderARunningGuest(t *testing.T) {
+	leftToTestE2E(t)
 	g := crashGuest(t)
 	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
 	forEachPlug(t, func(t *testing.T, detaches bool) {

@@ -99,6 +99,7 @@ func (ps points) ofRoot(detaches bool) points {
 }
 
 func TestKillAtEveryStepOfAnAttachAndADetachOfARoot(t *testing.T) {
+	leftToTestE2E(t)
 	g, v := rootGuest(t)
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)

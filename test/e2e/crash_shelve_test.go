@@ -230,6 +230,7 @@ func (s *shelf) forEachShelving(t *testing.T, run func(t *testing.T, x *trial, w
 }
 
 func TestKillAtEveryStepOfAShelveAndAnUnshelve(t *testing.T) {
+	leftToTestE2E(t)
 	s := shelfGuest(t)
 	blow := s.host.daemonDies(s.neverLost)
 	if !everyCrash() {

@@ -71,6 +71,7 @@ func TestGuestMayEndAndBeginInTheMiddle(t *testing.T) {
 }
 
 func TestVolumeMigrateGoesOnWhenTheGuestIsDestroyed(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	id := idOf(t, h.ctl(t, "--no-wait", "volume", "migrate", g.volumeName("vda"), "--to-pool", "b", "--bandwidth", "2MiB/s"))

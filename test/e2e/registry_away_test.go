@@ -75,6 +75,7 @@ func (h *host) loseRegistryThatWasRead(t *testing.T, v *volume) (back func(*test
 }
 
 func TestWithoutTheRegistryNothingNewBeginsAndGuestsGoOn(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	v, free := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw)), h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))

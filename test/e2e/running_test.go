@@ -30,6 +30,7 @@ func TestRunningGuestKeepsEveryWriteWhateverTheFormats(t *testing.T) {
 }
 
 func TestRunningGuestMovesBetweenFilesAndDevices(t *testing.T) {
+	leftToTestE2E(t)
 	h := sharedHost(t)
 	a := h.fsPool(t, "ext4", "ext4", 400)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))

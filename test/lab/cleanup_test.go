@@ -20,6 +20,14 @@ import (
 // labDirVar has TestMain build a lab in this directory and wait to be killed.
 const labDirVar = "VOLFERRY_LAB_TEST_DIR"
 
+// leftToTestConformance skips a test that make test has no time for.
+func leftToTestConformance(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: left to make test-conformance")
+	}
+}
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(labDirVar); dir != "" {
 		if err := buildAndWait(dir); err != nil {

@@ -163,6 +163,7 @@ func TestVolumeOfAGuestThatNeverRanHoldsItsFill(t *testing.T) {
 }
 
 func TestTwoDisksOfOneGuestHaveHistoriesOfTheirOwn(t *testing.T) {
+	leftToTestConformance(t)
 	l := startLibvirtd(t)
 	image := Volume{Path: filepath.Join(l.Dir, "image"), Format: "raw"}
 	if err := MakeVolume(t.Context(), image, 64*mib, Fill{Seed: 1, Percent: 5}); err != nil {
@@ -215,6 +216,7 @@ func TestTwoDisksOfOneGuestHaveHistoriesOfTheirOwn(t *testing.T) {
 }
 
 func TestGuestGoesOnAfterResetRebootPowerOffAndPause(t *testing.T) {
+	leftToTestConformance(t)
 	l := startLibvirtd(t)
 	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "raw"}
 	g := writingGuest(t, l, Disk{Volume: v, IOThread: true})

@@ -9,9 +9,7 @@ import (
 )
 
 func TestUEFIGuestBootsFromItsRootDiskAndKnowsWhich(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: left to make test-conformance")
-	}
+	leftToTestConformance(t)
 	l := startLibvirtd(t)
 	roots := []string{"first", "second"}
 	for _, root := range roots {
