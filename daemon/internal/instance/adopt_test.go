@@ -107,7 +107,10 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		edit(&dom.Config[0])
-		f := a.HV.(*hvtest.Fake)
+		f, isFake := a.HV.(*hvtest.Fake)
+		if !isFake {
+			t.Fatal("no fake hypervisor")
+		}
 		if err := f.UndefineDomain(t.Context(), domainA); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +195,10 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAdopter(t, &c.site)
-			f := a.HV.(*hvtest.Fake)
+			f, isFake := a.HV.(*hvtest.Fake)
+			if !isFake {
+				t.Fatal("no fake hypervisor")
+			}
 			if err := f.CreateImage(alias, hvtest.Raw, 8*hvtest.BlockSize); err != nil {
 				t.Fatal(err)
 			}
