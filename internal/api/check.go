@@ -26,8 +26,8 @@ const (
 	MethodMirror  = "mirror"
 	// MethodSave is that of a move with all guests paused.
 	MethodSave = "save"
-	VerifyFull    = "full"
-	VerifyNone    = "none"
+	VerifyFull = "full"
+	VerifyNone = "none"
 )
 
 var (
