@@ -140,7 +140,7 @@ func (g *Manager) chainProblem(ctx context.Context, h *history) (problem string,
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that
 		// was saved where the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := g.machine.guards.Has(s.InstanceID, s.chainOwner())
-		return "", err == nil && !(guarded && v.dom.ManagedSave)
+		return "", err == nil && (!guarded || !v.dom.ManagedSave)
 	}
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there; docs/how-to/recover.md (A definition that was put back) says what can be done",
