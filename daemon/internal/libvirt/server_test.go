@@ -20,10 +20,8 @@ import (
 
 // The procedures of libvirt's protocol that the tests answer.
 const (
-	procConnectOpen     = 1
 	procGetXMLDesc      = 14
 	procLookupByUUID    = 24
-	procResume          = 28
 	procAuthList        = 66
 	procPoolRefresh     = 83
 	procPoolByName      = 84
