@@ -16,12 +16,11 @@ import (
 const openFilesID = "5f6d9a53-0000-4000-8000-000000000001"
 
 // fakeProc is a /proc without processes.
-func fakeProc(t *testing.T) string {
+func fakeProc(t *testing.T) {
 	t.Helper()
 	old := procDir
 	procDir = t.TempDir()
 	t.Cleanup(func() { procDir = old })
-	return procDir
 }
 
 // fakeProcess adds a process that says it is the domain, and has these files open.
