@@ -113,8 +113,11 @@ func checkReportMigration(m api.Migration) error {
 		what  string
 		value int64
 	}{
-		{"bytes_total", m.BytesTotal}, {"bytes_done", m.BytesDone}, {"rate_bytes_per_second", m.RateBytesPerSecond},
-		{"bandwidth_bytes_per_second", m.BandwidthBytesPerSecond}, {"overlay_bytes", m.OverlayBytes},
+		{"bytes_total", m.BytesTotal},
+		{"bytes_done", m.BytesDone},
+		{"rate_bytes_per_second", m.RateBytesPerSecond},
+		{"bandwidth_bytes_per_second", m.BandwidthBytesPerSecond},
+		{"overlay_bytes", m.OverlayBytes},
 	} {
 		if f.value < 0 || f.value > maxProgressBytes {
 			return invalid("the %s %d of migration %s is out of range", f.what, f.value, m.ID)

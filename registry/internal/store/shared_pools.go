@@ -82,7 +82,8 @@ func (s *Store) SharedPools() SharedPools {
 			if out.Confirmed {
 				said += " of " + host.row.name
 			}
-			if p.Shared && !(out.Confirmed && s.maySharePool(p.Name, id, host.row.name)) && !slices.Contains(out.Reported, said) {
+			settled := out.Confirmed && s.maySharePool(p.Name, id, host.row.name)
+			if p.Shared && !settled && !slices.Contains(out.Reported, said) {
 				out.Reported = append(out.Reported, said)
 			}
 		}

@@ -105,8 +105,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
-	s := &Store{db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now,
-		posts: newPostRates(), refusals: newRefusalRates(), wholeReports: newRates(reportsPerSecond, reportsAtOnce)}
+	s := &Store{
+		db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now,
+		posts: newPostRates(), refusals: newRefusalRates(), wholeReports: newRates(reportsPerSecond, reportsAtOnce),
+	}
 	s.news.init()
 	s.progress.init()
 	if err := makeMarkKey(ctx, db); err != nil {
