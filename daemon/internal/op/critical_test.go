@@ -65,7 +65,7 @@ func TestAHaltWaitsForTheEndOfACriticalSection(t *testing.T) {
 func TestAHaltLetsAnOpBackOutOfACriticalSection(t *testing.T) {
 	bubble(t, func(s *stage) {
 		runs := paused(s)
-		s.commit.Do = func(context.Context, *op.Run) error { time.Sleep(time.Minute); return errBoom }
+		s.commit.Do = func(context.Context, *op.Run) error { <-time.After(time.Minute); return errBoom }
 		s.start()
 		s.submit("a")
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestAfterACrashACriticalSectionIsFinishedAndNoMore(t *testing.T) {
 		if err := s.runner.FinishCritical(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		if !runs() {
 			t.Error("the guest is left paused")

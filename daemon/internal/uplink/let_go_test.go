@@ -33,7 +33,7 @@ func TestAGuestThatCannotBeStoppedKeepsNoOtherRunning(t *testing.T) {
 			t.Errorf("web is %s and the host fenced: %t", w.state(web), w.registry.fenced)
 		}
 		w.stop()
-		<-w.ended
+		_ = <-w.ended
 	})
 }
 
@@ -44,7 +44,7 @@ func (h hangingOff) PowerOff(ctx context.Context, id string) error {
 	if id != web {
 		return h.hypervisor.PowerOff(ctx, id)
 	}
-	time.Sleep(40 * time.Second)
+	<-time.After(40 * time.Second)
 	return errors.New("failed to terminate process with SIGKILL")
 }
 
@@ -109,7 +109,7 @@ func TestADomainThatCannotBeReadAndLostItsVolumeIsStopped(t *testing.T) {
 					t.Errorf("db is %s", w.state(db))
 				}
 				w.stop()
-				<-w.ended
+				_ = <-w.ended
 			})
 		})
 	}

@@ -315,7 +315,7 @@ func (o *ops) Halt(context.Context) error {
 	o.mu.Lock()
 	lasts := o.halting
 	o.mu.Unlock()
-	time.Sleep(lasts)
+	<-time.After(lasts)
 	return o.at("Halt", func() error { o.is(true); return nil })
 }
 
