@@ -69,7 +69,7 @@ func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 	g.destroy(t)
 	eventually(t, "the instance may start again", func() bool { return h.chainPart(t).Status == "ok" })
 	g.boot(t)
-	h.ctl(t, "migration", "cancel", g.attachment(t, "vda").ID)
+	h.ctl(t, "migration", "cancel", m.SrcAttachmentID)
 	g.quiesce(t)
 	g.powerOff(t)
 	g.assertHolds(t, "vda", src)
