@@ -42,12 +42,14 @@ func migrationCommand() *cli.Command {
 				UsageText: programName + " migration complete ATTACHMENT DST_ATTACHMENT\n       " + programName + " migration complete MIGRATION",
 				Description: "The first form is for an attached volume, the second for one that is not. After it, the\n" +
 					"guest runs on the destination and the source is free.",
+				Flags:  discardFlags(),
 				Action: withSession(migrationComplete),
 			},
 			{
 				Name: "cancel", Usage: "give the source back and drop the destination", ArgsUsage: "ATTACHMENT",
 				Description: "ATTACHMENT is the source's, or the migration's id for a volume that is not attached. What\n" +
 					"the guest wrote meanwhile is put into the source. Refused once the switch has been made.",
+				Flags:  discardFlags(),
 				Action: withSession(migrationCancel),
 			},
 			{
@@ -105,10 +107,16 @@ func migrationCopy(c *cli.Context, s *session) error {
 }
 
 func migrationCancel(c *cli.Context, s *session) error {
+	if c.Bool(flagDiscard) {
+		return s.discardMemory(c, "cancel")
+	}
 	return s.step(c.Context, "cancel", c.Args().First(), nil)
 }
 
 func migrationComplete(c *cli.Context, s *session) error {
+	if c.Bool(flagDiscard) {
+		return s.discardMemory(c, "complete")
+	}
 	if dst := c.Args().Get(1); dst != "" {
 		return s.step(c.Context, "complete", c.Args().First(), api.MigrationComplete{DstAttachmentID: s.attachmentID(c.Context, dst)})
 	}

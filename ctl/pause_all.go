@@ -118,3 +118,18 @@ func pausedAdvice(m *api.Migration) string {
 	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
 		volumeName(m), place(at), programName, verb, m.ID)
 }
+
+// flagDiscard gives up the memory of guests that may not be restored from it any more.
+const flagDiscard = "discard-memory"
+
+func discardFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{
+		Name: flagDiscard, Usage: "of a move with --pause-all: give up the memory of the guests that could not be restored; they are then stopped, as after a power cut",
+	}}
+}
+
+// discardMemory ends a move with all guests paused without the memory of those guests
+// that could not be restored.
+func (s *session) discardMemory(c *cli.Context, verb string) error {
+	return s.migrate(c.Context, v1("migrations", c.Args().First(), verb), api.PauseEnd{DiscardMemory: true})
+}

@@ -138,6 +138,9 @@ type SavedInstance struct {
 	Location Location `json:"location"`
 	// Asleep: it is kept off for the move.
 	Asleep bool `json:"asleep"`
+	// AtRest: it stands still since it was suspended for the move, in a process, in its
+	// file, or off. Where this is false it may have run on.
+	AtRest bool `json:"at_rest,omitempty"`
 }
 
 // The calls below come from the registry alone, in a move with all guests paused.
@@ -147,24 +150,72 @@ type SavedInstance struct {
 // first try of a call has the id that is said here, with M the migration and I the
 // instance; the n-th, from the second on, has "." and n behind it.
 
-// InstanceSave has a host put an instance to rest for a migration, with its RAM in
-// a file of the host, so that no process has the volume open: the body of POST
-// /v1/instances/{instance}/save, with the id M.save.I. One that is off stays off.
-// Until it is restored the instance is guarded.
+// InstanceSuspend has a host suspend an instance for a migration, and keep it from being
+// started: the body of POST /v1/instances/{instance}/suspend, with the id M.suspend.I.
+// All guests of the migration stand still before any is saved. It is the body of POST
+// /v1/instances/{instance}/check-save too, with the id M.check.I, which makes every
+// check and changes nothing: 200 says that the instance can be suspended and saved.
+type InstanceSuspend struct {
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+}
+
+// InstanceSave has a host put an instance to rest for a migration that has suspended
+// it, with its RAM in a file of the host, so that no process has the volume open: the
+// body of POST /v1/instances/{instance}/save, with the id M.save.I. One that is off
+// stays off. Until it is resumed the instance is guarded.
 type InstanceSave struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
-// InstanceRestore has a host wake an instance that was saved for a migration, with
-// the volume at Location, as it was: running, paused or off. It is the body of POST
-// /v1/instances/{instance}/restore, with the id M.restore.I where Location is dst
-// and M.back.I where it is src. For an instance that was not saved, or is as it was
-// already, it only looks that this is so.
+// InstanceRestore has a host restore an instance that was saved for a migration, with
+// the volume at Location. It is the body of POST /v1/instances/{instance}/restore, with
+// the id M.restore.I where Location is dst and M.back.I where it is src. Paused has to
+// be true: the instance stands still until InstanceResume, with its guard and the file
+// of its RAM. For an instance that was not saved it only looks that this is so. With
+// DiscardMemory (id M.discard.I) its RAM is given up instead: it is off then.
 type InstanceRestore struct {
+	MigrationID   string   `json:"migration_id"`
+	VolumeID      string   `json:"volume_id"`
+	Location      Location `json:"location"`
+	Paused        bool     `json:"paused"`
+	DiscardMemory bool     `json:"discard_memory,omitempty"`
+}
+
+// InstanceResume has a host let an instance go on as it was before InstanceSuspend:
+// running, paused or off. It is the body of POST /v1/instances/{instance}/resume, with
+// the id M.resume.I. The file of its RAM and its guard are gone before it runs.
+type InstanceResume struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
 	Location    Location `json:"location"`
+}
+
+// PausePermit is how a host asks whether it may do what a move with all guests paused
+// wants of a guest, immediately before it does: the body of POST
+// /v1/migrations/{migration}/permit. A refusal is state_forbidden. A permission holds
+// for the moment, so each question has an Idempotency-Key of its own.
+type PausePermit struct {
+	InstanceID string `json:"instance_id"`
+	// To is PermitSuspend, PermitRestore or PermitResume.
+	To    string `json:"to"`
+	Host  string `json:"host"`
+	Epoch int64  `json:"epoch"`
+}
+
+// What a PausePermit may ask for.
+const (
+	PermitSuspend = "suspend"
+	PermitRestore = "restore"
+	PermitResume  = "resume"
+)
+
+// PauseEnd is the body of POST /v1/migrations/{migration}/complete and /cancel for a
+// migration with all guests paused.
+type PauseEnd struct {
+	// DiscardMemory gives up the RAM of the guests that could not be restored.
+	DiscardMemory bool `json:"discard_memory,omitempty"`
 }
 
 // CopySaved has a host copy a volume while every guest that has it is saved: the

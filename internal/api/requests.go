@@ -233,6 +233,9 @@ type MigrationTransition struct {
 	OpID  string           `json:"op_id"`
 	Dst   *Location        `json:"dst,omitempty"`
 	Error *Error           `json:"error,omitempty"`
+	// NotSwitched is the host's word that the volume was not switched to dst. The registry
+	// cannot see that: from completing, or needs_operator, it drops dst on this word only.
+	NotSwitched bool `json:"not_switched,omitempty"`
 }
 
 // EventPost is an audit event that a daemon adds to the registry's trail.

@@ -34,6 +34,12 @@ func (r *Registry) TransitionMigration(ctx context.Context, opID, ref string, in
 	return tell[api.Migration](ctx, r, opID, http.MethodPost, to("migrations", ref)+"/transition", in)
 }
 
+// PermitPause asks whether a guest of a move with all guests paused may be suspended,
+// restored or resumed now. Each question has an op id of its own.
+func (r *Registry) PermitPause(ctx context.Context, opID, ref string, in api.PausePermit) (api.Migration, error) {
+	return tell[api.Migration](ctx, r, opID, http.MethodPost, to("migrations", ref)+"/permit", in)
+}
+
 // AbandonMigration ends a migration of a fenced host at the registry alone.
 func (r *Registry) AbandonMigration(ctx context.Context, opID, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return tell[api.Migration](ctx, r, opID, http.MethodPost, to("migrations", ref)+"/abandon", in)

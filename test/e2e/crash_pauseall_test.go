@@ -168,21 +168,18 @@ func (s *sharers) hasMemory(t *testing.T, g *guest) bool {
 // ofPauseAll are the points of the ops that a move with all guests paused consists of.
 func (ps points) ofPauseAll() points {
 	return ps.where(func(p point) bool {
-		return slices.Contains([]string{"instance_save", "instance_restore", "migration_copy_saved", "migration_drop_src"}, p.kind())
+		return slices.Contains([]string{"instance_suspend", "instance_save", "instance_restore_paused", "instance_resume", "migration_copy_saved", "migration_drop_src"}, p.kind())
 	})
 }
 
-// beforeForget is the last point at which a guest can be woken from disk once more.
-const beforeForget point = "instance_restore.forget_memory.after_started"
-
-// guestsSaved: both guests are on disk, or the first one is not beyond the point up to
-// which it can be woken from there once more.
+// guestsSaved: both guests are on disk, and neither has gone on, so that each can be
+// restored from there once more whatever becomes of its process.
 func (p point) guestsSaved() bool {
 	switch p.kind() {
 	case "migration_copy_saved":
 		return true
-	case "instance_restore":
-		return p == beforeForget || !slices.Contains([]string{"forget_memory", "resume", "report", "finished"}, p.step())
+	case "instance_restore_paused":
+		return p.step() != "report" && p.step() != "finished"
 	}
 	return false
 }
@@ -191,7 +188,7 @@ func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
 	s := startSharers(t)
 	x, blow := s.trial(), s.daemonDies(s.neverLoose)
-	ps := points{"instance_save.save.after_do", "instance_restore.wake.after_do"}
+	ps := points{"instance_suspend.suspend.after_do", "instance_restore_paused.wake.after_do", "instance_resume.forget_memory.after_do"}
 	if everyCrash() {
 		ps = x.way(t).ofPauseAll().where(point.atEffect)
 	}
@@ -225,7 +222,7 @@ func TestKillOfTheHostInAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
 	s := startSharers(t)
 	x := s.trial()
-	ps := x.way(t).ofPauseAll().where(point.guestsSaved).where(func(p point) bool { return p.isAfter("do") || p == beforeForget })
+	ps := x.way(t).ofPauseAll().where(point.guestsSaved).where(func(p point) bool { return p.isAfter("do") })
 	x.strikeAt(t, ps, s.daemonDies(func(t *testing.T) {
 		s.reboot(t)
 		s.neverLoose(t)

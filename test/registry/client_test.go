@@ -308,7 +308,7 @@ func (a *actor) sendMigration(ctx context.Context, c call, key string) (answer, 
 		})
 	case advance:
 		got, err = a.registry.TransitionMigration(ctx, key, c.id, api.MigrationTransition{
-			From: []api.MigrationState{api.MigrationState(c.from)}, To: api.MigrationState(c.to), Host: a.field.hosts[c.host].id, Epoch: c.epoch, OpID: key,
+			From: []api.MigrationState{api.MigrationState(c.from)}, To: api.MigrationState(c.to), Host: a.field.hosts[c.host].id, Epoch: c.epoch, OpID: key, NotSwitched: true,
 		})
 	default:
 		keep := map[bool]string{false: api.KeepSrc, true: api.KeepDst}[c.keepDst]

@@ -44,6 +44,10 @@ func (r *shelfRegistry) Attachments(context.Context, string, string) ([]api.Atta
 	return nil, nil
 }
 
+func (r *shelfRegistry) PermitPause(context.Context, string, string, api.PausePermit) (api.Migration, error) {
+	return api.Migration{}, nil
+}
+
 func (r *shelfRegistry) TransitionInstance(context.Context, string, string, api.InstanceTransition) (api.ShelvedInstance, error) {
 	return api.ShelvedInstance{}, api.Errorf(api.CodePolicyDenied, "not in this test")
 }
@@ -53,6 +57,9 @@ type noMigrations struct{}
 func (noMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
 func (noMigrations) MayStart(context.Context, string) error              { return nil }
 func (noMigrations) Switching(string) bool                               { return false }
+func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
+	return nil
+}
 
 // newLifecycle is an API with an instance web that is off, here or on no host. What
 // is passed on, its registry answers with a teapot.

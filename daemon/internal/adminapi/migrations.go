@@ -5,6 +5,7 @@ package adminapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -160,11 +161,30 @@ func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.Migrations.List(r.Context(), q.Get("all") == "1" || q.Get("all") == "true")
+	list, err := s.allMigrations(r.Context(), q.Get("all") == "1" || q.Get("all") == "true")
 	if err != nil {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "migrations", list)
+}
+
+// allMigrations are the migrations of this host: those that are open, or all. Of a move
+// with all guests paused, which the registry leads, the journal of this host has a part
+// at the most, while it stands still: it is the registry's row, where that answers.
+func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, error) {
+	list, err := s.Migrations.List(ctx, all)
+	if err != nil || !s.Uplink.Up() {
+		return list, err
+	}
+	ofRegistry, err := s.Registry.Migrations(ctx, "", all)
+	if err != nil {
+		return list, nil //nolint:nilerr // what this host knows is told whoever is away
+	}
+	ofRegistry = slices.DeleteFunc(ofRegistry, func(m api.Migration) bool { return m.Method != migrate.MethodSave })
+	list = slices.DeleteFunc(list, func(m api.Migration) bool {
+		return slices.ContainsFunc(ofRegistry, func(led api.Migration) bool { return led.ID == m.ID })
+	})
+	return append(list, ofRegistry...), nil
 }
 
 func (s *Server) showMigration(w http.ResponseWriter, r *http.Request) error {

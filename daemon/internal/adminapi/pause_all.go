@@ -21,10 +21,18 @@ func (s *Server) pauseAllLines() []line {
 		get(instance+"/memory", "say what it takes to save an instance", s.memory).out("paused_instance", api.PausedInstance{}),
 		get(migration+"/saved", "say what was done here for a move with all guests paused, whether the registry knows it or not", s.saved).
 			out("saved_instances", []api.SavedInstance{}),
+		post(instance+"/check-save", "say whether an instance can be suspended and saved for the migration that has locked it; nothing is changed", s.checkSave).
+			in(api.InstanceSuspend{}).out("paused_instance", api.PausedInstance{}),
+		post(instance+"/suspend", "have an instance stand still, before all guests of its volume are saved", s.suspendInstance).
+			in(api.InstanceSuspend{}).out("op", api.Op{}).out("instance", api.Instance{}),
 		post(instance+"/save", "save an instance, RAM and all, for the migration that has locked it", s.saveInstance).
 			in(api.InstanceSave{}).out("op", api.Op{}).out("instance", api.Instance{}),
-		post(instance+"/restore", "wake an instance that was saved for a migration", s.restoreInstance).
+		post(instance+"/restore", "restore an instance that was saved for a migration; it stands still until it is resumed", s.restoreInstance).
 			in(api.InstanceRestore{}).out("op", api.Op{}).out("instance", api.Instance{}),
+		post(instance+"/resume", "let an instance go on that was suspended for a migration", s.resumeInstance).
+			in(api.InstanceResume{}).out("op", api.Op{}).out("instance", api.Instance{}),
+		post(migration+"/check-copy", "say whether a volume can be copied while its guests are saved; nothing is changed", s.checkCopy).
+			in(api.CopySaved{}).out("location", api.Location{}),
 		post(migration+"/copy-saved", "copy a volume whose guests are all saved", s.copySaved).
 			in(api.CopySaved{}).out("op", api.Op{}).out("migration", api.Migration{}),
 		post(migration+"/drop-saved", "remove one end of the copy of a volume whose guests were saved", s.dropSaved).
@@ -48,6 +56,49 @@ func (s *Server) saved(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return httpjson.Write(w, http.StatusOK, "saved_instances", is)
+}
+
+func (s *Server) checkSave(w http.ResponseWriter, r *http.Request) error {
+	var in api.InstanceSuspend
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	if err := s.Instances.CheckSave(r.Context(), r.PathValue("instance"), in); err != nil {
+		return err
+	}
+	return s.memory(w, r)
+}
+
+func (s *Server) suspendInstance(w http.ResponseWriter, r *http.Request) error {
+	var in api.InstanceSuspend
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	return s.byInstance(func(ctx context.Context, opID, instance string) (api.Instance, error) {
+		return s.Instances.BeginSuspend(ctx, opID, instance, in)
+	})(w, r)
+}
+
+func (s *Server) resumeInstance(w http.ResponseWriter, r *http.Request) error {
+	var in api.InstanceResume
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	return s.byInstance(func(ctx context.Context, opID, instance string) (api.Instance, error) {
+		return s.Instances.BeginResume(ctx, opID, instance, in)
+	})(w, r)
+}
+
+func (s *Server) checkCopy(w http.ResponseWriter, r *http.Request) error {
+	var in api.CopySaved
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	at, err := s.Migrations.CheckCopySaved(r.Context(), in)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "location", at)
 }
 
 func (s *Server) saveInstance(w http.ResponseWriter, r *http.Request) error {

@@ -29,6 +29,7 @@ type Registry interface {
 	Instance(ctx context.Context, id string) (api.Instance, error)
 	Attachment(ctx context.Context, id string) (api.Attachment, error)
 	Migration(ctx context.Context, id string) (api.Migration, error)
+	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
 	ForgetInstance(ctx context.Context, opID, ref string) error
 }
 

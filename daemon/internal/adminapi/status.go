@@ -150,7 +150,7 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 			st.Instances = len(insts)
 		}
 	}
-	open, err := s.Migrations.List(ctx, false)
+	open, err := s.allMigrations(ctx, false)
 	if err != nil {
 		st.Parts = append(st.Parts, api.Check{Name: "journal", Status: "fail", Message: err.Error()})
 		return

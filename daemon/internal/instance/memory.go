@@ -45,6 +45,9 @@ type pauseInput struct {
 	Location api.Location `json:"location"`
 	// Memory is the file that the instance's RAM is kept in.
 	Memory string `json:"memory"`
+	// Suspended: an op before this one has suspended and guarded it. What undoes a save
+	// leaves it so.
+	Suspended bool `json:"suspended,omitempty"`
 }
 
 // owner is whose guard it is that keeps the instance at rest.
@@ -93,6 +96,28 @@ func (g *Manager) rested(ctx context.Context, in *pauseInput) (rest, error) {
 	return is, err
 }
 
+// suspended is what an instance was before it was suspended for a migration: the zero
+// rest if it was not, or was let go on at once.
+func (g *Manager) suspended(ctx context.Context, in *pauseInput) (is rest, err error) {
+	err = g.pauseOps(ctx, in, func(st op.Status) error {
+		if data, ok := st.Outputs[stepNameSuspend]; ok && st.Op.Kind == kindSuspend && st.State != op.StateUndone {
+			return json.Unmarshal(data, &is)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// before is what an instance was before the migration touched it. What was saved by an
+// older version was not suspended first.
+func (g *Manager) before(ctx context.Context, in *pauseInput) (rest, error) {
+	is, err := g.suspended(ctx, in)
+	if err != nil || is.State != "" {
+		return is, err
+	}
+	return g.rested(ctx, in)
+}
+
 // asleep says whether the instance has no process, and its RAM is in the file.
 func (m *machine) asleep(ctx context.Context, in *pauseInput) (bool, error) {
 	there, err := memoryThere(in)
@@ -108,7 +133,7 @@ func (m *machine) asleep(ctx context.Context, in *pauseInput) (bool, error) {
 func (g *Manager) awoken(ctx context.Context, in *pauseInput) (bool, error) {
 	yes := false
 	err := g.pauseOps(ctx, in, func(st op.Status) error {
-		yes = yes || st.Op.Kind == kindRestore
+		yes = yes || pauseKinds[st.Op.Kind]
 		return nil
 	})
 	return yes, err
@@ -121,7 +146,7 @@ func (g *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.St
 		return journalError(err)
 	}
 	for _, o := range ops {
-		if o.Kind != kindSave && o.Kind != kindRestore {
+		if _, is := pauseKinds[o.Kind]; !is {
 			continue
 		}
 		var of pauseInput

@@ -121,14 +121,18 @@ func TestAVolumeThatSomebodyElseHasOpenBringsTheGuestBack(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.set(func() { d.world.user = "a mount" })
 		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+		// It stands still like the others, until all are let go.
+		must(t, d.world.suspended(hv.StateRunning))
+		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
 }
 
 func TestTheOtherGuestsOfAVolumeAreSavedInTheirTurn(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.suspend("suspend-db", pausedDB), op.StateDone, "")
 		wantState(t, d.save("save-web", pausedWeb), op.StateDone, "")
-		wantState(t, d.save("save-db", pausedDB), op.StateDone, "")
+		wantState(t, d.saveOnly("save-db", pausedDB), op.StateDone, "")
 		must(t, d.world.copied())
 		wantState(t, d.restore("restore-db", pausedDB, pausedDst), op.StateDone, "")
 		wantState(t, d.restore("restore-web", pausedWeb, pausedDst), op.StateDone, "")
@@ -139,10 +143,11 @@ func TestTheOtherGuestsOfAVolumeAreSavedInTheirTurn(t *testing.T) {
 
 func TestASavedGuestThatRunsAgainIsFoundOutByTheNextSave(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.suspend("suspend-db", pausedDB), op.StateDone, "")
 		wantState(t, d.save("save-web", pausedWeb), op.StateDone, "")
 		d.world.OnStart, d.world.OnPass = nil, nil // the hook was taken away
 		must(t, d.world.Start(pausedWeb))
-		wantState(t, d.save("save-db", pausedDB), op.StateUndone, api.CodeVolumeInUse)
+		wantState(t, d.saveOnly("save-db", pausedDB), op.StateUndone, api.CodeVolumeInUse)
 	}, hv.StateRunning, hv.StateRunning)
 }
 
@@ -258,12 +263,13 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 		for _, name := range d.world.memories() {
 			must(t, os.Remove(d.world.saveDir+"/"+name))
 		}
-		st := d.restore("restore", pausedWeb, pausedSrc)
+		st := d.restorePaused("restore", pausedWeb, pausedSrc)
 		wantState(t, st, op.StateDone, "")
 		var out woken
 		if err := json.Unmarshal(st.Outputs[stepNameWake], &out); err != nil || !strings.Contains(out.Remark, "stopped") {
 			t.Errorf("it says %q (%v)", out.Remark, err)
 		}
+		wantState(t, d.resume("resume", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateStopped, pausedSrc))
 	}, hv.StateRunning)
 }
@@ -422,9 +428,6 @@ func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, 
 		must(t, w.copied())
 	case op.StateUndone:
 		pass(5 * time.Minute) // whatever it was that came, it is over
-		if err := w.as(pausedWeb, w.expected(tr, state), pausedSrc); err != nil {
-			t.Fatalf("undone: %v", err)
-		}
 		verb, at = "back", pausedSrc
 	default:
 		t.Fatalf("the save is %s: %+v", st.State, st.Failure)
@@ -511,7 +514,23 @@ func TestMatrixOfSave(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				s := newPauseSubject(t, kindSave, state)
+				s.in.Suspended = true
+				d := startPauseDaemon(t, s.pauseWorld)
+				wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
 				s.done = func(s *pauseSubject) error { return s.asleep(s.was.Active()) }
+				s.undone = func(s *pauseSubject) error { return s.suspended(s.was) }
+				return s
+			}})
+		})
+	}
+}
+
+func TestMatrixOfSuspend(t *testing.T) {
+	for _, state := range pauseStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				s := newPauseSubject(t, kindSuspend, state)
+				s.done = func(s *pauseSubject) error { return s.suspended(s.was) }
 				s.undone = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedSrc) }
 				return s
 			}})
@@ -519,14 +538,65 @@ func TestMatrixOfSave(t *testing.T) {
 	}
 }
 
+// What a restore is, by its kind: where it leaves its guest when it is done.
+var restores = map[string]func(*pauseSubject) error{
+	kindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
+	kindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
+	kindDiscard:       func(s *pauseSubject) error { return s.asleep(false) },
+}
+
 func TestMatrixOfRestore(t *testing.T) {
+	for kind, done := range restores {
+		for _, state := range pauseStates {
+			t.Run(kind+" "+string(state), func(t *testing.T) {
+				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+					s := newPauseSubject(t, kind, state)
+					d := startPauseDaemon(t, s.pauseWorld)
+					if kind == kindRestore { // of a guest that an older version has saved
+						saveAsBefore(t, s, d)
+					} else {
+						wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+					}
+					must(t, s.copied())
+					s.in.Location = s.location(pausedDst)
+					s.done = done
+					s.undone = func(s *pauseSubject) error { return s.notGoneOn(s.was.Active()) }
+					return s
+				}})
+			})
+		}
+	}
+}
+
+// saveAsBefore has an instance saved as older versions did it: as it is, without having
+// it suspended first.
+func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
+	t.Helper()
+	wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+	journal := optest.NewJournal()
+	for _, o := range must1(t, d.now().desk.Journal.Group, pausedWeb) {
+		if o.Kind == kindSave {
+			must(t, journal.Create(t.Context(), o))
+			for _, r := range must1(t, s.journal.Records, o.ID) {
+				if r.Step == stepNameSave && len(r.Data) > 0 {
+					r.Data = []byte(`{"state":"` + string(s.was) + `"}`)
+				}
+				must(t, journal.Append(t.Context(), r))
+			}
+		}
+	}
+	s.journal = journal
+}
+
+func TestMatrixOfResume(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, kindRestore, state)
+				s := newPauseSubject(t, kindResume, state)
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
 				must(t, s.copied())
+				wantState(t, d.restorePaused("restore", pausedWeb, pausedDst), op.StateDone, "")
 				s.in.Location = s.location(pausedDst)
 				s.done = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) }
 				s.undone = func(s *pauseSubject) error { return s.notGoneOn(s.was.Active()) }
@@ -534,4 +604,11 @@ func TestMatrixOfRestore(t *testing.T) {
 			}})
 		})
 	}
+}
+
+func must1[T any](t *testing.T, read func(context.Context, string) (T, error), id string) T {
+	t.Helper()
+	v, err := read(t.Context(), id)
+	must(t, err)
+	return v
 }

@@ -50,6 +50,12 @@ type pauseWorld struct {
 	down     bool
 	// user has the image besides the domains.
 	user string
+	// refused are the permissions that the registry does not give; asked those that it
+	// was asked for.
+	refused map[string]bool
+	asked   []string
+	// unmovable is what a plain move of the volume would be refused for.
+	unmovable error
 }
 
 // newPauseWorld makes a host whose instances are in these states: web, and db if
@@ -141,6 +147,32 @@ func (w *pauseWorld) TransitionInstance(context.Context, string, string, api.Ins
 	return api.ShelvedInstance{}, errors.New("no instance is shelved here")
 }
 
+// PermitPause implements Site.
+func (w *pauseWorld) PermitPause(_ context.Context, _, migration string, in api.PausePermit) (api.Migration, error) {
+	if err := w.ask(); err != nil {
+		return api.Migration{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, in.To)
+	if w.refused[in.To] {
+		return api.Migration{}, api.Errorf(api.CodeStateForbidden, "others have run on")
+	}
+	return api.Migration{ID: migration}, nil
+}
+
+// pauseMigrations are the migrations of the world's host.
+type pauseMigrations struct{ w *pauseWorld }
+
+func (pauseMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
+func (pauseMigrations) Switching(string) bool                               { return false }
+func (pauseMigrations) MayStart(context.Context, string) error              { return nil }
+func (m pauseMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.w.unmovable
+}
+
 // KnownInstance implements Known.
 func (w *pauseWorld) KnownInstance(context.Context, string) (api.Instance, bool) {
 	return api.Instance{}, false
@@ -170,7 +202,7 @@ func (i pauseImages) FreeBytes(string) (int64, error)          { return i.w.free
 func (w *pauseWorld) newManager(journal op.Journal) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
-		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Migrations: &node{}, Known: w, Report: func(context.Context) error { return nil },
+		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
 	}, journal, host, slog.New(slog.DiscardHandler))
 }
 
@@ -243,6 +275,24 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 // asleep says what is wrong with web if it is to be saved and guarded.
 func (w *pauseWorld) asleep(hadMemory bool) error {
 	return errors.Join(w.inState(hv.StateStopped), w.kept(hadMemory))
+}
+
+// suspended says what is wrong with web if it is to stand still, guarded, as it was
+// suspended.
+func (w *pauseWorld) suspended(was hv.State) error {
+	if was == hv.StateRunning {
+		was = hv.StatePaused
+	}
+	return errors.Join(w.inState(was), w.kept(false))
+}
+
+// ready says what is wrong with web if it is to be restored, and to stand still.
+func (w *pauseWorld) ready(was hv.State) error {
+	want := hv.StateStopped
+	if was.Active() {
+		want = hv.StatePaused
+	}
+	return errors.Join(w.inState(want), w.kept(was.Active()))
 }
 
 // notGoneOn says what is wrong with web if it was saved and has not gone on since: it
@@ -341,18 +391,52 @@ func (d *pauseDaemon) reboot() {
 	d.boot()
 }
 
-// save asks for a save as the registry does, until its op is over.
+// suspend asks for a suspend as the registry does, until its op is over.
+func (d *pauseDaemon) suspend(id, instance string) op.Status {
+	return d.ask(id, func(g *Manager) error {
+		_, err := g.BeginSuspend(context.Background(), id, instance, api.InstanceSuspend{MigrationID: pausedMig, VolumeID: pausedVol})
+		return err
+	})
+}
+
+// save has an instance suspended, and then saved.
 func (d *pauseDaemon) save(id, instance string) op.Status {
+	if st := d.suspend(id+".suspend", instance); st.State != op.StateDone {
+		return st
+	}
+	return d.saveOnly(id, instance)
+}
+
+func (d *pauseDaemon) saveOnly(id, instance string) op.Status {
 	return d.ask(id, func(g *Manager) error {
 		_, err := g.BeginSave(context.Background(), id, instance, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
 		return err
 	})
 }
 
+// restore has an instance restored, and then resumed.
 func (d *pauseDaemon) restore(id, instance, at string) op.Status {
+	if st := d.restorePaused(id, instance, at); st.State != op.StateDone {
+		return st
+	}
+	return d.resume(id+".resume", instance, at)
+}
+
+func (d *pauseDaemon) restorePaused(id, instance, at string) op.Status {
+	return d.restoreAs(id, instance, api.InstanceRestore{Location: d.world.location(at), Paused: true})
+}
+
+func (d *pauseDaemon) restoreAs(id, instance string, in api.InstanceRestore) op.Status {
+	in.MigrationID, in.VolumeID = pausedMig, pausedVol
 	return d.ask(id, func(g *Manager) error {
-		_, err := g.BeginRestore(context.Background(), id, instance,
-			api.InstanceRestore{MigrationID: pausedMig, VolumeID: pausedVol, Location: d.world.location(at)})
+		_, err := g.BeginRestore(context.Background(), id, instance, in)
+		return err
+	})
+}
+
+func (d *pauseDaemon) resume(id, instance, at string) op.Status {
+	return d.ask(id, func(g *Manager) error {
+		_, err := g.BeginResume(context.Background(), id, instance, api.InstanceResume{MigrationID: pausedMig, VolumeID: pausedVol, Location: d.world.location(at)})
 		return err
 	})
 }

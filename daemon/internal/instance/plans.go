@@ -23,11 +23,26 @@ const (
 	kindShelve   = "instance_shelve"
 	kindUnshelve = "instance_unshelve"
 
+	kindSuspend = "instance_suspend"
 	kindSave    = "instance_save"
-	kindRestore = "instance_restore"
+	// kindRestore is of journals of before: it let its guest run on at once. Nobody asks
+	// for it any more.
+	kindRestore       = "instance_restore"
+	kindRestorePaused = "instance_restore_paused"
+	kindDiscard       = "instance_discard_memory"
+	kindResume        = "instance_resume"
 )
 
-var kinds = []string{kindStart, kindStop, kindReboot, kindPause, kindUnpause, kindShelve, kindUnshelve, kindSave, kindRestore}
+var kinds = []string{
+	kindStart, kindStop, kindReboot, kindPause, kindUnpause, kindShelve, kindUnshelve,
+	kindSuspend, kindSave, kindRestore, kindRestorePaused, kindDiscard, kindResume,
+}
+
+// pauseKinds are the ops of a move with all guests paused; true for those that bring an
+// instance back.
+var pauseKinds = map[string]bool{
+	kindSuspend: false, kindSave: false, kindRestore: true, kindRestorePaused: true, kindDiscard: true, kindResume: true,
+}
 
 // The steps that somebody asks about.
 const (

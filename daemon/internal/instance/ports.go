@@ -34,6 +34,9 @@ type Site interface {
 	// reference is any.
 	Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error)
 	TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error)
+	// PermitPause asks whether a guest of a move with all guests paused may be
+	// suspended, restored or resumed now. It is asked under a new op id each time.
+	PermitPause(ctx context.Context, opID, migration string, in api.PausePermit) (api.Migration, error)
 }
 
 // GuardKeeper keeps domains from being started (Guards).
@@ -74,6 +77,11 @@ type Migrations interface {
 	// MayStart refuses the start of an instance whose disks nobody can vouch for. Its
 	// error says why, and what can be done.
 	MayStart(ctx context.Context, instanceID string) error
+	// CheckPaused refuses a volume that would not be moved without pausing the guest
+	// either: for its image, its disk in this instance, or who else on this host has it.
+	// Beside are the ids of the instances that have it by the registry. It changes
+	// nothing.
+	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
 }
 
 // Known is what this host remembers of the registry while that is away.

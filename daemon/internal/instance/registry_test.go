@@ -170,6 +170,10 @@ func (v *view) Attachments(context.Context, string, string) ([]api.Attachment, e
 	return ask(v, func() ([]api.Attachment, error) { return slices.Clone(v.atts), nil })
 }
 
+func (v *view) PermitPause(context.Context, string, string, api.PausePermit) (api.Migration, error) {
+	return api.Migration{}, nil
+}
+
 func (v *view) TransitionInstance(_ context.Context, opID, _ string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	return ask(v, func() (api.ShelvedInstance, error) {
 		if old, known := v.calls[opID]; known {

@@ -29,17 +29,26 @@ const (
 // restored paused, and goes on when its RAM file is gone.
 func WakingSteps() []string { return []string{stepNameWake, stepNameForgetMemory, stepNameGoOn} }
 
-// BeginRestore wakes an instance that was saved for a migration, with the volume at
-// the location, as it was: running, paused or off. For one that was not saved, or is
-// as it was already, it only looks that this is so. One that cannot be woken stays
-// saved and guarded (needs_operator), and may be asked for again.
+// BeginRestore restores an instance that was saved for a migration, with the volume at
+// the location. It stands still then, guarded and with the file of its RAM, until
+// BeginResume: its siblings may not be restored yet. For one that was not saved it only
+// looks that this is so. One that cannot be restored stays saved and guarded
+// (needs_operator), and may be asked for again. Where its memory is to be discarded it
+// is off afterwards.
 func (g *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
+	kind := kindRestorePaused
+	if in.DiscardMemory {
+		kind = kindDiscard
+	}
 	return g.take(ctx, request.Request{
-		OpID: opID, Kind: kindRestore, Asked: asked{instanceRef, in},
+		OpID: opID, Kind: kind, Asked: asked{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			input, err := g.machine.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
+			}
+			if !in.Paused {
+				return nil, forbidden("restore", input.InstanceName, "it would have to run on before the other guests of volume %s are restored; is the registry older than this host's volferryd?", input.VolumeName)
 			}
 			input.Location = in.Location
 			return input, nil
@@ -237,6 +246,9 @@ func (m *machine) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Doma
 	if err := m.Migrations.MayStart(ctx, in.InstanceID); err != nil { // of its other volumes
 		return in.stuck(err)
 	}
+	if err := m.permit(ctx, in, api.PermitRestore); err != nil {
+		return err
+	}
 	if err := m.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
 		return err
 	}
@@ -293,75 +305,4 @@ func (in *pauseInput) stuck(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again: `volferryctl migration complete %s`, or cancel; to give its memory up, remove the file first: the instance is then restored stopped",
 		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, in.MigrationID).With("memory", in.Memory)
-}
-
-// stepForgetMemory removes the file, before the guest runs: what is in the process is
-// the only RAM from then on, and there is nothing more to guard. A guest that was
-// lost with its host since it was woken has not run: it is woken again.
-func (m *machine) stepForgetMemory() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := wasOf(r)
-		if err != nil {
-			return err
-		}
-		asleep, err := m.asleep(ctx, in)
-		if err != nil {
-			return err
-		}
-		if asleep {
-			if _, err := m.wake(ctx, in, was); err != nil {
-				return err
-			}
-		}
-		if err := removeMemory(in); err != nil {
-			return err
-		}
-		return m.Guards.Clear(in.InstanceID, in.owner())
-	}
-	observe := func(_ context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
-		there, err := memoryThere(in)
-		if err != nil || there {
-			return op.NotDone, err
-		}
-		guarded, err := m.Guards.Has(in.InstanceID, in.owner())
-		return op.DoneIf(!guarded), err
-	}
-	return step(stepNameForgetMemory, do, nil, observe)
-}
-
-// stepGoOn lets a guest run that ran.
-func (m *machine) stepGoOn() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := wasOf(r)
-		if err != nil {
-			return err
-		}
-		return m.goOn(ctx, in, was)
-	}
-	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
-		was, err := wasOf(r)
-		if err != nil {
-			return op.Unknown, err
-		}
-		dom, err := m.domain(ctx, in.InstanceID)
-		return op.DoneIf(dom == nil || !standsStill(dom, was)), err
-	}
-	return step(stepNameGoOn, do, nil, observe)
-}
-
-// standsStill says whether a guest is paused by us that ran before.
-func standsStill(dom *hv.Domain, was rest) bool {
-	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
-}
-
-func (m *machine) goOn(ctx context.Context, in *pauseInput, was rest) error {
-	dom, err := m.domain(ctx, in.InstanceID)
-	if err != nil || dom == nil || !standsStill(dom, was) {
-		return err
-	}
-	err = m.HV.Resume(ctx, in.InstanceID)
-	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return nil // it went off meanwhile
-	}
-	return request.HV(err)
 }

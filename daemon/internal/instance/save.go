@@ -6,9 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -33,55 +30,11 @@ func (g *Manager) BeginSave(ctx context.Context, opID, instanceRef string, in ap
 			if err != nil {
 				return nil, err
 			}
+			input.Suspended = true
 			_, err = g.maySave(ctx, input)
 			return input, err
 		},
 	})
-}
-
-// pauseInput is the input of an op of a migration that has locked the instance.
-func (m *machine) pauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*pauseInput, error) {
-	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file's name
-		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
-	}
-	inst, err := m.Registry.Instance(ctx, instanceRef)
-	if err != nil {
-		return nil, err
-	}
-	if err := lockedFor(inst, migrationID); err != nil {
-		return nil, err
-	}
-	in := &pauseInput{MigrationID: migrationID, Memory: m.memoryPath(inst.ID, migrationID)}
-	if in.subject, err = m.subjectOf(ctx, inst); err != nil {
-		return nil, err
-	}
-	in.Whole = true
-	vol, err := m.Registry.Volume(ctx, volumeID)
-	if err != nil {
-		return nil, err
-	}
-	in.VolumeID, in.VolumeName = vol.ID, vol.Name
-	atts, err := m.Registry.Attachments(ctx, vol.ID, inst.ID)
-	if err != nil {
-		return nil, err
-	}
-	if len(atts) == 0 {
-		return nil, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", vol.Name, inst.Name)
-	}
-	in.Device, in.Location = atts[0].Device, atts[0].Location
-	return in, nil
-}
-
-// lockedFor refuses what does not come from the migration that has locked the
-// instance: everybody else would meet its guests in the middle of a move.
-func lockedFor(inst api.Instance, migrationID string) error {
-	switch {
-	case inst.Locked && inst.LockedBy == migrationID:
-		return nil
-	case inst.Locked:
-		return locked("save or restore", inst)
-	}
-	return forbidden("save or restore", inst.Name, "no migration has locked it; `volferryctl volume migrate VOLUME --pause-all` does this by itself")
 }
 
 // maySave makes every check that can be made before anything is touched. An instance
@@ -96,7 +49,31 @@ func (g *Manager) maySave(ctx context.Context, in *pauseInput) (before rest, err
 	if err != nil || before.State != "" {
 		return before, err
 	}
+	was, err := g.suspended(ctx, in)
+	if err != nil {
+		return before, err
+	}
+	if err := g.machine.standsStill(ctx, in, was); err != nil {
+		return before, err
+	}
 	return before, g.machine.maySaveNow(ctx, in)
+}
+
+// ranOn is the detail of a refusal by which the registry knows that a guest has run on
+// beside others that may be saved already.
+const ranOn = "ran_on"
+
+// standsStill refuses to save a guest that was not suspended, or runs again: the memory
+// of the others would be older than what it writes.
+func (m *machine) standsStill(ctx context.Context, in *pauseInput, was rest) error {
+	if was.State == "" {
+		return forbidden("save", in.InstanceName, "it was not suspended for migration %s; is the registry older than this host's volferryd?", in.MigrationID)
+	}
+	dom, err := m.pausedDomain(ctx, in)
+	if err == nil && dom.State == hv.StateRunning {
+		err = forbidden("save", in.InstanceName, "it was suspended for migration %s, and somebody has let it run on", in.MigrationID).With(ranOn, true)
+	}
+	return err
 }
 
 func (m *machine) maySaveNow(ctx context.Context, in *pauseInput) error {
@@ -105,6 +82,9 @@ func (m *machine) maySaveNow(ctx context.Context, in *pauseInput) error {
 		return err
 	}
 	if err := savable(dom, in); err != nil {
+		return err
+	}
+	if err := m.mayMove(ctx, in); err != nil {
 		return err
 	}
 	if err := m.Guards.Enforced(); err != nil {
@@ -124,6 +104,31 @@ func (m *machine) maySaveNow(ctx context.Context, in *pauseInput) error {
 	return nil
 }
 
+// mayMove makes the checks of a move of the volume without pausing its guests.
+func (m *machine) mayMove(ctx context.Context, in *pauseInput) error {
+	vol, err := m.Registry.Volume(ctx, in.VolumeID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	atts, err := m.Registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return request.Registry(err)
+	}
+	var own api.Attachment
+	ids := make([]string, len(atts))
+	for i, a := range atts {
+		ids[i] = a.InstanceID
+		if a.InstanceID == in.InstanceID {
+			own = a
+		}
+	}
+	err = m.Migrations.CheckPaused(ctx, vol, own, ids)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return op.WaitFor(request.WaitHypervisor, err)
+	}
+	return err
+}
+
 func lateSave(in *pauseInput, yes bool) error {
 	if !yes {
 		return nil
@@ -138,101 +143,6 @@ func (m *machine) pausedDomain(ctx context.Context, in *pauseInput) (*hv.Domain,
 		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `volferryctl instance show %s` says what is known", in.InstanceName, in.InstanceName)
 	}
 	return dom, err
-}
-
-// savable refuses a domain whose RAM or whose disk could not be put back.
-func savable(dom *hv.Domain, in *pauseInput) error {
-	cannot := func(why string, args ...any) error { return forbidden("save", in.InstanceName, why, args...) }
-	if err := request.AtHome("cannot save instance "+in.InstanceName, dom); err != nil {
-		return err
-	}
-	switch {
-	case !dom.Persistent:
-		return cannot("its domain is transient")
-	case dom.ManagedSave:
-		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: virsh managedsave-remove %s", dom.Name)
-	case dom.State == hv.StateOther:
-		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: it is neither running, paused nor stopped; try again when it is", in.InstanceName)
-	case !uses(dom.ConfigDisk(in.Device), in.Location.Path):
-		return in.chainChanged("persistent definition")
-	case dom.State.Active() && !uses(dom.LiveDisk(in.Device), in.Location.Path):
-		return in.chainChanged("running domain")
-	case dom.State.Active() && dom.LiveDisk(in.Device).Mirror != nil:
-		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: a block job runs on its disk %s", in.InstanceName, in.Device)
-	case dom.State.Active():
-		if what := otherDisks(dom.Live, dom.Config, in.Device); what != "" {
-			return cannot("its disk %s in its definition, and it would come back as it runs now; make the two the same", what)
-		}
-	}
-	return nil
-}
-
-// otherDisks says which disk besides one is not the same image in a process, or in the
-// RAM of one, as in the persistent definition; "" if none. Drives whose medium may be
-// changed at any time are left out.
-func otherDisks(process, config []hv.Disk, except string) string {
-	defined := make(map[string]*hv.Disk)
-	for i := range config {
-		if d := &config[i]; d.Device == "disk" && d.Target != except {
-			defined[d.Target] = d
-		}
-	}
-	for i := range process {
-		d := &process[i]
-		if d.Device != "disk" || d.Target == except {
-			continue
-		}
-		other := defined[d.Target]
-		if other == nil {
-			return fmt.Sprintf("%s is %s, and none", d.Target, d.Top().Path)
-		}
-		// Below the top one of the two may say less.
-		for n := range min(len(d.Chain), len(other.Chain)) {
-			if d.Chain[n] != other.Chain[n] {
-				return fmt.Sprintf("%s is %s (%s), and %s (%s)", d.Target, d.Chain[n].Path, d.Chain[n].Format, other.Chain[n].Path, other.Chain[n].Format)
-			}
-		}
-		delete(defined, d.Target)
-	}
-	for target, d := range defined {
-		return fmt.Sprintf("%s is none, and %s", target, d.Top().Path)
-	}
-	return ""
-}
-
-// uses says whether a disk is the image at path, and nothing else.
-func uses(d *hv.Disk, path string) bool {
-	return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == path
-}
-
-func (in *pauseInput) chainChanged(where string) error {
-	return api.Errorf(api.CodeChainChanged, "disk %s in the %s of instance %s is not volume %s at %s; `volferryctl volume which %s` shows what is known",
-		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, in.VolumeName)
-}
-
-// pausePlans: no process has the volume open between the two. What is done for a
-// guest that cannot be saved after all is undone; the first thing that a restore does
-// is not, since the location that it is told is right whatever follows.
-func (g *Manager) pausePlans() []op.Plan {
-	m := g.machine
-	return []op.Plan{
-		{Kind: kindSave, Steps: []op.Step{
-			step(stepNameAdmit, g.admitSave, nil, nil),
-			m.stepRestGuard(),
-			m.stepSave(),
-			m.stepReleased(),
-			m.stepReport(),
-		}},
-		{Kind: kindRestore, Commit: stepNameForgetMemory, Steps: []op.Step{
-			g.stepRested(),
-			m.stepConnect(),
-			m.stepName(),
-			m.stepWake(),
-			m.stepForgetMemory(),
-			m.stepGoOn(),
-			m.stepReport(),
-		}},
-	}
 }
 
 // admitSave looks once more, now that no other op is at the instance. Its output is
@@ -267,7 +177,7 @@ func (m *machine) stepRestGuard() op.Step {
 		return m.Guards.Set(in.InstanceID, in.owner(), in.reason())
 	}
 	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		if was, err := before(r); err != nil || was.State != "" {
+		if was, err := before(r); err != nil || was.State != "" || in.Suspended {
 			return err
 		}
 		if asleep, err := m.asleep(ctx, in); err != nil || asleep {
@@ -416,19 +326,15 @@ func (m *machine) stepReleased() op.Step {
 	}, nil, nil)
 }
 
-// mayHaveOpen refuses a domain that has the volume open and is not one that the
-// migration saves next.
+// mayHaveOpen refuses a domain that has the volume open and is not one that stands still
+// for the migration, which saves it next.
 func (m *machine) mayHaveOpen(ctx context.Context, in *pauseInput, dom *hv.Domain, atts []api.Attachment) error {
 	open, err := location.Opens(ctx, m.HV, dom, in.Location.Path)
 	if err != nil || !open {
 		return request.HV(err)
 	}
-	saved, err := m.Guards.Has(dom.ID, in.owner())
-	if err != nil {
-		return err
-	}
 	for i := range atts {
-		if atts[i].InstanceID == dom.ID && !saved {
+		if atts[i].InstanceID == dom.ID && dom.State == hv.StatePaused {
 			return nil
 		}
 	}

@@ -48,6 +48,7 @@ func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 		if is.Asleep, err = g.machine.Guards.Has(is.InstanceID, in.owner()); err != nil {
 			return nil, err
 		}
+		is.AtRest = is.Asleep && doms[i].State != hv.StateRunning
 		out = append(out, is)
 	}
 	return out, nil

@@ -27,13 +27,13 @@ func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 			t.Errorf("before the move: %+v", got)
 		}
 		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
-		want := []api.SavedInstance{{InstanceID: pausedWeb, InstanceName: "web", VolumeID: pausedVol, Location: d.world.location(pausedSrc), Asleep: true}}
+		want := []api.SavedInstance{{InstanceID: pausedWeb, InstanceName: "web", VolumeID: pausedVol, Location: d.world.location(pausedSrc), Asleep: true, AtRest: true}}
 		if diff := cmp.Diff(want, says()); diff != "" {
 			t.Errorf("saved (-want +got):\n%s", diff)
 		}
 		must(t, d.world.copied())
 		wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
-		want[0].Location, want[0].Asleep = d.world.location(pausedDst), false
+		want[0].Location, want[0].Asleep, want[0].AtRest = d.world.location(pausedDst), false, false
 		if diff := cmp.Diff(want, says()); diff != "" {
 			t.Errorf("woken (-want +got):\n%s", diff)
 		}

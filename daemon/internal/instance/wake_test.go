@@ -85,7 +85,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 	for n, over := 1, false; !over && !t.Failed(); n++ {
 		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPauseSubject(t, kindRestore, hv.StateRunning)
+				s := newPauseSubject(t, kindRestorePaused, hv.StateRunning)
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
 				must(t, s.copied())
@@ -101,6 +101,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 				}})
 				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.machine.submit(t.Context(), s.Op()) })
 				wantState(t, restored, op.StateDone, "")
+				wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateDone, "")
 				s.ClearFaults()
 				must(t, s.as(pausedWeb, want, pausedDst))
 			})
@@ -311,6 +312,7 @@ func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 				if rebooted {
 					want = hv.StateStopped
 				}
+				wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
 				must(t, d.world.as(pausedWeb, want, pausedSrc))
 			}, hv.StateRunning)
 		})
@@ -322,6 +324,8 @@ func TestTheUndoOfASaveThatIsSaidToHaveFailedWakesTheGuest(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Err: errRefused})
 		wantState(t, d.save("save", pausedWeb), op.StateUndone, "")
+		must(t, d.world.suspended(hv.StateRunning))
+		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
 }

@@ -339,6 +339,9 @@ func (n *node) MayStart(context.Context, string) error { return n.mayStart }
 // Switching implements Migrations.
 func (n *node) Switching(string) bool { return n.switching }
 
+// CheckPaused implements Migrations.
+func (n *node) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error { return nil }
+
 // KnownInstance implements Known.
 func (n *node) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	return n.known, ref == n.known.ID || ref == n.known.Name

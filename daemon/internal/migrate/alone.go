@@ -15,14 +15,14 @@ import (
 )
 
 // userOf says who has the image at path, in words that go on after its name: a
-// domain of this host other than the one with the id except, or what the kernel lends
+// domain of this host other than those with the ids except, or what the kernel lends
 // it to. Empty if nobody that can be seen has it.
-func (m *machine) userOf(ctx context.Context, path, except string) (string, error) {
+func (m *machine) userOf(ctx context.Context, path string, except ...string) (string, error) {
 	doms, err := m.hv.Domains(ctx)
 	if err != nil {
 		return "", err
 	}
-	others := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool { return d.ID == except })
+	others := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool { return slices.Contains(except, d.ID) })
 	domain, target, err := location.DiskOf(others, path)
 	switch {
 	case err != nil:
@@ -75,7 +75,10 @@ func notAlone(s *Spec, user string) error {
 		return nil
 	}
 	by := "nothing is attached to it"
-	if s.attached() {
+	switch {
+	case s.Method == MethodSave:
+		by = "all its guests are paused"
+	case s.attached():
 		by = "it is attached to instance " + s.InstanceName + " alone"
 	}
 	return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by the registry %s, but %s %s; take the disk from there, or have the instance adopted first if it is none of Volferry's yet (volferryctl instance adopt)",

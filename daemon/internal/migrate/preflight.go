@@ -154,32 +154,42 @@ func (g *Manager) checkAlone(ctx context.Context, s *Spec) error {
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
 func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment, asked string) error {
+	dom, disk, err := g.checkDisk(ctx, s, att)
+	if err != nil {
+		return err
+	}
+	return g.chooseMethod(s, dom, disk, asked)
+}
+
+// checkDisk looks at an instance and at the disk that the volume is in it, whatever the
+// method.
+func (g *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		return api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
+		return nil, nil, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
 	case errors.Is(err, hv.ErrUnavailable):
-		return noHypervisor()
+		return nil, nil, noHypervisor()
 	case err != nil:
-		return fmt.Errorf("read instance %s: %w", att.InstanceID, err)
+		return nil, nil, fmt.Errorf("read instance %s: %w", att.InstanceID, err)
 	}
 	s.InstanceID, s.InstanceName, s.Target = dom.ID, dom.Name, att.Device
 	s.SrcAttachmentID, s.DstAttachmentID = att.ID, uuid.NewString()
 	if err := checkDomain(s, dom); err != nil {
-		return err
+		return nil, nil, err
 	}
 	disk := dom.ConfigDisk(att.Device)
 	if disk == nil {
-		return api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
+		return nil, nil, api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
 	}
 	if placeOf(s, disk) != onSrc || (dom.State.Active() && placeOf(s, dom.LiveDisk(att.Device)) != onSrc) {
-		return api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
+		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
 			att.Device, dom.Name, s.Src.Path, s.VolumeName)
 	}
 	if err := g.checkJob(ctx, s, dom); err != nil {
-		return err
+		return nil, nil, err
 	}
-	return g.chooseMethod(s, dom, disk, asked)
+	return dom, disk, nil
 }
 
 func noHypervisor() *api.Error {

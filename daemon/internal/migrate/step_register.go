@@ -131,6 +131,8 @@ func (m *machine) transition(ctx context.Context, r *op.Run, s *Spec, to api.Mig
 		return err
 	}
 	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: r.OpID()}
+	// It is undone before its commit point, or was brought back to src.
+	t.NotSwitched = to == api.MigrationCancelled || to == api.MigrationError
 	if to == api.MigrationCancelled {
 		t.Error = in.Why
 	}

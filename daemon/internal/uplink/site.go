@@ -168,6 +168,11 @@ func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api
 	return m, s.grantDst(m)
 }
 
+// PermitPause is client.Registry's.
+func (s *Site) PermitPause(ctx context.Context, opID, ref string, in api.PausePermit) (api.Migration, error) {
+	return carry(ctx, s.up, func() (api.Migration, error) { return s.Registry.PermitPause(ctx, opID, ref, in) })
+}
+
 // grantDst keeps that the instance may have dst: it gets there before the
 // registry hears of it.
 func (s *Site) grantDst(m api.Migration) error {

@@ -12,6 +12,10 @@ import (
 // advance does the next things of a move.
 func (l *Loop) advance(ctx context.Context, p *store.Pause) error {
 	switch p.Phase {
+	case store.PauseChecking:
+		return l.check(ctx, p)
+	case store.PauseSuspending:
+		return l.suspend(ctx, p)
 	case store.PauseSaving:
 		return l.save(ctx, p)
 	case store.PauseCopying:
@@ -22,58 +26,6 @@ func (l *Loop) advance(ctx context.Context, p *store.Pause) error {
 		return l.wakeAll(ctx, p)
 	}
 	return nil
-}
-
-// save has every host save its instances, one after the other.
-func (l *Loop) save(ctx context.Context, p *store.Pause) error {
-	if gone := fenced(p); gone != nil {
-		return l.cancel(ctx, p, gone)
-	}
-	begun := map[string]bool{} // by host
-	left := 0
-	for _, g := range p.Instances {
-		if g.State != store.PausePending {
-			continue
-		}
-		left++
-		if !begun[g.Host.ID] {
-			begun[g.Host.ID] = true
-			l.background(ctx, line{p.Migration.ID, g.ID}, func(ctx context.Context) error { return l.saveOne(ctx, p, g) })
-		}
-	}
-	if left > 0 {
-		return nil
-	}
-	_, err := l.cfg.Store.CopyPause(ctx, call, p.Migration.ID)
-	return err
-}
-
-func (l *Loop) saveOne(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
-	v, err := l.ask(ctx, saveRequest(p, g))
-	if err != nil {
-		return err
-	}
-	switch {
-	case v.failed == nil:
-		g.State = store.PauseSaved
-	case v.again && g.SaveAttempt+1 < mostAttempts:
-		g.SaveAttempt++
-		if err := l.set(ctx, p, g); err != nil {
-			return err
-		}
-		return v.failed // in its turn
-	default:
-		return l.cancel(ctx, p, about(v.failed, "cannot save instance %s on host %s", g.Name, g.Host.Name))
-	}
-	return l.set(ctx, p, g)
-}
-
-func saveRequest(p *store.Pause, g store.PauseInstance) request {
-	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/save",
-		body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
-	}
 }
 
 // copy has the copy host make dst, and is the commit point when it has.
@@ -134,7 +86,11 @@ func (l *Loop) end(ctx context.Context, p *store.Pause) error {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return err
 	}
-	awake := true
+	if p.CanResume() {
+		_, err := l.cfg.Store.ResumePause(ctx, call, p.Migration.ID)
+		return err
+	}
+	awake := p.Resuming
 	for _, g := range p.Instances {
 		awake = awake && (g.State == store.PauseRestored || g.Lost)
 	}

@@ -67,6 +67,22 @@ func (l *Loop) ask(ctx context.Context, r request) (verdict, error) {
 	return l.follow(ctx, req.Op())
 }
 
+// askNow makes a call that changes nothing, and is over with its answer.
+func (l *Loop) askNow(ctx context.Context, r request) (verdict, error) {
+	body, err := json.Marshal(r.body)
+	if err != nil {
+		return verdict{}, fmt.Errorf("encode request: %w", err)
+	}
+	status, answer, err := l.cfg.Relay.Do(ctx, relay.Request{
+		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Body: body,
+	})
+	if err != nil {
+		return verdict{}, err
+	}
+	refused := relay.Refusal(status, answer)
+	return verdict{failed: refused, untouched: true, again: refused != nil && relay.Passes(refused)}, nil
+}
+
 // follow asks a host for an op until it is over.
 func (l *Loop) follow(ctx context.Context, req relay.Request) (verdict, error) {
 	for {

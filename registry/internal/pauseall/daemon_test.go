@@ -16,11 +16,14 @@ import (
 // opTakes is how long a host needs for an op.
 const opTakes = 3 * time.Second
 
-// guest is an instance on its host: it has the volume open at a place, unless it is
-// saved.
+// guest is an instance on its host.
 type guest struct {
-	saved bool
+	// process: it has one, which has the volume open. running: that is not paused.
+	// memory: its RAM is in a file.
+	process, running, memory bool
+	// at is where its volume is, since when it runs without a stop.
 	at    string
+	since time.Time
 }
 
 // daemon is a host that fetches its tasks and keeps a journal, as a real one does, so
@@ -39,10 +42,11 @@ type daemon struct {
 	rests map[string]map[string]api.SavedInstance
 	// fail has how the next calls of a verb end, see act.
 	fail map[string][]string
-	// mute has the daemon keep its next answers to itself; lost has it die with its
-	// next tasks before it does them; and late are the verbs that it does after all
+	// mute has the daemon keep its next answers to itself; lost is the verb
+	// with which it dies once before it does it; and late are the verbs that it does after all
 	// that it is given at the same time.
-	mute, lost int
+	mute int
+	lost string
 	// fenced: it was, once.
 	fenced bool
 	late   map[string]time.Duration
@@ -64,6 +68,7 @@ const (
 	undone  = "undone"  // taken on, and taken back
 	halted  = "halted"  // taken on, done, and stopped for an operator
 	doubted = "doubted" // taken on and done, and answered as if nobody knew
+	resumed = "resumed" // refused, for somebody has let the guest run on by hand
 )
 
 func newDaemon(s *site, id, name string) *daemon {
@@ -93,8 +98,8 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 		d.goOn()
 		return api.TaskAnswer{Status: http.StatusOK, Body: relaytest.Document(map[string]any{"op": o.Op})}, true
 	}
-	if d.lost > 0 {
-		d.lost--
+	if d.lost != "" && strings.HasSuffix(task.Path, "/"+d.lost) {
+		d.lost = ""
 		return api.TaskAnswer{}, false
 	}
 	answer, known := d.journal[task.ID]
@@ -131,7 +136,9 @@ func (d *daemon) goOn() {
 func (d *daemon) take(task api.Task) api.TaskAnswer {
 	parts := strings.Split(strings.TrimPrefix(task.Path, "/v1/"), "/")
 	verb := parts[len(parts)-1]
-	d.asked = append(d.asked, task.ID)
+	if !strings.HasPrefix(verb, "check") {
+		d.asked = append(d.asked, task.ID)
+	}
 	end := ""
 	if next := d.fail[verb]; len(next) > 0 {
 		end, d.fail[verb] = next[0], next[1:]
@@ -141,10 +148,17 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return relaytest.Refuse(api.CodeInstanceBusy)
 	case refused:
 		return relaytest.Refuse(api.CodeNoSpace)
+	case resumed:
+		d.guests[parts[1]].running = true
+		refusal, _ := json.Marshal(api.ErrorBody{Error: api.Errorf(api.CodeStateForbidden, "it runs").With("ran_on", true)})
+		return api.TaskAnswer{Status: http.StatusConflict, Body: refusal}
 	case barred:
 		return relaytest.Refuse(api.CodeStateForbidden)
 	case crashed:
 		return api.TaskAnswer{Status: http.StatusBadGateway, Body: json.RawMessage(`{}`)}
+	}
+	if verb == "check-save" || verb == "check-copy" {
+		return api.TaskAnswer{Status: http.StatusOK, Body: json.RawMessage(`{}`)}
 	}
 	o := &op{Op: api.Op{ID: task.ID, State: "running"}, after: time.Now().Add(opTakes)}
 	act := d.act(verb, parts[1], task.Body, o)
@@ -162,6 +176,13 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return act()
 	}
 	d.ops[task.ID] = o
+	time.AfterFunc(opTakes, func() { // whether the registry asks for it or not
+		d.site.mu.Lock()
+		defer d.site.mu.Unlock()
+		if d.Polling() {
+			d.goOn()
+		}
+	})
 	if end == doubted {
 		o.Error, o.State = act(), "done"
 		return relaytest.Refuse(api.CodeJournalUnavailable)
@@ -173,31 +194,27 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	s := d.site
 	switch verb {
+	case "suspend":
+		var in api.InstanceSuspend
+		d.read(body, &in)
+		return func() *api.Error { return d.suspend(in.MigrationID, id) }
 	case "save":
 		var in api.InstanceSave
 		d.read(body, &in)
 		d.rest(in.MigrationID, id, in.VolumeID, relaytest.Place("old", "v"))
-		return func() *api.Error {
-			d.guests[id].saved = true // as it may be already: the host looks
-			return nil
-		}
+		return func() *api.Error { return d.save(id) }
 	case "restore":
 		var in api.InstanceRestore
 		d.read(body, &in)
 		d.rest(in.MigrationID, id, in.VolumeID, in.Location)
-		return func() *api.Error {
-			g := d.guests[id]
-			if !s.images[in.Location.Path] {
-				s.wrong("guest %s is to be woken on %s, which is not there", id, in.Location.Path)
-			}
-			if g.saved {
-				g.at = in.Location.Path
-			} else if g.at != in.Location.Path {
-				s.wrong("guest %s runs on %s and is to be woken on %s", id, g.at, in.Location.Path)
-			}
-			g.saved = false
-			return nil
+		if !in.Paused {
+			s.wrong("guest %s is to be restored, and not to stand still", id)
 		}
+		return func() *api.Error { return d.restore(in, id) }
+	case "resume":
+		var in api.InstanceResume
+		d.read(body, &in)
+		return func() *api.Error { return d.resume(in.MigrationID, id, in.Location) }
 	case "copy-saved":
 		var in api.CopySaved
 		d.read(body, &in)
@@ -205,8 +222,8 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 			for _, h := range s.hosts {
 				for name, g := range h.guests {
 					// What a host that was fenced still copies nobody will read.
-					if !g.saved && !s.canBeLost(h) && !s.canBeLost(d) && !d.fenced {
-						s.wrong("guest %s runs while the volume is copied", name)
+					if g.process && !s.canBeLost(h) && !s.canBeLost(d) && !d.fenced {
+						s.wrong("guest %s has the volume open while it is copied", name)
 					}
 				}
 			}
@@ -248,7 +265,8 @@ func (d *daemon) saved(migration string) []api.SavedInstance {
 	defer d.site.mu.Unlock()
 	out := []api.SavedInstance{}
 	for guest, is := range d.rests[migration] {
-		is.Asleep = d.guests[guest].saved
+		g := d.guests[guest]
+		is.Asleep, is.AtRest = g.memory, !g.running
 		out = append(out, is)
 	}
 	return out

@@ -70,6 +70,18 @@ func (s mortalStore) SetPauseCopy(ctx context.Context, call store.Call, id strin
 	})
 }
 
+func (s mortalStore) SuspendPause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
+	return live(s.m, func() (store.Pause, error) { return s.Store.SuspendPause(ctx, call, id) })
+}
+
+func (s mortalStore) SavePause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
+	return live(s.m, func() (store.Pause, error) { return s.Store.SavePause(ctx, call, id) })
+}
+
+func (s mortalStore) ResumePause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
+	return live(s.m, func() (store.Pause, error) { return s.Store.ResumePause(ctx, call, id) })
+}
+
 func (s mortalStore) CopyPause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
 	return live(s.m, func() (store.Pause, error) { return s.Store.CopyPause(ctx, call, id) })
 }

@@ -22,12 +22,19 @@ import (
 // saved already wait meanwhile.
 const mostAttempts = 5
 
+// suspendWithin is how long the guests that are suspended wait for the last one. None
+// is saved yet, so all of them can go on as if nothing had been.
+const suspendWithin = 10 * time.Second
+
 // Store is where the moves are.
 type Store interface {
 	OpenPauses(ctx context.Context) ([]store.Pause, error)
 	SetPauseInstance(ctx context.Context, call store.Call, id string, phase store.PausePhase, g store.PauseInstance) (store.Pause, error)
 	SetPauseCopy(ctx context.Context, call store.Call, id string, phase store.PausePhase, attempt int, dropEnd string, why *api.Error) (store.Pause, error)
+	SuspendPause(ctx context.Context, call store.Call, id string) (store.Pause, error)
+	SavePause(ctx context.Context, call store.Call, id string) (store.Pause, error)
 	CopyPause(ctx context.Context, call store.Call, id string) (store.Pause, error)
+	ResumePause(ctx context.Context, call store.Call, id string) (store.Pause, error)
 	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (store.Pause, error)
 	CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (store.Pause, error)
 	FinishPause(ctx context.Context, call store.Call, id string) (store.Pause, error)
@@ -63,8 +70,9 @@ type line struct{ migration, what string }
 
 // The lines of the copy host, beside those of the instances.
 const (
-	lineCopy = "copy"
-	lineDrop = "drop"
+	lineCopy  = "copy"
+	lineCheck = "check"
+	lineDrop  = "drop"
 )
 
 // call is who changes the moves, for the audit trail.

@@ -36,6 +36,8 @@ type site struct {
 	// images are the files of the volume that there are.
 	images map[string]bool
 	broken []string
+	// stopped is when the first guest was suspended.
+	stopped time.Time
 }
 
 // bubble runs f with a site that has the hosts a and b, both there, which share the
@@ -100,7 +102,7 @@ func (s *site) found() {
 				}))(s.T)
 				from = to
 			}
-			s.hosts[host].guests[guestID(name)] = &guest{at: "/old/v"}
+			s.hosts[host].guests[guestID(name)] = &guest{process: true, running: true, at: "/old/v"}
 		}
 	}
 }
@@ -153,6 +155,9 @@ func (s *site) fence(name string) {
 	s.hosts[name].Away()
 	s.mu.Lock()
 	s.hosts[name].fenced = true
+	for _, g := range s.hosts[name].guests {
+		g.process, g.running = false, false // its power is off
+	}
 	s.mu.Unlock()
 	must(s.Store.FenceHost(s.T.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
 }
@@ -166,6 +171,18 @@ func (s *site) state(id string) string {
 	return string(m.State)
 }
 
+// untilPhase waits until the migration is in a phase, for at most a minute.
+func (s *site) untilPhase(id, phase string) {
+	s.T.Helper()
+	for range 600 {
+		if m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.Phase == phase {
+			return
+		}
+		relaytest.Pass(100 * time.Millisecond)
+	}
+	s.T.Fatalf("the migration is not %s within a minute: %s", phase, s.state(id))
+}
+
 // until waits until the migration is over, for at most an hour of the bubble.
 func (s *site) until(id string) api.Migration {
 	s.T.Helper()
@@ -176,7 +193,7 @@ func (s *site) until(id string) api.Migration {
 		}
 		relaytest.Pass(time.Second)
 	}
-	s.T.Fatalf("the migration is not over within an hour: %s", s.state(id))
+	s.T.Fatalf("the migration is not over within an hour: %s: %+v", s.state(id), must(s.Store.Pause(s.T.Context(), id))(s.T))
 	return api.Migration{}
 }
 
@@ -203,7 +220,7 @@ func (s *site) wantWhole(id string) {
 	defer s.mu.Unlock()
 	for _, d := range s.hosts {
 		for name, g := range d.guests {
-			if g.saved || g.at != want {
+			if !g.running || g.memory || g.at != want {
 				s.T.Errorf("after %s guest %s is %+v, want it running on %s", m.State, name, *g, want)
 			}
 		}

@@ -153,6 +153,7 @@ func requests(drainID string) map[string]request {
 		"GET /v1/migrations/{migration}/events":      {path: migration + "/events"},
 		"PATCH /v1/migrations/{migration}":           {path: migration, body: `{"bandwidth_bytes_per_second":1}`},
 		"POST /v1/migrations/{migration}/transition": {path: migration + "/transition", body: `{"from":["starting"],"to":"started",` + op + `,` + theirs + `}`},
+		"POST /v1/migrations/{migration}/permit":     {path: migration + "/permit", body: `{"instance_id":"` + instanceID + `","to":"resume",` + theirs + `}`},
 		"POST /v1/migrations/{migration}/copy":       {path: migration + "/copy"},
 		"POST /v1/migrations/{migration}/complete":   {path: migration + "/complete"},
 		"POST /v1/migrations/{migration}/cancel":     {path: migration + "/cancel"},

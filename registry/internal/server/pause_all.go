@@ -87,8 +87,12 @@ func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, s
 		default:
 			return byHost(w, r) // it has its own way to say what is wrong
 		}
-		if _, _, err := readBody[nothing](r); err != nil {
+		in, _, err := readBody[api.PauseEnd](r)
+		if err != nil {
 			return err
+		}
+		if in.DiscardMemory {
+			do = s.Store.DiscardPaused
 		}
 		p, err := do(r.Context(), call, m.ID)
 		if err != nil {
@@ -120,7 +124,7 @@ func (s *Server) notPaused(byHost handler, verb string) handler {
 func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	live, ok := s.Store.LiveMigration(m.ID)
 	switch {
-	case m.State == api.MigrationCompleted || m.Phase == string(store.PauseRestoring):
+	case m.State == api.MigrationCompleted || m.State == api.MigrationCompleting:
 		m.BytesDone = m.BytesTotal
 	case ok && m.Phase == string(store.PauseCopying):
 		m.BytesDone, m.RateBytesPerSecond = live.BytesDone, live.RateBytesPerSecond
@@ -129,6 +133,26 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 		m.Error = s.waitsFor(ctx, m.ID)
 	}
 	return m
+}
+
+// waitedFor says whether a move cannot go on before the host of an instance has done
+// something.
+func waitedFor(p store.Pause, g store.PauseInstance) bool {
+	if g.Lost {
+		return false
+	}
+	switch p.Phase {
+	case store.PauseChecking:
+		return g.State == store.PausePending
+	case store.PauseSuspending:
+		return g.State == store.PauseChecked
+	case store.PauseSaving:
+		return g.State == store.PauseSuspended
+	case store.PauseRestoring, store.PauseCancelling:
+		return g.State != store.PauseRestored && (g.State != store.PauseReady || p.Resuming)
+	case store.PauseCopying, store.PauseDone:
+	}
+	return false
 }
 
 // waitsFor names the hosts that a move with all guests paused cannot go on without,
@@ -140,8 +164,7 @@ func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
 	}
 	away := []string{}
 	for _, g := range p.Instances {
-		waiting := g.State == store.PausePending && p.Phase == store.PauseSaving || g.State != store.PauseRestored && (p.Phase == store.PauseRestoring || p.Phase == store.PauseCancelling)
-		if waiting && !g.Lost && !s.Relay.Present(g.Host.ID) {
+		if waitedFor(p, g) && !s.Relay.Present(g.Host.ID) {
 			away = append(away, g.Host.Name+" (instance "+g.Name+")")
 		}
 	}

@@ -40,7 +40,7 @@ func (s *site) pausing(t *testing.T) api.Migration {
 func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		m := s.pausing(t)
-		if m.Method != store.MethodSave || m.State != api.MigrationStarting || m.Phase != "saving" || m.Host != "a" {
+		if m.Method != store.MethodSave || m.State != api.MigrationStarting || m.Phase != "checking" || m.Host != "a" {
 			t.Errorf("migration = %+v", m)
 		}
 		// The loop asks the hosts, and it does not run here.

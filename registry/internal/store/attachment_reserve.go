@@ -44,7 +44,7 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err := tx.checkReservable(ctx, v, slot, in); err != nil {
 			return api.Attachment{}, err
 		}
-		if err := tx.checkAttachReach(ctx, v, hostID); err != nil {
+		if err := cmp.Or(tx.checkAttachReach(ctx, v, hostID), tx.checkNoPaused(ctx, v)); err != nil {
 			return api.Attachment{}, err
 		}
 		return tx.reserve(ctx, v, slot, in)

@@ -87,6 +87,7 @@ func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 		p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
 	}
 	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, p.Attempt, "", nil))(t)
+	must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
 	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
 	copier := p.CopyHost.Name
 	letGo := func(g PauseInstance) {

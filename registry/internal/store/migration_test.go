@@ -128,3 +128,33 @@ func TestOfConcurrentMigrationsOfOneVolumeOneWins(t *testing.T) {
 		t.Errorf("%d migrations won", won)
 	}
 }
+
+// From the claim of completing on dst may be the only good copy: the registry drops it
+// on its host's word alone, and a host that reports an end without that changes nothing.
+func TestDstIsNotDroppedOnceTheVolumeMayBeThere(t *testing.T) {
+	for _, at := range []api.MigrationState{api.MigrationCompleting, api.MigrationNeedsOperator} {
+		for _, to := range []api.MigrationState{api.MigrationError, api.MigrationCancelled} {
+			t.Run(string(at)+" to "+string(to), func(t *testing.T) {
+				s := newSite(t)
+				m := must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
+				must(s.TransitionMigration(t.Context(), nobody, m.ID, step(at, api.MigrationStarting)))(t)
+				in := step(to, at)
+				wantCode(t, unchanged(t, s, func() error { return second(s.TransitionMigration(t.Context(), nobody, m.ID, in)) }), api.CodeStateForbidden, "only good copy")
+				in.NotSwitched = true
+				if got := must(s.TransitionMigration(t.Context(), nobody, m.ID, in))(t); got.State != to {
+					t.Errorf("migration = %+v", got)
+				}
+			})
+		}
+		for _, to := range []api.MigrationState{api.MigrationStarted, api.MigrationCancelling, api.MigrationCompleted} {
+			t.Run(string(at)+" to "+string(to), func(t *testing.T) {
+				s := newSite(t)
+				m := must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
+				must(s.TransitionMigration(t.Context(), nobody, m.ID, step(at, api.MigrationStarting)))(t)
+				if got := must(s.TransitionMigration(t.Context(), nobody, m.ID, step(to, at)))(t); got.State != to || got.Dst.Path == "" {
+					t.Errorf("migration = %+v", got)
+				}
+			})
+		}
+	}
+}

@@ -13,7 +13,9 @@ import (
 
 // TransitionMigration moves a migration to another state, if it is in one of
 // those that the caller expects. Completed makes dst the place of the volume
-// and frees src; cancelled and error free dst; all three give the lock back.
+// and frees src; cancelled and error free dst; all three give the lock back. Once it is
+// completing, dst is freed only if the host says that the volume was not switched there:
+// started, cancelling and needs_operator drop nothing, and need no such word.
 func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
@@ -102,8 +104,21 @@ func (tx *changeTx) checkState(ctx context.Context, m api.Migration, in api.Migr
 	case in.To == api.MigrationCompleted && m.State != api.MigrationCompleting && m.State != api.MigrationNeedsOperator:
 		// Src is freed only after the registry has heard that it is going to be.
 		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s and cannot become %s from there", m.ID, m.VolumeName, m.State, in.To)
+	case dropsDst(in.To) && mayBeSwitched(m) && !in.NotSwitched:
+		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s: %s may be the only good copy, and is not dropped unless its host says that it was not switched to", m.ID, m.VolumeName, m.State, place(m.Dst))
 	}
 	return false, nil
+}
+
+// dropsDst says whether a migration gives dst back as it gets to a state.
+func dropsDst(to api.MigrationState) bool {
+	return to == api.MigrationCancelled || to == api.MigrationError
+}
+
+// mayBeSwitched says whether the volume may be at dst already, for all that the registry
+// knows: from the claim of completing on, the host alone can tell.
+func mayBeSwitched(m api.Migration) bool {
+	return m.State == api.MigrationCompleting || m.State == api.MigrationNeedsOperator
 }
 
 // storeState is the swap, with what the new state means for volume and

@@ -19,7 +19,7 @@ func open(state api.MigrationState) bool { return !state.Final() }
 const migrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
-		m.src, m.dst, m.method, m.state, COALESCE(NULLIF(p.phase, 'done'), m.orphaned_from, m.state), m.error, m.started_us, m.finished_us, p.request
+		m.src, m.dst, m.method, m.state, COALESCE(CASE WHEN p.resuming = 1 AND p.phase <> 'done' THEN 'resuming' ELSE NULLIF(p.phase, 'done') END, m.orphaned_from, m.state), m.error, m.started_us, m.finished_us, p.request
 	FROM migrations m
 	JOIN hosts h ON h.id = m.host_id
 	LEFT JOIN volumes v ON v.id = m.volume_id

@@ -275,7 +275,7 @@ func (m *machine) doMove(rt *rapid.T) {
 	}
 	in := api.MigrationTransition{From: []api.MigrationState{from}, Host: host, Epoch: m.epoch(rt, host), To: draw(rt, "to",
 		api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleting, api.MigrationCompleted,
-		api.MigrationCompleted, api.MigrationCancelling, api.MigrationCancelled, api.MigrationError, api.MigrationNeedsOperator)}
+		api.MigrationCompleted, api.MigrationCancelling, api.MigrationCancelled, api.MigrationError, api.MigrationNeedsOperator), NotSwitched: !rarely(rt, "no word of the switch")}
 	_, err := m.s.TransitionMigration(m.t.Context(), nobody, id, in)
 	agree(rt, fmt.Sprintf("move %s %+v", id, in), err, m.move(id, in))
 }

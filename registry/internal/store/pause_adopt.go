@@ -48,9 +48,18 @@ func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[
 			return Pause{}, err
 		}
 		// All of them are woken: one that was not saved is only looked at by that, and
-		// can be saved for this move no more.
+		// can be saved for this move no more. One that does not rest as it was put to
+		// rest has run on, and no memory of the others is restored beside it.
 		if err := tx.exec(ctx, "UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseSaved, id); err != nil {
 			return Pause{}, err
+		}
+		for _, g := range guests {
+			if atRest(saved[g.Host.ID], g.ID) {
+				continue
+			}
+			if err := tx.exec(ctx, "UPDATE pause_instances SET ran_us = 1 WHERE migration_id = ? AND instance_id = ?", id, g.ID); err != nil {
+				return Pause{}, err
+			}
 		}
 		p, err := pauseByID(ctx, tx, id)
 		if err != nil {
@@ -66,6 +75,11 @@ func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[
 		}
 		return pauseByID(ctx, tx, id)
 	})
+}
+
+// atRest says whether a host has put an instance to rest and not let it run since.
+func atRest(saved []api.SavedInstance, instanceID string) bool {
+	return slices.ContainsFunc(saved, func(g api.SavedInstance) bool { return g.InstanceID == instanceID && g.AtRest })
 }
 
 // checkAdoptable refuses to judge by less than what every host says.

@@ -31,7 +31,7 @@ func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 	}
 	wantLocks(t, s, map[string]string{app: lostMove, db: lostMove})
 	wantCode(t, second(s.AdoptPause(t.Context(), nobody, lostMove, saved, bothHere)), api.CodeConflict, "known")
-	bring(t, s, p, PauseRestored)
+	awake(t, s, p)
 	if p = must(s.FinishPause(t.Context(), nobody, lostMove))(t); p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil {
 		t.Errorf("migration = %+v", p.Migration)
 	}

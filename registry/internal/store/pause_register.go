@@ -149,7 +149,36 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 		guests = append(guests, g)
 	}
 	slices.SortFunc(guests, func(a, b PauseInstance) int { return cmp.Compare(a.ID, b.ID) })
-	return guests, nil
+	return guests, tx.checkOnlyTheyShare(ctx, v, guests)
+}
+
+// checkOnlyTheyShare refuses a guest that shares another volume with an instance which
+// would run on meanwhile, if either of them may write to it: the guest would wake with
+// a memory that is older than that volume.
+func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests []PauseInstance) error {
+	paused := map[string]string{}
+	for _, g := range guests {
+		paused[g.ID] = g.Name
+	}
+	for _, g := range guests {
+		shared, err := queryAll(ctx, tx, func(row scanner) (o struct{ id, name, volume string }, err error) {
+			err = row.Scan(&o.id, &o.name, &o.volume)
+			return o, err
+		}, `SELECT i.id, i.name, v.name FROM attachments own
+			JOIN attachments o ON o.volume_id = own.volume_id AND o.instance_id <> own.instance_id
+			JOIN instances i ON i.id = o.instance_id JOIN volumes v ON v.id = own.volume_id
+			WHERE own.instance_id = ? AND own.volume_id <> ? AND (own.mode = 'rw' OR o.mode = 'rw') ORDER BY v.name, i.name`, g.ID, v.ID)
+		if err != nil {
+			return fmt.Errorf("look for what else is shared: %w", err)
+		}
+		for _, o := range shared {
+			if _, too := paused[o.id]; !too {
+				return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s with all guests paused: instance %s shares volume %s with instance %s as well, which would run on; "+
+					"detach volume %s from one of them", v.Name, g.Name, o.volume, o.name, o.volume).With("instance_id", o.id)
+			}
+		}
+	}
+	return nil
 }
 
 func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID string, present []string) (PauseInstance, error) {
@@ -161,9 +190,11 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	)
 	if err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.lock_reason, h.id, h.name, h.fenced,
 			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.state <> 'attached' AND a.migration_id IS NULL),
-			COALESCE((SELECT m.id FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id WHERE a.instance_id = i.id AND `+migrationOpen+` LIMIT 1), '')
+			COALESCE((SELECT m.id FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id WHERE a.instance_id = i.id AND `+migrationOpen+` LIMIT 1), ''),
+			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.mode = 'rw'
+				AND EXISTS (SELECT 1 FROM attachments o WHERE o.volume_id = a.volume_id AND o.instance_id <> i.id))
 		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, instanceID).
-		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved); err != nil {
+		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved, &g.Writes); err != nil {
 		return g, fmt.Errorf("read instance: %w", err)
 	}
 	if err := tx.call.CheckGuest("migrate volume "+v.Name+" with all guests paused", g); err != nil {
@@ -218,6 +249,29 @@ func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.V
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: its guests are on several hosts, and %s is in no pool that host %s reports as shared", v.Name, place(dst), g.Host.Name)
 }
 
+// checkNoPaused refuses another instance a volume that one has which is put to rest: the
+// other would write to it while that one stands still.
+func (tx *changeTx) checkNoPaused(ctx context.Context, v wantedVolume) error {
+	if len(v.attachments) == 0 {
+		return nil
+	}
+	paused, err := queryAll(ctx, tx, func(row scanner) (p [2]string, err error) {
+		err = row.Scan(&p[0], &p[1])
+		return p, err
+	}, `SELECT i.name, g.migration_id FROM attachments a
+		JOIN instances i ON i.id = a.instance_id
+		JOIN pause_instances g ON g.instance_id = i.id
+		WHERE a.volume_id = ? AND g.migration_id = i.lock_op AND g.state <> 'restored' LIMIT 1`, v.id)
+	if err != nil {
+		return fmt.Errorf("look for guests that are paused: %w", err)
+	}
+	if len(paused) == 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeInstanceLocked, "cannot attach volume %s: instance %s has it too and is put to rest by migration %s; try again when that is over", v.name, paused[0][0], paused[0][1]).
+		With("migration_id", paused[0][1])
+}
+
 // insertPause takes the locks and makes the reservation.
 func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeType, copyHostID, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance) error {
 	none := v
@@ -229,11 +283,11 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	if err := tx.exec(ctx, "INSERT INTO pauses (migration_id, phase, request) VALUES (?, 'saving', ?)", id, string(request)); err != nil {
+	if err := tx.exec(ctx, "INSERT INTO pauses (migration_id, phase, request) VALUES (?, 'checking', ?)", id, string(request)); err != nil {
 		return err
 	}
 	for _, g := range guests {
-		if err := tx.exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state) VALUES (?, ?, ?, 'pending')", id, g.ID, g.Host.ID); err != nil {
+		if err := tx.exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state, writes) VALUES (?, ?, ?, 'pending', ?)", id, g.ID, g.Host.ID, g.Writes); err != nil {
 			return err
 		}
 		if err := tx.lockInstance(ctx, g.ID, "its volume "+v.Name+" is moved with all guests paused", id); err != nil {

@@ -3,11 +3,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
@@ -18,6 +16,9 @@ func (s *Store) changePause(ctx context.Context, call Call, ref, what string, re
 	return mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		id, err := resolve(ctx, tx, kindMigration, ref)
 		if err != nil {
+			return Pause{}, err
+		}
+		if err := tx.checkOwn(ctx, kindMigration, id, "change", id); err != nil {
 			return Pause{}, err
 		}
 		p, err := pauseByID(ctx, tx, id)
@@ -31,19 +32,42 @@ func (s *Store) changePause(ctx context.Context, call Call, ref, what string, re
 	})
 }
 
-// pauseInstanceNext are the states that an instance may go to, by phase. One whose
-// save was asked for and that must be woken is saved; one that never was is restored
-// at once.
+// pauseInstanceNext are the states that an instance may go to, by phase.
 var pauseInstanceNext = map[PausePhase]map[string][]string{
-	PauseSaving:     {PausePending: {PauseSaved}},
+	PauseChecking:   {PausePending: {PauseChecked}},
+	PauseSuspending: {PauseChecked: {PauseSuspended}},
+	PauseSaving:     {PauseSuspended: {PauseSaved}},
 	PauseCopying:    {},
-	PauseRestoring:  {PauseSaved: {PauseRestored}},
-	PauseCancelling: {PausePending: {PauseSaved, PauseRestored}, PauseSaved: {PauseRestored}},
-	PauseDone:       {PausePending: {PauseSaved, PauseRestored}, PauseSaved: {PauseRestored}},
+	PauseRestoring:  {PauseSaved: {PauseReady}, PauseReady: {PauseRestored}},
+	PauseCancelling: backToSrc,
+	PauseDone:       backToSrc,
+}
+
+// backToSrc: what became of the calls to suspend and to save is found out on the way.
+// An instance that was never touched is restored at once.
+var backToSrc = map[string][]string{
+	PausePending:   {PauseSuspended, PauseSaved, PauseRestored},
+	PauseChecked:   {PauseSuspended, PauseSaved, PauseRestored},
+	PauseSuspended: {PauseSaved, PauseReady},
+	PauseSaved:     {PauseReady},
+	PauseReady:     {PauseRestored},
+}
+
+// next says whether an instance may go to another state now.
+func (p Pause) next(was PauseInstance, to string) bool {
+	switch {
+	case was.State == to:
+		return true
+	case to == PauseRestored && was.Lost && !was.Attached:
+		return true // it cannot have the volume any more
+	case to == PauseRestored && was.State == PauseReady && !p.Resuming:
+		return false
+	}
+	return slices.Contains(pauseInstanceNext[p.Phase][was.State], to)
 }
 
 // SetPauseInstance records how far an instance of a move is: its state, attempts,
-// whether it is lost, and its error. It is refused with conflict if the move is in
+// whether it is lost, has run on (a RanAt, whichever), and its error. It is refused with conflict if the move is in
 // another phase than the caller saw, or the state cannot follow. A restored instance
 // is unlocked in the same transaction.
 func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
@@ -53,7 +77,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 			return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, quote(g.ID))
 		}
 		was := p.Instances[at]
-		if p.Phase != phase || was.State != g.State && !slices.Contains(pauseInstanceNext[phase][was.State], g.State) {
+		if p.Phase != phase || !p.next(was, g.State) {
 			return api.Errorf(api.CodeConflict, "instance %s of migration %s is %s in phase %s and cannot become %s in phase %s", was.Name, p.Migration.ID, was.State, p.Phase, quote(g.State), phase).
 				With("phase", p.Phase)
 		}
@@ -67,14 +91,26 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 		if err != nil {
 			return err
 		}
-		if err := tx.exec(ctx, "UPDATE pause_instances SET state = ?, lost = ?, save_attempt = ?, attempt = ?, error = ? WHERE migration_id = ? AND instance_id = ?",
-			g.State, g.Lost, g.SaveAttempt, g.Attempt, fail, p.Migration.ID, g.ID); err != nil {
+		ran := was.RanAt
+		switch {
+		case !ran.IsZero():
+		case g.State == PauseRestored, !g.RanAt.IsZero():
+			// It was never put to rest, or ran on without our word.
+			ran = cmp.Or(p.StoppedAt, tx.at)
+		}
+		if err := tx.exec(ctx, "UPDATE pause_instances SET state = ?, lost = ?, save_attempt = ?, attempt = ?, error = ?, ran_us = ? WHERE migration_id = ? AND instance_id = ?",
+			g.State, g.Lost, g.SaveAttempt, g.Attempt, fail, microsOrZero(ran), p.Migration.ID, g.ID); err != nil {
 			return err
 		}
 		if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: was.State, To: g.State}, map[string]any{
 			"instance_id": g.ID, "instance_name": was.Name, "instance_host": was.Host.Name, "phase": p.Phase, "lost": g.Lost, "error": g.Error,
 		}); err != nil {
 			return err
+		}
+		if g.Lost && g.Error != nil {
+			if err := tx.tellLost(ctx, p, was); err != nil {
+				return err
+			}
 		}
 		if g.State == PauseRestored {
 			if err := tx.unlockGuest(ctx, g.ID, p.Migration.ID); err != nil {
@@ -85,9 +121,20 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 	})
 }
 
+// tellLost has the lock of an instance that was lost say how it is lifted: the move
+// itself is over, or goes on without the instance.
+func (tx *changeTx) tellLost(ctx context.Context, p Pause, g PauseInstance) error {
+	i, err := instanceByID(ctx, tx, g.ID)
+	if err != nil || i.LockedBy != p.Migration.ID {
+		return err
+	}
+	return tx.setLock(ctx, i, "instance.lock", instanceLock{fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice()), p.Migration.ID})
+}
+
 // same says whether nothing is to be recorded.
 func same(was, g PauseInstance) bool {
-	return was.State == g.State && was.Lost == g.Lost && was.SaveAttempt == g.SaveAttempt && was.Attempt == g.Attempt && was.Error == nil && g.Error == nil
+	return was.State == g.State && was.Lost == g.Lost && was.SaveAttempt == g.SaveAttempt && was.Attempt == g.Attempt && was.Error == nil && g.Error == nil &&
+		(g.RanAt.IsZero() || !was.RanAt.IsZero())
 }
 
 // SetPauseCopy records how far the copy host's part is: attempt, the end that it has
@@ -123,22 +170,6 @@ func (p Pause) checkPhase(phase PausePhase) error {
 	return api.Errorf(api.CodeConflict, "migration %s of volume %s is in phase %s, no longer in %s", p.Migration.ID, p.Migration.VolumeName, p.Phase, phase).With("phase", p.Phase)
 }
 
-// CopyPause begins the copy, once every instance is saved: from here on nobody has
-// the volume open, and dst may exist.
-func (s *Store) CopyPause(ctx context.Context, call Call, id string) (Pause, error) {
-	return s.changePause(ctx, call, id, "migration.pause_copying", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
-		if err := p.checkPhase(PauseSaving); err != nil {
-			return err
-		}
-		for _, g := range p.Instances {
-			if g.State != PauseSaved {
-				return api.Errorf(api.CodeConflict, "instance %s is not saved", g.Name)
-			}
-		}
-		return tx.movePause(ctx, p, PauseCopying, api.DropDst, nil)
-	})
-}
-
 // FlipPause is the commit point: the volume and all its attachments are at dst, as it
 // was made, and the volume is in its next generation. Src stays reserved until the
 // end.
@@ -150,7 +181,7 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 		if err := p.checkPhase(PauseCopying); err != nil {
 			return err
 		}
-		if err := tx.checkMade(ctx, p.Migration, dst); err != nil {
+		if err := tx.checkMade(ctx, p, dst); err != nil {
 			return err
 		}
 		if err := tx.moveReservation(ctx, p.Migration, dst); err != nil {
@@ -179,87 +210,6 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 	})
 }
 
-// checkMade refuses another place than the one that is reserved: the host that made the
-// copy says where the guests of other hosts find their volume.
-func (tx *changeTx) checkMade(ctx context.Context, m api.Migration, dst api.Location) error {
-	want := m.Dst
-	if want.Pool != "" {
-		var dir string
-		err := tx.QueryRowContext(ctx, "SELECT p.path FROM pools p JOIN migrations m ON m.host_id = p.host_id WHERE m.id = ? AND p.name = ?", m.ID, want.Pool).Scan(&dir)
-		switch {
-		case errors.Is(err, sql.ErrNoRows) || (err == nil && dir == ""):
-			want.Path = dst.Path // nothing that it could be compared with
-		case err != nil:
-			return fmt.Errorf("look up the pool of dst: %w", err)
-		default:
-			want.Path = path.Join(dir, want.Name)
-		}
-	}
-	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Path != want.Path {
-		return api.Errorf(api.CodeConflict, "the copy of migration %s was made at %s, and %s is reserved for it", m.ID, place(dst), place(want))
-	}
-	return nil
-}
-
-// checkGuests is CheckGuest of every guest of a move.
-func (tx *changeTx) checkGuests(verb string, p Pause) error {
-	for _, g := range p.Instances {
-		if err := tx.call.CheckGuest(verb+" migration "+p.Migration.ID, g); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// CancelPause ends a move at src: why is the reason, nil for an operator's wish. Once
-// it has moved it is refused with past_point_of_no_return. One that is being cancelled
-// already and needs an operator is tried again.
-func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api.Error) (Pause, error) {
-	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
-		if err := tx.checkGuests("cancel", p); err != nil {
-			return err
-		}
-		switch p.Phase {
-		case PauseSaving, PauseCopying:
-			return tx.movePause(ctx, p, PauseCancelling, p.DropEnd, why)
-		case PauseCancelling:
-			if why != nil {
-				return nil //nolint:nilerr // only an operator tries again
-			}
-			return tx.retryPause(ctx, p)
-		case PauseRestoring:
-			return api.Errorf(api.CodePastPointOfNoReturn, "cannot cancel migration %s: volume %s is at %s already, and its guests are being woken there; migrate it back after that",
-				p.Migration.ID, p.Migration.VolumeName, place(p.Migration.Dst))
-		case PauseDone:
-		}
-		return p.over()
-	})
-}
-
-// CompletePause tries again to wake the guests of a move that needs an operator after
-// the volume was moved. Before that it is refused: it goes on by itself.
-func (s *Store) CompletePause(ctx context.Context, call Call, ref string) (Pause, error) {
-	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
-		if err := tx.checkGuests("complete", p); err != nil {
-			return err
-		}
-		switch p.Phase {
-		case PauseRestoring:
-			return tx.retryPause(ctx, p)
-		case PauseSaving, PauseCopying:
-			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is %s and goes on by itself", p.Migration.ID, p.Migration.VolumeName, p.Phase)
-		case PauseCancelling:
-			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is being cancelled; cancel it once more if it needs that", p.Migration.ID, p.Migration.VolumeName)
-		case PauseDone:
-		}
-		return p.over()
-	})
-}
-
-func (p Pause) over() error {
-	return api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", p.Migration.ID, p.Migration.VolumeName, p.Migration.State).With("state", p.Migration.State)
-}
-
 // FinishPause ends a move of which nothing is left to do but what is lost: the volume
 // is unlocked, and the end that it is not at is free.
 func (s *Store) FinishPause(ctx context.Context, call Call, id string) (Pause, error) {
@@ -269,6 +219,9 @@ func (s *Store) FinishPause(ctx context.Context, call Call, id string) (Pause, e
 		}
 		if p.DropEnd != "" {
 			return api.Errorf(api.CodeConflict, "the %s of migration %s is not removed yet", p.DropEnd, p.Migration.ID)
+		}
+		if !p.Resuming {
+			return api.Errorf(api.CodeConflict, "the guests of migration %s were not let run on yet", p.Migration.ID)
 		}
 		for _, g := range p.Instances {
 			if g.State != PauseRestored && !g.Lost {
@@ -310,23 +263,6 @@ func (tx *changeTx) movePause(ctx context.Context, p Pause, to PausePhase, dropE
 		return err
 	}
 	if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: string(to), OpID: p.Migration.ID}, map[string]any{"error": why}); err != nil {
-		return err
-	}
-	return tx.settlePauseState(ctx, p.Migration.ID)
-}
-
-// retryPause has what needs an operator tried again, by calls of other ids.
-func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
-	if p.Migration.State != api.MigrationNeedsOperator {
-		return nil
-	}
-	if err := tx.execAll(ctx,
-		sqlStep("UPDATE pauses SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
-		sqlStep("UPDATE pause_instances SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
-	); err != nil {
-		return err
-	}
-	if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.retry", From: string(p.Migration.State), To: string(p.Phase.state())}, nil); err != nil {
 		return err
 	}
 	return tx.settlePauseState(ctx, p.Migration.ID)

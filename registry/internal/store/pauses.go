@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -19,6 +20,8 @@ type PausePhase string
 
 // The phases of such a move. From restoring on it goes forward only.
 const (
+	PauseChecking   PausePhase = "checking"
+	PauseSuspending PausePhase = "suspending"
 	PauseSaving     PausePhase = "saving"
 	PauseCopying    PausePhase = "copying"
 	PauseRestoring  PausePhase = "restoring"
@@ -29,7 +32,7 @@ const (
 // state is how a move in this phase shows as a migration.
 func (p PausePhase) state() api.MigrationState {
 	switch p {
-	case PauseSaving:
+	case PauseChecking, PauseSuspending, PauseSaving:
 		return api.MigrationStarting
 	case PauseCopying:
 		return api.MigrationCopying
@@ -54,7 +57,11 @@ type Pause struct {
 	DropEnd string
 	// Why is the reason for cancelling; Error is what stops the copy host's part.
 	Why, Error *api.Error
-	Instances  []PauseInstance
+	// StoppedAt is when the guests were begun to be suspended, zero before.
+	StoppedAt time.Time
+	// Resuming: all guests that could be restored were, and they run on now.
+	Resuming  bool
+	Instances []PauseInstance
 }
 
 // PauseHost is a host of such a move.
@@ -63,11 +70,17 @@ type PauseHost struct {
 	Fenced   bool
 }
 
-// The states of an instance in such a move. Saved is one that has to be woken.
+// The states of an instance in such a move, in their order. Nothing was touched while
+// it is pending or checked. Suspended is one that stands still, saved one that may have
+// to be restored, ready one that is restored and stands still. Restored is over: it is
+// as it was before the move.
 const (
-	PausePending  = "pending"
-	PauseSaved    = "saved"
-	PauseRestored = "restored"
+	PausePending   = "pending"
+	PauseChecked   = "checked"
+	PauseSuspended = "suspended"
+	PauseSaved     = "saved"
+	PauseReady     = "ready"
+	PauseRestored  = "restored"
 )
 
 // PauseInstance is a guest of such a move.
@@ -79,10 +92,16 @@ type PauseInstance struct {
 	Lost bool
 	// Attached says that the instance still has the volume.
 	Attached bool
-	// SaveAttempt and Attempt count the calls to save and to wake it that have to be
-	// made anew. Error is what stops it.
+	// SaveAttempt and Attempt count the calls to put it to rest and to wake it that
+	// have to be made anew. Error is what stops it.
 	SaveAttempt, Attempt int
 	Error                *api.Error
+	// Writes: it has something that it shares with others for writing. RanAt is when
+	// it was let run on, zero if it was not.
+	Writes bool
+	RanAt  time.Time
+	// Discard: its memory is given up, by an operator's word.
+	Discard bool
 }
 
 // OpenPauses returns, oldest first, the moves that the loop has to look after: those
@@ -121,12 +140,16 @@ func pauseByID(ctx context.Context, q querier, id string) (Pause, error) {
 		return Pause{}, api.Errorf(api.CodeNotFound, "migration %s of volume %s does not pause its guests", m.ID, m.VolumeName)
 	}
 	p := Pause{Migration: m}
-	var request, why, fail []byte
-	if err := q.QueryRowContext(ctx, `SELECT p.phase, p.request, p.attempt, p.drop_end, p.why, p.error, h.id, h.name, h.fenced
+	var (
+		request, why, fail []byte
+		stopped            int64
+	)
+	if err := q.QueryRowContext(ctx, `SELECT p.phase, p.request, p.attempt, p.drop_end, p.why, p.error, p.stopped_us, p.resuming, h.id, h.name, h.fenced
 		FROM pauses p JOIN migrations m ON m.id = p.migration_id JOIN hosts h ON h.id = m.host_id WHERE p.migration_id = ?`, id).
-		Scan(&p.Phase, &request, &p.Attempt, &p.DropEnd, &why, &fail, &p.CopyHost.ID, &p.CopyHost.Name, &p.CopyHost.Fenced); err != nil {
+		Scan(&p.Phase, &request, &p.Attempt, &p.DropEnd, &why, &fail, &stopped, &p.Resuming, &p.CopyHost.ID, &p.CopyHost.Name, &p.CopyHost.Fenced); err != nil {
 		return p, fmt.Errorf("read move with all guests paused %s: %w", id, err)
 	}
+	p.StoppedAt = timeOrZero(stopped)
 	if err := json.Unmarshal(request, &p.Request); err != nil {
 		return p, fmt.Errorf("decode request: %w", err)
 	}
@@ -142,7 +165,7 @@ func pauseByID(ctx context.Context, q querier, id string) (Pause, error) {
 
 const pauseInstanceQuery = `SELECT g.instance_id, COALESCE(i.name, g.instance_id), h.id, h.name, h.fenced, g.state, g.lost,
 		EXISTS (SELECT 1 FROM attachments a JOIN migrations m ON m.id = g.migration_id WHERE a.volume_id = m.volume_id AND a.instance_id = g.instance_id),
-		g.save_attempt, g.attempt, g.error
+		g.save_attempt, g.attempt, g.error, g.writes, g.ran_us, g.discard
 	FROM pause_instances g
 	JOIN hosts h ON h.id = g.host_id
 	LEFT JOIN instances i ON i.id = g.instance_id`
@@ -151,13 +174,23 @@ func scanPauseInstance(row scanner) (PauseInstance, error) {
 	var (
 		g    PauseInstance
 		fail []byte
+		ran  int64
 	)
-	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.Attempt, &fail); err != nil {
+	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.Attempt, &fail, &g.Writes, &ran, &g.Discard); err != nil {
 		return g, err
 	}
+	g.RanAt = timeOrZero(ran)
 	var err error
 	g.Error, err = decodeError(fail)
 	return g, err
+}
+
+// timeOrZero is the time of a column in which 0 says that there was none yet.
+func timeOrZero(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
 }
 
 func decodeError(text []byte) (*api.Error, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,7 +32,7 @@ func newPauseSite(t *testing.T) *Store {
 	return s
 }
 
-// newPause is a move of disk to san in phase saving.
+// newPause is a move of disk to san in phase checking.
 func newPause(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s := newPauseSite(t)
@@ -49,6 +50,21 @@ func bring(t *testing.T, s *Store, p Pause, state string) Pause {
 	return p
 }
 
+// asleep brings a move that has just begun to where all of its instances are saved.
+func asleep(t *testing.T, s *Store, p Pause) Pause {
+	t.Helper()
+	bring(t, s, p, PauseChecked)
+	p = bring(t, s, must(s.SuspendPause(t.Context(), nobody, p.Migration.ID))(t), PauseSuspended)
+	return bring(t, s, must(s.SavePause(t.Context(), nobody, p.Migration.ID))(t), PauseSaved)
+}
+
+// awake brings a move whose instances are saved to where all of them run on.
+func awake(t *testing.T, s *Store, p Pause) Pause {
+	t.Helper()
+	p = bring(t, s, p, PauseReady)
+	return bring(t, s, must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t), PauseRestored)
+}
+
 // made is dst of a move as its copy host makes it.
 func made(p Pause) api.Location {
 	dst := p.Migration.Dst
@@ -60,7 +76,7 @@ func made(p Pause) api.Location {
 func flipped(t *testing.T) (*Store, Pause) {
 	t.Helper()
 	s, p := newPause(t)
-	bring(t, s, p, PauseSaved)
+	asleep(t, s, p)
 	must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
 	return s, must(s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p)))(t)
 }
@@ -81,7 +97,7 @@ func wantLocks(t *testing.T, s *Store, want map[string]string) {
 func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
 	s, p := newPause(t)
 	m := p.Migration
-	if m.State != api.MigrationStarting || m.Phase != "saving" || m.Method != MethodSave || m.Dst.Pool != "san" || m.Dst.Name != "disk-"+m.ID[:8]+".raw" || m.Dst.Path != "" ||
+	if m.State != api.MigrationStarting || m.Phase != "checking" || m.Method != MethodSave || m.Dst.Pool != "san" || m.Dst.Name != "disk-"+m.ID[:8]+".raw" || m.Dst.Path != "" ||
 		!m.DeleteSource || m.BandwidthBytesPerSecond != 1000 || m.Verify != "full" {
 		t.Errorf("migration = %+v", m)
 	}
@@ -102,6 +118,28 @@ func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
 	})
 	_, err = s.ReserveAttachment(t.Context(), nobody, local)
 	wantCode(t, err, api.CodeInstanceLocked, "app")
+}
+
+func TestAnotherVolumeOfAPausedGuestIsNotSharedMeanwhile(t *testing.T) {
+	s := newPauseSite(t)
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+		ID: id(volumeKind, 9), Name: "cluster", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: at("/nfs/cluster"),
+	}))(t)
+	attached(func(in *api.AttachmentReserve) {
+		in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 9), "vdc"
+	})(t, s)
+	m := must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t)
+	share := reserve(func(in *api.AttachmentReserve) {
+		in.ID, in.VolumeID, in.InstanceID, in.Device = id(attachmentKind, 31), id(volumeKind, 9), web, "vdc"
+	})
+	err := unchanged(t, s, func() error { return second(s.ReserveAttachment(t.Context(), nobody, share)) })
+	wantCode(t, err, api.CodeInstanceLocked, "instance app has it too")
+	must(s.CancelPause(t.Context(), nobody, m.ID, nil))(t)
+	for _, g := range must(s.Pause(t.Context(), m.ID))(t).Instances {
+		g.State = PauseRestored
+		must(s.SetPauseInstance(t.Context(), nobody, m.ID, PauseCancelling, g))(t)
+	}
+	must(s.ReserveAttachment(t.Context(), nobody, share))(t)
 }
 
 func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
@@ -142,6 +180,19 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 			t.Helper()
 			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
 		}, code: api.CodeStateForbidden, text: "is detaching"},
+		"another volume is shared with one that runs on": {before: func(t *testing.T, s *Store) {
+			t.Helper()
+			// It is at app, which is paused, and at web, which is not.
+			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+				ID: id(volumeKind, 9), Name: "cluster", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: at("/nfs/cluster"),
+			}))(t)
+			attached(func(in *api.AttachmentReserve) {
+				in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 9), "vdc"
+			})(t, s)
+			attached(func(in *api.AttachmentReserve) {
+				in.ID, in.VolumeID, in.InstanceID, in.Device, in.Mode = id(attachmentKind, 31), id(volumeKind, 9), web, "vdc", api.ModeRO
+			})(t, s)
+		}, code: api.CodeMultiattached, text: "volume cluster with instance web"},
 		"another volume comes": {before: reserved(func(in *api.AttachmentReserve) {
 			in.ID, in.VolumeID, in.Device = id(attachmentKind, 30), id(volumeKind, 4), "vdc"
 		}), code: api.CodeInstanceBusy, text: "instance app"},
@@ -267,7 +318,7 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 	_, err = s.CancelPause(t.Context(), nobody, p.Migration.ID, nil)
 	wantCode(t, err, api.CodePastPointOfNoReturn, "is at /san/")
 
-	p = bring(t, s, p, PauseRestored)
+	p = awake(t, s, p)
 	wantLocks(t, s, map[string]string{})
 	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
 	wantCode(t, err, api.CodeConflict, "src")
@@ -285,7 +336,7 @@ func TestTheFlipMovesVolumeAndAllAttachmentsAtOnce(t *testing.T) {
 func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 	s, p := newPause(t)
 	before := must(s.Volume(t.Context(), disk, everyone))(t)
-	bring(t, s, p, PauseSaved)
+	asleep(t, s, p)
 	must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
 	p = must(s.CancelPause(t.Context(), nobody, p.Migration.ID, api.Errorf(api.CodeNoSpace, "full")))(t)
 	if p.DropEnd != api.DropDst || p.Migration.State != api.MigrationCancelling || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
@@ -297,7 +348,7 @@ func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 	wantCode(t, err, api.CodeStateForbidden, "cancelled")
 	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
 	wantCode(t, err, api.CodeConflict, "dst")
-	p = bring(t, s, p, PauseRestored)
+	p = awake(t, s, p)
 	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
 	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
 	if p.Migration.State != api.MigrationCancelled || p.Migration.Error == nil || p.Migration.Error.Code != api.CodeNoSpace {
@@ -319,26 +370,50 @@ func TestACancelledMoveLeavesEverythingAsItWas(t *testing.T) {
 
 func TestNoStepOfAMoveIsMadeOutOfItsTurn(t *testing.T) {
 	s, p := newPause(t)
+	id := p.Migration.ID
+	barrier := func(pass func() error, text string) {
+		t.Helper()
+		wantCode(t, unchanged(t, s, pass), api.CodeConflict, text)
+	}
+	suspend := func() error { return second(s.SuspendPause(t.Context(), nobody, id)) }
+	save := func() error { return second(s.SavePause(t.Context(), nobody, id)) }
+	copying := func() error { return second(s.CopyPause(t.Context(), nobody, id)) }
+	resume := func() error { return second(s.ResumePause(t.Context(), nobody, id)) }
+	finish := func() error { return second(s.FinishPause(t.Context(), nobody, id)) }
+
+	barrier(suspend, "is pending, not checked")
+	barrier(save, "in phase checking")
+	barrier(func() error { return second(s.FlipPause(t.Context(), nobody, id, made(p))) }, "checking")
+	barrier(finish, "checking")
 	g := p.Instances[0]
-	_, err := s.CopyPause(t.Context(), nobody, p.Migration.ID)
-	wantCode(t, err, api.CodeConflict, "not saved")
-	_, err = s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p))
-	wantCode(t, err, api.CodeConflict, "saving")
-	_, err = s.FinishPause(t.Context(), nobody, p.Migration.ID)
-	wantCode(t, err, api.CodeConflict, "saving")
 	g.State = PauseRestored
-	_, err = s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseSaving, g)
-	wantCode(t, err, api.CodeConflict, "pending")
-	_, err = s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseCancelling, g)
-	wantCode(t, err, api.CodeConflict, "saving")
+	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, PauseChecking, g)) }, "pending")
+	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, PauseCancelling, g)) }, "checking")
 	g.State, g.SaveAttempt = PausePending, 2
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseSaving, g))(t)
+	must(s.SetPauseInstance(t.Context(), nobody, id, PauseChecking, g))(t)
 	g.SaveAttempt = 1
-	_, err = s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, PauseSaving, g)
-	wantCode(t, err, api.CodeConflict, "anew")
+	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, PauseChecking, g)) }, "anew")
+
+	p = must(s.Pause(t.Context(), id))(t)
+	bring(t, s, p, PauseChecked)
+	must(s.SuspendPause(t.Context(), nobody, id))(t)
+	barrier(save, "is checked, not suspended")
+	p = bring(t, s, must(s.Pause(t.Context(), id))(t), PauseSuspended)
+	must(s.SavePause(t.Context(), nobody, id))(t)
+	barrier(copying, "is suspended, not saved")
+	p = bring(t, s, must(s.Pause(t.Context(), id))(t), PauseSaved)
+	must(s.CopyPause(t.Context(), nobody, id))(t)
+	barrier(resume, "copying")
+	p = must(s.FlipPause(t.Context(), nobody, id, made(p)))(t)
+	one := p.Instances[0]
+	one.State = PauseReady
+	p = must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, one))(t)
+	barrier(resume, "is saved, not ready")
+	one.State = PauseRestored
+	barrier(func() error { return second(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, one)) }, "cannot become")
 }
 
-func TestAnInstanceThatCannotBeWokenNeedsAnOperatorAndIsTriedAgain(t *testing.T) {
+func TestAnInstanceThatCannotBeRestoredNeedsAnOperatorAndIsTriedAgainUntilTheOthersRunOn(t *testing.T) {
 	s, p := flipped(t)
 	stuck, fine := p.Instances[0], p.Instances[1]
 	stuck.Error = api.Errorf(api.CodeNeedsOperator, "the RAM is in /ram/app")
@@ -346,15 +421,138 @@ func TestAnInstanceThatCannotBeWokenNeedsAnOperatorAndIsTriedAgain(t *testing.T)
 	if p.Migration.State != api.MigrationNeedsOperator || p.Migration.Error == nil || p.Migration.Phase != "restoring" {
 		t.Errorf("migration = %+v", p.Migration)
 	}
-	fine.State = PauseRestored
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
-	wantLocks(t, s, map[string]string{stuck.ID: p.Migration.ID})
 	p = must(s.CompletePause(t.Context(), nobody, p.Migration.ID))(t)
 	if p.Migration.State != api.MigrationCompleting || p.Migration.Error != nil || p.Instances[0].Attempt != 1 || p.Instances[0].Error != nil {
 		t.Errorf("move = %+v", p)
 	}
 	if again := must(s.CompletePause(t.Context(), nobody, p.Migration.ID))(t); again.Instances[0].Attempt != 1 {
 		t.Errorf("move = %+v, want no other attempt", again)
+	}
+	stuck.Attempt = 1
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, stuck))(t)
+	fine.State = PauseReady
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
+	p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+	if p.Migration.Phase != "resuming" {
+		t.Errorf("phase = %s", p.Migration.Phase)
+	}
+	must(s.PermitPause(t.Context(), nobody, p.Migration.ID, permit(fine, api.PermitResume)))(t)
+	fine.State = PauseRestored
+	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, fine))(t)
+	wantLocks(t, s, map[string]string{stuck.ID: p.Migration.ID})
+
+	err := unchanged(t, s, func() error { return second(s.CompletePause(t.Context(), nobody, p.Migration.ID)) })
+	wantCode(t, err, api.CodeStateForbidden, "migration complete "+p.Migration.ID+" --discard-memory")
+	err = unchanged(t, s, func() error {
+		return second(s.PermitPause(t.Context(), nobody, p.Migration.ID, permit(stuck, api.PermitRestore)))
+	})
+	wantCode(t, err, api.CodeStateForbidden, "older than what instance "+fine.Name)
+	p = must(s.DiscardPaused(t.Context(), nobody, p.Migration.ID))(t)
+	if g := p.Instances[0]; !g.Discard || g.Error != nil || g.Attempt != 2 || p.Instances[1].Discard || p.Migration.State != api.MigrationCompleting {
+		t.Errorf("move = %+v", p)
+	}
+}
+
+// permit is the question of a guest's host.
+func permit(g PauseInstance, to string) api.PausePermit {
+	return api.PausePermit{InstanceID: g.ID, To: to, Host: g.Host.Name, Epoch: 1}
+}
+
+func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
+	s, p := newPause(t)
+	id, g := p.Migration.ID, p.Instances[0]
+	ask := func(to string) error {
+		return second(s.PermitPause(t.Context(), nobody, id, permit(g, to)))
+	}
+	want := func(allowed string) {
+		t.Helper()
+		for _, to := range []string{api.PermitSuspend, api.PermitRestore, api.PermitResume} {
+			code := api.CodeStateForbidden
+			if to == allowed {
+				code = ""
+			}
+			if err := ask(to); api.CodeOf(err) != code {
+				t.Errorf("%s: %v, want %q", to, err, code)
+			}
+		}
+	}
+	want("")
+	bring(t, s, p, PauseChecked)
+	p = must(s.SuspendPause(t.Context(), nobody, id))(t)
+	want(api.PermitSuspend)
+	p = bring(t, s, p, PauseSuspended)
+	p = bring(t, s, must(s.SavePause(t.Context(), nobody, id))(t), PauseSaved)
+	p = must(s.CancelPause(t.Context(), nobody, id, nil))(t)
+	want(api.PermitRestore)
+	bring(t, s, p, PauseReady)
+	p = must(s.ResumePause(t.Context(), nobody, id))(t)
+	wantCode(t, ask("think"), api.CodeInvalidArgument, "think")
+	wantCode(t, second(s.PermitPause(t.Context(), as(hostB, 1), id, permit(g, api.PermitResume))), api.CodeNotYourHost, "")
+	foreign := permit(g, api.PermitResume)
+	foreign.Host = "b"
+	wantCode(t, second(s.PermitPause(t.Context(), nobody, id, foreign)), api.CodeNotYourHost, "host a's")
+	if err := ask(api.PermitResume); err != nil {
+		t.Error(err)
+	}
+	// What was let run is never restored beside it.
+	other := p.Instances[1]
+	err := second(s.PermitPause(t.Context(), nobody, id, permit(other, api.PermitRestore)))
+	wantCode(t, err, api.CodeStateForbidden, "migration cancel "+id+" --discard-memory")
+	if err := second(s.PermitPause(t.Context(), nobody, id, permit(other, api.PermitResume))); err != nil {
+		t.Errorf("at once with the first: %v", err)
+	}
+}
+
+// Guests are let run at once. One that is held up sees its volume change under its
+// memory.
+func TestAGuestDoesNotRunOnLongAfterOneThatWrites(t *testing.T) {
+	for name, tc := range map[string]struct {
+		writes bool
+		after  time.Duration
+		code   api.Code
+	}{
+		"at once":                         {true, resumeWindow - time.Second, ""},
+		"late":                            {true, resumeWindow, api.CodeStateForbidden},
+		"late, after one that only reads": {false, time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := flipped(t)
+			bring(t, s, p, PauseReady)
+			p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+			p.Instances[0].Writes, p.Instances[0].RanAt = tc.writes, time.Unix(1000, 0)
+			if err := p.barred(p.Instances[1], api.PermitResume, time.Unix(1000, 0).Add(tc.after)); api.CodeOf(err) != tc.code {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+}
+
+func TestOnlyTheReservedPlaceIsTakenFromTheCopyHost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*api.Location)
+		code api.Code
+	}{
+		"as reserved":              {func(*api.Location) {}, ""},
+		"another path":             {func(l *api.Location) { l.Path = "/etc/shadow" }, api.CodeChainChanged},
+		"another path in the pool": {func(l *api.Location) { l.Path = "/san/disk" }, api.CodeChainChanged},
+		"a path below the pool":    {func(l *api.Location) { l.Path = "/san/below/" + l.Name }, api.CodeChainChanged},
+		"another name":             {func(l *api.Location) { l.Name, l.Path = "disk", "/san/disk" }, api.CodeChainChanged},
+		"another pool":             {func(l *api.Location) { l.Pool, l.Path = "nfs", "/nfs/"+l.Name }, api.CodeChainChanged},
+		"no pool":                  {func(l *api.Location) { l.Pool, l.Name = "", "" }, api.CodeChainChanged},
+		"another size":             {func(l *api.Location) { l.SizeBytes *= 2 }, api.CodeChainChanged},
+		"another format":           {func(l *api.Location) { l.Format = api.FormatQcow2 }, api.CodeChainChanged},
+		"a path with a way out":    {func(l *api.Location) { l.Path = "/san/../etc/" + l.Name }, api.CodeChainChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := newPause(t)
+			asleep(t, s, p)
+			must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
+			dst := made(p)
+			tc.edit(&dst)
+			if _, err := s.FlipPause(t.Context(), nobody, p.Migration.ID, dst); api.CodeOf(err) != tc.code && (tc.code == "" || api.CodeOf(err) != api.CodeInvalidArgument) {
+				t.Errorf("error = %v, want %q", err, tc.code)
+			}
+		})
 	}
 }
 
@@ -367,13 +565,24 @@ func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 	p = must(s.Pause(t.Context(), p.Migration.ID))(t)
 	lost := slices.IndexFunc(p.Instances, func(g PauseInstance) bool { return g.Host.Fenced })
 	here, gone := p.Instances[1-lost], p.Instances[lost]
-	here.State, gone.Lost = PauseRestored, true
-	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, here))(t)
+	gone.Lost = true
 	must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, gone))(t)
+	for _, state := range []string{PauseReady, PauseRestored} {
+		here.State = state
+		must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, here))(t)
+		must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+	}
 	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, 0, "", nil))(t)
 	must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
 	wantLocks(t, s, map[string]string{gone.ID: p.Migration.ID})
+	must(s.RejoinHost(t.Context(), nobody, "b", api.HostRejoin{Epoch: 2}))(t)
+	for _, to := range []string{api.PermitRestore, api.PermitResume} {
+		in := permit(gone, to)
+		in.Epoch = must(s.Host(t.Context(), "b"))(t).Epoch
+		wantCode(t, second(s.PermitPause(t.Context(), nobody, p.Migration.ID, in)), api.CodeStateForbidden, "--discard-memory")
+	}
 
+	must(s.FenceHost(t.Context(), nobody, "b", api.HostFence{Evidence: "off", EvenIfUp: true}))(t)
 	must(s.ForceDeleteAttachment(t.Context(), nobody, next))(t)
 	open := must(s.OpenPauses(t.Context()))(t)
 	if len(open) != 1 || open[0].Instances[lost].Attached {
@@ -425,27 +634,4 @@ func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 	m := must(s.RegisterPause(t.Context(), as(hostA, 1), "disk", in, bothHere))(t)
 	wantCode(t, second(s.Migration(t.Context(), m.ID, Viewer{HostID: hostB})), api.CodeNotYourHost, "")
 	must(s.CancelPause(t.Context(), as(hostA, 1), m.ID, nil))(t)
-}
-
-// TestTheFlipTakesNoPlaceButTheReservedOne: the host that made the copy says where the
-// other hosts find it.
-func TestTheFlipTakesNoPlaceButTheReservedOne(t *testing.T) {
-	s, p := newPause(t)
-	bring(t, s, p, PauseSaved)
-	p = must(s.CopyPause(t.Context(), nobody, p.Migration.ID))(t)
-	for name, change := range map[string]func(*api.Location){
-		"another path":          func(l *api.Location) { l.Path = "/etc/shadow" },
-		"a path below the pool": func(l *api.Location) { l.Path = "/san/below/" + l.Name },
-		"another name":          func(l *api.Location) { l.Name, l.Path = "x.raw", "/san/x.raw" },
-		"another pool":          func(l *api.Location) { l.Pool, l.Path = "nfs", "/nfs/"+l.Name },
-		"no pool":               func(l *api.Location) { l.Pool, l.Name = "", "" },
-	} {
-		dst := made(p)
-		change(&dst)
-		_, err := s.FlipPause(t.Context(), nobody, p.Migration.ID, dst)
-		if api.CodeOf(err) != api.CodeConflict {
-			t.Errorf("%s: got %v, want conflict", name, err)
-		}
-	}
-	must(s.FlipPause(t.Context(), nobody, p.Migration.ID, made(p)))(t)
 }

@@ -223,6 +223,7 @@ func TestTypeAndPlaceChangeTogether(t *testing.T) {
 			made := at("/slow/made")
 			last := step(end, api.MigrationCompleting)
 			last.Dst = &made
+			last.NotSwitched = end == api.MigrationCancelled
 			must(s.TransitionMigration(t.Context(), nobody, m.ID, last))(t)
 			v := must(s.Volume(t.Context(), data, everyone))(t)
 			done := end == api.MigrationCompleted

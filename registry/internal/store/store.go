@@ -49,7 +49,10 @@ var schema7 string
 //go:embed schema/8.sql
 var schema8 string
 
-var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
+//go:embed schema/9.sql
+var schema9 string
+
+var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+)
+
+const stepNameDiscard = "discard_memory"
+
+// stepDiscard gives up the memory of an instance, in its file or in a process that
+// stands still: it is off then, as after a power cut. Its guard stays until it may be
+// started (BeginResume). One that runs is left as it is: it has no memory that waits.
+func (m *machine) stepDiscard() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *pauseInput) error {
+		if err := m.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
+			return err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		if err != nil {
+			return err
+		}
+		if dom != nil && dom.State == hv.StatePaused {
+			if err := m.HV.PowerOff(ctx, in.InstanceID); err != nil {
+				return request.HV(err)
+			}
+			m.log.Warn("the memory of an instance was given up", "instance", in.InstanceName, "migration", in.MigrationID)
+		}
+		return removeMemory(in)
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
+		there, err := memoryThere(in)
+		if err != nil || there {
+			return op.NotDone, err
+		}
+		dom, err := m.domain(ctx, in.InstanceID)
+		return op.DoneIf(dom == nil || dom.State != hv.StatePaused), err
+	}
+	return step(stepNameDiscard, do, nil, observe)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The registry is asked immediately before each effect, by each op that has one, and
+// its refusal leaves everything as it is.
+func TestTheRegistryIsAskedBeforeAGuestIsSuspendedRestoredOrResumed(t *testing.T) {
+	refuse := func(d *pauseDaemon, to string) {
+		d.world.set(func() { d.world.refused = map[string]bool{to: true} })
+	}
+	allow := func(d *pauseDaemon) { d.world.set(func() { d.world.refused = nil }) }
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		refuse(d, api.PermitSuspend)
+		wantState(t, d.suspend("suspend", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+		allow(d)
+		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		must(t, d.world.copied())
+
+		refuse(d, api.PermitRestore)
+		wantState(t, d.restorePaused("restore", pausedWeb, pausedDst), op.StateUndone, api.CodeStateForbidden)
+		must(t, d.world.asleep(true))
+		allow(d)
+		wantState(t, d.restorePaused("restore.2", pausedWeb, pausedDst), op.StateDone, "")
+		must(t, d.world.ready(hv.StateRunning))
+
+		refuse(d, api.PermitResume)
+		wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateUndone, api.CodeStateForbidden)
+		must(t, d.world.ready(hv.StateRunning))
+		// Its host loses its power now, and others have run on.
+		must(t, d.world.HostReboot())
+		refuse(d, api.PermitRestore)
+		wantState(t, d.resume("resume.2", pausedWeb, pausedDst), op.StateUndone, api.CodeStateForbidden)
+		must(t, d.world.asleep(true))
+		if !slices.Contains(d.world.asked, api.PermitSuspend) {
+			t.Errorf("asked for %q", d.world.asked)
+		}
+	}, hv.StateRunning)
+}
+
+func TestMemoryThatIsGivenUpLeavesTheInstanceOffAndGuardedUntilItIsResumed(t *testing.T) {
+	for name, rested := range map[string]func(*testing.T, *pauseDaemon){
+		"in its file": func(*testing.T, *pauseDaemon) {},
+		"in a process": func(t *testing.T, d *pauseDaemon) {
+			t.Helper()
+			wantState(t, d.restorePaused("restore", pausedWeb, pausedDst), op.StateDone, "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				must(t, d.world.copied())
+				rested(t, d)
+				d.world.set(func() { d.world.refused = map[string]bool{api.PermitRestore: true, api.PermitResume: true} })
+				discard := api.InstanceRestore{Location: d.world.location(pausedDst), Paused: true, DiscardMemory: true}
+				wantState(t, d.restoreAs("discard", pausedWeb, discard), op.StateDone, "")
+				must(t, d.world.asleep(false))
+				if d.world.Start(pausedWeb) == nil {
+					t.Error("it was started beside guests that are not restored yet")
+				}
+				wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, hv.StateStopped, pausedDst))
+			}, hv.StateRunning)
+		})
+	}
+}
+
+func TestAGuestThatWasSuspendedAndRunsAgainIsNotSaved(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
+		must(t, d.world.Resume(t.Context(), pausedWeb)) // by hand
+		_, err := d.now().BeginSave(t.Context(), "save", pausedWeb, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
+		if e := api.AsError(err); e == nil || e.Code != api.CodeStateForbidden || e.Details[ranOn] != true {
+			t.Errorf("error = %+v", err)
+		}
+	}, hv.StateRunning)
+}
+
+func TestAGuestThatWasNotSuspendedIsNotSavedAndOneIsNotRestoredToRunOnAtOnce(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.saveOnly("save", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+		wantState(t, d.restoreAs("restore", pausedWeb, api.InstanceRestore{Location: d.world.location(pausedSrc)}), op.StateUndone, api.CodeStateForbidden)
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+	}, hv.StateRunning)
+}
+
+// What a move without pausing guests is refused for, this one is refused for: before
+// anything is touched, before it is suspended, and again before it is saved.
+func TestAVolumeThatCouldNotBeMovedAnywayIsNeitherSuspendedNorSaved(t *testing.T) {
+	foreign := api.Errorf(api.CodeVolumeInUse, "is disk vdb of instance foreign")
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		check := func() error {
+			return d.now().CheckSave(context.Background(), pausedWeb, api.InstanceSuspend{MigrationID: pausedMig, VolumeID: pausedVol})
+		}
+		must(t, check())
+		d.world.set(func() { d.world.unmovable = foreign })
+		if err := check(); !errors.Is(err, foreign) {
+			t.Errorf("check: %v", err)
+		}
+		wantState(t, d.suspend("suspend", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+		d.world.set(func() { d.world.unmovable = nil })
+		wantState(t, d.suspend("suspend.2", pausedWeb), op.StateDone, "")
+		d.world.set(func() { d.world.unmovable = foreign })
+		wantState(t, d.saveOnly("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+		must(t, d.world.suspended(hv.StateRunning))
+	}, hv.StateRunning)
+}
+
+func TestASuspendThatIsAskedForTwiceIsTheFirst(t *testing.T) {
+	for _, state := range pauseStates {
+		t.Run(string(state), func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
+				wantState(t, d.suspend("suspend.2", pausedWeb), op.StateDone, "")
+				d.world.Inject(hvtest.Fault{Call: "Resume", Err: errors.New("must not be called"), Nth: 1})
+				must(t, d.world.suspended(state))
+				d.world.ClearFaults()
+				wantState(t, d.resume("resume", pausedWeb, pausedSrc), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, state, pausedSrc))
+				wantState(t, d.suspend("late", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+			}, state)
+		})
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// wantOneLeft says that one guest of a move did not come back with the others, that no
+// word but that to give its memory up brings it back, and that the move ends with it.
+func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
+	s.T.Helper()
+	relaytest.Pass(5 * time.Minute)
+	for _, retry := range []func() error{
+		func() error { _, err := s.Store.CompletePause(s.T.Context(), store.Call{}, id); return err },
+		func() error { return s.cancel(id) },
+	} {
+		if err := retry(); err == nil {
+			s.T.Error("what is left was tried again")
+		}
+	}
+	relaytest.Pass(time.Minute)
+	for host := range s.hosts {
+		for guest, g := range s.guestsOf(host) {
+			if g.running != (guest != guestID(name)) {
+				s.T.Errorf("guest %s is %+v", guest, g)
+			}
+		}
+	}
+	must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
+	if m := s.until(id); m.State != end {
+		s.T.Errorf("migration = %+v", m)
+	}
+	for _, i := range must(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+		if g := s.guestsOf(i.Host)[i.ID]; i.Locked || g.memory || g.running != (i.Name != name) {
+			s.T.Errorf("at the end guest %s is %+v, and instance %+v", i.Name, g, i)
+		}
+	}
+}
+
+func TestAGuestThatCannotBeRestoredIsNeverRestoredAfterTheOthersHaveRunOn(t *testing.T) {
+	for name, before := range map[string]func(*site){
+		"at dst": failing("restore", undone),
+		"at src": both(failing("copy-saved", refused), failing("restore", undone)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(s *site) {
+				before(s)
+				id := s.move()
+				s.wantOneLeft(id, "g1", map[string]api.MigrationState{"at dst": api.MigrationCompleted, "at src": api.MigrationCancelled}[name])
+			})
+		})
+	}
+}
+
+func TestAGuestWhoseHostIsRebootedWhileTheOthersRunOnIsNotRestored(t *testing.T) {
+	bubble(t, func(s *site) {
+		id := s.move()
+		s.hosts["b"].late = map[string]time.Duration{"resume": 5 * time.Second}
+		s.untilPhase(id, "resuming")
+		s.hosts["b"].reboot()
+		s.wantOneLeft(id, "g3", api.MigrationCompleted)
+	})
+}
+
+func TestAGuestWhoseHostIsRebootedBeforeAnyRunsOnIsRestoredWithTheOthers(t *testing.T) {
+	for _, phase := range []string{"copying", "restoring"} {
+		t.Run(phase, func(t *testing.T) {
+			bubble(t, func(s *site) {
+				id := s.move()
+				s.untilPhase(id, phase)
+				relaytest.Pass(time.Second)
+				s.hosts["b"].reboot()
+				if m := s.until(id); m.State != api.MigrationCompleted {
+					t.Errorf("migration = %+v", m)
+				}
+				s.wantWhole(id)
+			})
+		})
+	}
+}
+
+// The registry or a host is away while the guests are let run on: what comes later than
+// the others by more than a moment does not run on with its old memory.
+func TestAGuestThatIsHeldUpLongerThanTheOthersDoesNotRunOn(t *testing.T) {
+	bubble(t, func(s *site) {
+		id := s.move()
+		s.hosts["b"].lost = "resume"
+		s.untilPhase(id, "resuming")
+		s.hosts["b"].Away()
+		relaytest.Pass(5 * time.Minute)
+		s.hosts["b"].Start()
+		s.wantOneLeft(id, "g3", api.MigrationCompleted)
+	})
+}
+
+// g3 is saved when g1 turns out to have been let run on by hand: the memory of g3 is of
+// before that.
+func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.hosts["a"].fails("save", "", resumed)
+		id := s.move()
+		s.untilPhase(id, "saving")
+		relaytest.Pass(time.Minute)
+		for _, name := range []string{"a", "b"} {
+			for guest, g := range s.guestsOf(name) {
+				if g.running != (guest == guestID("g2")) {
+					s.T.Errorf("guest %s is %+v", guest, g)
+				}
+			}
+		}
+		must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
+		if m := s.until(id); m.State != api.MigrationCancelled {
+			t.Errorf("migration = %+v", m)
+		}
+	})
+}
+
+func TestGuestsThatAreSuspendedAndHaveToWaitForOneAreLetGo(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.hosts["b"].late = map[string]time.Duration{"suspend": 20 * time.Second}
+		id := s.move()
+		s.untilPhase(id, "suspending")
+		began := time.Now()
+		for s.anyStands("a") || time.Since(began) < 6*time.Second {
+			if time.Since(began) > 25*time.Second {
+				t.Fatal("the guests of host a stand still")
+			}
+			relaytest.Pass(time.Second)
+		}
+		if m := s.until(id); m.State != api.MigrationCancelled || m.Error == nil || m.Error.Code != api.CodeInstanceBusy {
+			t.Errorf("migration = %+v", m)
+		}
+		s.wantWhole(id)
+	})
+}
+
+func (s *site) anyStands(host string) bool {
+	for _, g := range s.guestsOf(host) {
+		if !g.running {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// part is how the instances of a move get from one state to the next, before its
+// volume is copied.
+type part struct {
+	from, to string
+	// verb is what is said of an instance that does not get there.
+	verb    string
+	request func(*store.Pause, store.PauseInstance) request
+	ask     func(context.Context, request) (verdict, error)
+	// oneByOne: the instances of a host come one after the other.
+	oneByOne bool
+}
+
+// check has every host look whether its instances can be suspended and saved, and the
+// copy host whether it can copy, before anything is touched.
+func (l *Loop) check(ctx context.Context, p *store.Pause) error {
+	left, err := l.bring(ctx, p, part{from: store.PausePending, to: store.PauseChecked, verb: "save", request: checkRequest, ask: l.askNow})
+	if left || err != nil {
+		return err
+	}
+	l.background(ctx, line{p.Migration.ID, lineCheck}, func(ctx context.Context) error {
+		v, err := l.askNow(ctx, checkCopyRequest(p))
+		switch {
+		case err != nil:
+			return err
+		case v.failed != nil:
+			return l.cancel(ctx, p, about(v.failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+		}
+		_, err = l.cfg.Store.SuspendPause(ctx, call, p.Migration.ID)
+		return err
+	})
+	return nil
+}
+
+// suspend has every host suspend all its instances at once. If one of them is late, all
+// go on at src.
+func (l *Loop) suspend(ctx context.Context, p *store.Pause) error {
+	left, err := l.bring(ctx, p, part{from: store.PauseChecked, to: store.PauseSuspended, verb: "suspend", request: suspendRequest, ask: l.ask})
+	if err != nil {
+		return err
+	}
+	if left {
+		if time.Since(p.StoppedAt) < suspendWithin {
+			return nil
+		}
+		return l.cancel(ctx, p, api.Errorf(api.CodeInstanceBusy, "not all guests of volume %s stood still within %s; the others were let go on", p.Migration.VolumeName, suspendWithin))
+	}
+	_, err = l.cfg.Store.SavePause(ctx, call, p.Migration.ID)
+	return err
+}
+
+// save has every host save its instances, one after the other.
+func (l *Loop) save(ctx context.Context, p *store.Pause) error {
+	for _, g := range p.Instances {
+		if g.State == store.PausePending {
+			return l.cancel(ctx, p, api.Errorf(api.CodeConflict, "it was begun by an older version, which saved guests while others still ran; begin it anew"))
+		}
+	}
+	left, err := l.bring(ctx, p, part{from: store.PauseSuspended, to: store.PauseSaved, verb: "save", request: saveRequest, ask: l.ask, oneByOne: true})
+	if left || err != nil {
+		return err
+	}
+	_, err = l.cfg.Store.CopyPause(ctx, call, p.Migration.ID)
+	return err
+}
+
+// bring has the hosts do one part, and says whether it is left to be done for an
+// instance. A host that was fenced leads back to src.
+func (l *Loop) bring(ctx context.Context, p *store.Pause, d part) (left bool, err error) {
+	if gone := fenced(p); gone != nil {
+		return true, l.cancel(ctx, p, gone)
+	}
+	begun := map[string]bool{} // by host
+	for _, g := range p.Instances {
+		if g.State != d.from {
+			continue
+		}
+		left = true
+		if !begun[g.Host.ID] {
+			begun[g.Host.ID] = d.oneByOne
+			l.background(ctx, line{p.Migration.ID, g.ID}, func(ctx context.Context) error { return l.bringOne(ctx, p, g, d) })
+		}
+	}
+	return left, nil
+}
+
+func (l *Loop) bringOne(ctx context.Context, p *store.Pause, g store.PauseInstance, d part) error {
+	v, err := d.ask(ctx, d.request(p, g))
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.failed == nil:
+		g.State = d.to
+	case v.again && g.SaveAttempt+1 < mostAttempts:
+		g.SaveAttempt++
+		if err := l.set(ctx, p, g); err != nil {
+			return err
+		}
+		return v.failed // in its turn
+	default:
+		if v.failed.Details["ran_on"] == true { // by somebody's hand, beside others that may be saved
+			g.RanAt = time.Now()
+			if err := l.set(ctx, p, g); err != nil {
+				return err
+			}
+		}
+		return l.cancel(ctx, p, about(v.failed, "cannot %s instance %s on host %s", d.verb, g.Name, g.Host.Name))
+	}
+	return l.set(ctx, p, g)
+}
+
+func checkRequest(p *store.Pause, g store.PauseInstance) request {
+	m := p.Migration
+	return request{
+		host: g.Host, key: key(m.ID, "check", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/check-save",
+		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
+	}
+}
+
+func suspendRequest(p *store.Pause, g store.PauseInstance) request {
+	m := p.Migration
+	return request{
+		host: g.Host, key: key(m.ID, "suspend", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/suspend",
+		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
+	}
+}
+
+func saveRequest(p *store.Pause, g store.PauseInstance) request {
+	m := p.Migration
+	return request{
+		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/save",
+		body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
+	}
+}
+
+func checkCopyRequest(p *store.Pause) request {
+	r := copyRequest(p)
+	r.key, r.path = key(p.Migration.ID, "check-copy", "", p.Attempt), "/v1/migrations/"+p.Migration.ID+"/check-copy"
+	return r
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// SuspendPause is the first barrier of a move with all guests paused: every instance
+// is checked, and from here on they may be suspended.
+func (s *Store) SuspendPause(ctx context.Context, call Call, id string) (Pause, error) {
+	return s.passBarrier(ctx, call, id, PauseChecking, PauseChecked, PauseSuspending, "")
+}
+
+// SavePause is the second barrier: every instance is suspended, and from here on they
+// may be saved. So the memory of each of them is of a time at which none runs.
+func (s *Store) SavePause(ctx context.Context, call Call, id string) (Pause, error) {
+	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
+}
+
+// CopyPause is the third barrier: every instance is saved. From here on nobody has the
+// volume open, and dst may exist.
+func (s *Store) CopyPause(ctx context.Context, call Call, id string) (Pause, error) {
+	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
+}
+
+// passBarrier brings a move from one phase to the next, if every instance is in the
+// state that the next phase needs.
+func (s *Store) passBarrier(ctx context.Context, call Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
+	return s.changePause(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := p.checkPhase(from); err != nil {
+			return err
+		}
+		for _, g := range p.Instances {
+			if g.State != all {
+				return api.Errorf(api.CodeConflict, "instance %s is %s, not %s", g.Name, g.State, all)
+			}
+		}
+		if to == PauseSuspending {
+			if err := tx.exec(ctx, "UPDATE pauses SET stopped_us = ? WHERE migration_id = ?", tx.at.UnixMicro(), p.Migration.ID); err != nil {
+				return err
+			}
+		}
+		return tx.movePause(ctx, p, to, dropEnd, nil)
+	})
+}
+
+// ResumePause is the last barrier: no instance is left that could be restored and is
+// not. From here on they run on, and what was not restored has to give its memory up
+// if one that it shares its volumes with writes there (PermitPause).
+func (s *Store) ResumePause(ctx context.Context, call Call, id string) (Pause, error) {
+	return s.changePause(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
+			return p.checkPhase(PauseRestoring)
+		}
+		for _, g := range p.Instances {
+			if !p.standsBy(g) {
+				return api.Errorf(api.CodeConflict, "instance %s is %s, not %s", g.Name, g.State, PauseReady)
+			}
+		}
+		if p.Resuming {
+			return nil
+		}
+		if err := tx.exec(ctx, "UPDATE pauses SET resuming = 1 WHERE migration_id = ?", p.Migration.ID); err != nil {
+			return err
+		}
+		return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: phaseResuming, OpID: p.Migration.ID}, nil)
+	})
+}
+
+// phaseResuming is how a move shows whose guests run on.
+const phaseResuming = "resuming"
+
+// standsBy says whether the others need not wait for an instance before they run on.
+// One that nobody has said to be suspended was not saved either: it keeps none of the
+// others from going on where they were.
+func (p Pause) standsBy(g PauseInstance) bool {
+	switch g.State {
+	case PauseReady, PauseRestored:
+		return true
+	case PausePending, PauseChecked:
+		return true
+	}
+	return g.Lost || g.Error != nil
+}
+
+// CanResume says whether ResumePause may be called.
+func (p Pause) CanResume() bool {
+	for _, g := range p.Instances {
+		if !p.standsBy(g) {
+			return false
+		}
+	}
+	return !p.Resuming && (p.Phase == PauseRestoring || p.Phase == PauseCancelling)
+}
+
+// checkMade refuses a dst that is not the reserved one, whatever the copy host says of
+// it: the other hosts restore their guests with it. In a pool its path is that of the
+// name in the pool's directory, on the copy host and on every host of a guest.
+func (tx *changeTx) checkMade(ctx context.Context, p Pause, dst api.Location) error {
+	want := p.Migration.Dst
+	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {
+		return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s (%s, %d bytes), and its place was to be %s (%s, %d bytes)",
+			p.CopyHost.Name, p.Migration.VolumeName, place(dst), dst.Format, dst.SizeBytes, place(want), want.Format, want.SizeBytes)
+	}
+	if want.Pool == "" {
+		return nil
+	}
+	hosts := []PauseHost{p.CopyHost}
+	for _, g := range p.Instances {
+		hosts = append(hosts, g.Host)
+	}
+	for _, h := range hosts {
+		var dir string
+		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(path), '') FROM pools WHERE host_id = ? AND name = ?", h.ID, want.Pool).Scan(&dir); err != nil {
+			return fmt.Errorf("look up pool: %w", err)
+		}
+		if at := filepath.Join(dir, want.Name); dst.Path != at || dir == "" {
+			return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s, and on host %s the volume %s of pool %s is %s",
+				p.CopyHost.Name, p.Migration.VolumeName, dst.Path, h.Name, want.Name, want.Pool, at)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkGuests is CheckGuest of every guest of a move.
+func (tx *changeTx) checkGuests(verb string, p Pause) error {
+	for _, g := range p.Instances {
+		if err := tx.call.CheckGuest(verb+" migration "+p.Migration.ID, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CancelPause ends a move at src: why is the reason, nil for an operator's wish. Once
+// it has moved it is refused with past_point_of_no_return. One that is being cancelled
+// already and needs an operator is tried again.
+func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api.Error) (Pause, error) {
+	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := tx.checkGuests("cancel", p); err != nil {
+			return err
+		}
+		switch p.Phase {
+		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying:
+			return tx.movePause(ctx, p, PauseCancelling, p.DropEnd, why)
+		case PauseCancelling:
+			if why != nil {
+				return nil //nolint:nilerr // only an operator tries again
+			}
+			return tx.retryPause(ctx, p)
+		case PauseRestoring:
+			return api.Errorf(api.CodePastPointOfNoReturn, "cannot cancel migration %s: volume %s is at %s already, and its guests are being woken there; migrate it back after that",
+				p.Migration.ID, p.Migration.VolumeName, place(p.Migration.Dst))
+		case PauseDone:
+		}
+		return p.over()
+	})
+}
+
+// CompletePause tries again to wake the guests of a move that needs an operator after
+// the volume was moved. Before that it is refused: it goes on by itself.
+func (s *Store) CompletePause(ctx context.Context, call Call, ref string) (Pause, error) {
+	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := tx.checkGuests("complete", p); err != nil {
+			return err
+		}
+		switch p.Phase {
+		case PauseRestoring:
+			return tx.retryPause(ctx, p)
+		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying:
+			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is %s and goes on by itself", p.Migration.ID, p.Migration.VolumeName, p.Phase)
+		case PauseCancelling:
+			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is being cancelled; cancel it once more if it needs that", p.Migration.ID, p.Migration.VolumeName)
+		case PauseDone:
+		}
+		return p.over()
+	})
+}
+
+func (p Pause) over() error {
+	return api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", p.Migration.ID, p.Migration.VolumeName, p.Migration.State).With("state", p.Migration.State)
+}
+
+// retryPause has what needs an operator tried again, by calls of other ids. What may
+// not be restored any more is not tried: the operator is told the other way on.
+func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
+	if p.Migration.State != api.MigrationNeedsOperator {
+		return nil
+	}
+	var barred error
+	for _, g := range p.Instances {
+		if g.Error == nil {
+			continue
+		}
+		to := api.PermitRestore
+		if g.State == PauseReady {
+			to = api.PermitResume
+		}
+		barred = cmp.Or(barred, p.barred(g, to, tx.at))
+	}
+	if barred != nil && p.Error == nil {
+		return barred
+	}
+	if err := tx.execAll(ctx,
+		sqlStep("UPDATE pauses SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
+		sqlStep("UPDATE pause_instances SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
+	); err != nil {
+		return err
+	}
+	return tx.auditRetry(ctx, p, nil)
+}
+
+func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]any) error {
+	if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.retry", From: string(p.Migration.State), To: string(p.Phase.state())}, details); err != nil {
+		return err
+	}
+	return tx.settlePauseState(ctx, p.Migration.ID)
+}
+
+// DiscardPaused is the operator's word to give up the memory of the guests that could
+// not be restored, or were lost with their host. They are then stopped, as after a
+// power cut, and may be started. It is refused where there is none.
+func (s *Store) DiscardPaused(ctx context.Context, call Call, ref string) (Pause, error) {
+	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := tx.checkGuests("discard memory of", p); err != nil {
+			return err
+		}
+		names := []string{}
+		for _, g := range p.Instances {
+			if p.Phase != PauseRestoring && p.Phase != PauseCancelling && p.Phase != PauseDone || g.State == PauseRestored || g.Error == nil && !g.Lost {
+				continue
+			}
+			names = append(names, g.Name)
+			if err := tx.exec(ctx, "UPDATE pause_instances SET state = ?, discard = 1, attempt = attempt + 1, error = NULL WHERE migration_id = ? AND instance_id = ?",
+				PauseSaved, p.Migration.ID, g.ID); err != nil {
+				return err
+			}
+		}
+		if len(names) == 0 {
+			return api.Errorf(api.CodeStateForbidden, "migration %s of volume %s has no guest whose memory would have to be given up", p.Migration.ID, p.Migration.VolumeName)
+		}
+		return tx.auditRetry(ctx, p, map[string]any{"discard_memory": names})
+	})
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// resumeWindow is how long after another guest one may still run on: they are let run
+// at once, and each by its own host. The memory of one that comes later is older than
+// what the others have written since.
+const resumeWindow = 30 * time.Second
+
+// microsOrZero is timeOrZero the other way round.
+func microsOrZero(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// PermitPause is asked by the host of a guest immediately before it suspends, restores
+// or resumes it, in a move with all guests paused. The rule: once a guest that writes
+// to what they share has run on, no memory of another one that is older than that is
+// put into a process, nor let run. It is refused with state_forbidden. A permission
+// holds for the moment: it is asked for anew, under another key, if it was not used.
+func (s *Store) PermitPause(ctx context.Context, call Call, ref string, in api.PausePermit) (api.Migration, error) {
+	p, err := s.changePause(ctx, call, ref, "migration.pause_permit", in, func(ctx context.Context, tx *changeTx, p Pause) error {
+		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+		if err != nil {
+			return err
+		}
+		for _, g := range p.Instances {
+			switch {
+			case g.ID != in.InstanceID:
+				continue
+			case g.Host.ID != hostID:
+				return api.Errorf(api.CodeNotYourHost, "instance %s of migration %s is host %s's", g.Name, p.Migration.ID, g.Host.Name)
+			}
+			return tx.permit(ctx, p, g, in.To)
+		}
+		return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, quote(in.InstanceID))
+	})
+	return p.Migration, err
+}
+
+func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to string) error {
+	phases := map[string]bool{
+		api.PermitSuspend: p.Phase == PauseSuspending && g.State == PauseChecked,
+		api.PermitRestore: p.Phase != PauseDone && (g.State == PauseSuspended || g.State == PauseSaved || g.State == PauseReady),
+		api.PermitResume:  p.Resuming && g.State == PauseReady,
+	}
+	may, known := phases[to]
+	switch {
+	case !known:
+		return invalid("a host may not ask to %s a guest", quote(to))
+	case g.Lost && !g.Discard:
+		return p.barred(g, to, tx.at)
+	case !may:
+		return api.Errorf(api.CodeStateForbidden, "instance %s may not %s: migration %s of volume %s is %s, and the instance is %s in it",
+			g.Name, to, p.Migration.ID, p.Migration.VolumeName, p.shown(), g.State).With("phase", p.Phase)
+	case to == api.PermitSuspend:
+		return nil
+	}
+	if err := p.barred(g, to, tx.at); err != nil {
+		return err
+	}
+	if to == api.PermitRestore || !g.RanAt.IsZero() {
+		return nil
+	}
+	if err := tx.exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", tx.at.UnixMicro(), p.Migration.ID, g.ID); err != nil {
+		return err
+	}
+	return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: g.State, To: phaseResuming},
+		map[string]any{"instance_id": g.ID, "instance_name": g.Name, "instance_host": g.Host.Name, "phase": p.Phase})
+}
+
+// shown is the phase as a person is told it.
+func (p Pause) shown() string {
+	if p.Resuming && p.Phase != PauseDone {
+		return phaseResuming
+	}
+	return string(p.Phase)
+}
+
+// barred refuses to restore an instance from its memory, or to let run what was
+// restored from it, if that is older than what others have written.
+func (p Pause) barred(g PauseInstance, to string, now time.Time) error {
+	if g.Discard {
+		return nil // nothing of it is old
+	}
+	if g.Lost {
+		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is not restored: its host %s was fenced, and migration %s of volume %s went on without it; %s",
+			g.Name, g.Host.Name, p.Migration.ID, p.Migration.VolumeName, p.discardAdvice())
+	}
+	for _, o := range p.Instances {
+		if o.ID == g.ID || !o.Writes {
+			continue
+		}
+		ran := o.RanAt
+		if o.State == PausePending || o.State == PauseChecked {
+			ran = p.StoppedAt // nobody has said that it stands still
+		}
+		if ran.IsZero() || to == api.PermitResume && now.Sub(ran) < resumeWindow {
+			continue
+		}
+		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is older than what instance %s may have written since to the volumes that they share; %s",
+			g.Name, o.Name, p.discardAdvice()).With("instance_id", o.ID)
+	}
+	return nil
+}
+
+// discardAdvice is how an operator gives memory up that may not be restored.
+func (p Pause) discardAdvice() string {
+	verb := "complete"
+	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
+		verb = "cancel"
+	}
+	return "it can only be started anew, as after a power cut: `volferryctl migration " + verb + " " + p.Migration.ID + " --discard-memory`, then `volferryctl instance start`"
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
+)
+
+// A move that an older version began saved guests while others ran: of several nobody
+// can tell what is older than what. One guest alone has nothing to be older than.
+func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		guests string
+		barred bool
+	}{
+		"several guests": {"('m', 'one', 'h', 'saved'), ('m', 'two', 'h', 'restored')", true},
+		"one guest":      {"('m', 'one', 'h', 'saved')", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "registry.db")
+			const before = 8 // schemas, when there were no barriers
+			old, err := sqlitedb.Open(t.Context(), path, schema[:before])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, change := range []string{
+				"INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us) VALUES ('h', 'h', '', '', 1, 0, 0)",
+				`INSERT INTO migrations (id, volume_id, volume_name, instance_id, host_id, src_attachment_id, dst_attachment_id, src, dst, method, to_type_id, state, op_id, started_us)
+					VALUES ('m', 'v', 'v', '', 'h', '', '', '{}', '{}', 'save', '', 'completing', 'm', 0)`,
+				"INSERT INTO pauses (migration_id, phase, request) VALUES ('m', 'restoring', '{}')",
+				"INSERT INTO pause_instances (migration_id, instance_id, host_id, state) VALUES " + tc.guests,
+			} {
+				if _, err := old.Write.ExecContext(t.Context(), change); err != nil {
+					t.Fatalf("%s: %v", change, err)
+				}
+			}
+			if err := old.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s := openStore(t, path, Options{})
+			p := must(s.Pause(t.Context(), "m"))(t)
+			if p.Phase != PauseRestoring || p.Resuming {
+				t.Errorf("move = %+v", p)
+			}
+			for _, to := range []string{api.PermitRestore, api.PermitResume} {
+				if err := p.barred(p.Instances[0], to, s.now()); (err != nil) != tc.barred {
+					t.Errorf("%s: %v", to, err)
+				}
+			}
+		})
+	}
+}
