@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -109,7 +110,8 @@ func volumeWhich(c *cli.Context, s *session) error {
 		return err
 	}
 	if w.Authoritative == nil {
-		return api.Errorf(api.CodeNeedsOperator, "registry, journal and hypervisor disagree about volume %s, and Volferry cannot tell which copy is the good one", s.called(c.Context, "volumes", c.Args().First()))
+		return api.Errorf(api.CodeNeedsOperator, "cannot tell which copy of volume %s is the good one: %s",
+			s.called(c.Context, "volumes", c.Args().First()), cmp.Or(w.Explanation, "registry, journal and hypervisor disagree"))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,19 +25,34 @@ func (g *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if h != nil && h.spec.Method != MethodSave { // where that ended is the registry's word
 		w.Journal = h.chain()
 	}
-	attached, err := g.holder(ctx, &vol, &w)
+	hold, of, err := g.holder(ctx, &vol, &w)
 	if err != nil {
 		return w, err
 	}
-	settle(&w, vol, attached)
+	settle(&w, vol, hold, of)
 	return w, nil
 }
 
+// holding is what the attachments of a volume say of who has its disk; a greater
+// one outweighs a smaller one.
+type holding int
+
+const (
+	// holdNobody: no instance is to have a disk of the volume.
+	holdNobody holding = iota
+	// holdShelved: those that are to have one are on no host.
+	holdShelved
+	// holdElsewhere: one that is to have it is on another host.
+	holdElsewhere
+	// holdHere: one that is to have it is on this host.
+	holdHere
+)
+
 // holder fills in what an instance has that the volume is attached to, one of this
-// host if there is one. It returns false if no instance is to have a disk of it:
-// reserved is a word of the registry alone, and what is on its way to an instance,
-// or away from it, may not be there.
-func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (attached bool, err error) {
+// host if there is one, and returns the attachment that counts. Reserved is a word of
+// the registry alone, and what is on its way to an instance, or away from it, may not
+// be there.
+func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (hold holding, of *api.Attachment, err error) {
 	for i := range vol.Attachments {
 		att := &vol.Attachments[i]
 		if att.State == api.AttachmentReserved {
@@ -44,19 +60,44 @@ func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (at
 		}
 		dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
 		if err != nil && !errors.Is(err, hv.ErrNotFound) {
-			return false, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
+			return holdNobody, nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 		}
 		if dom != nil {
 			w.Live = locations(dom.LiveDisk(att.Device), vol.SizeBytes)
 			w.Persistent = locations(dom.ConfigDisk(att.Device), vol.SizeBytes)
 		}
 		if w.Live != nil || w.Persistent != nil {
-			return true, nil
+			return holdHere, att, nil
+		}
+		here, err := g.placeOf(ctx, att, dom)
+		if err != nil {
+			return holdNobody, nil, err
 		}
 		onItsWay := att.State == api.AttachmentAttaching || att.State == api.AttachmentDetaching
-		attached = attached || !onItsWay
+		if !onItsWay && here > hold {
+			hold, of = here, att
+		}
 	}
-	return attached, nil
+	return hold, of, nil
+}
+
+// placeOf says where the instance of an attachment is, whose disk is not in dom, by the
+// word of the registry. Of a domain that is here all the same it says that.
+func (g *Manager) placeOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
+	switch {
+	case dom != nil:
+		return holdHere, nil
+	case att.Host == "":
+		return holdShelved, nil
+	}
+	host, err := g.host(ctx)
+	if err != nil {
+		return holdNobody, err
+	}
+	if att.Host == host.Name || att.Host == host.ID {
+		return holdHere, nil
+	}
+	return holdElsewhere, nil
 }
 
 // newest returns the newest migration of a volume on this host, nil if none.
@@ -121,17 +162,24 @@ func locations(d *hv.Disk, sizeBytes int64) []api.Location {
 // settle compares the witnesses. A guest that runs is the best of them, since
 // its writes go where it has its disk; for one that does not run it is the
 // journal, if the persistent definition agrees.
-func settle(w *api.Which, vol api.Volume, attached bool) {
+func settle(w *api.Which, vol api.Volume, hold holding, of *api.Attachment) {
 	same := func(a, b []api.Location) bool {
 		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return x.Path == y.Path })
 	}
+	who := "nothing is attached to the volume"
+	if hold == holdShelved {
+		who = fmt.Sprintf("instance %s, which has the volume, is shelved_offloaded: no host has it, and nothing writes", cmp.Or(of.InstanceName, of.InstanceID))
+	}
+	alone := hold == holdNobody || hold == holdShelved
 	switch {
-	case !attached && same(w.Journal, []api.Location{vol.Location}):
+	case alone && same(w.Journal, []api.Location{vol.Location}):
 		w.Authoritative, w.Agree = w.Journal, true
-		w.Explanation = "nothing is attached to the volume; registry and journal agree"
-	case !attached:
-		w.Explanation = "nothing is attached to the volume, and registry and journal name different places: " +
+		w.Explanation = who + "; registry and journal agree"
+	case alone:
+		w.Explanation = who + ", and registry and journal name different places: " +
 			"a move on this host that the registry does not know of yet, or one on another host since"
+	case hold == holdElsewhere:
+		w.Explanation = fmt.Sprintf("instance %s, which has the volume, is on host %s, and only that host can look at it; ask there", cmp.Or(of.InstanceName, of.InstanceID), of.Host)
 	case w.Persistent == nil:
 		w.Explanation = "the instance or its disk is not on this host any more; by the journal the data is in the chain shown there"
 	case w.Live != nil:

@@ -4,6 +4,8 @@ package migrate
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -44,6 +46,44 @@ func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 			if w, err = d.manager().Which(context.Background(), vol); err != nil || !w.Agree {
 				t.Errorf("%s alone: agree %v (%s), %v", state, w.Agree, w.Explanation, err)
 			}
+		}
+	})
+}
+
+// The instance is on the shelf and on no host: nothing has the image open, and it is
+// where the registry says.
+func TestWhichOfAVolumeOnTheShelfNamesItsImage(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		vol := shelved(d.world.registry.volume())
+		w, err := d.manager().Which(context.Background(), vol)
+		must(t, err)
+		if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != vol.Location.Path || !strings.Contains(w.Explanation, "shelved_offloaded") {
+			t.Errorf("agree %v, authoritative %v (%s), want the image of the registry", w.Agree, w.Authoritative, w.Explanation)
+		}
+		d.until(d.migrate(), api.MigrationCompleted)
+		if w, err = d.manager().Which(context.Background(), vol); err != nil || w.Agree || w.Authoritative != nil {
+			t.Errorf("moved here since: agree %v, authoritative %v, %v, want neither", w.Agree, w.Authoritative, err)
+		}
+	})
+}
+
+// shelved is a volume whose instance is on no host, where no domain is either.
+func shelved(vol api.Volume) api.Volume {
+	vol.Attachments = slices.Clone(vol.Attachments)
+	vol.Attachments[0].Host, vol.Attachments[0].InstanceID = "", "00000000-0000-4000-8000-00000000cafe"
+	return vol
+}
+
+// The instance is on another host that sees the image: what this one has is not
+// that instance's disk, and says nothing about it.
+func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		vol := shelved(d.world.registry.volume())
+		vol.Attachments[0].Host = "elsewhere"
+		w, err := d.manager().Which(context.Background(), vol)
+		must(t, err)
+		if w.Agree || w.Authoritative != nil || !strings.Contains(w.Explanation, "is on host elsewhere") {
+			t.Errorf("agree %v, authoritative %v (%s), want the host that can say", w.Agree, w.Authoritative, w.Explanation)
 		}
 	})
 }

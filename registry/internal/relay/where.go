@@ -52,12 +52,40 @@ func (w Where) Host(ctx context.Context, ref string) (api.Host, error) {
 // Volume returns the host for a volume: that of its migration, else of its
 // attachments, else one that reaches its bytes.
 func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
+	names, err := w.hostsOf(ctx, v)
+	if err != nil {
+		return api.Host{}, err
+	}
+	return w.First(ctx, names)
+}
+
+// Lost returns the host for a volume if that is fenced, and there is no other to ask.
+func (w Where) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool, err error) {
+	names, err := w.hostsOf(ctx, v)
+	if err != nil {
+		return host, false, err
+	}
+	for _, name := range names {
+		h, err := w.Places.Host(ctx, name)
+		if err != nil {
+			return host, false, err
+		}
+		if h.Status != api.HostFenced {
+			return host, false, nil
+		}
+		if host.ID == "" {
+			host = h
+		}
+	}
+	return host, true, nil
+}
+
+// hostsOf are the hosts that can answer for a volume, the one to ask first before the
+// others; at least one.
+func (w Where) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
 	if v.MigrationID != "" {
 		m, err := w.Places.Migration(ctx, v.MigrationID, everything)
-		if err != nil {
-			return api.Host{}, err
-		}
-		return w.Host(ctx, m.Host)
+		return []string{m.Host}, err
 	}
 	names := []string{}
 	for _, a := range v.Attachments {
@@ -65,13 +93,10 @@ func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 			names = append(names, a.Host)
 		}
 	}
-	if len(names) == 0 {
-		var err error
-		if names, err = w.reaching(ctx, v); err != nil {
-			return api.Host{}, err
-		}
+	if len(names) > 0 {
+		return names, nil
 	}
-	return w.First(ctx, names)
+	return w.reaching(ctx, v)
 }
 
 // reaching are the hosts that reach the bytes of a volume, that of its row

@@ -27,7 +27,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/migrate", Access: operate, Hosts: own, Summary: "Have a host move a volume: start, copy and complete in one; with pause_all the registry moves it, and answers with the migration alone, and a host may ask for it whose own all guests are", In: api.MigrationTarget{}, Out: accepted("migration", api.Migration{}), Handler: s.migrateVolume},
 		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/migrate:estimate", Access: operate, Hosts: own, Summary: "What a move with all guests paused is expected to cost; nothing is done", In: api.MigrationTarget{}, Out: out("estimate", api.PauseEstimate{}), Handler: s.estimateMove},
 		{Method: http.MethodPost, Path: "/v1/volumes/{volume}/retype", Access: operate, Hosts: never, Summary: "Give a volume another type, moving it if it must be and may be", In: api.VolumeRetype{}, Out: one, Handler: s.retype},
-		{Method: http.MethodGet, Path: "/v1/volumes/{volume}/which", Access: read, Hosts: never, Summary: "Have a host say which copy of a volume is the good one", Out: out("which", api.Which{}), Handler: relayed(s, ofVolume[nothing](s))},
+		{Method: http.MethodGet, Path: "/v1/volumes/{volume}/which", Access: read, Hosts: never, Summary: "Have a host say which copy of a volume is the good one; of one whose host is fenced the registry says what it knows itself", Out: out("which", api.Which{}), Handler: s.which()},
 	}
 }
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// which has the host of a volume say which copy is the good one. A fenced host is asked
+// nothing: what the registry knows by itself is the answer then, and names no copy,
+// for nobody has looked at one.
+func (s *Server) which() handler {
+	ask := relayed(s, ofVolume[nothing](s))
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v, err := s.Store.Volume(r.Context(), reference(r), store.Viewer{})
+		if err != nil {
+			return err
+		}
+		host, lost, err := s.where().Lost(r.Context(), v)
+		if err != nil {
+			return err
+		}
+		if !lost {
+			return ask(w, r)
+		}
+		known, err := s.knownOfLost(r.Context(), v, host)
+		if err != nil {
+			return err
+		}
+		return httpjson.Write(w, http.StatusOK, "which", api.Which{VolumeID: v.ID, Registry: &v.Location, Explanation: known})
+	}
+}
+
+// knownOfLost is what the registry knows of a volume whose host is fenced, for people.
+func (s *Server) knownOfLost(ctx context.Context, v api.Volume, host api.Host) (string, error) {
+	heard := "never heard of"
+	if host.LastSeenAt != nil {
+		heard = "last heard of at " + host.LastSeenAt.UTC().Format(time.RFC3339)
+	}
+	text := fmt.Sprintf("host %s, which has the volume, is fenced (%s): nobody can look at the image, the guest or the journal there; "+
+		"by the registry alone the volume is at %s", host.Name, heard, v.Location.Path)
+	for i := range v.Attachments {
+		a := &v.Attachments[i]
+		text += fmt.Sprintf("; %s to instance %s as %s", a.State, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
+	}
+	if v.MigrationID == "" {
+		return text, nil
+	}
+	m, err := s.Store.Migration(ctx, v.MigrationID, store.Viewer{})
+	if err != nil {
+		return "", err
+	}
+	return text + fmt.Sprintf("; migration %s from %s to %s is %s, and what the guest wrote since it began may be in either, or in the overlay on that host",
+		m.ID, m.Src.Path, m.Dst.Path, m.State), nil
+}
