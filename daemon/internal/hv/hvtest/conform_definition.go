@@ -118,9 +118,9 @@ func testRedefineRefuses(t *testing.T, b *bench) {
 		"no definition":             {nobody, hv.DomainDefinition{Domain: "<nothing>"}, nil, nil},
 		"disk twice":                {nobody, renamed, []hv.DiskSpec{vda, vda}, nil},
 		"disk without a good image": {nobody, renamed, []hv.DiskSpec{{Target: "vdc", Bus: "virtio"}}, hv.ErrUnsupported},
-		"slot of another disk": {
+		"slot that is no disk": {
 			nobody, renamed,
-			[]hv.DiskSpec{{Target: "vdc", Slot: vda.Definition, Image: before.ConfigDisk("vda").Top()}},
+			[]hv.DiskSpec{{Target: "vdc", Slot: "<nothing>", Image: before.ConfigDisk("vda").Top()}},
 			nil,
 		},
 	} {
