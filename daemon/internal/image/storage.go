@@ -60,11 +60,6 @@ func (Storage) Fold(ctx context.Context, overlay string, into hv.Image) error {
 	return noSpace(qemuimg.CommitOffline(ctx, overlay, qemuImage(into), qemuimg.CommitOptions{}))
 }
 
-// Create makes a new image. fs.ErrExist if there is anything at its path.
-func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64) error {
-	return noSpace(qemuimg.Create(ctx, qemuImage(img), sizeBytes, qemuimg.NewFile{}))
-}
-
 // Inspect reads size and kind of an image of a known format. ErrAbsent if there
 // is nothing at its path. It refuses a qcow2 image that leans on other files.
 func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Info, error) {

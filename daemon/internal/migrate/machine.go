@@ -36,7 +36,9 @@ type machine struct {
 	claims   *location.Claims
 	mayMove  func(ctx context.Context, volumeID string) error
 	// past answers from the journal what a migration has done so far.
-	past  func(ctx context.Context, s *Spec, except string) (past, error)
+	past func(ctx context.Context, s *Spec, except string) (past, error)
+	// made answers from the journal what it has of a dst that the migration made.
+	made  func(ctx context.Context, s *Spec) (claimNote, error)
 	board *board
 	log   *slog.Logger
 	now   func() time.Time
@@ -55,6 +57,7 @@ func newMachine(ports Ports, host func(context.Context) (Host, error), change fu
 	m := &machine{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove,
 		past:  func(context.Context, *Spec, string) (past, error) { return past{}, nil },
+		made:  func(context.Context, *Spec) (claimNote, error) { return claimNote{Ours: true}, nil },
 		board: newBoard(change), log: log, now: time.Now, host: host,
 	}
 	m.stopping, m.stop = context.WithCancel(context.Background())

@@ -76,7 +76,7 @@ type Manager struct {
 func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
 	g.machine = newMachine(ports, host, g.watch.notify, log)
-	g.machine.past = g.past
+	g.machine.past, g.machine.made = g.past, g.made
 	return g
 }
 

@@ -39,7 +39,7 @@ type Images interface {
 	// that a fold that was cut off can be made again.
 	Fold(ctx context.Context, overlay string, into hv.Image) error
 	// Create makes a new image. fs.ErrExist if there is anything at its path.
-	Create(ctx context.Context, img hv.Image, sizeBytes int64) error
+	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
 	// Inspect reads size and kind of an image of a known format. image.ErrAbsent if
 	// there is nothing at its path. It refuses a qcow2 image that leans on
 	// other files.

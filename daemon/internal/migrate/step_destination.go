@@ -5,7 +5,6 @@ package migrate
 import (
 	"context"
 	"errors"
-	"io/fs"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -14,95 +13,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// claimNote is written before dst is made: what is at its path afterwards is
-// ours to remove.
-type claimNote struct {
-	Ours bool `json:"ours"`
-	// Free: a dst that was there already is nobody's.
-	Free bool `json:"free,omitempty"`
-}
-
-// stepCreateDestination makes dst, in a pool or at a path, unless the operator
-// named an image that exists.
-func (m *machine) stepCreateDestination() op.Step {
-	const name = "create_destination"
-	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		// Once more, now that dst is reserved: somebody may have taken it meanwhile,
-		// by a name of which the registry knows nothing.
-		if err := m.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
-			return m.hvError(m.registryError(err))
-		}
-		if !s.CreateDst {
-			return r.Note(ctx, claimNote{Free: true})
-		}
-		var note claimNote
-		again, err := r.Noted(name, &note)
-		if err != nil {
-			return err
-		}
-		if !again {
-			if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
-				return err
-			}
-		}
-		err = m.createDestination(ctx, s)
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, hv.ErrExists) {
-			if again {
-				return nil // from the try that was cut off; observed next
-			}
-			if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
-				return err
-			}
-			return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already", s.Dst.Path)
-		}
-		return m.hvError(err)
-	}
-	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		var note claimNote
-		if _, err := r.Noted(name, &note); err != nil || !note.Ours {
-			return err
-		}
-		return m.removeDestination(ctx, s)
-	}
-	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		var note claimNote
-		if ok, err := r.Noted(name, &note); err != nil || !ok || note.Ours != s.CreateDst {
-			return op.NotDone, err
-		}
-		return m.observeDestination(ctx, s)
-	}
-	return step(name, do, undo, observe)
-}
-
-// observeDestination says whether dst exists with the right size.
-func (m *machine) observeDestination(ctx context.Context, s *Spec) (op.Observation, error) {
-	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
-	if errors.Is(err, image.ErrAbsent) {
-		return op.NotDone, nil
-	}
-	if err != nil {
-		return op.Unknown, err
-	}
-	return op.DoneIf(info.SizeBytes == s.sizeBytes() && info.Block == s.DstBlock), nil
-}
-
-func (m *machine) createDestination(ctx context.Context, s *Spec) error {
-	if s.Dst.Pool == "" {
-		return m.images.Create(ctx, s.dstImage(), s.sizeBytes())
-	}
-	vol, err := m.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
-	if err != nil {
+// removeDestination deletes a dst that the migration made, and nothing else that is at
+// its place. It refuses while the disk is on it.
+func (m *machine) removeDestination(ctx context.Context, s *Spec, note claimNote) error {
+	if err := m.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
-	if vol.Path != s.Dst.Path {
-		return api.Errorf(api.CodeInternal, "pool %s made %s where %s was reserved", s.Dst.Pool, vol.Path, s.Dst.Path)
+	whose, err := m.whoseDestination(ctx, s, note)
+	if err != nil || whose == nobodys {
+		return err
 	}
-	return nil
-}
-
-// removeDestination deletes a dst that the migration made. It refuses while
-// the disk is on it.
-func (m *machine) removeDestination(ctx context.Context, s *Spec) error {
+	if whose == others {
+		m.log.Warn("dst is not deleted: what is there is not known to be what the migration made", "migration", s.MigrationID, "path", s.Dst.Path)
+		return nil
+	}
 	if s.attached() {
 		v, err := m.sure(ctx, s)
 		if err != nil {
@@ -145,14 +69,22 @@ func (m *machine) stepRemoveDestination() op.Step {
 		if !s.CreateDst {
 			return nil
 		}
-		return m.removeDestination(ctx, s)
+		note, err := m.made(ctx, s)
+		if err != nil {
+			return err
+		}
+		return m.removeDestination(ctx, s, note)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		if !s.CreateDst {
 			return op.Done, nil
 		}
-		_, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
-		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
+		note, err := m.made(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		whose, err := m.whoseDestination(ctx, s, note)
+		return op.DoneIf(whose != ours), err
 	}
 	return step("remove_destination", do, nil, observe)
 }

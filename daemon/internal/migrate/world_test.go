@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -195,6 +196,10 @@ func (r *recorder) Errorf(format string, args ...any) {
 type fakeImages struct {
 	fake   *hvtest.Fake
 	closed string // a directory that QEMU does not pass
+	// onCreate is told how far a new image is, if it is set, and temporary is the name of
+	// the newest before it was whole.
+	onCreate  func(moment string)
+	temporary string
 	// resized is the size of every overlay that somebody has resized, 0 if nobody has.
 	resized atomic.Int64
 
@@ -239,8 +244,31 @@ func (i *fakeImages) Fold(_ context.Context, overlay string, into hv.Image) erro
 	return i.fake.CommitOffline(overlay, into.Path)
 }
 
-func (i *fakeImages) Create(_ context.Context, img hv.Image, sizeBytes int64) error {
-	return i.fake.CreateImage(img.Path, img.Format, sizeBytes)
+// Create makes the image under its temporary name first, as on a filesystem that has no
+// files without a name.
+func (i *fakeImages) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
+	temporary := filepath.Join(filepath.Dir(img.Path), about.Temporary)
+	i.temporary = temporary
+	if err := i.fake.CreateImage(temporary, img.Format, sizeBytes); err != nil {
+		return err
+	}
+	fingerprint, err := i.Fingerprint(ctx, temporary)
+	if err == nil {
+		i.moment("whole")
+		err = about.Whole(fingerprint)
+	}
+	if err == nil {
+		i.moment("noted")
+		err = i.fake.Link(temporary, img.Path)
+		i.moment("linked")
+	}
+	return errors.Join(err, i.fake.Remove(temporary))
+}
+
+func (i *fakeImages) moment(name string) {
+	if i.onCreate != nil {
+		i.onCreate(name)
+	}
 }
 
 func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {

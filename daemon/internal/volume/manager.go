@@ -36,7 +36,10 @@ type Manager struct {
 }
 
 // machine is what the steps share.
-type machine struct{ Ports }
+type machine struct {
+	Ports
+	log *slog.Logger
+}
 
 // New makes a manager. Host answers with the id of this host once the registry
 // knows it. Bind the manager to the runner that runs its Plans before any other
@@ -45,7 +48,7 @@ func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context)
 	return &Manager{
 		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, Own: cfg.OwnDirs},
 		shared:  cfg.SharedPools,
-		machine: &machine{ports}, host: host, log: log,
+		machine: &machine{ports, log}, host: host, log: log,
 		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict},
 	}
 }

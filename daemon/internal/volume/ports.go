@@ -49,6 +49,9 @@ type Images interface {
 	// Written says whether some process of this host is seen to have the file open
 	// for writing.
 	Written(ctx context.Context, path string) (bool, error)
+	// Fingerprint tells an image from another one that is at its path later, also
+	// after a reboot. image.ErrAbsent if there is nothing.
+	Fingerprint(ctx context.Context, path string) (string, error)
 	// Remove unlinks a file, durably. Absent is no error. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error

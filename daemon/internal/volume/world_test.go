@@ -124,6 +124,14 @@ func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) 
 	return image.Info{SizeBytes: info.SizeBytes, Block: i.devices[path]}, nil
 }
 
+func (i *fakeImages) Fingerprint(_ context.Context, path string) (string, error) {
+	info, err := i.fake.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", image.ErrAbsent
+	}
+	return fmt.Sprintf("born %d", info.Born), err
+}
+
 func (i *fakeImages) Written(_ context.Context, path string) (bool, error) {
 	return i.written[path], nil
 }

@@ -96,6 +96,21 @@ func (m *Images) create(path string, img *image) error {
 	return nil
 }
 
+// Link gives an image one more path. fs.ErrExist if that is taken.
+func (m *Images) Link(path, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.open(path)
+	if err != nil {
+		return err
+	}
+	if m.files[to] != nil {
+		return &fs.PathError{Op: "link", Path: to, Err: fs.ErrExist}
+	}
+	m.files[to] = img
+	return nil
+}
+
 // Exists says whether there is an image at path.
 func (m *Images) Exists(path string) bool {
 	m.mu.Lock()

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const createDestinationStep = "create_destination"
+
+// claimNote is what the journal has of a dst that the migration makes: before anything
+// is there, and again when it is whole. Of a file the second note comes before the file
+// is at its path.
+type claimNote struct {
+	Ours bool `json:"ours"`
+	// Free: a dst that was there already is nobody's.
+	Free bool `json:"free,omitempty"`
+	// Temporary is the name that the file has in its directory until it is whole, where
+	// the filesystem cannot have a file without a name.
+	Temporary string `json:"temporary,omitempty"`
+	// Print is the fingerprint of what was made, empty before it is whole.
+	Print string `json:"print,omitempty"`
+}
+
+// stepCreateDestination makes dst, in a pool or at a path, unless the operator
+// named an image that exists.
+func (m *machine) stepCreateDestination() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		// Once more, now that dst is reserved: somebody may have taken it meanwhile,
+		// by a name of which the registry knows nothing.
+		if err := m.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+			return m.hvError(m.registryError(err))
+		}
+		if !s.CreateDst {
+			return r.Note(ctx, claimNote{Free: true})
+		}
+		var note claimNote
+		if _, err := r.Noted(createDestinationStep, &note); err != nil {
+			return err
+		}
+		return m.makeDestination(ctx, r, s, note)
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var note claimNote
+		if _, err := r.Noted(createDestinationStep, &note); err != nil || !note.Ours {
+			return err
+		}
+		return m.removeDestination(ctx, s, note)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note claimNote
+		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
+			return op.NotDone, err
+		}
+		return m.observeDestination(ctx, s, note)
+	}
+	return step(createDestinationStep, do, undo, observe)
+}
+
+// makeDestination makes dst, or ends what a try that was cut off has left. What is at
+// the place of dst and is not what the journal knows is somebody else's.
+func (m *machine) makeDestination(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	if err := m.removeTemporary(ctx, s, note); err != nil {
+		return err
+	}
+	whose, err := m.whoseDestination(ctx, s, note)
+	switch {
+	case err != nil:
+		return err
+	case whose == others:
+		return m.destinationTaken(ctx, r, s)
+	case whose == ours:
+		return m.noteMade(ctx, r, s, note)
+	}
+	note = claimNote{Ours: true}
+	if s.Dst.Pool == "" {
+		note.Temporary = image.TemporaryName()
+	}
+	if err := r.Note(ctx, note); err != nil {
+		return err
+	}
+	if s.Dst.Pool != "" {
+		err = m.createInPool(ctx, r, s, note)
+	} else {
+		err = m.createAtPath(ctx, r, s, note)
+	}
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, hv.ErrExists) {
+		return m.destinationTaken(ctx, r, s)
+	}
+	return m.hvError(err)
+}
+
+func (m *machine) createAtPath(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	return m.images.Create(ctx, s.dstImage(), s.sizeBytes(), image.NewFile{
+		Temporary: note.Temporary,
+		Whole: func(fingerprint string) error {
+			note.Print = fingerprint
+			return r.Note(ctx, note)
+		},
+	})
+}
+
+func (m *machine) createInPool(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	vol, err := m.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
+	if err != nil {
+		return err
+	}
+	if vol.Path != s.Dst.Path {
+		err := api.Errorf(api.CodeInternal, "pool %s made %s where %s was reserved", s.Dst.Pool, vol.Path, s.Dst.Path)
+		return errors.Join(err, m.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+	}
+	return m.noteMade(ctx, r, s, note)
+}
+
+// noteMade notes what is at the place of dst, which is known to be what was made.
+func (m *machine) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	if note.Print != "" {
+		return nil
+	}
+	var err error
+	if note.Print, err = m.images.Fingerprint(ctx, s.Dst.Path); err != nil {
+		return err
+	}
+	return r.Note(ctx, note)
+}
+
+// destinationTaken refuses a place that somebody else has, and notes that nothing there
+// is to be deleted.
+func (m *machine) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
+	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
+		return err
+	}
+	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
+}
+
+// removeTemporary removes what a try that was cut off has left under its temporary
+// name, which nobody else knows.
+func (m *machine) removeTemporary(ctx context.Context, s *Spec, note claimNote) error {
+	if note.Temporary == "" {
+		return nil
+	}
+	return m.images.Remove(ctx, temporaryPath(s, note))
+}
+
+func temporaryPath(s *Spec, note claimNote) string {
+	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
+}
+
+// whose says to whom belongs what is at a place.
+type whose int
+
+const (
+	nobodys whose = iota // nothing is there
+	ours
+	others // or nobody can tell
+)
+
+// whoseDestination says whose is what is at the place of dst. In a pool, what has its
+// name is ours also before the journal has its fingerprint: the name carries the id of
+// the migration, and was free when the journal was told that it would be made.
+func (m *machine) whoseDestination(ctx context.Context, s *Spec, note claimNote) (whose, error) {
+	now, err := m.images.Fingerprint(ctx, s.Dst.Path)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+		return m.whoseInPool(ctx, s)
+	case err != nil:
+		return others, err
+	case !note.Ours:
+		return others, nil
+	case note.Print == "" && s.Dst.Pool != "" && strings.Contains(s.Dst.Name, s.MigrationID[:8]):
+		return ours, nil
+	case note.Print == "" || note.Print != now:
+		return others, nil
+	}
+	return ours, nil
+}
+
+// whoseInPool is about a dst that has no path now: a logical volume that is not active
+// is there all the same.
+func (m *machine) whoseInPool(ctx context.Context, s *Spec) (whose, error) {
+	if s.Dst.Pool == "" {
+		return nobodys, nil
+	}
+	_, err := m.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
+	if errors.Is(err, hv.ErrNotFound) {
+		return nobodys, nil
+	}
+	return others, m.hvError(err)
+}
+
+// observeDestination says whether dst is there, as the journal knows it and with the
+// right size, and nothing else is left of making it.
+func (m *machine) observeDestination(ctx context.Context, s *Spec, note claimNote) (op.Observation, error) {
+	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if errors.Is(err, image.ErrAbsent) {
+		return op.NotDone, nil
+	}
+	if err != nil {
+		return op.Unknown, err
+	}
+	if info.SizeBytes != s.sizeBytes() || info.Block != s.DstBlock {
+		return op.NotDone, nil
+	}
+	if !note.Ours {
+		return op.Done, nil
+	}
+	if note.Temporary != "" {
+		if _, err := m.images.Fingerprint(ctx, temporaryPath(s, note)); !errors.Is(err, image.ErrAbsent) {
+			return op.NotDone, err
+		}
+	}
+	whose, err := m.whoseDestination(ctx, s, note)
+	return op.DoneIf(whose == ours && note.Print != ""), err
+}
+
+// made is what the journal has of the dst of a migration, whichever of its ops made it.
+func (g *Manager) made(ctx context.Context, s *Spec) (claimNote, error) {
+	ops, err := g.journal.Group(ctx, s.MigrationID)
+	if err != nil {
+		return claimNote{}, op.Retry(request.BusyDelay, journalError(err))
+	}
+	for _, o := range slices.Backward(ops) {
+		records, err := g.journal.Records(ctx, o.ID)
+		if err != nil {
+			return claimNote{}, op.Retry(request.BusyDelay, journalError(err))
+		}
+		for _, r := range slices.Backward(records) {
+			var note claimNote
+			if r.Kind == op.EventNoted && r.Step == createDestinationStep && json.Unmarshal(r.Data, &note) == nil {
+				return note, nil
+			}
+		}
+	}
+	return claimNote{}, nil
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
+)
+
+var inFiles = api.VolumeCreate{Name: "db", Pool: "files", SizeBytes: testSize}
+
+func (w *world) born(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := w.Info(path)
+	must(t, err)
+	return info.Born
+}
+
+// TestAnImageThatNobodyCanTellFromAnotherIsLeft: the daemon dies when the pool has made it
+// and the journal has no fingerprint of it yet.
+func TestAnImageThatNobodyCanTellFromAnotherIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, id := newWorld(t), uuid.NewString()
+		reached, released := make(chan struct{}), make(chan struct{})
+		w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() {
+			close(reached)
+			<-released
+			runtime.Goexit()
+		}})
+		dying := w.start(t)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = dying.Create(context.Background(), id, inFiles)
+		}()
+		<-reached
+		born := w.born(t, "/files/db.raw")
+		old := w.runner
+		g := w.start(t)
+		must(t, w.runner.Resume(t.Context()))
+		_, err := g.Create(t.Context(), id, inFiles)
+		wantCode(t, err, api.CodeConflict)
+		if !w.Exists("/files/db.raw") || w.born(t, "/files/db.raw") != born {
+			t.Error("what may be somebody else's is gone")
+		}
+		if len(w.registry.volumes) > 0 {
+			t.Errorf("the registry has %v", w.registry.volumes)
+		}
+		close(released)
+		old.Stop()
+		<-ended
+	})
+}
+
+// TestAnImageThatIsReplacedAsSoonAsItIsMadeIsNotTaken, and not deleted.
+func TestAnImageThatIsReplacedAsSoonAsItIsMadeIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, notes, born := newWorld(t), 0, int64(0)
+		w.journal.AfterAppend(func(r op.Record) {
+			if r.Step != stepNameCreateImage || r.Kind != op.EventNoted {
+				return
+			}
+			if notes++; notes == 2 {
+				must(t, w.Remove("/files/db.raw"))
+				must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+				born = w.born(t, "/files/db.raw")
+			}
+		})
+		_, err := w.start(t).Create(t.Context(), uuid.NewString(), inFiles)
+		wantCode(t, err, api.CodeConflict)
+		if !w.Exists("/files/db.raw") || w.born(t, "/files/db.raw") != born {
+			t.Error("the image of somebody else is gone")
+		}
+	})
+}
+
+// TestACreationIsUndoneWithoutTheImageOfSomebodyElse: it has come to be where the image of
+// the volume was.
+func TestACreationIsUndoneWithoutTheImageOfSomebodyElse(t *testing.T) {
+	for name, replaced := range map[string]bool{"its own": false, "somebody else's": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			in := &input{Volume: api.VolumeRegister{ID: matrixVolume, Name: "db", Location: inPoolOfFiles()}}
+			w.registry.volumes[matrixVolume] = api.Volume{ID: matrixVolume, Name: "db", Status: api.VolumeCreating}
+			must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+			fingerprint, err := w.images.Fingerprint(t.Context(), "/files/db.raw")
+			must(t, err)
+			if replaced {
+				must(t, w.Remove("/files/db.raw"))
+				must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+			}
+			must(t, w.newManager(Config{}).machine.removeMade(t.Context(), in, claimNote{Ours: true, Print: fingerprint}))
+			if w.Exists("/files/db.raw") != replaced {
+				t.Errorf("an image is there: %t, want %t", !replaced, replaced)
+			}
+		})
+	}
+}
