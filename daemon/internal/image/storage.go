@@ -172,7 +172,8 @@ func (Storage) InUse(_ context.Context, path string) (string, error) {
 
 // Written says whether some process of this host has a file open for writing: the
 // kernel gives nobody a read lease on such a file. On a filesystem without leases
-// (NFS), and of a device, nothing is known: false.
+// (NFS), and of a device, nothing is known: false. An error means that the kernel
+// would know and has not told.
 func (Storage) Written(_ context.Context, path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,7 +184,17 @@ func (Storage) Written(_ context.Context, path string) (bool, error) {
 	}
 	defer func() { _ = f.Close() }() // and with it the lease
 	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-	return errors.Is(err, unix.EAGAIN), nil
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, unix.EAGAIN):
+		return true, nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // there are no leases here
+		return false, nil
+	case errors.Is(err, unix.EACCES):
+		return false, fmt.Errorf("ask for a lease of %s: %w (volferryd needs the capability CAP_LEASE for a file of another user)", path, err)
+	}
+	return false, fmt.Errorf("ask for a lease of %s: %w", path, err)
 }
 
 // loopDeviceOf names the loop device that shows a file, "" if none does.

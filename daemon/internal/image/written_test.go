@@ -5,7 +5,10 @@ package image
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestAFileThatSomebodyWritesIsSeen(t *testing.T) {
@@ -38,5 +41,44 @@ func TestAFileThatSomebodyWritesIsSeen(t *testing.T) {
 	defer reader.Close() //nolint:errcheck // it only reads
 	if written() {
 		t.Error("a file that is only read is written")
+	}
+}
+
+func TestAFileWhoseWritersNobodyMaySeeIsNotCalledUnwritten(t *testing.T) {
+	path := "/etc/passwd" // root's, so that nobody else gets a lease of it
+	if os.Geteuid() == 0 {
+		path = fileOfAnotherUser(t)
+		dropLease(t)
+	}
+	if written, err := (Storage{}).Written(t.Context(), path); err == nil {
+		t.Errorf("without CAP_LEASE: written = %v, and no error", written)
+	}
+}
+
+func fileOfAnotherUser(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "replica.raw")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const anotherUser = 12345
+	if err := os.Chown(path, anotherUser, anotherUser); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// dropLease takes CAP_LEASE from this goroutine for good: its thread ends with it.
+func dropLease(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	sets[0].Effective &^= 1 << unix.CAP_LEASE
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		t.Fatal(err)
 	}
 }
