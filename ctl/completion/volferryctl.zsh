@@ -4,6 +4,7 @@ _volferryctl() {
 	local -a candidates
 	candidates=(${(f)"$(volferryctl __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
 	if (( ${#candidates} )); then
+		# It quotes what the shell would read otherwise.
 		compadd -a candidates
 	else
 		_files
