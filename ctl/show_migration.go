@@ -67,6 +67,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.Add("copied", fmt.Sprintf("%s of %s, %s", render.Percent(m), render.Bytes(m.BytesTotal), render.Rate(m.RateBytesPerSecond)))
 	r.Add("bandwidth", atMost(m.BandwidthBytesPerSecond))
 	r.Add("overlay", render.ExactBytes(m.OverlayBytes))
+	r.AddIf("GUEST PAUSED", m.GuestPaused)
 	r.Add("verify", m.Verify)
 	r.Add("external copy", render.YesNo(m.ExternalCopy))
 	r.Add("delete source", render.YesNo(m.DeleteSource))

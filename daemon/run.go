@@ -160,6 +160,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 			return migrations.Run(ctx, func() { numbers.Reconciled(time.Since(began)) })
 		}),
 		newTask("chains", migrations.WatchChains),
+		newTask("overlays", migrations.WatchOverlays),
 		newTask("guest metrics", numbers.Run),
 		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),

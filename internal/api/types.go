@@ -276,16 +276,19 @@ type Migration struct {
 	BytesDone          int64          `json:"bytes_done"`
 	RateBytesPerSecond int64          `json:"rate_bytes_per_second"`
 	// BandwidthBytesPerSecond is the operator's cap on the copy; 0 is none.
-	BandwidthBytesPerSecond int64      `json:"bandwidth_bytes_per_second"`
-	OverlayBytes            int64      `json:"overlay_bytes"`
-	StallMS                 StallMS    `json:"stall_ms"`
-	ExposedSeconds          float64    `json:"exposed_seconds"`
-	Verify                  string     `json:"verify"`
-	ExternalCopy            bool       `json:"external_copy"`
-	DeleteSource            bool       `json:"delete_source"`
-	StartedAt               *time.Time `json:"started_at"`
-	FinishedAt              *time.Time `json:"finished_at"`
-	Error                   *Error     `json:"error"`
+	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second"`
+	OverlayBytes            int64 `json:"overlay_bytes"`
+	// GuestPaused says why the guest stands still, if an I/O error has paused it while its
+	// writes go to the overlay; mostly there is no room for that.
+	GuestPaused    string     `json:"guest_paused,omitempty"`
+	StallMS        StallMS    `json:"stall_ms"`
+	ExposedSeconds float64    `json:"exposed_seconds"`
+	Verify         string     `json:"verify"`
+	ExternalCopy   bool       `json:"external_copy"`
+	DeleteSource   bool       `json:"delete_source"`
+	StartedAt      *time.Time `json:"started_at"`
+	FinishedAt     *time.Time `json:"finished_at"`
+	Error          *Error     `json:"error"`
 }
 
 // Op is a durable operation on a host. Migration is set where the op is part

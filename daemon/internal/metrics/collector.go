@@ -51,6 +51,7 @@ var (
 	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies were held back for guests, counted when a copy ends or is stopped.")
 	overlayDesc     = newDesc("volferry_overlay_bytes", "Local disk that the overlay of a volume takes, by the id of the volume.", "volume")
 	overlayFreeDesc = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
+	pausedDesc      = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
 	guestWriteDesc  = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
 	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
 	libvirtDesc     = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
@@ -76,7 +77,7 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, overlayFreeDesc,
+		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, overlayFreeDesc, pausedDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -125,7 +126,11 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
+	paused := 0
 	for i := range open {
+		if open[i].GuestPaused != "" {
+			paused++
+		}
 		if open[i].Phase == string(copy.PhaseCopy) {
 			rate += open[i].RateBytesPerSecond
 		}
@@ -135,6 +140,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		}
 	}
 	gauge(copyRateDesc, float64(rate))
+	gauge(pausedDesc, float64(paused))
 }
 
 func oneIf(yes bool) float64 {

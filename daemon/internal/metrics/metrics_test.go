@@ -34,7 +34,7 @@ func sources() Sources {
 		OpenMigrations: func(context.Context) ([]api.Migration, error) {
 			return []api.Migration{
 				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096},
-				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500},
+				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"},
 				{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192},
 			}, nil
 		},
@@ -107,6 +107,7 @@ volferry_copy_paced_seconds_total 1.5
 volferry_copy_rate_bytes_per_second 1500
 volferry_guest_write_seconds_sum 0
 volferry_guest_write_seconds_count 0
+volferry_guests_paused_by_io_error 1
 volferry_host_fenced 1
 volferry_libvirt_up 1
 volferry_migrations_active 3
@@ -117,7 +118,7 @@ volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,
 		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
-		"volferry_guest_write_seconds", "volferry_host_fenced", "volferry_tasks_running", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
+		"volferry_guest_write_seconds", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
 		"volferry_overlay_bytes", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 

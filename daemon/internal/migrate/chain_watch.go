@@ -194,6 +194,21 @@ func (s *Spec) chainOwner() string { return "chain " + s.MigrationID }
 // MayStart refuses the start of an instance that would not be on the chain that has
 // its newest writes, by a look of now: the watch may not have seen it yet.
 func (g *Manager) MayStart(ctx context.Context, instanceID string) error {
+	return g.eachOpen(ctx, func(h *history) error {
+		if h.spec.InstanceID != instanceID || !h.spec.watched() {
+			return nil
+		}
+		problem, known := g.chainProblem(ctx, h)
+		if known && problem != "" {
+			return api.Errorf(api.CodeChainChanged, "%s", problem)
+		}
+		return nil
+	})
+}
+
+// eachOpen calls f for the migrations that were not seen to be over, until it returns an
+// error.
+func (g *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
 	ids, err := g.ids(ctx)
 	if err != nil {
 		return err
@@ -206,12 +221,8 @@ func (g *Manager) MayStart(ctx context.Context, instanceID string) error {
 		if err != nil {
 			return err
 		}
-		if h.spec.InstanceID != instanceID || !h.spec.watched() {
-			continue
-		}
-		problem, known := g.chainProblem(ctx, h)
-		if known && problem != "" {
-			return api.Errorf(api.CodeChainChanged, "%s", problem)
+		if err := f(h); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -64,7 +64,8 @@ type Manager struct {
 
 	stalled stalled
 
-	chains chainProblems
+	chains  chainProblems
+	ioStops ioStops
 
 	// admit makes the look at a migration and the submission of its next op
 	// one.

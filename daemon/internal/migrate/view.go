@@ -31,6 +31,7 @@ func (g *Manager) render(h *history) api.Migration {
 	if !frozen.IsZero() && s.Method == MethodOverlay {
 		m.ExposedSeconds = g.exposure(frozen, ended).Seconds()
 	}
+	m.GuestPaused = g.guestPaused(h)
 	fillStalls(h, &m)
 	g.fillProgress(h, &m)
 	return m

@@ -202,6 +202,8 @@ type fakeImages struct {
 	temporary string
 	// resized is the size of every overlay that somebody has resized, 0 if nobody has.
 	resized atomic.Int64
+	// free is how much every directory has free, 0 for plenty.
+	free atomic.Int64
 
 	mu sync.Mutex
 	// durable are the flushes and removals of images, in order.
@@ -313,7 +315,12 @@ func (i *fakeImages) AllocatedBytes(path string) (int64, error) {
 	return int64(info.Allocated) * hvtest.BlockSize, err
 }
 
-func (i *fakeImages) FreeBytes(string) (int64, error) { return 1 << 40, nil }
+func (i *fakeImages) FreeBytes(string) (int64, error) {
+	if free := i.free.Load(); free != 0 {
+		return free, nil
+	}
+	return 1 << 40, nil
+}
 
 func (i *fakeImages) Reach(user hv.ProcessUser, dir string) error {
 	if dir == i.closed {

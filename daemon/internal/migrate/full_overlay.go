@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+const (
+	// fullBelow is how little is free on a filesystem that counts as full: QEMU asks for
+	// more than a byte at a time, and filesystems keep some blocks for themselves.
+	fullBelow = 16 << 20
+	// enoughRoom is what has to be free before a guest that stands still goes on.
+	enoughRoom = 64 << 20
+
+	// overlayWatchEvery is how often is looked without an event, and overlayPoll the same
+	// while a guest stands still.
+	overlayWatchEvery = 30 * time.Second
+	overlayPoll       = 5 * time.Second
+
+	// resumeDelay is how long a guest is left alone after it was resumed; twice as long
+	// after each time that it stood still again within that time, up to maxResumeDelay.
+	resumeDelay    = 30 * time.Second
+	maxResumeDelay = 10 * time.Minute
+)
+
+// enospc is the reason that the hypervisor gives for an I/O error for want of room.
+const enospc = "enospc"
+
+// ioStop is a guest that an I/O error has paused while its newest writes were in an
+// overlay.
+type ioStop struct {
+	// text says so, "" while the guest runs.
+	text string
+	// full: there was no room for the overlay while the guest stood still. Nothing else
+	// than that is mended by room.
+	full    bool
+	resumes int
+	// next is when it may be resumed again.
+	next time.Time
+}
+
+// ioStops are the guests that stand still, by migration. Losing them loses the count of
+// resumes, and of a guest whose overlay had room again before anybody looked, why it
+// stands still.
+type ioStops struct {
+	mu  sync.Mutex
+	all map[string]*ioStop
+}
+
+// of returns a copy, nil if there is none.
+func (s *ioStops) of(id string) *ioStop {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stop := s.all[id]; stop != nil {
+		is := *stop
+		return &is
+	}
+	return nil
+}
+
+// set keeps what is known of a guest, nil for nothing.
+func (s *ioStops) set(id string, is *ioStop) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string]*ioStop{}
+	}
+	if s.all[id] = is; is == nil {
+		delete(s.all, id)
+	}
+}
+
+// keep forgets all but these: the others are over.
+func (s *ioStops) keep(open map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.all, func(id string, _ *ioStop) bool { return !open[id] })
+}
+
+func (s *ioStops) every() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) > 0 {
+		return overlayPoll
+	}
+	return overlayWatchEvery
+}
+
+// guestPaused says why the guest of a migration stands still, "" if no I/O error was
+// seen.
+func (g *Manager) guestPaused(h *history) string {
+	if stop := g.ioStops.of(h.spec.MigrationID); stop != nil && h.onOverlay() {
+		return stop.text
+	}
+	return ""
+}
+
+// WatchOverlays looks for guests that an I/O error has paused while their newest writes
+// are in an overlay, until ctx ends, and lets those go on for whose overlay there was no
+// room and is room again. It touches no guest that a person or an op has paused.
+func (g *Manager) WatchOverlays(ctx context.Context) error {
+	events := g.machine.hv.Events(ctx)
+	for e, more := (hv.Event{}), true; more; e, more = g.nextOverlayEvent(ctx, events) {
+		g.lookAtOverlays(ctx, e)
+	}
+	return nil
+}
+
+// nextOverlayEvent waits for an event that a guest may stand still by, or until it is
+// time to look at all of them, which is the zero event.
+func (g *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
+	tick := time.NewTimer(g.ioStops.every())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return e, false
+		case <-tick.C:
+			return hv.Event{}, true
+		case e, more = <-events:
+			if !more || e.Kind == hv.EventLifecycle || e.Kind == hv.EventIOError {
+				return e, more
+			}
+			if e.Kind == hv.EventConnected {
+				return hv.Event{}, true
+			}
+		}
+	}
+}
+
+func (g *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
+	seen := map[string]bool{}
+	err := g.eachOpen(ctx, func(h *history) error {
+		s := &h.spec
+		seen[s.MigrationID] = true
+		switch {
+		case s.Overlay == "" || !s.attached() || e.DomainID != "" && e.DomainID != s.InstanceID:
+		case !h.onOverlay():
+			g.ioStops.set(s.MigrationID, nil)
+		default:
+			g.lookAtOverlay(ctx, s, e.Kind == hv.EventIOError && e.Detail == enospc && e.Path == s.Overlay)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		g.log.Warn("cannot look at the overlays of what is migrated", "err", err)
+	}
+	if err == nil {
+		g.ioStops.keep(seen)
+	}
+}
+
+// lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just met the end
+// of the overlay's filesystem.
+func (g *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
+	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
+	was := g.ioStops.of(s.MigrationID)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		g.ioStops.set(s.MigrationID, nil)
+		return
+	case err != nil:
+		return // what was seen before stands
+	}
+	if !stoppedByIO(dom) {
+		g.ranOn(s, was)
+		return
+	}
+	free, err := g.machine.images.FreeBytes(filepath.Dir(s.Overlay))
+	if err != nil {
+		g.log.Warn("cannot see how much room an overlay has", "overlay", s.Overlay, "err", err)
+		return
+	}
+	is := ioStop{}
+	if was != nil {
+		is = *was
+	}
+	is.full = is.full || noRoom || free < fullBelow
+	is.text = standsStillText(s, is.full, free)
+	if was == nil || was.text == "" {
+		g.log.Error("a guest stands still", "instance", s.InstanceName, "migration", s.MigrationID, "why", is.text)
+	}
+	g.ioStops.set(s.MigrationID, &is)
+	if was == nil || was.text != is.text {
+		g.watch.notify(s.MigrationID)
+	}
+	if is.full && free >= enoughRoom && !g.machine.now().Before(is.next) {
+		g.runner.TryTurn([]string{s.key()}, func() { g.letGoOn(ctx, s, is) })
+	}
+}
+
+// stoppedByIO says whether an I/O error has paused the guest, and nobody else.
+func stoppedByIO(dom *hv.Domain) bool {
+	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
+}
+
+// ranOn notes that a guest does not stand still. One that was resumed is remembered for
+// as long as it is to be left alone.
+func (g *Manager) ranOn(s *Spec, was *ioStop) {
+	if was == nil {
+		return
+	}
+	if g.machine.now().Before(was.next) {
+		g.ioStops.set(s.MigrationID, &ioStop{resumes: was.resumes, next: was.next})
+	} else {
+		g.ioStops.set(s.MigrationID, nil)
+	}
+	if was.text != "" {
+		g.watch.notify(s.MigrationID)
+	}
+}
+
+// letGoOn resumes a guest for whose overlay there is room again. It has the turn of the
+// instance: no op has paused the guest or is about to.
+func (g *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
+	if err := g.machine.stillOurs(ctx, s); err != nil {
+		g.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
+		return
+	}
+	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
+	if err != nil || !stoppedByIO(dom) || dom.Occupied {
+		return // it is looked at again
+	}
+	is.next = g.machine.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
+	is.resumes++
+	g.ioStops.set(s.MigrationID, &is)
+	if err := g.machine.hv.Resume(ctx, s.InstanceID); err != nil {
+		g.log.Warn("cannot resume a guest that stands still", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
+		return
+	}
+	g.log.Info("there is room for the overlay again, and its guest is resumed", "instance", s.InstanceName, "migration", s.MigrationID, "time", is.resumes)
+	g.ranOn(s, &is)
+}
+
+func standsStillText(s *Spec, full bool, free int64) string {
+	dir := filepath.Dir(s.Overlay)
+	if !full {
+		return fmt.Sprintf("instance %s is paused by an I/O error, and the overlay in %s was not seen without room (%d MiB free): look at its storage (virsh domblkerror %s), then virsh resume %s",
+			s.InstanceName, dir, free>>20, s.InstanceName, s.InstanceName)
+	}
+	return fmt.Sprintf("instance %s is paused: there is no room for its overlay in %s (%d MiB free); make room, and it goes on by itself from %d MiB, or complete or cancel the migration",
+		s.InstanceName, dir, free>>20, enoughRoom>>20)
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// overlaysWatched runs the watch of overlays for the test.
+func (d *daemon) overlaysWatched() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = d.manager().WatchOverlays(ctx)
+	}()
+	d.t.Cleanup(func() { cancel(); <-ended })
+}
+
+// fill takes all room from the overlay, and lets the guest write until it is paused.
+func (d *daemon) fill(m api.Migration) {
+	d.t.Helper()
+	must(d.t, d.world.SetFull(overlayOf(m), true))
+	d.world.images.free.Store(1)
+	d.world.guestWrites()
+	if dom := d.instance(); dom.PauseReason != hv.PauseIOError {
+		d.t.Fatalf("the guest is %s (%s), want paused by an I/O error", dom.State, dom.PauseReason)
+	}
+}
+
+// makeRoom gives the overlay room again.
+func (d *daemon) makeRoom(m api.Migration, free int64) {
+	d.t.Helper()
+	must(d.t, d.world.SetFull(overlayOf(m), false))
+	d.world.images.free.Store(free)
+}
+
+func (d *daemon) instance() *hv.Domain {
+	d.t.Helper()
+	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(d.t, err)
+	return dom
+}
+
+func TestAGuestWithoutRoomForItsOverlayIsToldOfAndGoesOnWhenThereIsRoom(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.overlaysWatched()
+		m := d.begin(toNewPool)
+		d.fill(m)
+		synctest.Wait() // no time passes: the event is enough
+		if got := d.get(m.ID).GuestPaused; !strings.Contains(got, "no room for its overlay") {
+			t.Errorf("the migration says %q, want that there is no room", got)
+		}
+		d.makeRoom(m, enoughRoom-1)
+		pass(2 * overlayWatchEvery)
+		if dom := d.instance(); dom.State != hv.StatePaused {
+			t.Error("the guest was resumed with too little room")
+		}
+		d.makeRoom(m, enoughRoom)
+		pass(2 * overlayPoll)
+		if dom := d.instance(); dom.State != hv.StateRunning {
+			t.Fatalf("the guest is %s (%s) though there is room", dom.State, dom.PauseReason)
+		}
+		if got := d.get(m.ID).GuestPaused; got != "" {
+			t.Errorf("the migration still says %q", got)
+		}
+		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		must(t, err)
+		d.until(m.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+func TestAGuestThatFillsItsOverlayAgainIsResumedLessAndLessOften(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.overlaysWatched()
+		m := d.begin(toNewPool)
+		must(t, d.world.SetFull(overlayOf(m), true)) // whatever the filesystem says: a quota
+		d.world.guestWrites()
+		pass(time.Hour)
+		resumes := 0
+		for _, call := range d.world.Calls() {
+			if call == "Resume" {
+				resumes++
+			}
+		}
+		// 30 s, 1, 2, 4, 8 minutes, and then every 10.
+		if resumes < 5 || resumes > 11 {
+			t.Errorf("the guest was resumed %d times in an hour", resumes)
+		}
+		if d.get(m.ID).GuestPaused == "" {
+			t.Error("the migration says nothing of the guest that stands still")
+		}
+	})
+}
+
+func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
+	for name, pause := range map[string]func(*daemon){
+		"by a person": func(d *daemon) { must(d.t, d.world.SuspendByUser(testInstance)) },
+		"by an I/O error that nobody saw for want of room": func(d *daemon) {
+			// The watch begins when there is room again, as after a restart.
+			d.fill(d.open())
+			d.makeRoom(d.open(), enoughRoom)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				m := d.begin(toNewPool)
+				pause(d)
+				d.overlaysWatched()
+				pass(4 * overlayWatchEvery)
+				if dom := d.instance(); dom.State != hv.StatePaused {
+					t.Errorf("the guest is %s", dom.State)
+				}
+				if got := d.get(m.ID).GuestPaused; strings.Contains(got, "by an I/O error") != strings.Contains(name, "I/O error") {
+					t.Errorf("the migration says %q", got)
+				}
+			})
+		})
+	}
+}
+
+// open is the migration that is not over.
+func (d *daemon) open() api.Migration {
+	d.t.Helper()
+	open, err := d.manager().List(context.Background(), false)
+	must(d.t, err)
+	if len(open) != 1 {
+		d.t.Fatalf("%d migrations are open", len(open))
+	}
+	return open[0]
+}
