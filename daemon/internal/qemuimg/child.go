@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	stdout := &outputTail{report: opts.progress}
 	stderr := &outputTail{}
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = childEnvironment()
 	if opts.file != nil {
 		cmd.ExtraFiles = []*os.File{opts.file}
 	}
@@ -65,6 +65,11 @@ func runOnOneThread(ctx context.Context, cmd *exec.Cmd, throttle Throttle) error
 		defer runtime.UnlockOSThread()
 		if err := cmd.Start(); err != nil {
 			ended <- err
+			return
+		}
+		if err := confine(cmd.Process.Pid); err != nil {
+			_ = cmd.Process.Kill() // one that has ended needs none
+			ended <- errors.Join(err, cmd.Wait())
 			return
 		}
 		if throttle == nil {
