@@ -194,5 +194,19 @@ func eventLine(e api.Event) string {
 			line += fmt.Sprintf("  (%s)", text)
 		}
 	}
-	return strings.TrimRight(line, " ")
+	return strings.TrimRight(line+asked(e), " ")
+}
+
+// asked is who asked a host for what it has posted, and whether with force.
+func asked(e api.Event) string {
+	posted, _ := e.Details["posted"].(map[string]any)
+	who, _ := posted["who"].(string)
+	if who == "" {
+		return ""
+	}
+	text := "  asked by " + who
+	if force, _ := posted["force"].(bool); force {
+		text += " with force"
+	}
+	return text
 }

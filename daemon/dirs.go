@@ -23,6 +23,7 @@ func makeDirs(cfg *config) error {
 		{cfg.OverlayDir, 0o711},
 		{filepath.Join(cfg.StateDir, "guards"), 0o711},
 		{filepath.Join(cfg.StateDir, "cursors"), 0o700},
+		{filepath.Join(cfg.StateDir, "audit"), 0o700},
 		{cfg.SaveDir, 0o700}, // what guests have in memory
 	} {
 		if err := makeDir(d.path, d.mode); err != nil {

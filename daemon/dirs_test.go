@@ -23,7 +23,7 @@ func TestEveryFirstStartMakesDirectoriesThatQEMUPasses(t *testing.T) {
 			}
 			for dir, want := range map[string]os.FileMode{
 				cfg.StateDir: 0o711, cfg.OverlayDir: 0o711, cfg.SaveDir: 0o700,
-				filepath.Join(cfg.StateDir, "guards"): 0o711, filepath.Join(cfg.StateDir, "cursors"): 0o700,
+				filepath.Join(cfg.StateDir, "guards"): 0o711, filepath.Join(cfg.StateDir, "cursors"): 0o700, filepath.Join(cfg.StateDir, "audit"): 0o700,
 			} {
 				info, err := os.Stat(dir)
 				if err != nil {

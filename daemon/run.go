@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/adminapi"
 	"github.com/volferry/volferry/daemon/internal/attach"
+	"github.com/volferry/volferry/daemon/internal/audit"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -141,8 +142,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	asked := audit.NewOutbox(filepath.Join(cfg.StateDir, "audit"), registry.PostEvent, log)
 	admin := adminapi.New(adminapi.Deps{
-		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up,
+		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
@@ -154,6 +156,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
 		newTask("tasks", func(ctx context.Context) error { return up.RunTasks(ctx, admin.Perform) }),
+		newTask("audit", asked.Run),
 		newTask("attachments", attachments.Run),
 		newTask("volumes", volumes.Run),
 		newTask("migrations", func(ctx context.Context) error {

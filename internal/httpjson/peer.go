@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +32,15 @@ type Peer struct {
 	Groups []uint32
 }
 
-// String returns the peer in the form of the audit trail.
-func (p Peer) String() string { return fmt.Sprintf("uid=%d gid=%d pid=%d", p.UID, p.GID, p.PID) }
+// String returns the peer in the form of the audit trail, with the user's name where
+// this machine knows it.
+func (p Peer) String() string {
+	name := ""
+	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil {
+		name = "(" + u.Username + ")"
+	}
+	return fmt.Sprintf("uid=%d%s gid=%d pid=%d", p.UID, name, p.GID, p.PID)
+}
 
 type peerKey struct{}
 

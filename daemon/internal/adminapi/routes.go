@@ -152,11 +152,11 @@ func (s *Server) instanceLines() []line {
 		post("/v1/instances:adopt", "take over the disks of domains that exist", s.adoptInstance).
 			in(api.InstanceAdopt{}).out("instance", api.Instance{}).out("instances", []api.Instance{}).out("already_adopted", []string{}),
 		change(http.MethodDelete, instance, "forget an instance; its domain and images stay; with_definition=1 also one that no host has", s.forgetInstance).query("with_definition").out("instance", api.Instance{}),
-		begun(post(instance+"/start", "start an instance", s.byInstance(s.Instances.BeginStart))),
+		begun(post(instance+"/start", "start an instance", s.power("start", nil, s.Instances.BeginStart))),
 		begun(post(instance+"/stop", "ask the guest to shut down, or with force cut its power", s.stopInstance).in(api.InstanceStop{})),
-		begun(post(instance+"/reboot", "ask the guest to reboot", s.byInstance(s.Instances.BeginReboot))),
-		begun(post(instance+"/pause", "make an instance stand still", s.byInstance(s.Instances.BeginPause))),
-		begun(post(instance+"/unpause", "let a paused instance run", s.byInstance(s.Instances.BeginUnpause))),
+		begun(post(instance+"/reboot", "ask the guest to reboot", s.power("reboot", nil, s.Instances.BeginReboot))),
+		begun(post(instance+"/pause", "make an instance stand still", s.power("pause", nil, s.Instances.BeginPause))),
+		begun(post(instance+"/unpause", "let a paused instance run", s.power("unpause", nil, s.Instances.BeginUnpause))),
 		begun(post(instance+"/shelve", "put an instance away, with what its host knows of it", s.shelveInstance).in(api.InstanceShelve{})),
 		begun(post(instance+"/unshelve", "bring a shelved instance back and start it", s.unshelveInstance).in(api.InstanceUnshelve{})),
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/attach"
+	"github.com/volferry/volferry/daemon/internal/audit"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
@@ -46,7 +47,9 @@ type Deps struct {
 	// RegistryProxy answers what is the registry's to answer.
 	RegistryProxy http.Handler
 	Uplink        *uplink.Uplink
-	Doctor        func(ctx context.Context) []api.Check
+	// Audit brings to the registry's trail what is asked here and done by this host alone.
+	Audit  *audit.Outbox
+	Doctor func(ctx context.Context) []api.Check
 	// Certificates say until when those of this host are good; nil if it has none.
 	Certificates func() []api.Check
 	Log          *slog.Logger

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/attach"
+	"github.com/volferry/volferry/daemon/internal/audit"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -56,6 +57,7 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 	}
 	return New(Deps{
 		Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up,
+		Audit:       audit.NewOutbox(t.TempDir(), registry.PostEvent, slog.New(slog.DiscardHandler)),
 		Attachments: newAttachments(t), HV: hvtest.New(), Version: "1",
 	})
 }

@@ -155,8 +155,8 @@ func TestRefusalsOfWhatIsDrasticAreAudited(t *testing.T) {
 	}{
 		{stranger, "POST", "/v1/hosts/a/fence", `{"evidence":"x"}`, "uid=4242 gid=0 pid=0 host.fence host/a permission_denied"},
 		{reader, "POST", "/v1/migrations/" + moveID + "/abandon", `{}`, "operator=ann role=read migration.abandon migration/" + moveID + " permission_denied"},
-		{speaker{}, "POST", "/v1/hosts/a/fence", `{`, "uid=0 gid=0 pid=0 host.fence host/a invalid_argument"},
-		{speaker{}, "POST", "/v1/hosts/a/fence", `{"evidence":" "}`, "uid=0 gid=0 pid=0 host.fence host/a invalid_argument"},
+		{speaker{}, "POST", "/v1/hosts/a/fence", `{`, "uid=0(root) gid=0 pid=0 host.fence host/a invalid_argument"},
+		{speaker{}, "POST", "/v1/hosts/a/fence", `{"evidence":" "}`, "uid=0(root) gid=0 pid=0 host.fence host/a invalid_argument"},
 		{reader, "DELETE", "/v1/attachments/" + attachedID + "?force=1", ``, "operator=ann role=read attachment.delete attachment/" + attachedID + " permission_denied"},
 		{reader, "DELETE", "/v1/attachments/" + attachedID, ``, ""},
 		{reader, "POST", "/v1/volumes", `{}`, ""},

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package audit brings what was asked at this host's own socket, and is the host's
+// alone to do, to the audit trail of the registry: each event is kept on disk until the
+// registry has it. It owns that order; what an event says is its caller's.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+const (
+	// most bounds how many events are kept while the registry is away.
+	most = 1000
+	// retryEvery is between two attempts to post what is kept.
+	retryEvery = 10 * time.Second
+	suffix     = ".json"
+)
+
+// Post adds an event to the trail. The same key twice adds it once.
+type Post func(ctx context.Context, key string, e api.EventPost) (api.Event, error)
+
+// Outbox holds events until the registry has them. It is safe for concurrent use.
+type Outbox struct {
+	dir  string
+	post Post
+	log  *slog.Logger
+	wake chan struct{}
+
+	mu sync.Mutex
+	// open has the files of requests that are not answered yet.
+	open map[string]int
+}
+
+// NewOutbox makes an outbox that keeps its events in dir, which is there.
+func NewOutbox(dir string, post Post, log *slog.Logger) *Outbox {
+	return &Outbox{dir: dir, post: post, log: log, wake: make(chan struct{}, 1), open: map[string]int{}}
+}
+
+// Entry is an event of a request that is not answered yet. End it.
+type Entry struct {
+	outbox *Outbox
+	file   string
+	event  api.EventPost
+	// lost: there was no room for it, and it is not kept later either.
+	lost bool
+}
+
+// Begin keeps an event that is posted once the request has ended, or when the daemon
+// starts again without its end. The event's OpID is that of the request. On error the
+// event is not on disk and may still be ended.
+func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
+	sum := sha256.Sum256([]byte(e.OpID))
+	n := &Entry{outbox: o, file: filepath.Join(o.dir, hex.EncodeToString(sum[:])+suffix), event: e}
+	o.mu.Lock()
+	o.open[n.file]++
+	o.mu.Unlock()
+	files, err := o.files()
+	if err != nil {
+		return n, err
+	}
+	if len(files) >= most {
+		n.lost = true
+		return n, fmt.Errorf("keep an audit event: %d are kept already, and the registry takes none", len(files))
+	}
+	return n, n.write()
+}
+
+func (n *Entry) write() error {
+	text, err := json.Marshal(n.event)
+	if err != nil {
+		return fmt.Errorf("encode an audit event: %w", err)
+	}
+	return atomicfile.Write(n.file, text, 0o600)
+}
+
+// Done ends an event whose request was taken: it is posted as about object, with its
+// result.
+func (n *Entry) Done(object, result string) error {
+	defer n.end()
+	if n.lost {
+		return nil
+	}
+	n.event.Object, n.event.Result = object, result
+	return n.write()
+}
+
+// Drop ends an event whose request was refused before anything began: it is not posted.
+func (n *Entry) Drop() error {
+	defer n.end()
+	return atomicfile.Remove(n.file)
+}
+
+func (n *Entry) end() {
+	o := n.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open[n.file]--; o.open[n.file] == 0 {
+		delete(o.open, n.file)
+	}
+	select {
+	case o.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (o *Outbox) files() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(o.dir, "*"+suffix))
+	if err != nil {
+		return nil, fmt.Errorf("list the audit events that are kept: %w", err)
+	}
+	return files, nil
+}
+
+// Run posts what is kept, the oldest first, until ctx ends.
+func (o *Outbox) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		again := o.postAll(ctx)
+		var retry <-chan time.Time
+		if again {
+			retry = time.After(retryEvery)
+		}
+		select {
+		case <-ctx.Done():
+		case <-o.wake:
+		case <-retry:
+		}
+	}
+	return nil
+}
+
+// kept is an event in its file.
+type kept struct {
+	file string
+	api.EventPost
+}
+
+// postAll posts what is kept and of a request that has ended. It returns true if some of
+// it is left to be posted later.
+func (o *Outbox) postAll(ctx context.Context) (again bool) {
+	files, err := o.files()
+	if err != nil {
+		o.log.Warn("audit events wait", "err", err)
+		return true
+	}
+	all := make([]kept, 0, len(files))
+	for _, file := range files {
+		if o.isOpen(file) {
+			continue
+		}
+		k := kept{file: file}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &k.EventPost)
+		}
+		if err != nil {
+			o.log.Warn("an audit event cannot be read", "file", file, "err", err)
+			continue
+		}
+		all = append(all, k)
+	}
+	slices.SortStableFunc(all, func(a, b kept) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.file, b.file)) })
+	for _, k := range all {
+		if !o.postOne(ctx, k) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *Outbox) isOpen(file string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open[file] > 0
+}
+
+// postOne posts an event and lets go of its file. It returns false if the registry has
+// not taken it and may later.
+func (o *Outbox) postOne(ctx context.Context, k kept) bool {
+	_, err := o.post(ctx, k.OpID+".asked", k.EventPost)
+	switch code := api.CodeOf(err); {
+	case err == nil, code == api.CodeIdempotencyMismatch: // a repeated request, whose first event the trail has
+	case code == api.CodeInvalidArgument:
+		o.log.Warn("the registry does not take an audit event", "what", k.What, "object", k.Object, "err", err)
+	default:
+		o.log.Debug("an audit event waits", "what", k.What, "object", k.Object, "err", err)
+		return false
+	}
+	if err := atomicfile.Remove(k.file); err != nil {
+		o.log.Warn("an audit event that was posted is still kept", "err", err)
+	}
+	return true
+}
