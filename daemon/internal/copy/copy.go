@@ -4,6 +4,7 @@ package copy
 
 import (
 	"context"
+	"os"
 
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
@@ -45,8 +46,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	m := newMeter(spec.Progress, sizeBytes)
 	var result Result
 	if spec.bothRaw() {
-		result, err = copyRaw(ctx, &spec, m)
-	} else {
+		result, err = copyRaw(ctx, &spec, lock, m)
+	} else if err = stillNamed(lock); err == nil { // qemu-img opens it by its path
 		result, err = convert(ctx, &spec, sizeBytes, m)
 	}
 	if err == nil {
@@ -58,8 +59,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyRaw copies between two ends: by cloning if they can, else by streaming.
-func copyRaw(ctx context.Context, spec *Spec, m *meter) (Result, error) {
+// copyRaw copies between two ends, of which dst is the file that is locked: by cloning if they can, else by streaming.
+func copyRaw(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(spec.Src.Path, false)
 	if err != nil {
 		return Result{}, err
@@ -70,6 +71,9 @@ func copyRaw(ctx context.Context, spec *Spec, m *meter) (Result, error) {
 		return Result{}, err
 	}
 	defer func() { _ = dst.Close() }()
+	if err := sameFile(lock, dst); err != nil {
+		return Result{}, err
+	}
 	// What src's last writer left in the page cache has no extents yet on some
 	// filesystems.
 	if err := src.Flush(); err != nil {

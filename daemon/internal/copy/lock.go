@@ -44,7 +44,12 @@ func (s *Spec) lockDst() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = lockBytes(f, copyLockOffset, 1)
+	if s.IsDst != nil {
+		err = s.IsDst(f)
+	}
+	if err == nil {
+		err = lockBytes(f, copyLockOffset, 1)
+	}
 	if err == nil && s.bothRaw() {
 		err = lockBytes(f, qemuLockOffset, qemuLockBytes)
 	}
@@ -52,6 +57,32 @@ func (s *Spec) lockDst() (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// sameFile makes sure that an end writes to the file that is locked: it was opened again
+// by its path.
+func sameFile(lock *os.File, dst End) error {
+	f, is := dst.(*fileEnd)
+	if !is {
+		return nil // an end of another kind has no file of its own
+	}
+	want, err := lock.Stat()
+	if err != nil {
+		return err
+	}
+	for _, open := range []*os.File{f.buffered, f.direct} {
+		if open == nil {
+			continue
+		}
+		got, err := open.Stat()
+		if err != nil {
+			return err
+		}
+		if !os.SameFile(want, got) {
+			return &ImageError{Path: lock.Name(), Reason: "replaced by another while it was opened"}
+		}
+	}
+	return nil
 }
 
 // stillNamed makes sure that the image that was written is the one that its path names:

@@ -25,6 +25,9 @@ func (i Image) image() qemuimg.Image { return qemuimg.Image{Path: i.Path, Format
 type Spec struct {
 	// Src is read and nobody writes to it. Dst exists and has the same size.
 	Src, Dst Image
+	// IsDst, where set, is asked of the open dst before anything is written to it: its
+	// error ends the copy.
+	IsDst func(dst *os.File) error
 	// Verify reads dst back after the copy.
 	Verify bool
 	// DstIsZero says that dst reads as zeros everywhere, because whoever says so

@@ -17,6 +17,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
@@ -53,6 +54,15 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	spec := copy.Spec{
 		Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
 		Verify: req.Verify, DstIsZero: req.DstIsZero, Limit: limit, Progress: passOn(req.Progress),
+	}
+	if req.DstPrint != "" {
+		spec.IsDst = func(dst *os.File) error {
+			now, err := location.FingerprintOf(dst)
+			if err == nil && now != req.DstPrint {
+				err = dstReplaced(req.Dst.Path)
+			}
+			return err
+		}
 	}
 	if req.GuestWrites != nil {
 		pacer := copy.NewGuestPacer(func() (int64, time.Duration, bool) {
@@ -179,8 +189,11 @@ func copyError(ctx context.Context, err error) error {
 		mismatch *copy.MismatchError
 		size     *copy.SizeError
 		image    *copy.ImageError
+		refused  *api.Error
 	)
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &mismatch):
 		return api.Errorf(api.CodeCopyMismatch, "the copy is not equal to its source: %v", mismatch).With("offset", mismatch.Offset)
 	case errors.As(err, &size):

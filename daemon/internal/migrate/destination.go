@@ -104,6 +104,9 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if err != nil {
 		return err
 	}
+	if s.DstPrint, err = g.machine.images.Fingerprint(ctx, path); err != nil {
+		return err
+	}
 	s.DstBlock = info.Block
 	if info.SizeBytes != s.sizeBytes() {
 		return sizeMismatch(s.Src.Path, s.sizeBytes(), path, info.SizeBytes)

@@ -91,7 +91,10 @@ type CopyRequest struct {
 	Key       string
 	Src, Dst  hv.Image
 	SizeBytes int64
-	Verify    bool
+	// DstPrint is the fingerprint that dst must have before anything is written to it,
+	// empty if it is not known.
+	DstPrint string
+	Verify   bool
 	// DstIsZero: dst was made by us and nobody wrote to it.
 	DstIsZero bool
 	// BandwidthBps is asked for again and again: the operator may change it. 0

@@ -58,6 +58,9 @@ type Spec struct {
 	SrcPrint string       `json:"src_print,omitempty"`
 	Dst      api.Location `json:"dst"`
 	DstBlock bool         `json:"dst_block"`
+	// DstPrint is the fingerprint of a dst that was there already. That of one that the
+	// migration makes is in the journal.
+	DstPrint string `json:"dst_print,omitempty"`
 	// CreateDst: dst did not exist; the migration makes it and, if it is
 	// cancelled, removes it.
 	CreateDst bool   `json:"create_dst"`

@@ -25,10 +25,14 @@ func (m *machine) stepCopy() op.Step {
 		if err != nil {
 			return err
 		}
+		fingerprint, err := m.mayWriteDst(ctx, s)
+		if err != nil {
+			return err
+		}
 		ctx, cancel := m.whileOurs(ctx, s)
 		defer cancel()
 		res, err := m.copier.Copy(ctx, CopyRequest{
-			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(),
+			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(), DstPrint: fingerprint,
 			Verify: s.Verify == VerifyFull, DstIsZero: zero,
 			BandwidthBps: func() int64 { return m.bandwidth(s) },
 			GuestWrites:  m.guestWrites(s),
@@ -131,6 +135,9 @@ func (m *machine) stepVerifyCopy(copied ask) op.Step {
 			return err
 		}
 		if err := m.alone(ctx, s); err != nil {
+			return err
+		}
+		if err := m.dstIsWhatItWas(ctx, s); err != nil {
 			return err
 		}
 		if err := m.sealedOrSame(ctx, s, r.OpID(), copied); err != nil {

@@ -41,6 +41,9 @@ func (m *machine) stepMirror() op.Step {
 				return err
 			}
 		}
+		if err := m.mayMirrorToDst(ctx, s); err != nil {
+			return err
+		}
 		begin := func() error {
 			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
 			if s.Method == MethodMirror {

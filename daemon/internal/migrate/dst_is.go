@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// mayWriteDst is asked right before the first byte is written to dst, and before each
+// time that a copy goes on: a domain may name it since preflight, or another file be at
+// its path. It returns the fingerprint that dst must have, empty if it is not known.
+func (m *machine) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
+	if err := m.dstIsWhatItWas(ctx, s); err != nil {
+		return "", err
+	}
+	if err := m.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+		return "", m.hvError(m.registryError(err))
+	}
+	return m.dstPrint(ctx, s)
+}
+
+// mayMirrorToDst is mayWriteDst for a mirror, unless that writes already.
+func (m *machine) mayMirrorToDst(ctx context.Context, s *Spec) error {
+	v, err := m.lookAt(ctx, s)
+	if err != nil || v.mirror != nil {
+		return err
+	}
+	_, err = m.mayWriteDst(ctx, s)
+	return err
+}
+
+// dstIsWhatItWas refuses a dst that is another image than the one that was made, or that
+// preflight saw.
+func (m *machine) dstIsWhatItWas(ctx context.Context, s *Spec) error {
+	want, err := m.dstPrint(ctx, s)
+	if err != nil || want == "" {
+		return err
+	}
+	now, err := m.images.Fingerprint(ctx, s.Dst.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && now != want {
+		return dstReplaced(s.Dst.Path)
+	}
+	return err
+}
+
+// dstPrint is the fingerprint of dst, empty if nobody knows it: a copy that somebody else
+// makes may take the place of what was made (rsync renames).
+func (m *machine) dstPrint(ctx context.Context, s *Spec) (string, error) {
+	if s.ExternalCopy {
+		return "", nil
+	}
+	if !s.CreateDst {
+		return s.DstPrint, nil
+	}
+	note, err := m.made(ctx, s)
+	return note.Print, err
+}
+
+func dstReplaced(path string) *api.Error {
+	return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path)
+}
