@@ -192,7 +192,7 @@ func TestLeftoversFindsWhatAMigrationMayLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	overlays := filepath.Join(l.Dir, "overlays")
-	if err := os.Mkdir(overlays, 0o700); err != nil {
+	if err := os.Mkdir(overlays, 0o711); err != nil { // QEMU passes it as another user
 		t.Fatal(err)
 	}
 	if found, err := l.Leftovers(t.Context(), overlays); err != nil || len(found) != 0 {

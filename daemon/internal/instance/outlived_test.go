@@ -26,7 +26,7 @@ func TestTheRegistryIsAskedBeforeAGuestIsSuspendedRestoredOrResumed(t *testing.T
 		wantState(t, d.suspend("suspend", pausedWeb), op.StateUndone, api.CodeStateForbidden)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 		allow(d)
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		must(t, d.world.copied())
 
 		refuse(d, api.PermitRestore)
@@ -60,7 +60,7 @@ func TestMemoryThatIsGivenUpLeavesTheInstanceOffAndGuardedUntilItIsResumed(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, d.world.copied())
 				rested(t, d)
 				d.world.set(func() { d.world.refused = map[string]bool{api.PermitRestore: true, api.PermitResume: true} })

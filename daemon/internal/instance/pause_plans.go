@@ -4,7 +4,9 @@ package instance
 
 import (
 	"context"
+
 	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )

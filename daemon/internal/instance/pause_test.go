@@ -41,7 +41,7 @@ func TestASavedInstanceIsWokenAsItWas(t *testing.T) {
 		for _, at := range []string{pausedSrc, pausedDst} {
 			t.Run(fmt.Sprintf("%s, at %s", state, at), func(t *testing.T) {
 				inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-					wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+					wantState(t, d.save("save"), op.StateDone, "")
 					must(t, d.world.asleep(state.Active()))
 					if at == pausedDst {
 						must(t, d.world.copied())
@@ -71,7 +71,7 @@ func TestAnInstanceThatWasNotSavedIsLeftAsItIs(t *testing.T) {
 func TestASaveAfterARestoreIsRefused(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
-		wantState(t, d.save("late", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+		wantState(t, d.save("late"), op.StateUndone, api.CodeStateForbidden)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
 }
@@ -81,7 +81,7 @@ func TestOnlyTheMigrationThatHasTheLockSavesAndRestores(t *testing.T) {
 		t.Run("locked by "+holder, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 				d.world.set(func() { d.world.lockedBy = holder })
-				wantState(t, d.save("save", pausedWeb), op.StateUndone, code)
+				wantState(t, d.save("save"), op.StateUndone, code)
 				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateUndone, code)
 				must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 			}, hv.StateRunning)
@@ -92,7 +92,7 @@ func TestOnlyTheMigrationThatHasTheLockSavesAndRestores(t *testing.T) {
 func TestTooLittleSpaceForTheMemoryIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.free = 1<<30 + 1<<30/10 - 1
-		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeNoSpace)
+		wantState(t, d.save("save"), op.StateUndone, api.CodeNoSpace)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 		for _, call := range d.world.Calls() {
 			if call != "Domain" {
@@ -106,13 +106,13 @@ func TestAManagedSaveAndAForeignDiskAreRefused(t *testing.T) {
 	t.Run("managed save", func(t *testing.T) {
 		inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 			must(t, d.world.Save(pausedWeb))
-			wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+			wantState(t, d.save("save"), op.StateUndone, api.CodeStateForbidden)
 		}, hv.StateRunning)
 	})
 	t.Run("another image", func(t *testing.T) {
 		inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 			must(t, d.world.SetConfigChain(t.Context(), pausedWeb, "vdb", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: pausedDst}}))
-			wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeChainChanged)
+			wantState(t, d.save("save"), op.StateUndone, api.CodeChainChanged)
 		}, hv.StateStopped)
 	})
 }
@@ -120,7 +120,7 @@ func TestAManagedSaveAndAForeignDiskAreRefused(t *testing.T) {
 func TestAVolumeThatSomebodyElseHasOpenBringsTheGuestBack(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.set(func() { d.world.user = "a mount" })
-		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+		wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
 		// It stands still like the others, until all are let go.
 		must(t, d.world.suspended(hv.StateRunning))
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
@@ -131,7 +131,7 @@ func TestAVolumeThatSomebodyElseHasOpenBringsTheGuestBack(t *testing.T) {
 func TestTheOtherGuestsOfAVolumeAreSavedInTheirTurn(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.suspend("suspend-db", pausedDB), op.StateDone, "")
-		wantState(t, d.save("save-web", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save-web"), op.StateDone, "")
 		wantState(t, d.saveOnly("save-db", pausedDB), op.StateDone, "")
 		must(t, d.world.copied())
 		wantState(t, d.restore("restore-db", pausedDB, pausedDst), op.StateDone, "")
@@ -144,7 +144,7 @@ func TestTheOtherGuestsOfAVolumeAreSavedInTheirTurn(t *testing.T) {
 func TestASavedGuestThatRunsAgainIsFoundOutByTheNextSave(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.suspend("suspend-db", pausedDB), op.StateDone, "")
-		wantState(t, d.save("save-web", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save-web"), op.StateDone, "")
 		d.world.OnStart, d.world.OnPass = nil, nil // the hook was taken away
 		must(t, d.world.Start(pausedWeb))
 		wantState(t, d.saveOnly("save-db", pausedDB), op.StateUndone, api.CodeVolumeInUse)
@@ -157,10 +157,10 @@ func TestASaveUnderAnotherIDChangesNothingOfTheFirst(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
-				wantState(t, d.save("save.2", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
+				wantState(t, d.save("save.2"), op.StateDone, "")
 				d.world.set(func() { d.world.user = "a mount" })
-				wantState(t, d.save("save.3", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+				wantState(t, d.save("save.3"), op.StateUndone, api.CodeVolumeInUse)
 				must(t, d.world.asleep(state.Active()))
 				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
 				must(t, d.world.as(pausedWeb, state, pausedSrc))
@@ -175,7 +175,7 @@ func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 		for nth := range 2 {
 			d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Nth: nth + 1, Err: errors.New("broken")})
 		}
-		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+		wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
 		must(t, d.world.asleep(true))
 		// Asked again, since the answer was lost: it is no refusal, which would be
 		// taken for an instance that was never touched.
@@ -198,7 +198,7 @@ func TestTheGuardOfAMoveThatHasLetTheInstanceGoKeepsItOffOnlyWithItsMemory(t *te
 				return err
 			})
 		}
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		wantState(t, start("start.1"), op.StateUndone, api.CodeInstanceLocked)
 		d.world.set(func() { d.world.lockedBy = "" })
 		st := start("start.2")
@@ -217,7 +217,7 @@ func TestTheGuardOfAMoveThatHasLetTheInstanceGoKeepsItOffOnlyWithItsMemory(t *te
 
 func TestAMemoryThatTheJournalDoesNotKnowIsKept(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.journal = optest.NewJournal() // of a state directory that was lost
 		d.restart()
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
@@ -227,7 +227,7 @@ func TestAMemoryThatTheJournalDoesNotKnowIsKept(t *testing.T) {
 
 func TestASavedInstanceIsStartedByNobody(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		if err := d.world.Start(pausedWeb); err == nil {
 			t.Error("virsh start was let go")
 		}
@@ -241,7 +241,7 @@ func TestASavedInstanceIsStartedByNobody(t *testing.T) {
 
 func TestAnInstanceThatCannotBeWokenStaysSavedAndIsTriedAgain(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		must(t, d.world.copied())
 		d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Err: errors.New("broken")})
 		st := d.restore("restore", pausedWeb, pausedDst)
@@ -259,7 +259,7 @@ func TestAnInstanceThatCannotBeWokenStaysSavedAndIsTriedAgain(t *testing.T) {
 
 func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		for _, name := range d.world.memories() {
 			must(t, os.Remove(d.world.saveDir+"/"+name))
 		}
@@ -278,7 +278,7 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 // volume. What it had in memory is of no use then, but kept.
 func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		must(t, d.world.copied())
 		d.world.OnStart, d.world.OnPass = nil, nil
 		d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Do: func() { must(t, d.world.Start(pausedWeb)) }})
@@ -299,7 +299,7 @@ func TestAGuestIsNotRestoredTwiceFromTheSameMemoryIfItRanInBetween(t *testing.T)
 		t.Run("killed after "+call, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 				w, wrote := d.world, false
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, w.copied())
 				w.Inject(hvtest.Fault{Call: call, After: true, Err: hv.ErrUnavailable, Do: func() {
 					wrote = w.GuestWrite(pausedWeb, "vdb", 7, 7) == nil
@@ -318,7 +318,7 @@ func TestAGuestIsNotRestoredTwiceFromTheSameMemoryIfItRanInBetween(t *testing.T)
 
 func TestAnInstanceIsGuardedWhileItsRestoreWaits(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Do: d.world.Disconnect})
 		time.AfterFunc(time.Minute, func() {
 			if d.world.Start(pausedWeb) == nil {
@@ -423,7 +423,7 @@ func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, 
 	}
 	w.Inject(fault)
 	verb, at := "restore", pausedDst
-	switch st := d.save(pausedMig+".save", pausedWeb); st.State {
+	switch st := d.save(pausedMig + ".save"); st.State {
 	case op.StateDone:
 		must(t, w.copied())
 	case op.StateUndone:
@@ -555,7 +555,7 @@ func TestMatrixOfRestore(t *testing.T) {
 					if kind == kindRestore { // of a guest that an older version has saved
 						saveAsBefore(t, s, d)
 					} else {
-						wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+						wantState(t, d.save("save"), op.StateDone, "")
 					}
 					must(t, s.copied())
 					s.in.Location = s.location(pausedDst)
@@ -572,7 +572,7 @@ func TestMatrixOfRestore(t *testing.T) {
 // it suspended first.
 func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
 	t.Helper()
-	wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+	wantState(t, d.save("save"), op.StateDone, "")
 	journal := optest.NewJournal()
 	for _, o := range must1(t, d.now().desk.Journal.Group, pausedWeb) {
 		if o.Kind == kindSave {
@@ -594,7 +594,7 @@ func TestMatrixOfResume(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 				s := newPauseSubject(t, kindResume, state)
 				d := startPauseDaemon(t, s.pauseWorld)
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, s.copied())
 				wantState(t, d.restorePaused("restore", pausedWeb, pausedDst), op.StateDone, "")
 				s.in.Location = s.location(pausedDst)

@@ -399,12 +399,12 @@ func (d *pauseDaemon) suspend(id, instance string) op.Status {
 	})
 }
 
-// save has an instance suspended, and then saved.
-func (d *pauseDaemon) save(id, instance string) op.Status {
-	if st := d.suspend(id+".suspend", instance); st.State != op.StateDone {
+// save has the instance pausedWeb suspended, and then saved.
+func (d *pauseDaemon) save(id string) op.Status {
+	if st := d.suspend(id+".suspend", pausedWeb); st.State != op.StateDone {
 		return st
 	}
-	return d.saveOnly(id, instance)
+	return d.saveOnly(id, pausedWeb)
 }
 
 func (d *pauseDaemon) saveOnly(id, instance string) op.Status {

@@ -4,6 +4,7 @@ package instance
 
 import (
 	"fmt"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"

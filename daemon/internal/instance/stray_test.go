@@ -26,7 +26,7 @@ func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 		if got := says(); len(got) != 0 {
 			t.Errorf("before the move: %+v", got)
 		}
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		want := []api.SavedInstance{{InstanceID: pausedWeb, InstanceName: "web", VolumeID: pausedVol, Location: d.world.location(pausedSrc), Asleep: true, AtRest: true}}
 		if diff := cmp.Diff(want, says()); diff != "" {
 			t.Errorf("saved (-want +got):\n%s", diff)

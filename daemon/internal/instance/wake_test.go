@@ -27,7 +27,7 @@ func TestAGuestThatIsWokenIsStartedByNobodyElse(t *testing.T) {
 	for _, moment := range []string{"as its RAM is about to be restored", "with its RAM restored"} {
 		t.Run(moment, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				fault := wakings[moment]
 				fault.Do = func() {
 					if moment == "with its RAM restored" { // it is lost, and has not run
@@ -55,7 +55,7 @@ func TestAHostThatRebootsWhileItWakesAGuestWakesIt(t *testing.T) {
 	for moment, fault := range wakings {
 		t.Run(moment, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, d.world.copied())
 				want := hv.StateRunning
 				if fault.Call == "Resume" {
@@ -87,7 +87,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newPauseSubject(t, kindRestorePaused, hv.StateRunning)
 				d := startPauseDaemon(t, s.pauseWorld)
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, s.copied())
 				s.in.Location = s.location(pausedDst)
 				over = true
@@ -113,7 +113,7 @@ func TestADaemonThatDiesWhileItWakesAGuestLeavesNoPass(t *testing.T) {
 	for moment, fault := range wakings {
 		t.Run(moment, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				fault.Err, fault.Do = hv.ErrUnavailable, func() { go d.restart() }
 				d.world.Inject(fault)
 				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
@@ -125,7 +125,7 @@ func TestADaemonThatDiesWhileItWakesAGuestLeavesNoPass(t *testing.T) {
 
 func TestTheGuardOfAnotherKeepsAGuestSaved(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		must(t, d.world.guards.Set(pausedWeb, "fence", "its host was fenced"))
 		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
 		must(t, d.world.inState(hv.StateStopped))
@@ -139,7 +139,7 @@ func TestTheGuardOfAnotherKeepsAGuestSaved(t *testing.T) {
 func TestAHookThatKnowsNoPassesIsNamed(t *testing.T) {
 	old := errors.New("the hook is old")
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.guards.hook = old
 		st := d.restore("restore", pausedWeb, pausedSrc)
 		wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
@@ -153,7 +153,7 @@ func TestAHookThatKnowsNoPassesIsNamed(t *testing.T) {
 	}, hv.StateRunning)
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.guards.hook = old
-		wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeStateForbidden)
+		wantState(t, d.save("save"), op.StateUndone, api.CodeStateForbidden)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
 }
@@ -194,7 +194,7 @@ func TestAGuestIsNotWokenOnAnotherDiskThanItsDefinitionNames(t *testing.T) {
 				d.world.plugSecond(t, hv.Config, hv.Live)
 				before, err := d.world.Fake.Domain(t.Context(), pausedWeb)
 				must(t, err)
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, d.world.copied())
 				edit(t, d.world)
 				st := d.restore("restore", pausedWeb, pausedDst)
@@ -222,7 +222,7 @@ func TestAGuestThatRunsWithOtherDisksThanItsDefinitionHasIsNotSaved(t *testing.T
 	for _, where := range []hv.Where{hv.Live, hv.Config} {
 		inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 			d.world.plugSecond(t, where)
-			st := d.save("save", pausedWeb)
+			st := d.save("save")
 			wantState(t, st, op.StateUndone, api.CodeStateForbidden)
 			if !strings.Contains(st.Failure.Message, "vdc") || !strings.Contains(st.Failure.Message, "/second.raw") {
 				t.Errorf("with the disk in %s it says %q", where, st.Failure.Message)
@@ -279,7 +279,7 @@ func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 				d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: c.after, Err: hv.ErrUnavailable, Do: func() { c.cut(t, d) }})
-				wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, d.world.asleep(c.kept))
 				must(t, d.world.copied())
 				wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
@@ -307,7 +307,7 @@ func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 						go d.restart()
 					}
 				}})
-				wantState(t, d.save("save", pausedWeb), op.StateUndone, api.CodeVolumeInUse)
+				wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
 				want := hv.StateRunning
 				if rebooted {
 					want = hv.StateStopped
@@ -323,7 +323,7 @@ func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 func TestTheUndoOfASaveThatIsSaidToHaveFailedWakesTheGuest(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Err: errRefused})
-		wantState(t, d.save("save", pausedWeb), op.StateUndone, "")
+		wantState(t, d.save("save"), op.StateUndone, "")
 		must(t, d.world.suspended(hv.StateRunning))
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
@@ -333,7 +333,7 @@ func TestTheUndoOfASaveThatIsSaidToHaveFailedWakesTheGuest(t *testing.T) {
 // A piece of RAM is not what keeps an instance off, once the move has let it go.
 func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		wantState(t, d.save("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.writePart(t)
 		in := &pauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
 		must(t, os.Remove(in.Memory))

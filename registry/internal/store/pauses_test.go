@@ -51,11 +51,11 @@ func bring(t *testing.T, s *Store, p Pause, state string) Pause {
 }
 
 // asleep brings a move that has just begun to where all of its instances are saved.
-func asleep(t *testing.T, s *Store, p Pause) Pause {
+func asleep(t *testing.T, s *Store, p Pause) {
 	t.Helper()
 	bring(t, s, p, PauseChecked)
 	p = bring(t, s, must(s.SuspendPause(t.Context(), nobody, p.Migration.ID))(t), PauseSuspended)
-	return bring(t, s, must(s.SavePause(t.Context(), nobody, p.Migration.ID))(t), PauseSaved)
+	bring(t, s, must(s.SavePause(t.Context(), nobody, p.Migration.ID))(t), PauseSaved)
 }
 
 // awake brings a move whose instances are saved to where all of them run on.
@@ -480,8 +480,8 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 	bring(t, s, p, PauseChecked)
 	p = must(s.SuspendPause(t.Context(), nobody, id))(t)
 	want(api.PermitSuspend)
-	p = bring(t, s, p, PauseSuspended)
-	p = bring(t, s, must(s.SavePause(t.Context(), nobody, id))(t), PauseSaved)
+	bring(t, s, p, PauseSuspended)
+	bring(t, s, must(s.SavePause(t.Context(), nobody, id))(t), PauseSaved)
 	p = must(s.CancelPause(t.Context(), nobody, id, nil))(t)
 	want(api.PermitRestore)
 	bring(t, s, p, PauseReady)
