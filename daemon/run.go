@@ -143,12 +143,14 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	asked := audit.NewOutbox(filepath.Join(cfg.StateDir, "audit"), registry.PostEvent, log)
+	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log)
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
 		Certificates:  cfg.certificates,
+		Metrics:       scraped.Checks,
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
 	tasks := []service.Task{
@@ -169,7 +171,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
 	}
 	if settings.Listens(cfg.MetricsListen) {
-		tasks = append(tasks, service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log))
+		tasks = append(tasks, scraped)
 	}
 	log.Info("volferryd", "version", version.String(), "host", who.id, "name", who.name, "socket", cfg.Socket)
 	return service.Run(ctx, log, tasks...)

@@ -75,8 +75,10 @@ func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metr
 	if err != nil {
 		return nil, err
 	}
+	scraped := service.MetricsServer(c.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log)
 	srv := server.Config{
-		Store: db, Relay: hosts, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,
+		Scraped: scraped.Checks,
+		Store:   db, Relay: hosts, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,
 	}
 	if gate != nil {
 		srv.TLSTrouble, srv.Certificates = gate.Trouble, gate.Lifetimes
@@ -94,7 +96,7 @@ func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metr
 		tasks = append(tasks, gate, service.TLSServer(address, gate.Config(), gate.Handler(api), log))
 	}
 	if settings.Listens(c.MetricsListen) {
-		tasks = append(tasks, service.MetricsServer(c.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log))
+		tasks = append(tasks, scraped)
 	}
 	return tasks, nil
 }

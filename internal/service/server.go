@@ -75,15 +75,6 @@ func TLSServer(address string, config *tls.Config, h http.Handler, log *slog.Log
 	return s
 }
 
-// MetricsServer serves h, and nothing else, at /metrics of the TCP address.
-func MetricsServer(address string, h http.Handler, log *slog.Logger) *Server {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", h)
-	return newServer("metrics "+address, mux, log, maxSocketConnections, func(ctx context.Context) (net.Listener, error) {
-		return new(net.ListenConfig).Listen(ctx, "tcp", address)
-	})
-}
-
 func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int, listen func(context.Context) (net.Listener, error)) *Server {
 	s := &Server{
 		name:   name,

@@ -155,7 +155,7 @@ func TestSignalStopsTheTasks(t *testing.T) {
 
 // start runs s until the returned function is called, which returns Run's
 // error.
-func start(t *testing.T, s *service.Server) (stop func() error) {
+func start(t *testing.T, s service.Task) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

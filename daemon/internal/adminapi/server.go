@@ -52,7 +52,9 @@ type Deps struct {
 	Doctor func(ctx context.Context) []api.Check
 	// Certificates say until when those of this host are good; nil if it has none.
 	Certificates func() []api.Check
-	Log          *slog.Logger
+	// Metrics, where not nil, says what is wrong with the server of the metrics.
+	Metrics func() []api.Check
+	Log     *slog.Logger
 
 	HostID   string
 	HostName string

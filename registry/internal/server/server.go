@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/relay"
@@ -28,8 +29,10 @@ type Config struct {
 	TLSTrouble func() error
 	// Certificates, where not nil, are those that the registry lives on.
 	Certificates func() []mtls.Lifetime
-	Version      string
-	Log          *slog.Logger
+	// Scraped, where not nil, says what is wrong with the server of the metrics.
+	Scraped func() []api.Check
+	Version string
+	Log     *slog.Logger
 }
 
 // Server answers the API's requests.

@@ -40,6 +40,9 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))
 	}
 	parts = append(parts, s.certificateChecks()...)
+	if s.Scraped != nil {
+		parts = append(parts, s.Scraped()...)
+	}
 	return api.Status{
 		Program:          Program,
 		Version:          s.Version,

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// metricsRetry is how long until an address that was taken is tried again.
+const metricsRetry = 10 * time.Second
+
+// Metrics serves /metrics at a TCP address, as a task. The daemon works without it:
+// anybody on this machine can take the address first, and must not keep the daemon from
+// starting by that. It tries again until the address is free.
+type Metrics struct {
+	address string
+	handler http.Handler
+	retry   time.Duration
+	log     *slog.Logger
+	ready   chan struct{}
+	once    sync.Once
+
+	mu      sync.Mutex
+	trouble error
+}
+
+// MetricsServer serves h, and nothing else, at /metrics of the TCP address.
+func MetricsServer(address string, h http.Handler, log *slog.Logger) *Metrics {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", h)
+	return &Metrics{address: address, handler: mux, retry: metricsRetry, log: log, ready: make(chan struct{})}
+}
+
+// Run implements Task. An address that cannot be had for now is no error.
+func (m *Metrics) Run(ctx context.Context) error {
+	listener, err := m.listen(ctx)
+	if listener == nil {
+		return err
+	}
+	return newServer(m.String(), m.handler, m.log, maxSocketConnections, func(context.Context) (net.Listener, error) {
+		return listener, nil
+	}).Run(ctx)
+}
+
+// listen returns nil without an error if ctx ends before the address is free.
+func (m *Metrics) listen(ctx context.Context) (net.Listener, error) {
+	for {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.address)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil, nil //nolint:nilnil // it was told to stop, and has nothing
+		case err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL):
+			return nil, fmt.Errorf("start server: %w", err)
+		}
+		m.note(err)
+		m.once.Do(func() { close(m.ready) })
+		if err == nil {
+			return listener, nil
+		}
+		select {
+		case <-time.After(m.retry):
+		case <-ctx.Done():
+			return nil, nil //nolint:nilnil // as above
+		}
+	}
+}
+
+// note keeps why the address is not ours, and logs it once, and its end.
+func (m *Metrics) note(err error) {
+	m.mu.Lock()
+	before := m.trouble
+	m.trouble = err
+	m.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		m.log.Error("the metrics are not served, and all else is; the address is tried again", "address", m.address, "err", err)
+	case err == nil && before != nil:
+		m.log.Info("the metrics are served now", "address", m.address)
+	}
+}
+
+// Checks are what the status says of it: nothing if the metrics are served.
+func (m *Metrics) Checks() []api.Check {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.trouble == nil {
+		return nil
+	}
+	return []api.Check{{
+		Name: "metrics", Status: "warn", Message: fmt.Sprintf("not served at %s: %v", m.address, m.trouble),
+		Advice: "`ss -ltnp` says which program has the address; end it, or set metrics_listen",
+	}}
+}
+
+// Ready implements Task. It is closed once the address was tried: nobody waits for a
+// program that has it.
+func (m *Metrics) Ready() <-chan struct{} { return m.ready }
+
+// String implements Task.
+func (m *Metrics) String() string { return "metrics " + m.address }
