@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -84,6 +85,9 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if err := rules.CheckPath(path); err != nil {
 		return err
 	}
+	if err := g.checkDirectory(ctx, rules, path); err != nil {
+		return err
+	}
 	s.Dst.Path = path
 	if err := g.checkNotUsed(ctx, s, path); err != nil {
 		return err
@@ -119,6 +123,21 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		return err
 	}
 	return g.checkDestinationSpace(s, free+info.AllocatedBytes, true)
+}
+
+// checkDirectory refuses a path in whose directory somebody but root could put another
+// file in the place of dst. What is in a pool is as its operator made it.
+func (g *Manager) checkDirectory(ctx context.Context, rules location.Rules, path string) error {
+	pools, err := g.machine.hv.Pools(ctx)
+	if err != nil {
+		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
+	}
+	for i := range pools {
+		if location.HoldsFiles(pools[i]) && pools[i].Path != "" {
+			rules.AllowedPaths = append(slices.Clone(rules.AllowedPaths), pools[i].Path)
+		}
+	}
+	return rules.CheckDirectory(path)
 }
 
 func (g *Manager) destinationToCreate(s *Spec) error {

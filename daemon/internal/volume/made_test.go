@@ -15,11 +15,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// madePath is where the pool makes what inFiles asks for.
+const madePath = "/files/db.raw"
+
 var inFiles = api.VolumeCreate{Name: "db", Pool: "files", SizeBytes: testSize}
 
-func (w *world) born(t *testing.T, path string) int64 {
+func (w *world) born(t *testing.T) int64 {
 	t.Helper()
-	info, err := w.Info(path)
+	info, err := w.Info(madePath)
 	must(t, err)
 	return info.Born
 }
@@ -42,13 +45,13 @@ func TestAnImageThatNobodyCanTellFromAnotherIsLeft(t *testing.T) {
 			_, _ = dying.Create(context.Background(), id, inFiles)
 		}()
 		<-reached
-		born := w.born(t, "/files/db.raw")
+		born := w.born(t)
 		old := w.runner
 		g := w.start(t)
 		must(t, w.runner.Resume(t.Context()))
 		_, err := g.Create(t.Context(), id, inFiles)
 		wantCode(t, err, api.CodeConflict)
-		if !w.Exists("/files/db.raw") || w.born(t, "/files/db.raw") != born {
+		if !w.Exists(madePath) || w.born(t) != born {
 			t.Error("what may be somebody else's is gone")
 		}
 		if len(w.registry.volumes) > 0 {
@@ -69,14 +72,14 @@ func TestAnImageThatIsReplacedAsSoonAsItIsMadeIsNotTaken(t *testing.T) {
 				return
 			}
 			if notes++; notes == 2 {
-				must(t, w.Remove("/files/db.raw"))
-				must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
-				born = w.born(t, "/files/db.raw")
+				must(t, w.Remove(madePath))
+				must(t, w.CreateImage(madePath, hvtest.Raw, testSize))
+				born = w.born(t)
 			}
 		})
 		_, err := w.start(t).Create(t.Context(), uuid.NewString(), inFiles)
 		wantCode(t, err, api.CodeConflict)
-		if !w.Exists("/files/db.raw") || w.born(t, "/files/db.raw") != born {
+		if !w.Exists(madePath) || w.born(t) != born {
 			t.Error("the image of somebody else is gone")
 		}
 	})
@@ -90,15 +93,15 @@ func TestACreationIsUndoneWithoutTheImageOfSomebodyElse(t *testing.T) {
 			w := newWorld(t)
 			in := &input{Volume: api.VolumeRegister{ID: matrixVolume, Name: "db", Location: inPoolOfFiles()}}
 			w.registry.volumes[matrixVolume] = api.Volume{ID: matrixVolume, Name: "db", Status: api.VolumeCreating}
-			must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
-			fingerprint, err := w.images.Fingerprint(t.Context(), "/files/db.raw")
+			must(t, w.CreateImage(madePath, hvtest.Raw, testSize))
+			fingerprint, err := w.images.Fingerprint(t.Context(), madePath)
 			must(t, err)
 			if replaced {
-				must(t, w.Remove("/files/db.raw"))
-				must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
+				must(t, w.Remove(madePath))
+				must(t, w.CreateImage(madePath, hvtest.Raw, testSize))
 			}
 			must(t, w.newManager(Config{}).machine.removeMade(t.Context(), in, claimNote{Ours: true, Print: fingerprint}))
-			if w.Exists("/files/db.raw") != replaced {
+			if w.Exists(madePath) != replaced {
 				t.Errorf("an image is there: %t, want %t", !replaced, replaced)
 			}
 		})
