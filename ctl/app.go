@@ -146,9 +146,9 @@ func missingVerb(c *cli.Context) error {
 	if word == "help" {
 		return usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", prefix(c), word, programName)
 	}
-	suggestion := cli.SuggestCommand(c.Command.Subcommands, word)
-	if strings.Contains(suggestion, `""`) {
-		suggestion = "See the list of them."
+	suggestion := "See the list of them."
+	if near := nearest(c.Command.Subcommands, word); near != "" {
+		suggestion = fmt.Sprintf("Did you mean %q?", near)
 	}
 	return usagef("%sunknown command %q. %s", prefix(c), word, suggestion)
 }

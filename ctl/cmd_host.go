@@ -29,7 +29,7 @@ func hostCommand() *cli.Command {
 					"it comes back it lets go of what it lost before it may change anything again.\n\n" +
 					"For example: " + programName + " host fence hv3 --evidence 'powered off at the PDU, checked by hand'",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "evidence", Usage: "how you know, for the audit trail: `TEXT`"},
+					&cli.StringFlag{Name: "evidence", Usage: "how you know: `TEXT` for the audit trail"},
 					&cli.BoolFlag{Name: "even-if-up", Usage: "also if the host reports right now"},
 				},
 			},

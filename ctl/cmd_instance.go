@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -50,13 +51,39 @@ func instanceList(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	fenced := s.fencedHosts(c.Context)
 	t := render.Table{Header: []string{"NAME", "ID", "STATE", "HOST", "VOLUMES"}}
 	ids := make([]string, 0, len(instances))
 	for _, i := range instances {
 		ids = append(ids, i.ID)
-		t.Add(i.Name, i.ID, stateLine(&i), i.Host, fmt.Sprint(volumesOf(i)))
+		t.Add(i.Name, i.ID, stateLine(&i)+lastKnown(fenced, i.Host), i.Host, fmt.Sprint(volumesOf(i)))
 	}
 	return s.printList(a, ids, &t, "No instance yet: '"+programName+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.")
+}
+
+// fencedHosts are the names of the hosts that are fenced, for people. None, if that
+// cannot be asked.
+func (s *session) fencedHosts(ctx context.Context) map[string]bool {
+	if s.json || s.quiet {
+		return nil
+	}
+	hosts, _, err := list[api.Host](ctx, s, v1("hosts"), "hosts")
+	if err != nil {
+		return nil
+	}
+	fenced := map[string]bool{}
+	for _, h := range hosts {
+		fenced[h.Name] = h.Status == api.HostFenced
+	}
+	return fenced
+}
+
+// lastKnown says of the state of what a fenced host has that nobody knows it now.
+func lastKnown(fenced map[string]bool, host string) string {
+	if !fenced[host] {
+		return ""
+	}
+	return " when last heard of (host is fenced)"
 }
 
 // stateLine is the state of an instance, and who keeps others from changing it.
@@ -90,7 +117,7 @@ func instanceShow(c *cli.Context, s *session) error {
 	r.Add("id", i.ID)
 	r.Add("name", i.Name)
 	r.Add("host", i.Host)
-	r.Add("state", string(i.State))
+	r.Add("state", string(i.State)+lastKnown(s.fencedHosts(c.Context), i.Host))
 	r.Add("locked", lockLine(i))
 	r.AddIf("kept off", keptOff(i))
 	r.AddIf("note", i.Note)
@@ -158,7 +185,7 @@ func whyEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 }
 
 func typeOfAdopted() cli.Flag {
-	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`; a multiattach one for its <shareable/> disks, which others may have too"}
+	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of their `TYPE`; a multiattach one for its <shareable/> disks, which others may have too"}
 }
 
 func instanceAdopt(c *cli.Context, s *session) error {

@@ -75,7 +75,7 @@ func migrationCommand() *cli.Command {
 					"on the host. dst is the volume only if the switch had been made.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: known("keep")},
-					&cli.StringFlag{Name: "reason", Usage: "how you know, for the audit trail: `TEXT`"},
+					&cli.StringFlag{Name: "reason", Usage: "how you know: `TEXT` for the audit trail"},
 				},
 			},
 		},

@@ -75,7 +75,11 @@ func typeShow(c *cli.Context, s *session) error {
 	r.Add("name", vt.Name)
 	r.Add("multiattach", render.YesNo(vt.Multiattach))
 	r.Add("pools", poolsOf(*vt))
-	r.Add("created", render.Time(vt.CreatedAt))
+	if vt.CreatedAt.Unix() == 0 {
+		r.Add("created", "with the registry")
+	} else {
+		r.Add("created", render.Time(vt.CreatedAt))
+	}
 	return s.printRecord(a, vt.ID, &r)
 }
 

@@ -22,7 +22,7 @@ func volumeCommand() *cli.Command {
 				Description: "For example: " + programName + " volume create db-data --size 20GiB --pool fast",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "size", Usage: "`SIZE`, for example 20GiB, 512MiB or 1073741824 (bytes)"},
-					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`"},
+					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
 					&cli.StringFlag{Name: "pool", DefaultText: "one that the type allows", Usage: "put it into `POOL`"},
 					formatFlag("raw"),
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
@@ -40,7 +40,7 @@ func volumeCommand() *cli.Command {
 					&cli.StringFlag{Name: "pool", Usage: "the image is in `POOL`"},
 					&cli.StringFlag{Name: "volume-name", DefaultText: "NAME", Usage: "it is called `V` in the pool"},
 					formatFlag(""),
-					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "volume type `TYPE`"},
+					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
 					hostFlag("the image is on `HOST`"),
 				},

@@ -60,7 +60,7 @@ func lifecycleCommands() []*cli.Command {
 			Description: "Until 'instance unlock' it is not started, stopped, shelved or given other volumes. Moves of its\n" +
 				"volumes go on: the guest does not notice them.\n\n" +
 				"For example: " + programName + " instance lock web1 --reason 'audit until Friday, ask Ann'",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "what those who are refused will read: `TEXT`"}},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` for those who are refused to read"}},
 		},
 		simpleVerb("unlock", "lift the lock of an instance", "The lock of a move with all guests paused is lifted by its end alone.", "Unlocked instance %s."),
 	}

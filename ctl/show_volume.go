@@ -68,7 +68,7 @@ func volumeShow(c *cli.Context, s *session) error {
 	addLocation(&r, "", v.Location)
 	lines := make([]string, 0, len(v.Attachments))
 	for _, at := range v.Attachments {
-		lines = append(lines, fmt.Sprintf("%s  %s of instance %s, %s, %s", at.ID, at.Device, nameOr(instances, at.InstanceID), at.Mode, at.State))
+		lines = append(lines, fmt.Sprintf("%s  %s of instance %s, on %s, %s, %s", at.ID, at.Device, nameOr(instances, at.InstanceID), hostOrNone(at.Host), at.Mode, at.State))
 	}
 	r.Add("attachments", lines...)
 	r.Add("migration", v.MigrationID)
@@ -76,6 +76,14 @@ func volumeShow(c *cli.Context, s *session) error {
 	r.Add("created", render.Time(v.CreatedAt))
 	r.Add("updated", render.Time(v.UpdatedAt))
 	return s.printRecord(a, v.ID, &r)
+}
+
+// hostOrNone is where an instance is, for the end of a sentence.
+func hostOrNone(host string) string {
+	if host == "" {
+		return "no host"
+	}
+	return "host " + host
 }
 
 // addLocation adds where bytes are; which says whose, as in "source ".

@@ -50,7 +50,7 @@ func volumeRetypeCommand() *cli.Command {
 			"that the retype is refused. Whether a volume may be attached more than once does not change\n" +
 			"while it is attached.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "type", Usage: "the new volume type `TYPE`"},
+			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
 			&cli.StringFlag{
 				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: known("migration-policy"),
 				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool",

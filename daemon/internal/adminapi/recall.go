@@ -166,6 +166,9 @@ func recallPool(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
 	case 1:
 		return httpjson.Noun{Name: "pool", Value: found[0]}, nil
 	}
+	if p, ok := api.OneShared(found); ok {
+		return httpjson.Noun{Name: "pool", Value: p}, nil
+	}
 	return httpjson.Noun{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %.80s; say which with host", len(found), name)
 }
 

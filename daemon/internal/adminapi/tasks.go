@@ -44,8 +44,8 @@ func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
 	switch {
 	case errors.Is(err, op.ErrNotFound):
 		return api.Errorf(api.CodeHypervisorUnavailable,
-			"host %s was away when this was asked of it, at %s, and has no record of it; it is too old to be begun now, so ask again with another %s",
-			s.HostName, t.CreatedAt.UTC().Format(time.RFC3339), api.IdempotencyKeyHeader).With("expired", true)
+			"host %s was away when this was asked of it, at %s, and has no record of it; it is too old to be begun now: nothing was done, so ask again, as a new request",
+			s.HostName, t.CreatedAt.UTC().Format(time.RFC3339)).With("expired", true)
 	case err != nil:
 		return api.Errorf(api.CodeJournalUnavailable, "it is not known whether this was begun: %v", err)
 	}

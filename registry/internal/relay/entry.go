@@ -163,6 +163,6 @@ func (r *Relay) giveUp(e *entry) (api.TaskAnswer, error) {
 		return *answer, nil
 	}
 	return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
-		"host %s did not answer within %s and may have done what was asked: the same %s asks again", e.name, r.cfg.Patience, api.IdempotencyKeyHeader).
+		"host %s did not answer within %s and may have done what was asked: look what became of it before you ask again", e.name, r.cfg.Patience).
 		With("maybe_done", true)
 }

@@ -221,7 +221,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}
 	body := string(s.ok(t, "GET", "/v1/status", ""))
-	for _, words := range []string{"1 up, 0 suspect, 1 fenced", "accept-restore", "1 volumes are locked"} {
+	for _, words := range []string{"1 up, 0 suspect, 1 fenced", "accept-restore", "1 volume is locked by a migration"} {
 		if !strings.Contains(body, words) {
 			t.Errorf("the status does not say %q: %s", words, body)
 		}

@@ -97,7 +97,7 @@ func hostsCheck(c store.Counts, doubted []string) api.Check {
 }
 
 func locksCheck(c store.Counts) api.Check {
-	check := api.Check{Name: "locks", Status: checkOK, Message: fmt.Sprintf("%d volumes are locked by migrations", c.Locks)}
+	check := api.Check{Name: "locks", Status: checkOK, Message: counted(c.Locks, "volume is locked by a migration", "volumes are locked by migrations")}
 	if c.NeedsOperator > 0 {
 		check.Status = checkWarn
 		check.Advice = fmt.Sprintf("%d of them need an operator: volferryctl migration list", c.NeedsOperator)
@@ -117,7 +117,24 @@ func (s *Server) auditCheck() api.Check {
 			Advice: "somebody changed the database behind the registry's back: compare it with a backup",
 		}
 	}
-	return api.Check{Name: "audit trail", Status: checkOK, Message: fmt.Sprintf("%d events are as they were written, as of %s", last.Events, last.At.Format(time.RFC3339))}
+	return api.Check{Name: "audit trail", Status: checkOK, Message: verified(last.Events) + ", " + last.At.Format(time.RFC3339)}
+}
+
+// verified says of how many events it was seen when the trail was last read that they
+// are as they were written. There may be more since.
+func verified(events int64) string {
+	if events == 0 {
+		return "there was no event yet when it was last read"
+	}
+	return counted(events, "event was as it was written when last read", "events were as they were written when last read")
+}
+
+// counted is a number with what is said of one thing, or of none or several.
+func counted[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // sharedCheck says on whose word pools are shared.

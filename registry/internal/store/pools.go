@@ -73,6 +73,9 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	case 1:
 		return found[0], nil
 	}
+	if p, ok := api.OneShared(found); ok && hostRef == "" {
+		return p, nil
+	}
 	hosts := make([]string, 0, len(found))
 	for _, p := range found {
 		hosts = append(hosts, p.Host)

@@ -37,6 +37,9 @@ func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
 			if p := must(s.Pool(t.Context(), "nfs", "a"))(t); p.Shared != tc.shared {
 				t.Errorf("shared = %t", p.Shared)
 			}
+			if p, err := s.Pool(t.Context(), "nfs", ""); tc.shared && (err != nil || p.Host != "a") || !tc.shared && api.CodeOf(err) != api.CodeInvalidArgument {
+				t.Errorf("without a host: %+v, %v", p, err)
+			}
 			must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: web, Name: "web", Host: "b", State: api.InstanceRunning}))(t)
 			must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: data, Name: "data", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/data")}))(t)
 			_, err := s.ReserveAttachment(t.Context(), as(hostB, 1), api.AttachmentReserve{

@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
@@ -54,9 +55,36 @@ func resolve(ctx context.Context, q querier, k kind, ref string) (string, error)
 		case 1:
 			return ids[0], nil
 		default:
+			called, err := withHosts(ctx, q, k, ids)
+			if err != nil {
+				return "", err
+			}
 			return "", api.Errorf(api.CodeInvalidArgument, "%s may be more than one %s: %s; give more of the id",
-				quote(ref), k.noun, strings.Join(ids, ", ")).With("candidates", ids)
+				quote(ref), k.noun, strings.Join(called, ", ")).With("candidates", ids)
 		}
 	}
 	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.noun, quote(ref))
+}
+
+// withHosts are ids with the host of each behind it, where things of that kind have one.
+func withHosts(ctx context.Context, q querier, k kind, ids []string) ([]string, error) {
+	called := slices.Clone(ids)
+	hosts := "SELECT h.name FROM " + k.table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"
+	switch k {
+	case kindVolume:
+	case kindInstance: // the row of one on the shelf has the host that had it last
+		hosts += " AND t.state <> 'shelved_offloaded'"
+	default:
+		return called, nil
+	}
+	for i, id := range ids {
+		names, err := queryAll(ctx, q, scanString, hosts, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 1 {
+			called[i] += " (host " + names[0] + ")"
+		}
+	}
+	return called, nil
 }

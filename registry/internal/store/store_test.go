@@ -187,7 +187,7 @@ func TestThingsAreFoundByIDNameAndPrefix(t *testing.T) {
 		t.Errorf("attachment = %s", a.ID)
 	}
 	_, err := s.Volume(t.Context(), "3000", everyone)
-	wantCode(t, err, api.CodeInvalidArgument, "more than one volume: "+root+", "+data)
+	wantCode(t, err, api.CodeInvalidArgument, "more than one volume: "+root+" (host a), "+data+" (host a); give more")
 	wantCode(t, second(s.Attachment(t.Context(), rootAt[:3], everyone)), api.CodeNotFound, rootAt[:3])
 	wantCode(t, second(s.Volume(t.Context(), "%", everyone)), api.CodeNotFound, "%")
 	wantCode(t, second(s.Pool(t.Context(), "fast", "")), api.CodeInvalidArgument, "2 hosts have a pool fast")
