@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,5 +108,30 @@ func staysWhole(t *testing.T, d *daemon) {
 	must(t, err)
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseUser && !d.world.PausedByUser(testInstance) {
 		t.Error("the guest is left paused")
+	}
+}
+
+// QEMU has the job then, and libvirt can neither end it nor begin another.
+func TestAJobThatLibvirtDoesNotKnowOfIsNamedWithTheWayOut(t *testing.T) {
+	for _, method := range []string{MethodOverlay, MethodMirror} {
+		t.Run(method, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.world.DieInside(testInstance, "BlockCopy", 1, func() { awayFor(d, 3*time.Second) })
+				m := d.untilItStands(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method}))
+				for _, what := range []goal{goalComplete, goalCancel} {
+					if m.State.Final() || m.Error == nil {
+						t.Fatalf("the migration is %s: %v", m.State, m.Error)
+					}
+					for _, part := range []string{"and dst open", "shut it down, start it again", "complete or cancel of migration " + m.ID} {
+						if !strings.Contains(m.Error.Message, part) {
+							t.Errorf("before %s the message lacks %q: %s", what, part, m.Error.Message)
+						}
+					}
+					askAgain(d, &m, what)
+					m = d.untilItStands(m.ID)
+				}
+				staysWhole(t, d)
+			})
+		})
 	}
 }
