@@ -69,12 +69,14 @@ func migrationCommand() *cli.Command {
 			},
 			{
 				Name: "abandon", Usage: "end a migration whose host is fenced, at the registry alone", ArgsUsage: "MIGRATION", Action: withSession(migrationAbandon),
-				UsageText: programName + " migration abandon MIGRATION --keep src|dst --reason TEXT",
+				UsageText: programName + " migration abandon MIGRATION --keep src|dst [--even-if-corrupt] --reason TEXT",
 				Description: "For a migration in state orphaned. --keep says which copy is the volume from now on: src holds\n" +
 					"all that was written until the start; what the guest wrote after it is lost, since its overlay is\n" +
-					"on the host. dst is the volume only if the switch had been made.",
+					"on the host. dst is the volume only if the switch had been made. If it had not, and the migration\n" +
+					"was completing, dst may be a corrupt filesystem: --even-if-corrupt takes it nevertheless.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: known("keep")},
+					&cli.BoolFlag{Name: "even-if-corrupt", Usage: "keep a dst that nobody knows to be whole: the switch was made, or you have looked"},
 					&cli.StringFlag{Name: "reason", Usage: "how you know: `TEXT` for the audit trail"},
 				},
 			},
@@ -182,7 +184,7 @@ func migrationSet(c *cli.Context, s *session) error {
 }
 
 func migrationAbandon(c *cli.Context, s *session) error {
-	in := api.MigrationAbandon{Keep: c.String("keep"), Reason: strings.TrimSpace(c.String("reason"))}
+	in := api.MigrationAbandon{Keep: c.String("keep"), Reason: strings.TrimSpace(c.String("reason")), EvenIfCorrupt: c.Bool("even-if-corrupt")}
 	if in.Keep == "" || in.Reason == "" {
 		return usagef("migration abandon: give both --keep src|dst and --reason TEXT")
 	}

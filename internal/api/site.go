@@ -93,9 +93,12 @@ type TaskAnswer struct {
 // MigrationAbandon ends, at the registry alone, a migration whose host is
 // fenced: the body of POST /v1/migrations/{migration}/abandon. Keep says which
 // copy is the volume from now on, src or dst; Reason is for the audit trail.
+// EvenIfCorrupt takes a dst that may be neither the volume of the start nor what the guest
+// had, as its host was bringing the guest's writes into it.
 type MigrationAbandon struct {
-	Keep   string `json:"keep" enum:"src,dst"`
-	Reason string `json:"reason"`
+	Keep          string `json:"keep" enum:"src,dst"`
+	Reason        string `json:"reason"`
+	EvenIfCorrupt bool   `json:"even_if_corrupt,omitempty"`
 }
 
 // The copies that an abandoned migration may keep.

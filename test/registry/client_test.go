@@ -312,7 +312,7 @@ func (a *actor) sendMigration(ctx context.Context, c call, key string) (answer, 
 		})
 	default:
 		keep := map[bool]string{false: api.KeepSrc, true: api.KeepDst}[c.keepDst]
-		got, err = a.operator.AbandonMigration(ctx, key, c.id, api.MigrationAbandon{Keep: keep, Reason: "the test says so"})
+		got, err = a.operator.AbandonMigration(ctx, key, c.id, api.MigrationAbandon{Keep: keep, Reason: "the test says so", EvenIfCorrupt: c.keepDst})
 	}
 	return answer{state: string(got.State)}, err
 }

@@ -62,7 +62,7 @@ func (tx *changeTx) stateBefore(ctx context.Context, id string) (state api.Migra
 // AbandonMigration ends an orphaned migration on an operator's word: with keep
 // src as if it was cancelled, with keep dst as if it was completed. The error of
 // the answer says what that copy may lack. A dst that cannot be a whole copy is
-// not kept.
+// not kept, and one that may be between two points in time on an explicit word alone.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		if err := tx.checkOperator("abandon a migration"); err != nil {
@@ -109,6 +109,10 @@ func (tx *changeTx) abandon(ctx context.Context, m api.Migration, in api.Migrati
 		return m, api.Errorf(api.CodeCopyNotVerified, "cannot keep the dst of migration %s of volume %s: it was %s when its host was fenced, so dst is no whole copy; keep src",
 			m.ID, m.VolumeName, before).With("state", before)
 	}
+	if in.Keep == api.KeepDst && dstMayBeTorn(m, before) && !in.EvenIfCorrupt {
+		return m, api.Errorf(api.CodeCopyNotVerified, "cannot keep the dst of migration %s of volume %s: it was %s when its host was fenced. %s; keep src, "+
+			"or say even_if_corrupt (--even-if-corrupt) if you know that the switch was made, or have looked at dst", m.ID, m.VolumeName, before, torn).With("state", before)
+	}
 	step := api.MigrationTransition{To: api.MigrationCancelled, OpID: tx.call.Key, Error: lacking(m, before, in.Keep)}
 	if in.Keep == api.KeepDst {
 		step.To = api.MigrationCompleted
@@ -117,7 +121,7 @@ func (tx *changeTx) abandon(ctx context.Context, m api.Migration, in api.Migrati
 		return m, err
 	}
 	if err := tx.auditMigration(ctx, m, api.Event{What: "migration.abandon", From: string(m.State), To: string(step.To)},
-		map[string]any{"keep": in.Keep, "reason": in.Reason, "was": before}); err != nil {
+		map[string]any{"keep": in.Keep, "reason": in.Reason, "was": before, "even_if_corrupt": in.EvenIfCorrupt}); err != nil {
 		return m, err
 	}
 	return migrationByID(ctx, tx, m.ID)
@@ -135,12 +139,31 @@ func dstMayBeWhole(state api.MigrationState) bool {
 	return false
 }
 
+// torn is what dst is while the guest's writes are brought into it, which is in no order.
+const torn = "If the guest was not switched to it, dst has some of what the guest wrote since the start and lacks the rest, in no order: it may be a corrupt filesystem"
+
+// dstMayBeTorn says whether dst may be neither the volume of one point in time nor what
+// the guest has. A copy of a frozen src is the volume as it was at the start until a
+// complete begins; a mirror is nothing before the switch.
+func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
+	const offline = "offline"
+	switch {
+	case m.InstanceID == "" || m.Method == offline:
+		return false
+	case m.Method == api.MethodMirror:
+		return true
+	}
+	return before != api.MigrationCopied
+}
+
 // lacking says what the copy that is kept may lack: nobody can look any more.
 func lacking(m api.Migration, before api.MigrationState, keep string) *api.Error {
 	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
 	switch {
 	case m.InstanceID == "":
 		return api.Errorf(api.CodeHypervisorUnavailable, "%sThe volume was attached to nothing, so %s lacks nothing that was written", why, keep)
+	case keep == api.KeepDst && dstMayBeTorn(m, before):
+		return api.Errorf(api.CodePastPointOfNoReturn, "%sDst is kept. %s", why, torn)
 	case keep == api.KeepDst:
 		return api.Errorf(api.CodePastPointOfNoReturn, "%sDst is kept: if the guest was not switched to it, it lacks what the guest wrote since the start", why)
 	case before == api.MigrationCompleting || before == api.MigrationNeedsOperator:

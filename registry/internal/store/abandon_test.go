@@ -66,13 +66,13 @@ func TestAbandonedMigrationKeepsTheCopyThatWasChosen(t *testing.T) {
 		"src, may have pivoted":  {[]api.MigrationState{api.MigrationCompleting}, api.KeepSrc, api.MigrationCancelled, api.CodePastPointOfNoReturn, "may have been switched to dst"},
 		"src, nobody knew":       {[]api.MigrationState{api.MigrationNeedsOperator}, api.KeepSrc, api.MigrationCancelled, api.CodePastPointOfNoReturn, "may have been switched to dst"},
 		"dst, that was copied":   {[]api.MigrationState{api.MigrationCopied}, api.KeepDst, api.MigrationCompleted, api.CodePastPointOfNoReturn, "if the guest was not switched"},
-		"dst, may have pivoted":  {[]api.MigrationState{api.MigrationCompleting}, api.KeepDst, api.MigrationCompleted, api.CodePastPointOfNoReturn, "Dst is kept"},
-		"dst, of needs_operator": {[]api.MigrationState{api.MigrationNeedsOperator}, api.KeepDst, api.MigrationCompleted, api.CodePastPointOfNoReturn, "Dst is kept"},
+		"dst, may have pivoted":  {[]api.MigrationState{api.MigrationCompleting}, api.KeepDst, api.MigrationCompleted, api.CodePastPointOfNoReturn, "may be a corrupt filesystem"},
+		"dst, of needs_operator": {[]api.MigrationState{api.MigrationNeedsOperator}, api.KeepDst, api.MigrationCompleted, api.CodePastPointOfNoReturn, "may be a corrupt filesystem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			orphan(tc.states...)(t, s)
-			m := must(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: tc.keep, Reason: "the host burned down"}))(t)
+			m := must(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: tc.keep, Reason: "the host burned down", EvenIfCorrupt: tc.keep == api.KeepDst}))(t)
 			if m.State != tc.end || m.FinishedAt == nil {
 				t.Errorf("migration = %+v", m)
 			}
@@ -111,6 +111,36 @@ func TestADstThatIsNoWholeCopyIsNotKept(t *testing.T) {
 		s := newCluster(t)
 		orphan(states...)(t, s)
 		wantCode(t, second(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x"})), api.CodeCopyNotVerified, "keep src")
+	}
+}
+
+func TestADstThatMayBeTornIsKeptOnAnExplicitWordAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method string
+		state  api.MigrationState
+		torn   bool
+	}{
+		"overlay, copied":         {"overlay", api.MigrationCopied, false},
+		"overlay, completing":     {"overlay", api.MigrationCompleting, true},
+		"overlay, needs operator": {"overlay", api.MigrationNeedsOperator, true},
+		"mirror, completing":      {"mirror", api.MigrationCompleting, true},
+		"offline, completing":     {"offline", api.MigrationCompleting, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			in := rootMigration()
+			in.Method = tc.method
+			must(s.RegisterMigration(t.Context(), nobody, in))(t)
+			must(s.TransitionMigration(t.Context(), nobody, move, step(tc.state, api.MigrationStarting)))(t)
+			fenceA(t, s)
+			_, err := s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x"})
+			if !tc.torn {
+				must(0, err)(t)
+				return
+			}
+			wantCode(t, err, api.CodeCopyNotVerified, "may be a corrupt filesystem")
+			must(s.AbandonMigration(t.Context(), nobody, move, api.MigrationAbandon{Keep: api.KeepDst, Reason: "x", EvenIfCorrupt: true}))(t)
+		})
 	}
 }
 

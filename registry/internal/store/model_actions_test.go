@@ -299,6 +299,6 @@ func (m *machine) doRejoin(rt *rapid.T) {
 
 func (m *machine) doAbandon(rt *rapid.T) {
 	id, keep := one(m, rt, "migration", migrationKind, m.migrations), draw(rt, "keep", api.KeepSrc, api.KeepDst)
-	_, err := m.s.AbandonMigration(m.t.Context(), nobody, id, api.MigrationAbandon{Keep: keep, Reason: "test"})
+	_, err := m.s.AbandonMigration(m.t.Context(), nobody, id, api.MigrationAbandon{Keep: keep, Reason: "test", EvenIfCorrupt: true})
 	agree(rt, "abandon "+id+" keep "+keep, err, m.abandon(id, keep))
 }
