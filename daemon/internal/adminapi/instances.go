@@ -67,5 +67,6 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Registry.ForgetInstance(r.Context(), id, ref); err != nil {
 		return err
 	}
+	s.Uplink.Forgotten(r.Context(), inst.ID) // what fails here is done by a report
 	return httpjson.Write(w, http.StatusOK, "instance", inst)
 }

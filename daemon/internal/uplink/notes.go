@@ -47,7 +47,10 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 	granted := slices.DeleteFunc(u.granted(), func(a api.Attachment) bool {
 		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
 	})
-	v, _, _ := u.View()
+	v, _, known := u.View()
+	if known {
+		u.clearForgotten(ctx, v.Instances)
+	}
 	found := map[string]finding{}
 	for _, inst := range v.Instances {
 		if !u.ours(api.Attachment{Host: inst.Host}) {

@@ -41,6 +41,8 @@ type Guards interface {
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]instance.Guard, error)
+	// List returns the reasons of all guards by domain.
+	List() (map[string]string, error)
 }
 
 // Ops are the operations of this host, as far as the uplink meets them.

@@ -282,6 +282,12 @@ func (g *guards) Of(id string) ([]instance.Guard, error) {
 	return []instance.Guard{{Owner: owner, Reason: reason}}, nil
 }
 
+func (g *guards) List() (map[string]string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.set), nil
+}
+
 func (g *guards) of() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// forget is the registry's, at its own socket.
+func (w *world) forget() {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	var left []api.Instance
+	for _, i := range w.registry.instances {
+		if i.ID != web {
+			left = append(left, i)
+		}
+	}
+	w.registry.instances = left
+	w.registry.seq++
+}
+
+func TestTheRootGuardOfAnInstanceGoesWhenTheRegistryHasForgottenIt(t *testing.T) {
+	for name, defined := range map[string]bool{"its domain is there": true, "its domain was undefined": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.must(w.guards.Set(web, instance.GuardRoot, "no root"))
+				w.must(w.fake.Destroy(web))
+				if !defined {
+					w.must(w.fake.Undefine(web))
+				}
+				w.start()
+				pass(time.Minute)
+				if has, _ := w.guards.Has(web, instance.GuardRoot); !has {
+					t.Error("the registry has it, and its guard is gone")
+				}
+				w.forget()
+				pass(2 * time.Minute)
+				if has, _ := w.guards.Has(web, instance.GuardRoot); has {
+					t.Error("the registry has forgotten it, and it is still guarded")
+				}
+				w.kill()
+			})
+		})
+	}
+}
+
+func TestAnInstanceThatIsForgottenHereLosesItsRootGuardAtOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.guards.Set(web, instance.GuardRoot, "no root"))
+		w.start()
+		pass(time.Minute)
+		w.forget()
+		w.up.Forgotten(t.Context(), web)
+		if has, _ := w.guards.Has(web, instance.GuardRoot); has {
+			t.Error("it is still guarded")
+		}
+		w.kill()
+	})
+}
+
+func TestAGuardOfAnotherOwnerIsNoForgottenRoots(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.guards.Set(web, instance.GuardShelf, "on the shelf"))
+		w.start()
+		pass(time.Minute)
+		w.forget()
+		pass(2 * time.Minute)
+		if has, _ := w.guards.Has(web, instance.GuardShelf); !has {
+			t.Error("an instance that is another host's now can be started here")
+		}
+		w.kill()
+	})
+}
+
+func TestNoGuardIsClearedWhileTheRegistryIsAway(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.must(w.guards.Set(web, instance.GuardRoot, "no root"))
+		w.start()
+		pass(time.Minute)
+		w.forget()
+		w.registry.mu.Lock()
+		w.registry.down = true
+		w.registry.mu.Unlock()
+		w.up.Forgotten(t.Context(), web)
+		pass(2 * time.Minute)
+		if has, _ := w.guards.Has(web, instance.GuardRoot); !has {
+			t.Error("nobody could tell that the registry has forgotten it, and its guard is gone")
+		}
+		w.kill()
+	})
+}
