@@ -46,7 +46,13 @@ func (g *Manager) destinationInPool(ctx context.Context, s *Spec, name string) e
 	s.CreateDst, s.DstBlock = true, !files
 	s.Dst.Pool, s.Dst.Name = name, destinationName(s, files)
 	s.Dst.Path = filepath.Join(pool.Path, s.Dst.Name)
-	return g.checkDestinationSpace(s, pool.FreeBytes, files)
+	free := pool.FreeBytes
+	if files { // libvirt's number is as of the pool's last refresh
+		if free, err = g.machine.images.FreeBytes(pool.Path); err != nil {
+			return err
+		}
+	}
+	return g.checkDestinationSpace(s, free, files)
 }
 
 // destinationName is a name that no other volume or migration has: it carries
