@@ -28,7 +28,7 @@ AT_ONCE := AtOnce|Concurrent|OneWins|Kill|Live
 # race detector; make test-simulation runs all of them, without it.
 SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./registry/internal/pauseall $(STORE)
 
-SCRIPTS := .ci/run test/lab/install.sh packaging/libvirt-hook/volferry-guard
+SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
@@ -52,10 +52,11 @@ build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferry-registry ./registry
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryctl ./ctl
 
-lint: shellcheck ## Check style, import rules and scripts
+lint: shellcheck ## Check style, import rules and scripts; known vulnerabilities, where that can be
 	@[ "$$($(LINT) version --short 2>/dev/null)" = "$(LINT_VERSION)" ] || \
 		GOBIN='$(CURDIR)/bin' $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(LINT_VERSION)
 	$(LINT) run ./...
+	@.ci/vulncheck
 
 shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
