@@ -230,7 +230,7 @@ func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.
 	if id, err := uuid.Parse(d.Serial); err == nil && !hasVolume(volumes, id.String()) {
 		disk.VolumeID = id.String()
 	}
-	disk.VolumeName = dom.Name + "-" + d.Target
+	disk.VolumeName = volumeName(dom, d.Target)
 	return nil
 }
 
