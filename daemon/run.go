@@ -85,11 +85,12 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
 		Own: own,
 	}
+	asked := audit.NewOutbox(filepath.Join(cfg.StateDir, "audit"), registry.PostEvent, log)
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, OwnDirs: own, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths, SharedPools: cfg.SharedPools,
 	}, migrate.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
-		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) },
+		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) }, Audit: asked.Note,
 	}, records, migrationHost(up), log)
 	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OwnDirs: own, BootID: bootID()}, attach.Ports{
 		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Claims: claims,
@@ -142,7 +143,6 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	asked := audit.NewOutbox(filepath.Join(cfg.StateDir, "audit"), registry.PostEvent, log)
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log)
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,

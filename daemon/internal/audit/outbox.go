@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package audit brings what was asked at this host's own socket, and is the host's
-// alone to do, to the audit trail of the registry: each event is kept on disk until the
+// alone to do, and what the daemon did to a guest unasked, to the audit trail of the registry: each event is kept on disk until the
 // registry has it. It owns that order; what an event says is its caller's.
 package audit
 
@@ -78,6 +78,17 @@ func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 		return n, fmt.Errorf("keep an audit event: %d are kept already, and the registry takes none", len(files))
 	}
 	return n, n.write()
+}
+
+// Note keeps an event of no request, and posts it.
+func (o *Outbox) Note(e api.EventPost) {
+	n, err := o.Begin(e)
+	if doneErr := n.Done(e.Object, e.Result); err == nil || doneErr == nil {
+		err = doneErr
+	}
+	if err != nil {
+		o.log.Warn("an event for the audit trail may be lost", "what", e.What, "object", e.Object, "err", err)
+	}
 }
 
 func (n *Entry) write() error {

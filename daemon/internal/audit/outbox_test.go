@@ -157,3 +157,18 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		t.Errorf("%d files, %v, want 1000", len(files), err)
 	}
 }
+
+func TestAnEventOfNoRequestIsPosted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r trail
+		o, stop := running(t, t.TempDir(), &r)
+		defer stop()
+		o.Note(api.EventPost{What: "guest.resume", Object: "instance/a", OpID: "1"})
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if want := []string{"1.asked guest.resume instance/a "}; !slices.Equal(r.got, want) {
+			t.Errorf("posted %q, want %q", r.got, want)
+		}
+	})
+}

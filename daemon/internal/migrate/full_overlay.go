@@ -11,7 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 )
 
 const (
@@ -188,13 +192,14 @@ func (g *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 	is.text = standsStillText(s, is.full, free)
 	if was == nil || was.text == "" {
 		g.log.Error("a guest stands still", "instance", s.InstanceName, "migration", s.MigrationID, "why", is.text)
+		g.auditGuest(s, "guest.io_error", map[string]any{"overlay": s.Overlay, "full": is.full})
 	}
 	g.ioStops.set(s.MigrationID, &is)
 	if was == nil || was.text != is.text {
 		g.watch.notify(s.MigrationID)
 	}
 	if is.full && free >= enoughRoom && !g.machine.now().Before(is.next) {
-		g.runner.TryTurn([]string{s.key()}, func() { g.letGoOn(ctx, s, is) })
+		g.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { g.letGoOn(ctx, s, is) })
 	}
 }
 
@@ -238,7 +243,17 @@ func (g *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
 		return
 	}
 	g.log.Info("there is room for the overlay again, and its guest is resumed", "instance", s.InstanceName, "migration", s.MigrationID, "time", is.resumes)
+	g.auditGuest(s, "guest.resume", map[string]any{"overlay": s.Overlay, "time": is.resumes})
 	g.ranOn(s, &is)
+}
+
+// auditGuest tells the audit trail what happened to the guest of a migration.
+func (g *Manager) auditGuest(s *Spec, what string, details map[string]any) {
+	if g.machine.audit == nil {
+		return
+	}
+	details["migration_id"] = s.MigrationID
+	g.machine.audit(api.EventPost{At: g.machine.now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
 }
 
 func standsStillText(s *Spec, full bool, free int64) string {

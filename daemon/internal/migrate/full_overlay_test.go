@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,6 +71,9 @@ func TestAGuestWithoutRoomForItsOverlayIsToldOfAndGoesOnWhenThereIsRoom(t *testi
 		}
 		if got := d.get(m.ID).GuestPaused; got != "" {
 			t.Errorf("the migration still says %q", got)
+		}
+		if got, want := d.world.audits(), []string{"guest.io_error instance/" + testInstance, "guest.resume instance/" + testInstance}; !slices.Equal(got, want) {
+			t.Errorf("the audit trail was told %q, want %q", got, want)
 		}
 		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
 		must(t, err)

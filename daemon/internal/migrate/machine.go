@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Ports are the systems that a migration works on.
@@ -24,6 +25,8 @@ type Ports struct {
 	// MayMove refuses to move a volume of which a guest may let go at any time
 	// (attach.Manager). Nil: there are no attachments but those of the definitions.
 	MayMove func(ctx context.Context, volumeID string) error
+	// Audit adds an event to the audit trail. Nil: nobody keeps it.
+	Audit func(e api.EventPost)
 }
 
 // machine is what the steps share: the ports, and what is known only in memory.
@@ -35,6 +38,7 @@ type machine struct {
 	guards   Guards
 	claims   *location.Claims
 	mayMove  func(ctx context.Context, volumeID string) error
+	audit    func(e api.EventPost)
 	// past answers from the journal what a migration has done so far.
 	past func(ctx context.Context, s *Spec, except string) (past, error)
 	// made answers from the journal what it has of a dst that the migration made.
@@ -55,7 +59,7 @@ type machine struct {
 // progress changes.
 func newMachine(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *machine {
 	m := &machine{
-		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove,
+		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
 		past:  func(context.Context, *Spec, string) (past, error) { return past{}, nil },
 		made:  func(context.Context, *Spec) (claimNote, error) { return claimNote{Ours: true}, nil },
 		board: newBoard(change), log: log, now: time.Now, host: host,

@@ -49,6 +49,8 @@ type world struct {
 
 	// mayMove is asked of the world's attachments.
 	mayMove func() error
+	// audited has what the audit trail was told.
+	audited []string
 
 	mu    sync.Mutex
 	quiet bool
@@ -128,7 +130,19 @@ func (w *world) ports() Ports {
 		}
 		return w.mayMove()
 	}
-	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove, Claims: w.claims()}
+	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove, Claims: w.claims(), Audit: w.audit}
+}
+
+func (w *world) audit(e api.EventPost) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.audited = append(w.audited, e.What+" "+e.Object)
+}
+
+func (w *world) audits() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.audited)
 }
 
 func (w *world) claims() *location.Claims {

@@ -168,7 +168,7 @@ func (m *model) suits(r *refusals, t *modelType, format api.Format, bootable boo
 	if !t.multiattach {
 		return
 	}
-	r.when(format != api.FormatRaw, api.CodeInvalidArgument)
+	r.when(format != api.FormatRaw, api.CodeUnsupportedDisk)
 	m.allowed(r, bootable)
 	r.when(!slices.ContainsFunc(modelPools, func(p string) bool { return modelCapable[p] && t.allows(p) }), api.CodeNoCapablePool)
 }
