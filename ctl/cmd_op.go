@@ -18,6 +18,10 @@ func opCommand() *cli.Command {
 		Description: "--no-wait prints the id of the operation that it began. At the registry's socket an operation\n" +
 			"is known that was asked for there; at a daemon's every one of its host.",
 		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list the operations of a host that are not finished", Action: withSession(opList),
+				Flags: []cli.Flag{hostFlag("the operations of `HOST`")},
+			},
 			{Name: "show", Usage: "show one operation", ArgsUsage: "OP", Action: withSession(opShow)},
 			{
 				Name: "watch", Usage: "follow one operation to its end", ArgsUsage: "OP", Action: withSession(opWatch),
@@ -25,6 +29,33 @@ func opCommand() *cli.Command {
 			},
 		},
 	}
+}
+
+func opList(c *cli.Context, s *session) error {
+	path, err := s.atHost(c, v1("ops"))
+	if err != nil {
+		return err
+	}
+	ops, a, err := list[api.Op](c.Context, s, path, "ops")
+	if err != nil {
+		return whichHost(err)
+	}
+	t := render.Table{Header: []string{"ID", "KIND", "SUBJECT", "STATE", "SINCE"}}
+	ids := make([]string, 0, len(ops))
+	for i := range ops {
+		o := &ops[i]
+		ids = append(ids, o.ID)
+		t.Add(o.ID, o.Kind, render.OrDash(o.Subject), opState(o), render.Time(o.CreatedAt))
+	}
+	return s.printList(a, ids, &t, "No operation runs, waits or needs an operator.")
+}
+
+// opState is the state of an op, and what it waits for.
+func opState(o *api.Op) string {
+	if o.WaitingFor == "" {
+		return o.State
+	}
+	return o.State + ", waits for " + o.WaitingFor
 }
 
 func opShow(c *cli.Context, s *session) error {
@@ -35,6 +66,7 @@ func opShow(c *cli.Context, s *session) error {
 	var r render.Record
 	r.Add("id", o.ID)
 	r.Add("kind", o.Kind)
+	r.AddIf("subject", o.Subject)
 	r.Add("state", o.State)
 	r.Add("step", o.Step)
 	r.Add("waiting for", o.WaitingFor)

@@ -39,7 +39,7 @@ var flagThings = map[string]string{
 var argumentThings = map[string]string{
 	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
 	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations",
-	"DRAIN": "drains", "POLICY": "policies",
+	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
 }
 
 // candidates are what the last word could become.

@@ -303,6 +303,9 @@ type Op struct {
 	Kind  string `json:"kind"`
 	State string `json:"state" enum:"running,undoing,done,undone,needs_operator"`
 	Step  string `json:"step,omitempty"`
+	// Subject is the volume or instance that the op is about, for people; empty where
+	// the op does not say.
+	Subject string `json:"subject,omitempty"`
 
 	WaitingFor   string     `json:"waiting_for,omitempty"`
 	WaitingSince *time.Time `json:"waiting_since,omitempty"`

@@ -12,6 +12,10 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
+func (s *Server) listOps(w http.ResponseWriter, _ *http.Request) error {
+	return httpjson.Write(w, http.StatusOK, "ops", s.Migrations.OpenOps())
+}
+
 func (s *Server) showOp(w http.ResponseWriter, r *http.Request) error {
 	o, err := s.Migrations.Request(r.Context(), r.PathValue("op"))
 	if err != nil {

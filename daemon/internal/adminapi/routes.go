@@ -121,6 +121,7 @@ func (s *Server) ownLines() []line {
 		get("/v1/doctor", "what on this host would stop a migration", s.doctor).out("checks", []api.Check{}),
 		get("/v1/version", "the version of this daemon", s.version).out("version", map[string]string{}),
 		get("/v1/openapi.json", "this API as an OpenAPI document", s.openAPI),
+		get("/v1/ops", "list the operations of this host that are not finished", s.listOps).out("ops", []api.Op{}),
 		get("/v1/ops/{op}", "show an operation", s.showOp).out("op", api.Op{}),
 		get("/v1/ops/{op}/events", "follow an operation (NDJSON)", s.watchOp).query("since").lines(api.Event{}),
 	}

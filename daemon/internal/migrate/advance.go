@@ -189,7 +189,7 @@ func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
 		State: string(state), Step: st.Step, Remark: remark(st), Error: failure, Location: made(st),
-		WaitingFor: st.Waiting, Behind: st.Behind,
+		WaitingFor: st.Waiting, Behind: st.Behind, Subject: subjectOf(st.Op.Input),
 	}
 	if st.Waiting != "" {
 		since := st.WaitingSince.UTC()

@@ -94,6 +94,7 @@ func requests(drainID string) map[string]request {
 		"PUT /v1/policies/{policy}":      {path: "/v1/policies/multiattach", body: `{"enabled":false}`},
 		"GET /v1/events":                 {path: "/v1/events"},
 		"POST /v1/events":                {path: "/v1/events", body: `{"at":"2026-01-01T00:00:00Z","what":"note","object":"x"}`, nobodys: "an event is of who posts it"},
+		"GET /v1/ops":                    {path: "/v1/ops?host=a"},
 		"GET /v1/ops/{op}":               {path: "/v1/ops/" + taskOfA},
 		"GET /v1/ops/{op}/events":        {path: "/v1/ops/" + taskOfA + "/events"},
 		"GET /v1/drains":                 {path: "/v1/drains"},

@@ -49,6 +49,7 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"pause an instance":        {"POST", "/v1/instances/web/pause", "", "a", "/v1/instances/" + instanceID + "/pause"},
 		"unpause an instance":      {"POST", "/v1/instances/web/unpause", "", "a", "/v1/instances/" + instanceID + "/unpause"},
 		"shelve an instance":       {"POST", "/v1/instances/web/shelve", `{"keep_on_host":true}`, "a", "/v1/instances/" + instanceID + "/shelve"},
+		"what a host is at":        {"GET", "/v1/ops?host=b", "", "b", "/v1/ops"},
 		"what became of it":        {"GET", "/v1/ops/" + taskOfA, "", "a", ""},
 		"retype to another's pool": {"POST", "/v1/volumes/free/retype", `{"type":"slow-only","migration_policy":"on-demand"}`, "a", "/v1/volumes/" + freeID + "/migrate"},
 	} {

@@ -99,6 +99,7 @@ func (s *Server) drainRoutes() []httpjson.Route {
 
 func (s *Server) opRoutes() []httpjson.Route {
 	return []httpjson.Route{
+		{Method: http.MethodGet, Path: "/v1/ops", Access: read, Hosts: never, Summary: "Have a host list its operations that are not finished", Query: []string{hostParameter}, Out: out("ops", []api.Op{}), Handler: relayed(s, s.opsOfHost, hostParameter)},
 		{Method: http.MethodGet, Path: "/v1/ops/{op}", Access: read, Hosts: never, Summary: "What became of what a host was asked for", Out: out("op", api.Op{}), Handler: relayed(s, s.ofOp)},
 		{Method: http.MethodGet, Path: "/v1/ops/{op}/events", Access: read, Hosts: never, Summary: "Follow what a host was asked for (NDJSON)", Query: []string{"since"}, Lines: api.Event{}, Handler: s.watchOp},
 	}

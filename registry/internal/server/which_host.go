@@ -175,6 +175,12 @@ func (s *Server) toAdoptInstance(ctx context.Context, r *http.Request, _ *api.In
 	return to, err
 }
 
+// opsOfHost is the host that is named, or the only one.
+func (s *Server) opsOfHost(ctx context.Context, r *http.Request, _ *nothing) (to target, err error) {
+	to.host, err = s.where().Only(ctx, r.URL.Query().Get(hostParameter))
+	return to, err
+}
+
 // ofOp is the host of the op that the path names: of the task of that id.
 func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *nothing) (to target, err error) {
 	to.host, err = s.hostOfOp(ctx, r.PathValue("op"))

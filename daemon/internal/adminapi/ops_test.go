@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A guest that does not obey is waited for: the op is in the list of those that are open,
+// with what it is about, until it is over.
+func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
+	s, fake := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
+	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/start", ""); status != http.StatusAccepted {
+		t.Fatalf("start: %d %s", status, body)
+	}
+	for ops := open(t, s); len(ops) > 0; ops = open(t, s) {
+		waitForOp(t, s, ops[0].ID)
+	}
+	if err := fake.SetShutdown(web, hvtest.ShutdownIgnores); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/stop", `{}`); status != http.StatusAccepted {
+		t.Fatalf("stop: %d %s", status, body)
+	}
+	ops := open(t, s)
+	if len(ops) != 1 {
+		t.Fatalf("%d ops are open, want the stop: %+v", len(ops), ops)
+	}
+	if o := ops[0]; o.Kind != "instance_stop" || o.Subject != "instance web" || o.State != "running" || o.CreatedAt.IsZero() || time.Since(o.CreatedAt) > time.Minute {
+		t.Errorf("the op is %+v", o)
+	}
+}
+
+func open(t *testing.T, s *Server) []api.Op {
+	t.Helper()
+	status, body := askOf(t, s, http.MethodGet, "/v1/ops", "")
+	var answer struct{ Ops []api.Op }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK {
+		t.Fatalf("%d %s (%v)", status, body, err)
+	}
+	return answer.Ops
+}
