@@ -52,21 +52,54 @@ func fillReserve(r *atomicfile.Reserve, log *slog.Logger) {
 
 // sharedDisk warns of a filesystem that guests can fill and the journal needs.
 func (d *doctor) sharedDisk() api.Check {
-	const name = "journal disk"
-	state, err := filesystemOf(d.cfg.StateDir)
-	if err != nil {
-		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set state_dir"}
+	key, dir, err := d.cfg.sharesJournalDisk()
+	switch {
+	case err != nil:
+		return api.Check{Name: journalDisk, Status: "fail", Message: err.Error(), Advice: "make the directory, or set state_dir"}
+	case key == "":
+		return ok(journalDisk, "guests cannot fill the filesystem of the journal")
 	}
-	for key, dir := range map[string]string{"overlay_dir": d.cfg.OverlayDir, "save_dir": d.cfg.SaveDir} {
-		if other, err := filesystemOf(dir); err == nil && other == state {
-			return api.Check{
-				Name: name, Status: "warn",
-				Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s): a guest that fills it leaves the journal what was kept for it, %d MiB", key, dir, d.cfg.StateDir, reserveBytes>>20),
-				Advice:  "set " + key + " to a filesystem of its own",
-			}
+	return api.Check{
+		Name: journalDisk, Status: "warn",
+		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s): a guest that fills it leaves the journal what was kept for it, %d MiB", key, dir, d.cfg.StateDir, reserveBytes>>20),
+		Advice:  "set " + key + " to a filesystem of its own",
+	}
+}
+
+// shortOfRoom says, for the status, that guests are about to fill the filesystem of the
+// journal; nothing if they are not, or cannot.
+func (d *doctor) shortOfRoom() []api.Check {
+	key, dir, err := d.cfg.sharesJournalDisk()
+	if err != nil || key == "" {
+		return nil // doctor has its own line for the first
+	}
+	free, err := d.storage.FreeBytes(dir)
+	if err != nil || free >= d.cfg.OverlayMinFreeBytes {
+		return nil
+	}
+	return []api.Check{{
+		Name: journalDisk, Status: "warn",
+		Message: fmt.Sprintf("%s has %s free, and guests write to it (%s) as the journal does", dir, size(free), key),
+		Advice:  "make room, or set " + key + " to a filesystem of its own",
+	}}
+}
+
+// journalDisk is the name of what is said of the filesystem of the journal.
+const journalDisk = "journal disk"
+
+// sharesJournalDisk returns the setting, and its directory, that has guests fill the
+// filesystem of the journal; empty if none does.
+func (c *config) sharesJournalDisk() (key, dir string, err error) {
+	state, err := filesystemOf(c.StateDir)
+	if err != nil {
+		return "", "", err
+	}
+	for _, is := range [][2]string{{"overlay_dir", c.OverlayDir}, {"save_dir", c.SaveDir}} {
+		if other, err := filesystemOf(is[1]); err == nil && other == state {
+			return is[0], is[1], nil
 		}
 	}
-	return ok(name, "guests cannot fill the filesystem of the journal")
+	return "", "", nil
 }
 
 func filesystemOf(dir string) (uint64, error) {

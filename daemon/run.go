@@ -144,11 +144,13 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log)
+	look := &doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
-		Doctor:        (&doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}).checks,
+		Doctor:        look.checks,
+		ShortOfRoom:   look.shortOfRoom,
 		Certificates:  cfg.certificates,
 		Metrics:       scraped.Checks,
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),

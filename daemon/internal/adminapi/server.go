@@ -52,6 +52,9 @@ type Deps struct {
 	Doctor func(ctx context.Context) []api.Check
 	// Certificates say until when those of this host are good; nil if it has none.
 	Certificates func() []api.Check
+	// ShortOfRoom, where not nil, says that guests are about to fill the filesystem of the
+	// journal.
+	ShortOfRoom func() []api.Check
 	// Metrics, where not nil, says what is wrong with the server of the metrics.
 	Metrics func() []api.Check
 	Log     *slog.Logger

@@ -29,6 +29,9 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 			st.Parts = append(st.Parts, c)
 		}
 	}
+	if s.ShortOfRoom != nil { // nothing is kept from being done yet
+		st.Parts = append(st.Parts, s.ShortOfRoom()...)
+	}
 	if s.Metrics != nil { // nothing else leans on them
 		st.Parts = append(st.Parts, s.Metrics()...)
 	}

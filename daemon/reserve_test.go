@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestStatusNamesAJournalDiskThatGuestsAreAboutToFill(t *testing.T) {
+	dir := t.TempDir()
+	d := &doctor{cfg: &config{StateDir: dir, OverlayDir: dir, SaveDir: "/proc", OverlayMinFreeBytes: 1 << 62}}
+	if got := d.shortOfRoom(); len(got) != 1 || got[0].Status != "warn" || !strings.Contains(got[0].Message, "overlay_dir") {
+		t.Errorf("little is free, and status has %+v", got)
+	}
+	d.cfg.OverlayMinFreeBytes = 0
+	if got := d.shortOfRoom(); got != nil {
+		t.Errorf("enough is free, and status has %+v", got)
+	}
+	d.cfg.OverlayDir, d.cfg.OverlayMinFreeBytes = "/proc", 1<<62
+	if got := d.shortOfRoom(); got != nil {
+		t.Errorf("the journal has a filesystem of its own, and status has %+v", got)
+	}
+}
