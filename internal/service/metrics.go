@@ -56,11 +56,11 @@ func (m *Metrics) Run(ctx context.Context) error {
 func (m *Metrics) listen(ctx context.Context) (net.Listener, error) {
 	for {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.address)
-		switch {
-		case ctx.Err() != nil && err != nil:
-			return nil, nil //nolint:nilnil // it was told to stop, and has nothing
-		case err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL):
+		if ctx.Err() == nil && err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
 			return nil, fmt.Errorf("start server: %w", err)
+		}
+		if ctx.Err() != nil && listener == nil {
+			return nil, nil //nolint:nilnil // it was told to stop, and has nothing
 		}
 		m.note(err)
 		m.once.Do(func() { close(m.ready) })
@@ -70,7 +70,7 @@ func (m *Metrics) listen(ctx context.Context) (net.Listener, error) {
 		select {
 		case <-time.After(m.retry):
 		case <-ctx.Done():
-			return nil, nil //nolint:nilnil // as above
+			return nil, nil //nolint:nilnil // it was told to stop, and has nothing
 		}
 	}
 }
