@@ -75,7 +75,29 @@ type Server struct {
 // New makes the API of a daemon.
 func New(d Deps) *Server { return &Server{Deps: d} }
 
-// Handler serves the API to those whom the authorizer lets in.
+// Handler serves the API to those whom the authorizer lets in. The log has who asked
+// for a change, whether or not it was let in.
 func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
-	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: authorize, Log: s.Log})
+	logged := func(r *http.Request, route httpjson.Route) error {
+		err := authorize(r, route)
+		if route.Access != httpjson.Read {
+			s.logCaller(r, err)
+		}
+		return err
+	}
+	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: logged, Log: s.Log})
+}
+
+// logCaller writes down who asks for a change at the socket: root, the group's members
+// and scripts are all one at the registry, which knows this host alone.
+func (s *Server) logCaller(r *http.Request, refused error) {
+	who := "unknown"
+	if peer, ok := httpjson.PeerOf(r.Context()); ok {
+		who = peer.String()
+	}
+	if refused != nil {
+		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
+		return
+	}
+	s.Log.Info("a change was asked for", "method", r.Method, "path", r.URL.Path, "who", who, "op", r.Header.Get(api.IdempotencyKeyHeader))
 }
