@@ -210,6 +210,28 @@ func TestMigrationThatEndsInErrorIsAFailure(t *testing.T) {
 	})
 }
 
+// The registry hears only that a migration has ended. Why is in the journal of the host,
+// and that is what the drain shows, word for word.
+func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(1, "a")
+		s.hosts["a"].end["v0"] = api.MigrationError
+		id := s.drain(1)
+		s.until(id)
+		d, err := s.Store.Drain(s.T.Context(), id)
+		if err != nil || len(d.Volumes) != 1 {
+			s.T.Fatalf("%+v, %v", d, err)
+		}
+		m, err := s.Store.Migration(s.T.Context(), d.Volumes[0].MigrationID, store.Viewer{})
+		if err != nil || m.Error != nil {
+			s.T.Fatalf("the registry knows by itself why: %+v, %v", m.Error, err)
+		}
+		if why := d.Volumes[0].Error; why == nil || why.Code != api.CodeCopyMismatch || why.Message != "the copy differs" {
+			s.T.Errorf("the volume failed for %+v, want the words of its host", why)
+		}
+	})
+}
+
 func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
