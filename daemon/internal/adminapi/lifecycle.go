@@ -48,13 +48,9 @@ func (s *Server) power(what string, details map[string]any, begin func(ctx conte
 // What is done to a guest does not fail for that: a host whose state directory is full
 // must be able to stop one. The function that it returns says what became of the request.
 func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(instanceID string, err error)) {
-	details := map[string]any{"who": "unknown"}
+	details := map[string]any{"who": whoAsks(ctx)}
 	maps.Copy(details, e.Details)
-	if peer, ok := httpjson.PeerOf(ctx); ok {
-		details["who"] = peer.String()
-	}
 	e.Details = details
-	s.Log.Info("asked", "what", e.What, "object", e.Object, "who", details["who"], "op", e.OpID)
 	entry, err := s.Audit.Begin(e)
 	warn := func(err error) {
 		if err != nil {

@@ -91,13 +91,18 @@ func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 // logCaller writes down who asks for a change at the socket: root, the group's members
 // and scripts are all one at the registry, which knows this host alone.
 func (s *Server) logCaller(r *http.Request, refused error) {
-	who := "unknown"
-	if peer, ok := httpjson.PeerOf(r.Context()); ok {
-		who = peer.String()
-	}
+	who := whoAsks(r.Context())
 	if refused != nil {
 		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
 		return
 	}
 	s.Log.Info("a change was asked for", "method", r.Method, "path", r.URL.Path, "who", who, "op", r.Header.Get(api.IdempotencyKeyHeader))
+}
+
+// whoAsks is the caller at the socket.
+func whoAsks(ctx context.Context) string {
+	if peer, ok := httpjson.PeerOf(ctx); ok {
+		return peer.String()
+	}
+	return "unknown"
 }
