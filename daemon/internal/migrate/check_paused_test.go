@@ -52,8 +52,12 @@ func TestAMoveWithAllGuestsPausedIsRefusedForWhatAPlainMoveIs(t *testing.T) {
 			must(t, w.Start(testInstance))
 			must(t, w.Save(testInstance))
 		}, nil, api.CodeStateForbidden, "managedsave-remove"},
-		"a resized source": {func(_ *testing.T, w *world) { w.registry.vol.Location.SizeBytes -= 512 }, nil, api.CodeSizeMismatch, "resized"},
-		"libvirt away":     {func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "nothing was changed"},
+		"a source that was made smaller": {func(_ *testing.T, w *world) { w.registry.vol.Location.SizeBytes += 512 }, nil, api.CodeSizeMismatch, "made smaller"},
+		"a source that has grown since the move began": {func(_ *testing.T, w *world) {
+			w.registry.vol.MigrationID = "m"
+			w.registry.vol.Location.SizeBytes -= 512
+		}, nil, api.CodeMigrationActive, "grow"},
+		"libvirt away": {func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "nothing was changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {

@@ -162,6 +162,9 @@ func (r *fakeRegistry) Volume(context.Context, string) (vol api.Volume, err erro
 
 func (r *fakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeGrow) (vol api.Volume, err error) {
 	err = r.call(func() error {
+		if r.vol.MigrationID != "" {
+			return api.Errorf(api.CodeMigrationActive, "cannot grow volume %s: it moves", r.vol.Name)
+		}
 		r.vol.SizeBytes, r.vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
 		vol = r.vol
 		return nil

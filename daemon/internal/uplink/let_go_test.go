@@ -33,7 +33,7 @@ func TestAGuestThatCannotBeStoppedKeepsNoOtherRunning(t *testing.T) {
 			t.Errorf("web is %s and the host fenced: %t", w.state(web), w.registry.fenced)
 		}
 		w.stop()
-		<-w.ended
+		w.must(<-w.ended)
 	})
 }
 
@@ -109,7 +109,7 @@ func TestADomainThatCannotBeReadAndLostItsVolumeIsStopped(t *testing.T) {
 					t.Errorf("db is %s", w.state(db))
 				}
 				w.stop()
-				<-w.ended
+				w.must(<-w.ended)
 			})
 		})
 	}
