@@ -121,8 +121,9 @@ type HostReport struct {
 }
 
 // DetailReportFirst is in the details of a registry_unavailable to a host that
-// has not reported to this run of the registry: a report is due now, and after it
-// the same request may be sent again.
+// has not reported to this run of the registry, and of a not_found to one that names a
+// pool which it has not reported: a report is due now, and after it the same request may
+// be sent again.
 const DetailReportFirst = "report_first"
 
 // DetailReportWhole is in the details of a conflict to a report that is a digest

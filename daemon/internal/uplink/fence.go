@@ -79,10 +79,10 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 }
 
 // reportFirst says whether the registry refused a change because this host has not
-// reported since it was started.
+// reported since the registry was started, or since it has a pool.
 func reportFirst(err error) bool {
 	var e *api.Error
-	return errors.As(err, &e) && e.Code == api.CodeRegistryUnavailable && e.Details[api.DetailReportFirst] == true
+	return errors.As(err, &e) && e.Details[api.DetailReportFirst] == true
 }
 
 // epochIn reads the registry's epoch of this host from its stale_epoch.

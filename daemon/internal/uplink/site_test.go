@@ -111,6 +111,21 @@ func TestAChangeIsSentAgainAfterTheReportThatTheRegistryWantsFirst(t *testing.T)
 	}
 }
 
+// TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore, and no more often: it
+// may be that it is not there.
+func TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore(t *testing.T) {
+	w := newWorld(t)
+	var sent atomic.Int32
+	s := w.siteAt(func(rw http.ResponseWriter, _ *http.Request) {
+		sent.Add(1)
+		httpjson.WriteError(rw, api.Errorf(api.CodeNotFound, "no pool").With(api.DetailReportFirst, true))
+	})
+	_, err := s.RegisterVolume(t.Context(), "op", api.VolumeRegister{})
+	if api.CodeOf(err) != api.CodeNotFound || sent.Load() != 2 || len(w.registry.reports) != 1 {
+		t.Errorf("%v, sent %d times with %d reports, want not_found, 2 and 1", err, sent.Load(), len(w.registry.reports))
+	}
+}
+
 func TestARegistryThatWantsAReportFirstGetsItAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start()

@@ -28,7 +28,7 @@ func benchSite(b *testing.B, volumes int) *Store {
 			b.Error(err)
 		}
 	})
-	if _, err := s.Report(b.Context(), nobody, api.HostReport{ID: hostA, Name: "a"}); err != nil {
+	if _, err := s.Report(b.Context(), nobody, reportOfFast()); err != nil {
 		b.Fatal(err)
 	}
 	var wg sync.WaitGroup

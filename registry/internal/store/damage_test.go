@@ -74,7 +74,7 @@ func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := must(Open(t.Context(), path, Options{}))(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t)
+	must(s.Report(t.Context(), nobody, reportOfFast()))(t)
 	n, err := fill(t, s, 0)
 	wantCode(t, err, api.CodeRegistryUnavailable, "full")
 	wantCode(t, register(t, s, n), api.CodeRegistryUnavailable, "nothing was changed")
@@ -138,7 +138,7 @@ func limited(path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.Report(ctx, nobody, reportOf(hostA, "a", 1)); err != nil {
+	if _, err := s.Report(ctx, nobody, reportOfFast()); err != nil {
 		return err
 	}
 	limit := func(bytes uint64) error {
@@ -192,7 +192,7 @@ func closedRegistry(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := must(Open(t.Context(), path, Options{}))(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t)
+	must(s.Report(t.Context(), nobody, reportOfFast()))(t)
 	for n := range 200 {
 		if err := register(t, s, n); err != nil {
 			t.Fatal(err)

@@ -107,6 +107,7 @@ func newSite(t *testing.T) *Store {
 			ID: id(hostKind, n+1), Name: name, BootID: "first",
 			Pools: []api.Pool{
 				{Name: "fast", Type: "dir", Path: "/fast", Active: true, CapacityBytes: 100, FreeBytes: 50},
+				{Name: "slow", Type: "dir", Path: "/slow", Active: true, CapacityBytes: 100, FreeBytes: 50},
 				{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true, Shared: true},
 			},
 		}))(t)
@@ -114,6 +115,13 @@ func newSite(t *testing.T) *Store {
 	must(s.RegisterInstance(t.Context(), nobody, webRegister()))(t)
 	must(s.RegisterVolume(t.Context(), nobody, dataRegister()))(t)
 	return s
+}
+
+// reportOfFast is a report of host a, which has the pool fast.
+func reportOfFast() api.HostReport {
+	r := reportOf(hostA, "a", 1)
+	r.Pools = []api.Pool{{Name: "fast", Type: "dir", Path: "/fast", Active: true}}
+	return r
 }
 
 func webRegister() api.InstanceRegister {

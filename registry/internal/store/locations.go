@@ -72,6 +72,24 @@ func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID str
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes)
 }
 
+// poolIsKnown refuses a place in a pool that the host has not reported: the policies of
+// the site are about the pools that are known, and so is what is shared. A host that has
+// made the pool since its last report reports, and asks again.
+func (tx *changeTx) poolIsKnown(ctx context.Context, hostID string, l api.Location) error {
+	if l.Pool == "" {
+		return nil
+	}
+	var known bool
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ? AND name = ?)", hostID, l.Pool).Scan(&known); err != nil {
+		return fmt.Errorf("look up pool: %w", err)
+	}
+	if !known {
+		return api.Errorf(api.CodeNotFound, "no pool %s on this host that the registry knows; `volferryctl pool list` shows them", l.Pool).
+			With(api.DetailReportFirst, true)
+	}
+	return nil
+}
+
 // inItsPool names the pool of a location that is given by its path, if one of the host
 // has its directory. Two hosts that have mounted one export at two places then mean
 // one image, and a drain of the pool finds it.

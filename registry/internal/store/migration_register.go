@@ -42,6 +42,9 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		if err != nil {
 			return api.Migration{}, err
 		}
+		if err := tx.poolIsKnown(ctx, hostID, in.Dst); err != nil {
+			return api.Migration{}, err
+		}
 		if err := checkDst(ctx, tx, v, t, hostID, in.Dst); err != nil {
 			return api.Migration{}, err
 		}

@@ -100,7 +100,7 @@ func wantMigratable(t *testing.T, s *Store, src string, generation int64) {
 	t.Helper()
 	in := rootMigration()
 	in.ID, in.SrcAttachmentID, in.DstAttachmentID = id(migrationKind, 7), src, id(attachmentKind, 7)
-	in.Generation, in.Dst = generation, at("/third/root")
+	in.Generation, in.Dst = generation, at("/slow/third")
 	must(s.RegisterMigration(t.Context(), nobody, in))(t)
 }
 

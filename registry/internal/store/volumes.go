@@ -37,6 +37,9 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		if err != nil {
 			return api.Volume{}, err
 		}
+		if err := tx.poolIsKnown(ctx, hostID, in.Location); err != nil {
+			return api.Volume{}, err
+		}
 		if err := tx.insertVolume(ctx, in, hostID, in.Status); err != nil {
 			return api.Volume{}, err
 		}

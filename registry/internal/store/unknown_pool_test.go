@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused, until it has: nobody knows whether
+// others have that pool, and who may be in it.
+func TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused(t *testing.T) {
+	vol := dataRegister()
+	vol.ID, vol.Name, vol.Location = id(volumeKind, 77), "late", at("/late/vol")
+	mig := rootMigration()
+	mig.Dst = at("/late/root")
+	for name, register := range map[string]func(*testing.T, *Store) error{
+		"a volume":    func(t *testing.T, s *Store) error { return second(s.RegisterVolume(t.Context(), nobody, vol)) },
+		"a migration": func(t *testing.T, s *Store) error { return second(s.RegisterMigration(t.Context(), nobody, mig)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			err := register(t, s)
+			if api.CodeOf(err) != api.CodeNotFound || api.AsError(err).Details[api.DetailReportFirst] != true {
+				t.Errorf("got %v, want not_found that asks for a report", err)
+			}
+			must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Epoch: 1, Pools: []api.Pool{
+				{Name: "fast", Type: "dir", Path: "/fast", Active: true}, {Name: "late", Type: "dir", Path: "/late", Active: true},
+			}}))(t)
+			if err := register(t, s); err != nil {
+				t.Errorf("after the report: %v", err)
+			}
+		})
+	}
+}
