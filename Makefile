@@ -19,10 +19,12 @@ LINT_VERSION := 2.15.0
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
 NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
 
-# SQLite under the race detector is slow: of the store's tests only those have it that
-# do things at once. All of them run without.
+# SQLite under the race detector is slow: of these packages' tests make test gives it
+# only to those that do things at once. All of them run without; make test-simulation
+# runs all with it.
 STORE   := ./registry/internal/store
-AT_ONCE := AtOnce|Concurrent|OneWins|Kill|Live
+SQLITE  := $(STORE) ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
+AT_ONCE := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
 # Packages with simulations. make test runs some of their trials (-short), under the
 # race detector; make test-simulation runs all of them, without it.
@@ -63,12 +65,13 @@ shellcheck:
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
 test-unit: compiler lab ## Unit tests with the race detector, op matrix, some trials of each simulation, the tree itself
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)|/store$$')
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(STORE)
-	$(GO) test -short -timeout 20m $(STORE)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)|/registry/internal/(store|server|pauseall|drain)$$')
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
+	$(GO) test -short -timeout 20m $(SQLITE)
 
-test-simulation: ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
+test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
 	$(GO) test -timeout 40m $(SIMULATED)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 40m $(SQLITE)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
 	$(GO) test -v -count=1 -timeout 10m ./test/registry

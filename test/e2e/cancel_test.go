@@ -53,6 +53,7 @@ func TestCancelLeavesADestinationThatWasThereBefore(t *testing.T) {
 }
 
 func TestRepeatedAndLateCallsChangeNothing(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 

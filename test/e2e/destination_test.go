@@ -31,6 +31,7 @@ func (g *guest) refusesToMove(t *testing.T, target string, code api.Code, args .
 }
 
 func TestDestinationOfAnotherSizeIsRefused(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, b := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	for _, size := range []struct {
@@ -98,6 +99,7 @@ func TestDestinationThatIsNotFreeIsRefused(t *testing.T) {
 }
 
 func TestDestinationThatMakesNoSenseIsRefused(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, b := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	device := h.device(t, b, volumeBytes).Path

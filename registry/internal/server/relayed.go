@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -133,8 +134,10 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked store.TaskRe
 func handOn(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// Whether the caller is still there is not ours to report.
-	_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
+	// Whether the caller is still there is not ours to report. The body may be the answer
+	// to others as well: it is not changed.
+	_, _ = w.Write(bytes.TrimRight(body, "\n"))
+	_, _ = io.WriteString(w, "\n")
 }
 
 func (s *Server) ask(r *http.Request, asked store.TaskRequest, key string, find resolve) (status int, body []byte, err error) {

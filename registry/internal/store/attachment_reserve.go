@@ -164,7 +164,7 @@ func (slot wantedSlot) checkHolder(hostID string, root bool) error {
 	switch {
 	case slot.hostID != "" && slot.hostID != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
-	case isShelved(state) && root:
+	case state == api.InstanceShelved && root:
 		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", slot.instanceName, state, offFirst(slot.instanceName, state)).With("state", state)
 	case isShelved(state), state == api.InstanceError:
 		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)

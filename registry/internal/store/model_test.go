@@ -184,7 +184,7 @@ func (t *modelType) allows(pool string) bool {
 // lives are the rules for a place of a volume of a type.
 func (t *modelType) lives(r *refusals, p modelPlace) {
 	r.when(!t.allows(p.pool), api.CodePolicyDenied)
-	r.when(t.multiattach && p.format != api.FormatRaw, api.CodeInvalidArgument)
+	r.when(t.multiattach && p.format != api.FormatRaw, api.CodeUnsupportedDisk)
 	r.when(t.multiattach && !modelCapable[p.pool], api.CodeNoCapablePool)
 }
 
@@ -195,6 +195,7 @@ func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
 	r.when(m.attachments[in.ID] != nil, api.CodeConflict)
 	r.when(isShelved(i.state) || i.state == api.InstanceError, api.CodeStateForbidden)
 	r.when(in.Device == "vda" && i.state != api.InstanceStopped, api.CodeRootAttachForbidden)
+	r.when(in.Root && i.state == api.InstanceShelved, api.CodeRootAttachForbidden)
 	m.elsewhere(&r, in.InstanceID, in.Host)
 	m.free(&r, in.InstanceID, in.Device, in.Root)
 	if v := m.reservable(&r, in); v == nil {

@@ -24,9 +24,11 @@ type Host struct {
 
 	site    *Site
 	perform Perform
-	polls   context.CancelFunc // nil while it is away
 	session int
 	work    sync.WaitGroup
+
+	mu    sync.Mutex
+	polls context.CancelFunc // nil while it is away
 }
 
 // Host adds a host that reports pools, and is away until Start.
@@ -41,12 +43,24 @@ func (s *Site) Host(id, name string, pools []api.Pool, perform Perform) *Host {
 }
 
 // Polling says whether the host is there.
-func (h *Host) Polling() bool { return h.polls != nil }
+func (h *Host) Polling() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.polls != nil
+}
+
+// setPolls returns what was there before.
+func (h *Host) setPolls(cancel context.CancelFunc) (before context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, h.polls = h.polls, cancel
+	return before
+}
 
 // Start has the host poll, as another process than before.
 func (h *Host) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	h.polls = cancel
+	h.setPolls(cancel)
 	h.session++
 	relay, session := h.site.Relay, strconv.Itoa(h.session)
 	h.work.Go(func() {
@@ -72,9 +86,8 @@ func (h *Host) Start() {
 
 // Away ends the polls. What the host was asked for it does.
 func (h *Host) Away() {
-	if h.polls != nil {
-		h.polls()
+	if cancel := h.setPolls(nil); cancel != nil {
+		cancel()
 	}
-	h.polls = nil
 	h.work.Wait()
 }
