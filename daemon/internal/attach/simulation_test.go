@@ -65,7 +65,7 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) happening) {
 				const each, stride = 40, 9
 				step := 1
 				if testing.Short() { // for the race detector
-					step = 5
+					step = 11
 				}
 				for n := 1; ; n += step + n/each*stride {
 					reached := false

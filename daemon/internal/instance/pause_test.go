@@ -394,7 +394,7 @@ func TestWhateverGoesWrongAtAnyCallTheGuestIsAsItWas(t *testing.T) {
 			t.Run(tr.name+", "+string(state), func(t *testing.T) {
 				step := 1
 				if testing.Short() { // for the race detector
-					step = 5
+					step = 9
 				}
 				for n := 1; ; n += step {
 					over := false

@@ -81,7 +81,7 @@ func everyCall(t *testing.T, what func(d *daemon) happening) {
 		t.Run(goal, func(t *testing.T) {
 			step := 1
 			if testing.Short() { // for the race detector
-				step = 5
+				step = 9
 			}
 			for n := 1; ; n += step {
 				reached := false
@@ -236,7 +236,7 @@ func TestTheGuestStopsListeningAtEveryCall(t *testing.T) {
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
 	runs := uint64(600)
 	if testing.Short() {
-		runs = 60
+		runs = 30
 	}
 	for seed := range runs {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

@@ -151,7 +151,7 @@ func (d *daemon) call(id string) Call {
 // turn, or with -short, which is for the race detector, some of them.
 func callStride() int {
 	if testing.Short() {
-		return 7
+		return 13
 	}
 	return 1
 }
