@@ -94,6 +94,14 @@ func installHook(t *testing.T, dir string) {
 	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused, passes), 0o755))
 }
 
+// leftToTestConformance skips a test that make test has no time for.
+func leftToTestConformance(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: left to make test-conformance")
+	}
+}
+
 func (e *realEnv) Refuse(tb testing.TB, id, why string) func() {
 	tb.Helper()
 	path := filepath.Join(e.libvirtd.Dir, "refused", strings.TrimSpace(e.virsh(tb, "domname", id)))

@@ -18,6 +18,7 @@ import (
 // The suite's domains do not boot. This one does, by its firmware and from its root
 // disk, so that what it needs of its definition has to be there.
 func TestAUEFIGuestObeysLeavesAndComesBack(t *testing.T) {
+	leftToTestConformance(t)
 	env := newRealEnv(t)
 	ctx := t.Context()
 	first, second := env.bootVolume(t, "first"), env.bootVolume(t, "second")

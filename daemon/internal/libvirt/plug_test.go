@@ -19,6 +19,7 @@ import (
 // The suite's domains have no operating system that would let go of a disk.
 // These have, and a program that writes to it.
 func TestDisksComeToAndLeaveGuestsThatRun(t *testing.T) {
+	leftToTestConformance(t)
 	env := newRealEnv(t)
 	for _, machine := range []string{"pc", "q35"} {
 		t.Run(machine, func(t *testing.T) {
