@@ -44,6 +44,7 @@ func (p *plugged) refusesAll(t *testing.T, refusals []refusal) {
 }
 
 func TestWhatMayNotBeDoneToAnAttachedVolumeIsRefused(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	other := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))

@@ -20,6 +20,7 @@ import (
 // one comes back. Each is the guest's vda, with the same address, serial and place in
 // the order of booting.
 func TestRootVolumeOfAStoppedInstanceIsChangedForAnotherAndBack(t *testing.T) {
+	leftToTestE2E(t)
 	h := startHost(t)
 	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw), h.diskIn(t, h.poolA, api.FormatRaw))
 	before := g.rootVolume(t)

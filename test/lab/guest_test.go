@@ -89,6 +89,7 @@ func TestEveryAckedWriteIsThereAfterDestroy(t *testing.T) {
 
 // QEMU keeps what a qcow2 image maps where in memory until the guest flushes.
 func TestEveryFlushedWriteIsThereAfterQEMUIsKilled(t *testing.T) {
+	leftToTestConformance(t)
 	l := startLibvirtd(t)
 	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "qcow2"}
 	g := writingGuest(t, l, Disk{Volume: v})
@@ -110,6 +111,7 @@ func TestEveryFlushedWriteIsThereAfterQEMUIsKilled(t *testing.T) {
 }
 
 func TestPauseIsSeenAsAGapAndNotAsALatency(t *testing.T) {
+	leftToTestConformance(t)
 	l := startLibvirtd(t)
 	v := Volume{Path: filepath.Join(l.Dir, "vol"), Format: "raw"}
 	g := writingGuest(t, l, Disk{Volume: v})
