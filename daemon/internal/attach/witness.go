@@ -46,7 +46,7 @@ func (m *machine) sure(ctx context.Context, in *input) (*view, error) {
 		case over:
 			return nil, op.UnknownOutcome(in.disagree(open))
 		}
-		if err := rest(ctx, witnessPoll); err != nil {
+		if err := request.Sleep(ctx, witnessPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -79,16 +79,4 @@ func (in *input) disagree(open bool) *api.Error {
 		"libvirt has the running instance %s %s volume %s, and by the kernel's word its process %s %s open: libvirtd has probably died inside a call, and does not look again. "+
 			"Nothing was undone or released. Do not save or live-migrate the instance: shut it down, start it again, and ask for the same once more (docs/how-to/recover.md)",
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
-}
-
-// rest waits for d or until ctx ends.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 )
 
 // runJob begins the way's block job if it does not run yet and waits until it
@@ -72,7 +73,7 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		if patience > 0 && m.now().Sub(since) >= patience {
 			return false, nil
 		}
-		if err := sleep(ctx, jobPoll); err != nil {
+		if err := request.Sleep(ctx, jobPoll); err != nil {
 			return false, err
 		}
 	}

@@ -241,7 +241,7 @@ func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, run int, notice 
 		if run != 0 && v.dom.Run != run {
 			return guestRestarted(s)
 		}
-		if sleepErr := sleep(ctx, max(deathPoll, notice/100)); sleepErr != nil {
+		if sleepErr := request.Sleep(ctx, max(deathPoll, notice/100)); sleepErr != nil {
 			return sleepErr
 		}
 	}

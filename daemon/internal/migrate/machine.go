@@ -98,18 +98,6 @@ const (
 	commitBound = 10 * time.Second
 )
 
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}
-
 // step makes an op.Step of functions that take the spec. Undo and observe may
 // be nil.
 func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {

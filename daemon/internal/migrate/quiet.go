@@ -2,11 +2,15 @@
 
 package migrate
 
-import "context"
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+)
 
 // Quiet returns when no guest is paused for a switch, or when ctx ends. It keeps
 // none from being paused afterwards.
 func (g *Manager) Quiet(ctx context.Context) {
-	for g.switching() && sleep(ctx, stopPoll) == nil {
+	for g.switching() && request.Sleep(ctx, stopPoll) == nil {
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -79,7 +80,7 @@ func (m *machine) mayMirror(ctx context.Context, s *Spec) error {
 			return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
 				s.InstanceName, s.VolumeName, offBound)
 		}
-		if err := sleep(ctx, offPoll); err != nil {
+		if err := request.Sleep(ctx, offPoll); err != nil {
 			return err
 		}
 	}

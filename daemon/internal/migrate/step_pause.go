@@ -178,7 +178,7 @@ func (m *machine) stepDrain(w way) op.Step {
 			if w.kind == hv.JobCopy && waited > drainBound {
 				return notClean(s, w)
 			}
-			if err := sleep(ctx, drainPollFor(waited)); err != nil {
+			if err := request.Sleep(ctx, drainPollFor(waited)); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 )
 
 // switchOutput is what the switch to the overlay cost the guest.
@@ -152,7 +153,7 @@ func (m *machine) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, e
 			return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
 				s.InstanceName, s.Src.Path, files[i].FD, frozenBound), nil
 		}
-		if err := sleep(ctx, frozenRetry); err != nil {
+		if err := request.Sleep(ctx, frozenRetry); err != nil {
 			return "", err
 		}
 	}

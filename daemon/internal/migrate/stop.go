@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
 )
 
 // waitShutdown is what a switch waits for that was about to begin when the
@@ -24,7 +25,7 @@ const stopPoll = 5 * time.Millisecond
 // paused; one that is killed leaves it to the next start.
 func (g *Manager) ComeOut(ctx context.Context) {
 	g.machine.stop()
-	for g.switching() && sleep(ctx, stopPoll) == nil {
+	for g.switching() && request.Sleep(ctx, stopPoll) == nil {
 	}
 }
 

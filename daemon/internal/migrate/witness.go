@@ -142,7 +142,7 @@ func (m *machine) sure(ctx context.Context, s *Spec) (*view, error) {
 		case over:
 			return nil, op.UnknownOutcome(&errDisagree{disagree(s, v, h), h.at(), v.config})
 		}
-		if err := sleep(ctx, witnessPoll); err != nil {
+		if err := request.Sleep(ctx, witnessPoll); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -31,7 +32,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	for ctx.Err() == nil {
 		tasks, err := u.fetch(ctx)
 		if err != nil {
-			if sleep(ctx, retryEvery) != nil {
+			if request.Sleep(ctx, retryEvery) != nil {
 				return nil
 			}
 			continue
@@ -52,7 +53,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 		}
 		// A registry that has nothing to say at once is no reason to ask it all
 		// the time.
-		if sleep(ctx, fetchPause) != nil {
+		if request.Sleep(ctx, fetchPause) != nil {
 			return nil
 		}
 	}
@@ -126,7 +127,7 @@ func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 			u.cfg.Log.Warn("the registry refuses the answer of a task", "task", t.ID, "err", err)
 			return
 		}
-		if sleep(ctx, pause) != nil {
+		if request.Sleep(ctx, pause) != nil {
 			return
 		}
 	}

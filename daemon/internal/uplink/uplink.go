@@ -324,15 +324,3 @@ func (t turn) take(ctx context.Context) error {
 }
 
 func (t turn) leave() { <-t }
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}

@@ -253,6 +253,18 @@ func (f *Fake) find(id string) (*domain, error) {
 	return dom, nil
 }
 
+// findActive finds a domain that has a process.
+func (f *Fake) findActive(id string) (*domain, error) {
+	dom, err := f.find(id)
+	if err == nil && !dom.State.Active() {
+		err = hv.ErrNotActive
+	}
+	if err != nil {
+		return nil, err
+	}
+	return dom, nil
+}
+
 // look finds a domain after time has passed for it: its guest has done what it
 // was asked for, and its jobs have advanced.
 func (f *Fake) look(id string) (*domain, error) {

@@ -100,12 +100,9 @@ func (f *Fake) MoveAway(id string) error {
 func (f *Fake) end(id string, details ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dom, err := f.find(id)
+	dom, err := f.findActive(id)
 	if err != nil {
 		return err
-	}
-	if !dom.State.Active() {
-		return hv.ErrNotActive
 	}
 	f.kill(dom)
 	for _, detail := range details {
@@ -131,12 +128,9 @@ func (f *Fake) kill(dom *domain) {
 func (f *Fake) Reboot(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dom, err := f.find(id)
+	dom, err := f.findActive(id)
 	if err != nil {
 		return err
-	}
-	if !dom.State.Active() {
-		return hv.ErrNotActive
 	}
 	f.reboot(dom)
 	return nil
@@ -199,12 +193,9 @@ func (f *Fake) ResumeByUser(id string) error { return f.setPaused(id, false) }
 func (f *Fake) setPaused(id string, paused bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dom, err := f.find(id)
+	dom, err := f.findActive(id)
 	if err != nil {
 		return err
-	}
-	if !dom.State.Active() {
-		return hv.ErrNotActive
 	}
 	dom.byUser = paused
 	f.pause(dom, paused, hv.PauseUser)

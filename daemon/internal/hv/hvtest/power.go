@@ -20,12 +20,9 @@ func (f *Fake) Resume(ctx context.Context, id string) error {
 
 func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) error {
 	return f.call(ctx, name, func() error {
-		dom, err := f.find(id)
+		dom, err := f.findActive(id)
 		if err != nil {
 			return err
-		}
-		if !dom.State.Active() {
-			return hv.ErrNotActive
 		}
 		if !paused && dom.byUser {
 			f.violate("domain %s was resumed though a person had paused it", dom.Name)

@@ -28,12 +28,9 @@ var errDuplicate = errors.New("internal error: unable to execute QEMU command: D
 func (f *Fake) GoStale(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dom, err := f.find(id)
+	dom, err := f.findActive(id)
 	if err != nil {
 		return err
-	}
-	if !dom.State.Active() {
-		return hv.ErrNotActive
 	}
 	if dom.stale != nil {
 		return nil
