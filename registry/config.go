@@ -38,6 +38,10 @@ type config struct {
 	DB            string `toml:"db"`
 	MetricsListen string `toml:"metrics_listen"`
 	LogLevel      string `toml:"log_level"`
+	// What one peer may have of the connections over TLS.
+	MaxHandshakes           int `toml:"max_handshakes"`
+	MaxHandshakesPerAddress int `toml:"max_handshakes_per_address"`
+	MaxConnectionsPerCaller int `toml:"max_connections_per_caller"`
 	// SharedPools are the pools that the site has as shared; nil is those that
 	// hosts report so.
 	SharedPools sharedPools `toml:"shared_pools"`
@@ -51,6 +55,13 @@ func defaultConfig() *config {
 		DB:            "/var/lib/volferry-registry/registry.db",
 		MetricsListen: "127.0.0.1:9644",
 		LogLevel:      "info",
+
+		// Hosts that all come back at once after a restart of the registry wait for each
+		// other a moment, and a machine that has several programs is far below.
+		MaxHandshakes:           1024,
+		MaxHandshakesPerAddress: 64,
+		// A daemon has a connection for each request that is not answered yet.
+		MaxConnectionsPerCaller: 256,
 	}
 }
 
@@ -68,6 +79,9 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.TLSDir, "tls-dir", c.TLSDir, "`directory` of the server certificate, the authority and the deny-list; see init-ca")
 	set.StringVar(&c.DB, "db", c.DB, "database `file`, made if it is missing")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
+	set.IntVar(&c.MaxHandshakes, "max-handshakes", c.MaxHandshakes, "`number` of TLS handshakes at a time; connections above it wait to be accepted")
+	set.IntVar(&c.MaxHandshakesPerAddress, "max-handshakes-per-address", c.MaxHandshakesPerAddress, "`number` of TLS handshakes at a time from one address; connections above it are closed")
+	set.IntVar(&c.MaxConnectionsPerCaller, "max-connections-per-caller", c.MaxConnectionsPerCaller, "`number` of TLS connections of one host or operator; connections above it are closed")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	set.Func("shared-pools", "`pools` of this site that several hosts share, separated by commas, each with its hosts: nfs=alpha+beta; without hosts any host that says so is believed, and where this is set none is believed of other pools", func(v string) error {
 		return c.SharedPools.parse(strings.FieldsFunc(v, func(r rune) bool { return r == ',' }))
@@ -85,9 +99,19 @@ func (c *config) check() error {
 		settings.CheckPath("db", c.DB),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
 		c.SharedPools.check(),
+		checkMost("max_handshakes", c.MaxHandshakes),
+		checkMost("max_handshakes_per_address", c.MaxHandshakesPerAddress),
+		checkMost("max_connections_per_caller", c.MaxConnectionsPerCaller),
 		groupErr,
 		logErr,
 	)
+}
+
+func checkMost(name string, n int) error {
+	if n < 1 {
+		return fmt.Errorf("%s is %d; it must be at least 1, or nobody gets in", name, n)
+	}
+	return nil
 }
 
 func (c *config) checkListen() error {

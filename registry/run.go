@@ -93,12 +93,20 @@ func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metr
 		service.SocketServer(c.Socket, gid, api, log),
 	}
 	if gate != nil {
-		tasks = append(tasks, gate, service.TLSServer(address, gate.Config(), gate.Handler(api), log))
+		tasks = append(tasks, gate, service.TLSServer(address, c.tls(gate, metrics), gate.Handler(api), log))
 	}
 	if settings.Listens(c.MetricsListen) {
 		tasks = append(tasks, scraped)
 	}
 	return tasks, nil
+}
+
+// tls is how the registry speaks to other hosts.
+func (c *config) tls(gate *mtls.Gate, metrics *server.Metrics) service.TLS {
+	return service.TLS{
+		Config: gate.Config(), Caller: gate.Caller, OnRefused: metrics.Refused,
+		Bounds: service.Bounds{Handshakes: c.MaxHandshakes, HandshakesPerAddress: c.MaxHandshakesPerAddress, ConnectionsPerCaller: c.MaxConnectionsPerCaller},
+	}
 }
 
 // openGate returns the gate for other hosts and the address that it is at; nil if

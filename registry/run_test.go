@@ -243,7 +243,7 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		want string // in the error; "" for none
 	}{
 		"defaults":          {"", nil, ""},
-		"all keys":          {"socket = '/run/x/s'\nsocket_group = ''\ndb = '/var/x/db'\nlisten = 'off'\ntls_dir = '/var/x/tls'\nmetrics_listen = 'off'\nlog_level = 'debug'\n", nil, ""},
+		"all keys":          {"socket = '/run/x/s'\nsocket_group = ''\ndb = '/var/x/db'\nlisten = 'off'\ntls_dir = '/var/x/tls'\nmetrics_listen = 'off'\nmax_handshakes = 9\nmax_handshakes_per_address = 8\nmax_connections_per_caller = 7\nlog_level = 'debug'\n", nil, ""},
 		"flag wins":         {"log_level = 'loud'\n", []string{"--log-level", "warn"}, ""},
 		"unknown key":       {"sokket = '/run/x/s'\n", nil, "no key sokket"},
 		"no TOML":           {"socket\n", nil, "read configuration"},
@@ -254,6 +254,9 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		"no certificate":    {"listen = ':1'\ntls_dir = '/nowhere'\n", nil, "init-ca"},
 		"bad level":         {"log_level = 'loud'\n", nil, "loud"},
 		"unknown group":     {"socket_group = 'no-such-group'\n", nil, "socket_group"},
+		"no handshakes":     {"max_handshakes = 0\n", nil, "max_handshakes is 0"},
+		"none per address":  {"", []string{"--max-handshakes-per-address", "0"}, "max_handshakes_per_address is 0"},
+		"no connections":    {"max_connections_per_caller = -1\n", nil, "max_connections_per_caller is -1"},
 		"argument":          {"", []string{"extra"}, "extra"},
 		"shared pools":      {"shared_pools = ['nfs', 'san']\n", nil, ""},
 		"no shared pool":    {"", []string{"--shared-pools", ""}, ""},

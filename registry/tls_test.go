@@ -18,7 +18,7 @@ import (
 
 // startTLS starts a registry that listens for other hosts as well, and returns
 // where.
-func startTLS(t *testing.T, dir string) (_ *program, target string) {
+func startTLS(t *testing.T, dir string, args ...string) (_ *program, target string) {
 	t.Helper()
 	tls := filepath.Join(dir, "tls")
 	if _, err := os.Stat(tls); errors.Is(err, os.ErrNotExist) {
@@ -36,7 +36,7 @@ func startTLS(t *testing.T, dir string) (_ *program, target string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, dir, "--listen", address, "--tls-dir", tls), "https://localhost:" + port
+	return start(t, dir, append([]string{"--listen", address, "--tls-dir", tls}, args...)...), "https://localhost:" + port
 }
 
 // as is a client of target with a new certificate.
@@ -85,6 +85,29 @@ func TestHostsAndOperatorsComeOverTLS(t *testing.T) {
 		t.Errorf("a report on a new connection: %v", err)
 	}
 	p.log.await("was revoked")
+}
+
+func TestACallerWithAllItsConnectionsIsRefusedAloneAndLogged(t *testing.T) {
+	dir := t.TempDir()
+	p, target := startTLS(t, dir, "--max-connections-per-caller", "1")
+	defer p.end(t)
+	ask := func(r *client.Registry) error {
+		var v string
+		return r.Do(t.Context(), "GET", "/v1/version", nil, &v)
+	}
+	ann, cert := as(t, dir, target, "operator", "ann", "--role", "read")
+	again := must(client.NewRegistry(target, client.TLS(filepath.Join(filepath.Dir(cert), "ca.crt"), cert, strings.TrimSuffix(cert, ".crt")+".key")))(t)
+	defer again.Close()
+	if err := ask(again); api.CodeOf(err) != api.CodeRegistryUnavailable {
+		t.Errorf("a second connection: %v", err)
+	}
+	bob, _ := as(t, dir, target, "operator", "bob", "--role", "read")
+	for who, r := range map[string]*client.Registry{"the first connection": ann, "another caller": bob} {
+		if err := ask(r); err != nil {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+	p.log.await("operator=ann role=read has 1 connections")
 }
 
 func TestRegistryListensForHostsWhereItHasACertificate(t *testing.T) {

@@ -113,6 +113,13 @@ func (g *Gate) config() *tls.Config {
 	}
 }
 
+// Caller names who is at the other end of a connection: alike for all connections of
+// one host or operator.
+func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
+	id, err := g.look(state)
+	return id.String(), err
+}
+
 // look says who is at the other end, if the gate takes him now.
 func (g *Gate) look(state tls.ConnectionState) (Identity, error) {
 	if len(state.PeerCertificates) == 0 {

@@ -3,45 +3,34 @@
 package service
 
 import (
-	"context"
 	"log/slog"
-	"strings"
+	"net"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// handshakeFailed is how net/http begins to say that a handshake failed.
-const handshakeFailed = "http: TLS handshake error from "
-
-// refusals passes on what net/http logs, and of failed handshakes only so many:
-// anybody can make one.
+// refusals logs connections that are refused, and only so many: anybody can make
+// one.
 type refusals struct {
-	slog.Handler
+	log        *slog.Logger
 	bound      *rate.Limiter
 	suppressed atomic.Int64
 }
 
-func newRefusals(h slog.Handler) *refusals {
-	return &refusals{Handler: h, bound: rate.NewLimiter(rate.Every(5*time.Second), 20)}
+func newRefusals(log *slog.Logger) *refusals {
+	return &refusals{log: log, bound: rate.NewLimiter(rate.Every(5*time.Second), 20)}
 }
 
-// Handle implements slog.Handler.
-func (h *refusals) Handle(ctx context.Context, r slog.Record) error {
-	text, ok := strings.CutPrefix(r.Message, handshakeFailed)
-	if !ok {
-		return h.Handler.Handle(ctx, r)
+func (r *refusals) tell(from net.Addr, why string) {
+	if !r.bound.Allow() {
+		r.suppressed.Add(1)
+		return
 	}
-	if !h.bound.AllowN(r.Time, 1) {
-		h.suppressed.Add(1)
-		return nil
+	told := []any{"from", from.String(), "why", why}
+	if n := r.suppressed.Swap(0); n > 0 {
+		told = append(told, "not_logged", n)
 	}
-	from, why, _ := strings.Cut(text, ": ")
-	told := slog.NewRecord(r.Time, r.Level, "a connection was refused", r.PC)
-	told.AddAttrs(slog.String("from", from), slog.String("why", why))
-	if n := h.suppressed.Swap(0); n > 0 {
-		told.AddAttrs(slog.Int64("not_logged", n))
-	}
-	return h.Handler.Handle(ctx, told)
+	r.log.Warn("a connection was refused", told...)
 }

@@ -4,7 +4,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,8 +17,10 @@ import (
 const (
 	// headerTimeout and idleTimeout keep a peer that does nothing from holding
 	// a connection. There is no timeout for a whole request: some are streams, and
-	// some wait for an event. TLS handshakes are bounded by headerTimeout too.
+	// some wait for an event.
 	headerTimeout = 10 * time.Second
+	// handshakeTimeout is how long a TLS handshake may take. Clients give up then too.
+	handshakeTimeout = 10 * time.Second
 	// requestTimeout bounds how long a request with its body may take to come. The
 	// server takes this bound away once it has the whole body.
 	requestTimeout = 30 * time.Second
@@ -46,8 +47,9 @@ type Server struct {
 	name   string
 	listen func(context.Context) (net.Listener, error)
 	limit  *limit
-	tls    *tls.Config // nil for plain HTTP
+	tls    *TLS // nil for plain HTTP
 	http   *http.Server
+	log    *slog.Logger
 	ready  chan struct{}
 	addr   net.Addr
 }
@@ -63,15 +65,14 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 	return s
 }
 
-// TLSServer serves h at the TCP address over TLS as config says. Requests know
-// their peer by http.Request.TLS. Handshakes that are refused are logged, not
-// more than a reader of the log can bear.
-func TLSServer(address string, config *tls.Config, h http.Handler, log *slog.Logger) *Server {
+// TLSServer serves h at the TCP address over TLS. Requests know their peer by
+// http.Request.TLS. Connections that are refused are logged, not more than a reader
+// of the log can bear.
+func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
 		return (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(ctx, "tcp", address)
 	})
-	s.tls = config
-	s.http.ErrorLog = slog.NewLogLogger(newRefusals(log.Handler()), slog.LevelWarn)
+	s.tls = &t
 	return s
 }
 
@@ -80,6 +81,7 @@ func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int
 		name:   name,
 		listen: listen,
 		limit:  newLimit(name, maxConnections, log),
+		log:    log,
 		http: &http.Server{
 			Handler:           unhurried(h),
 			ReadHeaderTimeout: headerTimeout,
@@ -111,10 +113,10 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("start server: %w", err)
 	}
 	s.addr = listener.Addr()
-	listener = s.limit.listener(listener)
 	if s.tls != nil {
-		listener = tls.NewListener(listener, s.tls)
+		listener = newHandshakes(context.WithoutCancel(ctx), listener, *s.tls, s.log)
 	}
+	listener = s.limit.listener(listener)
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	s.http.BaseContext = func(net.Listener) context.Context { return requests }

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 )
 
-// What one caller may have open at a time, so that none keeps the others from being
+// What one caller may have open at a time beside its connections (service.Bounds), so that none keeps the others from being
 // answered. The administrators of the registry's own machine are not bounded.
 const (
 	// maxRequests are those that are being answered; more of them wait.

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -27,6 +28,7 @@ type Metrics struct {
 	requests *prometheus.HistogramVec
 	commits  prometheus.Histogram
 	batches  prometheus.Histogram
+	refused  *prometheus.CounterVec
 }
 
 // NewMetrics returns the metrics of a registry of this version.
@@ -43,12 +45,18 @@ func NewMetrics(version string) *Metrics {
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "volferry_registry_commit_batch_size", Help: "Changes in one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "volferry_registry_connections_refused_total", Help: "TLS connections that a bound refused.",
+		}, []string{"bound"}),
+	}
+	for _, bound := range []string{service.BoundAddress, service.BoundCaller} {
+		m.refused.WithLabelValues(bound)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "volferry_build_info", Help: "1, for the version of this program.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
-	m.Registry.MustRegister(info, m.requests, m.commits, m.batches)
+	m.Registry.MustRegister(info, m.requests, m.commits, m.batches, m.refused)
 	return m
 }
 
@@ -57,6 +65,9 @@ func (m *Metrics) Commit(changes int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.batches.Observe(float64(changes))
 }
+
+// Refused is for service.TLS.OnRefused.
+func (m *Metrics) Refused(bound string) { m.refused.WithLabelValues(bound).Inc() }
 
 // Watch adds what can be counted in a store.
 func (m *Metrics) Watch(s *store.Store, log *slog.Logger) {
