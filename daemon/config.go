@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/mtls"
@@ -67,7 +68,7 @@ func defaultConfig() *config {
 	return &config{
 		Socket: "/run/volferry/volferryd.sock", Registry: "unix:///run/volferry/registry.sock",
 		TLSCA: "/etc/volferry/tls/ca.crt", TLSCert: "/etc/volferry/tls/host.crt", TLSKey: "/etc/volferry/tls/host.key",
-		LibvirtHook: instance.DefaultHook, LibvirtConfigDir: defaultLibvirtConfigDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
+		LibvirtHook: instance.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
 	}
 }

@@ -66,7 +66,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 
-	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, Log: log})
+	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, Log: log})
 	guards := instance.NewGuards(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
 	var migrations *migrate.Manager
 	var attachments *attach.Manager
@@ -112,7 +112,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
 		Journal: records, Plans: plans, Describe: migrate.Describe,
-		MakeDurable: func() error { return makeDurable(cfg.LibvirtConfigDir) },
+		MakeDurable: virt.MakeDurable,
 		Log:         log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
 		OnChange: func(opID string) { migrations.Changed(opID); up.Changed() },
 	})

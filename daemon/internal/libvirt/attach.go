@@ -38,7 +38,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err != nil {
 		return err
 	}
-	err = c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modify(ctx, id, keptBy(where), func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
 	})
 	if where == hv.Config && isBootClash(err) {
@@ -57,6 +57,14 @@ func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
 		return golibvirt.DomainDeviceModifyConfig, nil
 	}
 	return 0, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
+}
+
+// keptBy is what libvirt keeps of one of the descriptions on disk.
+func keptBy(where hv.Where) kept {
+	if where == hv.Config {
+		return keptDefinitions
+	}
+	return keptNothing
 }
 
 // explainAttach finds out what a refusal means for which libvirt has one code,
@@ -144,6 +152,7 @@ func targetOf(diskXML string) (string, error) {
 // DetachDisk takes a disk out of the definition, or asks the guest for it.
 func (c *Conn) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
 	err := c.detachDisk(ctx, id, where, target)
+	c.library.note(keptBy(where), nil) // also where it was gone already, whoever did that
 	if err == nil {
 		return nil
 	}
@@ -167,7 +176,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 		if err != nil {
 			return err
 		}
-		return c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return c.modify(ctx, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainDetachDeviceFlags(dom, doc, uint32(golibvirt.DomainDeviceModifyConfig))
 		})
 	}
@@ -178,7 +187,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 	// By alias, because that call returns when the guest has been asked. The
 	// other one holds up everything else that is asked of the domain for seconds
 	// while it waits for the answer.
-	err = c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modify(ctx, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDetachDeviceAlias(dom, alias, uint32(golibvirt.DomainDeviceModifyLive))
 	})
 	if saidText(err, alreadyAsked) {

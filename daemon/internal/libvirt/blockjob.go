@@ -159,9 +159,10 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidth
 }
 
 // Pivot ends a ready job by making its target the live disk. The call is
-// synchronous: libvirt answers when it has closed the old images.
+// synchronous: libvirt answers when it has closed the old images. A definition that
+// named the disk's old chain names the new one then.
 func (c *Conn) Pivot(ctx context.Context, id, target string) error {
-	err := c.endJob(ctx, "pivot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockJobAbort(dom, target, golibvirt.DomainBlockJobAbortPivot)
 	})
 	if said(err, golibvirt.ErrBlockCopyActive) {
@@ -172,7 +173,7 @@ func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 
 // AbortJob ends the job and stays on the present chain.
 func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
-	err := c.endJob(ctx, "abort block job of", id, target,
+	err := c.endJob(ctx, "abort block job of", id, target, keptNothing,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobAbort(dom, target, 0)
 		})

@@ -45,7 +45,7 @@ func (c *Conn) defineWithDisk(ctx context.Context, id, disk string) error {
 	if err != nil {
 		return err
 	}
-	return c.modify(ctx, id, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
+	return c.modify(ctx, id, keptDefinitions, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
 		_, err := lv.DomainDefineXMLFlags(edited, 0)
 		return err
 	})

@@ -38,6 +38,7 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 		return err
 	}
 	if same, err := hasConfigChain(doc, target, chain); err != nil || same {
+		c.library.note(keptDefinitions, nil) // whoever has made it so
 		return err
 	}
 	edited, err := rechain(doc, target, chain)
@@ -45,7 +46,7 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 		return err
 	}
 	// See change: a call that is left takes effect all the same.
-	_, err = call(context.WithoutCancel(ctx), s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+	_, err = changing(context.WithoutCancel(ctx), c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainUpdateDeviceFlags(dom, edited, golibvirt.DomainDeviceModifyConfig)
 	})
 	if err != nil {

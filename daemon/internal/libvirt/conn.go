@@ -57,9 +57,10 @@ type Config struct {
 	// CallTimeout is after how long without an answer libvirtd counts as hung.
 	// 0 is 45 s.
 	CallTimeout time.Duration
-	// NVRAMDir is where libvirt's directory for the variables of UEFI guests is for
-	// this process. Empty: where libvirt has it.
-	NVRAMDir string
+	// DefinitionsDir is where libvirt keeps the definitions of domains, and StateDir
+	// where it keeps what belongs to them (managed saves, NVRAM), for this process.
+	// Empty: where libvirt has them.
+	DefinitionsDir, StateDir string
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -72,7 +73,7 @@ type Conn struct {
 	// listedTimeout is how long one domain may keep the list of all of them. libvirt
 	// keeps a domain locked while it works on storage that does not answer.
 	listedTimeout time.Duration
-	nvramDir      string
+	library       *library
 	log           *slog.Logger
 	feed          hv.Feed
 	ready         chan struct{}
@@ -121,12 +122,12 @@ func (l *link) close() {
 
 // New returns a Conn that is not connected yet. Run connects it.
 func New(cfg Config) *Conn {
-	c := &Conn{sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout, log: cfg.Log, ready: make(chan struct{})}
+	c := &Conn{
+		sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout,
+		library: newLibrary(cfg.DefinitionsDir, cfg.StateDir), log: cfg.Log, ready: make(chan struct{}),
+	}
 	if cfg.Socket != "" {
 		c.sockets = []string{cfg.Socket}
-	}
-	if c.nvramDir = cfg.NVRAMDir; c.nvramDir == "" {
-		c.nvramDir = nvramHome
 	}
 	if c.callTimeout == 0 {
 		c.callTimeout = defaultCallTimeout

@@ -84,7 +84,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	}
 	// Validated, because libvirt would leave out without a word what a newer one
 	// has written and it does not know.
-	dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+	dom, err := changing(ctx, c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
 		return lv.DomainDefineXMLFlags(n.doc, golibvirt.DomainDefineValidate)
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	if !def.Autostart {
 		return nil
 	}
-	_, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+	_, err = changing(ctx, c, s, c.callTimeout, keptAutostart, func(lv *golibvirt.Libvirt) (none, error) {
 		return none{}, lv.DomainSetAutostart(dom, 1)
 	})
 	if err != nil {
@@ -127,12 +127,16 @@ func (c *Conn) wantNoDomain(ctx context.Context, s *session, id, name string) er
 	return nil
 }
 
+// keptOfDefinition goes with a definition.
+const keptOfDefinition = keptDefinitions | keptAutostart
+
 // UndefineDomain implements hv.Hypervisor. Without the flags for managed save
 // images, snapshots and checkpoints libvirt refuses a domain that has any.
 func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 	dom, err := c.Domain(ctx, id)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
+		c.library.note(keptOfDefinition, nil) // whoever has undefined it
 		return nil
 	case err == nil && dom.State.Active():
 		err = hv.ErrActive // libvirt would make it a transient one
@@ -140,7 +144,7 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 		err = fmt.Errorf("%w: the domain has a managed save image, snapshots or checkpoints", hv.ErrBusy)
 	}
 	if err == nil {
-		err = c.modify(ctx, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		err = c.modify(ctx, id, keptOfDefinition, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainUndefineFlags(dom, golibvirt.DomainUndefineKeepNvram)
 		})
 	}

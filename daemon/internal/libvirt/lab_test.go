@@ -61,7 +61,7 @@ func newRealEnv(t *testing.T) *realEnv {
 		libvirtd: libvirtd,
 		conn: libvirt.New(libvirt.Config{
 			Socket: libvirtd.Socket, CallTimeout: callTimeout, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			NVRAMDir: filepath.Join(dir, "lib", "qemu", "nvram"),
+			DefinitionsDir: filepath.Join(dir, "etc", "qemu"), StateDir: filepath.Join(dir, "lib", "qemu"),
 		}),
 		dir: filepath.Join(dir, "images"),
 	}

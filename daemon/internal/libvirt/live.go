@@ -34,19 +34,20 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 // modify makes one call that changes something. The end of ctx keeps such a call
 // from being made but does not end it: it would take effect later, behind the
 // back of whoever looks in the meantime. The end of the session does.
-func (c *Conn) modify(ctx context.Context, id string, do domainCall) error {
+// What it may change of what libvirt keeps in files, the caller says.
+func (c *Conn) modify(ctx context.Context, id string, what kept, do domainCall) error {
 	s, err := c.changes()
 	if err != nil {
 		return err
 	}
-	return c.modifyOn(ctx, s, c.callTimeout, id, do)
+	return c.modifyOn(ctx, s, c.callTimeout, id, what, do)
 }
 
 // domainCall is a call on a domain.
 type domainCall = func(*golibvirt.Libvirt, golibvirt.Domain) error
 
 // modifyOn is modify on a session of the caller's choice, within limit.
-func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, do domainCall) error {
+func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id string, what kept, do domainCall) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
 	}
@@ -55,19 +56,19 @@ func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, s, limit, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
+	_, err = changing(ctx, c, s, limit, what, func(lv *golibvirt.Libvirt) (none, error) { return none{}, do(lv, dom) })
 	return err
 }
 
 // modifyByItself is modify for a call that may wait for storage, or for hours.
-func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id string, do domainCall) error {
-	return c.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, do) })
+func (c *Conn) modifyByItself(ctx context.Context, limit time.Duration, id string, what kept, do domainCall) error {
+	return c.byItself(ctx, func(ctx context.Context, s *session) error { return c.modifyOn(ctx, s, limit, id, what, do) })
 }
 
 // change is modify for a call on a domain's process, or on a live disk of it if
-// target is not empty. what starts the error text.
+// target is not empty, that changes nothing of what libvirt keeps. what starts the error text.
 func (c *Conn) change(ctx context.Context, what, id, target string, do domainCall) error {
-	return c.changed(ctx, what, id, target, c.modify(ctx, id, do))
+	return c.changed(ctx, what, id, target, c.modify(ctx, id, keptNothing, do))
 }
 
 // changed is what becomes of the error of a call as those of change.
@@ -78,25 +79,20 @@ func (c *Conn) changed(ctx context.Context, what, id, target string, err error) 
 	return fmt.Errorf("%s %s: %w", what, nameOf(id, target), c.explain(context.WithoutCancel(ctx), id, target, err))
 }
 
-// longChange is change for a call that waits for storage.
-func (c *Conn) longChange(ctx context.Context, what, id, target string, do domainCall) error {
-	return c.changed(ctx, what, id, target, c.modifyByItself(ctx, longCallTimeout, id, do))
-}
-
 // inWindow is change for a call that begins or ends the pause of a guest.
 func (c *Conn) inWindow(ctx context.Context, what, id string, do domainCall) error {
 	s, err := c.windows()
 	if err == nil {
-		err = c.modifyOn(ctx, s, c.callTimeout, id, do)
+		err = c.modifyOn(ctx, s, c.callTimeout, id, keptNothing, do)
 	}
 	return c.changed(ctx, what, id, "", err)
 }
 
 // endJob is change for the end of a block job.
-func (c *Conn) endJob(ctx context.Context, what, id, target string, do domainCall) error {
+func (c *Conn) endJob(ctx context.Context, what, id, target string, changes kept, do domainCall) error {
 	s, err := c.jobEnds()
 	if err == nil {
-		err = c.modifyOn(ctx, s, longCallTimeout, id, do)
+		err = c.modifyOn(ctx, s, longCallTimeout, id, changes, do)
 	}
 	return c.changed(ctx, what, id, target, err)
 }

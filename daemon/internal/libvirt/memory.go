@@ -48,7 +48,7 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for %s: %w", path, err)
 	}
-	err = c.modifyByItself(ctx, memoryCallTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainSaveFlags(dom, path, nil, 0)
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if opts.Paused {
 		flag = golibvirt.DomainSavePaused
 	}
-	err = c.modifyByItself(ctx, memoryCallTimeout, id, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
+	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNVRAM, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
 		return lv.DomainRestoreFlags(path, golibvirt.OptString{edited}, uint32(flag))
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
 	if path.Base(file) != name {
 		return nil, leansOn("%s as its NVRAM, which is in no %s", file, nvramHome)
 	}
-	dir, err := os.OpenRoot(c.nvramDir)
+	dir, err := os.OpenRoot(c.library.nvram())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -106,10 +106,10 @@ func setNVRAM(domain *etree.Element, id string) (name string, err error) {
 // directory belongs to, which is whom QEMU runs as where libvirt does not give it
 // away itself.
 func (c *Conn) writeNVRAM(name string, variables []byte) error {
-	if err := os.MkdirAll(c.nvramDir, 0o755); err != nil {
+	if err := os.MkdirAll(c.library.nvram(), 0o755); err != nil {
 		return fmt.Errorf("make directory of NVRAM: %w", err)
 	}
-	dir, err := os.OpenRoot(c.nvramDir)
+	dir, err := os.OpenRoot(c.library.nvram())
 	if err != nil {
 		return fmt.Errorf("open directory of NVRAM: %w", err)
 	}

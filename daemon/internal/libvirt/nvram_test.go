@@ -10,7 +10,7 @@ import (
 
 func TestNVRAMIsReadAndReplacedInItsDirectoryOnly(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
-	c := New(Config{NVRAMDir: filepath.Join(dir, "nvram")})
+	c := New(Config{StateDir: dir})
 	doc, err := parseDoc(portable("", ""))
 	must(t, err)
 	read := func() []byte {

@@ -72,7 +72,7 @@ type pathRule struct {
 }
 
 // nvramHome is the directory in which libvirt keeps the variables of UEFI guests.
-const nvramHome = "/var/lib/libvirt/qemu/nvram/"
+const nvramHome = stateHome + "/nvram/"
 
 var pathRules = []pathRule{
 	{place: "devices/emulator", below: []string{"/usr/bin/", "/usr/libexec/", "/usr/lib/"}},

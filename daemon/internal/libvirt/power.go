@@ -14,9 +14,10 @@ import (
 )
 
 // PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image
-// and opens all disks, so that it takes as long as storage may.
+// and opens all disks, so that it takes as long as storage may. The image is used up,
+// and the NVRAM of a UEFI guest is made.
 func (c *Conn) PowerOn(ctx context.Context, id string) error {
-	err := c.modifyByItself(ctx, longCallTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.modifyByItself(ctx, longCallTimeout, id, keptSaves|keptNVRAM, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainCreate(dom)
 	})
 	if err == nil {
@@ -38,7 +39,7 @@ const powerOffTimeout = 2 * time.Minute
 // PowerOff implements hv.Hypervisor. libvirt asks the process with SIGTERM and then
 // kills it. One that hangs on its storage holds up no other.
 func (c *Conn) PowerOff(ctx context.Context, id string) error {
-	err := c.modifyByItself(ctx, powerOffTimeout, id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err := c.modifyByItself(ctx, powerOffTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDestroy(dom)
 	})
 	if err == nil {

@@ -29,6 +29,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("ADiskComesBackWithEverySettingThatItHad", func(t *testing.T) { testSettings(t, env) })
 	t.Run("AnImageStaysQEMUsWhileADomainHasIt", func(t *testing.T) { testOwners(t, env) })
 	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
+	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
 	t.Run("HungLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testHung(t, env) })
 	t.Run("KilledLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testKilled(t, env) })
 }

@@ -35,11 +35,13 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 	if err != nil {
 		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, err)
 	}
-	// What was on top is flushed, which waits for storage.
-	return c.longChange(ctx, "snapshot", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	// What was on top is flushed, which waits for storage. A definition that named it
+	// names the overlay then.
+	err = c.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))
 		return err
 	})
+	return c.changed(ctx, "snapshot", id, target, err)
 }
 
 // snapshotXML names every disk: one that is left out would get an overlay too.

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Where libvirt keeps its files. Modular daemons have the same places.
+const (
+	// DefaultDefinitionsDir is the default of Config.DefinitionsDir.
+	DefaultDefinitionsDir = "/etc/libvirt/qemu"
+	stateHome             = "/var/lib/libvirt/qemu"
+)
+
+// kept is a set of the directories in which libvirt makes, renames and removes files
+// that a journal relies on. It syncs a file before it renames it and never the
+// directory, so that after a power cut a definition may be the one of before, with a
+// journal on another filesystem that says otherwise.
+type kept uint8
+
+const (
+	keptDefinitions kept = 1 << iota
+	keptAutostart
+	keptSaves
+	keptSnapshots
+	keptCheckpoints
+	keptNVRAM
+
+	keptNothing kept = 0
+	keptAll          = keptDefinitions | keptAutostart | keptSaves | keptSnapshots | keptCheckpoints | keptNVRAM
+)
+
+// library knows which directories have changed since they were synced.
+type library struct {
+	definitions, state string // directories, see Config
+	sync               func(dir string) error
+	syncAll            func(dir string) error // the filesystem on which a directory is
+
+	// syncing is held while directories are synced: who finds that nothing is left to
+	// sync may rely on what another one has begun to.
+	syncing sync.Mutex
+
+	mu      sync.Mutex
+	changed kept
+	// doubtful may change at any time: a call was made and its answer is not known,
+	// so libvirtd may still be at it.
+	doubtful kept
+}
+
+// newLibrary makes a library in which everything counts as changed: a daemon before
+// this one may have died before it synced.
+func newLibrary(definitions, state string) *library {
+	l := &library{definitions: definitions, state: state, changed: keptAll, sync: syncFile, syncAll: syncFilesystem}
+	if l.definitions == "" {
+		l.definitions = DefaultDefinitionsDir
+	}
+	if l.state == "" {
+		l.state = stateHome
+	}
+	return l
+}
+
+// note is called after a call that may have changed what, with its error. Where its
+// outcome is unknown, what counts as changed until the daemon is started again.
+func (l *library) note(what kept, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed |= what
+	if errors.Is(err, hv.ErrUnavailable) {
+		l.doubtful |= what
+	}
+}
+
+// makeDurable syncs what has changed. What could not be synced still counts as changed.
+func (l *library) makeDurable() error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	due := l.take()
+	if due == keptNothing {
+		return nil
+	}
+	err := l.syncDirs(due)
+	if err != nil {
+		l.note(due, nil)
+	}
+	return err
+}
+
+func (l *library) take() (due kept) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due = l.changed | l.doubtful
+	l.changed = keptNothing
+	return due
+}
+
+// syncDirs syncs those of the directories that are there. Where the definitions are not where
+// they were said to be, the filesystems are synced on which libvirt's files are likely to be.
+func (l *library) syncDirs(due kept) error {
+	if _, err := os.Stat(l.definitions); err != nil {
+		return errors.Join(l.syncAll("/etc"), l.syncAll("/var/lib"))
+	}
+	var errs []error
+	for _, dir := range l.dirs(due) {
+		if err := l.sync(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("sync what libvirt keeps in %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l *library) dirs(of kept) []string {
+	var paths []string
+	for _, dir := range []struct {
+		is   kept
+		path string
+	}{
+		{keptDefinitions, l.definitions},
+		{keptAutostart, filepath.Join(l.definitions, "autostart")},
+		{keptSaves, filepath.Join(l.state, "save")},
+		{keptSnapshots, filepath.Join(l.state, "snapshot")},
+		{keptCheckpoints, filepath.Join(l.state, "checkpoint")},
+		{keptNVRAM, l.nvram()},
+	} {
+		if of&dir.is != 0 {
+			paths = append(paths, dir.path)
+		}
+	}
+	return paths
+}
+
+// nvram is the directory of the variables of UEFI guests.
+func (l *library) nvram() string { return filepath.Join(l.state, "nvram") }
+
+func syncFilesystem(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync what libvirt keeps: %w", err)
+	}
+	if err := errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()); err != nil {
+		return fmt.Errorf("sync what libvirt keeps: sync filesystem of %s: %w", path, err)
+	}
+	return nil
+}
+
+// MakeDurable puts on stable storage what calls of this connection have changed of
+// what libvirt keeps in files, and what they may have changed where their outcome is
+// unknown. After New it does that once for everything. If it fails it has to be
+// called again.
+func (c *Conn) MakeDurable() error { return c.library.makeDurable() }
+
+// changing is call for a call that may change what libvirt keeps.
+func changing[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
+	value, err := call(ctx, s, limit, do)
+	c.library.note(what, err)
+	return value, err
+}
