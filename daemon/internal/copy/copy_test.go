@@ -190,7 +190,7 @@ func TestCancelStopsTheCopyAndLeavesTheCursor(t *testing.T) {
 func TestARawVolumeThatLooksLikeQcow2IsCopiedAsBytes(t *testing.T) {
 	secret := raw(t, "secret", 4*miB, [2]int64{0, 4 * miB})
 	evil := filepath.Join(t.TempDir(), "evil")
-	err := qemuimg.CreateOverlay(t.Context(), evil, qemuimg.Image{Path: secret.Path, Format: "raw"}, 4*miB)
+	err := qemuimg.CreateOverlay(t.Context(), evil, qemuimg.Image{Path: secret.Path, Format: "raw"}, 4*miB, qemuimg.NewFile{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,11 @@ func qemuImage(img hv.Image) qemuimg.Image { return qemuimg.Image{Path: img.Path
 
 // CreateOverlay makes an empty qcow2 overlay over backing and returns when file
 // and directory are on stable storage. An empty overlay of the same backing
-// image that exists already is no error.
-func (Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error {
-	return noSpace(qemuimg.CreateOverlay(ctx, path, qemuImage(backing), sizeBytes))
+// image that exists already is no error. It gets these rights as far as its filesystem has
+// them, unless they are nil.
+func (Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
+	about := qemuimg.NewFile{Filled: func(f *os.File) error { return asOf(f, rights, nil) }}
+	return noSpace(qemuimg.CreateOverlay(ctx, path, qemuImage(backing), sizeBytes, about))
 }
 
 // CheckOverlay says whether path is an overlay over backing of this size, and

@@ -26,10 +26,10 @@ type Registry interface {
 // Images are the image files and devices of this host, by path
 // (image.Storage).
 type Images interface {
-	// CreateOverlay makes an empty qcow2 overlay over backing and returns when
-	// file and directory are on stable storage. An empty overlay of the same
-	// backing image that exists already is no error.
-	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) error
+	// CreateOverlay makes an empty qcow2 overlay over backing, with these rights if
+	// there are any, and returns when file and directory are on stable storage. An
+	// empty overlay of the same backing image that exists already is no error.
+	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error
 	// CheckOverlay says whether path is an overlay over backing of this size,
 	// and whether it holds no data of its own: image.ErrAbsent if there is no file,
 	// another error if it is something else.
@@ -40,6 +40,12 @@ type Images interface {
 	Fold(ctx context.Context, overlay string, into hv.Image) error
 	// Create makes a new image. fs.ErrExist if there is anything at its path.
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
+	// Rights are who may use the image at path when no guest has it, nil for a device.
+	// GiveRights gives them to another image file, and GiveBack gives those of them back
+	// that libvirt changes. Both say in words what the filesystem of the file refused.
+	Rights(ctx context.Context, path string) (*image.Rights, error)
+	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
+	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	// Inspect reads size and kind of an image of a known format. image.ErrAbsent if
 	// there is nothing at its path. It refuses a qcow2 image that leans on
 	// other files.

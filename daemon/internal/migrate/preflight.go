@@ -139,6 +139,9 @@ func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 	if s.SrcPrint, err = g.machine.images.Fingerprint(ctx, s.Src.Path); err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
+	if s.SrcRights, err = g.machine.images.Rights(ctx, s.Src.Path); err != nil {
+		return fmt.Errorf("look at src: %w", err)
+	}
 	s.Src.SizeBytes, err = request.TakeSize(ctx, g.machine.registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
 	return err
 }

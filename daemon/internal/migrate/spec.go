@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -55,9 +56,12 @@ type Spec struct {
 	SrcBlock bool         `json:"src_block"`
 	// SrcPrint is the fingerprint of src, empty for a migration that a former version
 	// began.
-	SrcPrint string       `json:"src_print,omitempty"`
-	Dst      api.Location `json:"dst"`
-	DstBlock bool         `json:"dst_block"`
+	SrcPrint string `json:"src_print,omitempty"`
+	// SrcRights are those of src when no guest has it, which dst gets if the migration makes
+	// it; nil for a device, and for a migration that a former version began.
+	SrcRights *image.Rights `json:"src_rights,omitempty"`
+	Dst       api.Location  `json:"dst"`
+	DstBlock  bool          `json:"dst_block"`
 	// DstPrint is the fingerprint of a dst that was there already. That of one that the
 	// migration makes is in the journal.
 	DstPrint string `json:"dst_print,omitempty"`

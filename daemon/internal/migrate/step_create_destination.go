@@ -106,6 +106,8 @@ func (m *machine) makeDestination(ctx context.Context, r *op.Run, s *Spec, note 
 func (m *machine) createAtPath(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
 	return m.images.Create(ctx, s.dstImage(), s.sizeBytes(), image.NewFile{
 		Temporary: note.Temporary,
+		Rights:    s.rightsOfDst(),
+		Left:      func(left []string) { m.tellLeft(s, s.Dst.Path, left) },
 		Whole: func(fingerprint string) error {
 			note.Print = fingerprint
 			return r.Note(ctx, note)
@@ -125,12 +127,16 @@ func (m *machine) createInPool(ctx context.Context, r *op.Run, s *Spec, note cla
 	return m.noteMade(ctx, r, s, note)
 }
 
-// noteMade notes what is at the place of dst, which is known to be what was made.
+// noteMade notes what is at the place of dst, which is known to be what was made, when it
+// has its rights.
 func (m *machine) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
 	if note.Print != "" {
 		return nil
 	}
-	var err error
+	err := m.giveDst(ctx, s)
+	if err != nil {
+		return err
+	}
 	if note.Print, err = m.images.Fingerprint(ctx, s.Dst.Path); err != nil {
 		return err
 	}

@@ -31,9 +31,12 @@ func (m *machine) stepGuard(doing string) op.Step {
 	return step("guard", do, undo, nil)
 }
 
-// stepUnguard lets the instance start again.
+// stepUnguard lets the instance start again, when src is its owner's.
 func (m *machine) stepUnguard() op.Step {
-	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID, s.owner()) }
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		m.giveBackSrc(ctx, s)
+		return m.guards.Clear(s.InstanceID, s.owner())
+	}
 	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		has, err := m.guards.Has(s.InstanceID, s.owner())
 		return op.DoneIf(!has), err

@@ -11,10 +11,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 )
 
-// stepCreateOverlay makes the empty overlay over src.
+// stepCreateOverlay makes the empty overlay over src. Whoever may use src may use the
+// overlay, too: QEMU, where libvirt gives it no image, and afterwards src's owner, since
+// libvirt gives a src that the guest is brought back to the owner that the overlay had.
 func (m *machine) stepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		return m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		return m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes(), s.SrcRights)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())

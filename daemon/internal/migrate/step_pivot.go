@@ -178,15 +178,15 @@ func (m *machine) stepSettle(w way) op.Step {
 		if err := m.images.Flush(ctx, w.to(s).Path); err != nil {
 			return op.Retry(request.BusyDelay, err)
 		}
-		if !v.active {
-			return nil
-		}
 		if w.at == onDst {
-			if err := m.assertClosed(ctx, s, s.Src.Path); err != nil {
-				return err
+			if v.active {
+				if err := m.assertClosed(ctx, s, s.Src.Path); err != nil {
+					return err
+				}
 			}
+			m.giveBackSrc(ctx, s) // which no definition names any more
 		}
-		if s.Overlay == "" {
+		if !v.active || s.Overlay == "" {
 			return nil
 		}
 		return m.assertClosed(ctx, s, s.Overlay)

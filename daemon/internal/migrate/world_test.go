@@ -220,8 +220,10 @@ type fakeImages struct {
 	free atomic.Int64
 
 	mu sync.Mutex
-	// durable are the flushes and removals of images, in order.
+	// durable are the flushes and removals of images, and what was given back, in order.
 	durable []string
+	// rights are those that images were given.
+	rights map[string]*image.Rights
 }
 
 func (i *fakeImages) note(what, path string) {
@@ -235,11 +237,42 @@ func (i *fakeImages) Flush(_ context.Context, path string) error {
 	return nil
 }
 
-func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) error {
+func (i *fakeImages) CreateOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error {
 	if empty, err := i.CheckOverlay(context.Background(), path, backing, sizeBytes); err == nil && empty {
 		return nil
 	}
+	i.give(path, rights)
 	return i.fake.CreateOverlay(path, backing, sizeBytes)
+}
+
+// Rights are the same for every image.
+func (i *fakeImages) Rights(context.Context, string) (*image.Rights, error) {
+	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
+}
+
+func (i *fakeImages) GiveRights(_ context.Context, path string, rights *image.Rights) ([]string, error) {
+	if _, err := i.fake.Info(path); err != nil {
+		return nil, err
+	}
+	i.give(path, rights)
+	return nil, nil
+}
+
+func (i *fakeImages) GiveBack(_ context.Context, path string, rights *image.Rights) ([]string, error) {
+	if _, err := i.fake.Info(path); err != nil {
+		return nil, err
+	}
+	i.note("give back", path)
+	return nil, nil
+}
+
+func (i *fakeImages) give(path string, rights *image.Rights) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.rights == nil {
+		i.rights = map[string]*image.Rights{}
+	}
+	i.rights[path] = rights
 }
 
 func (i *fakeImages) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
@@ -271,6 +304,7 @@ func (i *fakeImages) Create(ctx context.Context, img hv.Image, sizeBytes int64, 
 	fingerprint, err := i.Fingerprint(ctx, temporary)
 	if err == nil {
 		i.moment("whole")
+		i.give(img.Path, about.Rights)
 		err = about.Whole(fingerprint)
 	}
 	if err == nil {

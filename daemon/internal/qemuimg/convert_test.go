@@ -82,7 +82,7 @@ func TestCreateNeverReplaces(t *testing.T) {
 func TestAnImageWithABackingFileIsNotConverted(t *testing.T) {
 	secret := newImage(t, "secret", FormatRaw)
 	evil := Image{filepath.Join(t.TempDir(), "evil"), FormatQCOW2}
-	if err := CreateOverlay(t.Context(), evil.Path, secret, overlayTestBytes); err != nil {
+	if err := CreateOverlay(t.Context(), evil.Path, secret, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	var refused *ImageError

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileMode of every image that is made here: nobody but its owner reads a
-// guest's data.
+// fileMode of every image that is made here, if nobody gives it another: nobody but its
+// owner reads a guest's data.
 const fileMode = 0o600
 
 // NewFile is what is told of a file that is being made, before and while it appears.
@@ -23,6 +23,9 @@ type NewFile struct {
 	// is whole: where the filesystem cannot have a file without a name. It must be a
 	// name that nobody else would think of. Empty: a random one.
 	Temporary string
+	// Filled is called when the file is complete and not yet durable, for what else
+	// shall be so with it. An error ends it all. Optional.
+	Filled func(file *os.File) error
 	// Whole is called when the file is complete and durable, and before it is at its
 	// path. An error ends it all. Optional.
 	Whole func(file *os.File) error
@@ -47,6 +50,9 @@ func createWhole(path string, about NewFile, fill func(f *os.File) error) error 
 	}
 	defer func() { _ = f.Close() }()
 	err = fill(f)
+	if err == nil && about.Filled != nil {
+		err = about.Filled(f)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

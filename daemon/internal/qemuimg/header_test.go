@@ -17,7 +17,7 @@ import (
 func overlayBytes(t testing.TB, backing Image, sizeBytes int64) []byte {
 	t.Helper()
 	path := t.TempDir() + "/ovl"
-	if err := CreateOverlay(t.Context(), path, backing, sizeBytes); err != nil {
+	if err := CreateOverlay(t.Context(), path, backing, sizeBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)

@@ -15,14 +15,14 @@ import (
 // overlay and its directory entry are on stable storage. If path already is an
 // empty overlay of exactly this backing and size, as after a repeat, that is
 // success; anything else there is left alone and is an error.
-func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64) error {
+func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
 	if err := (Image{path, FormatQCOW2}).validate(); err != nil {
 		return err
 	}
 	if err := backing.validate(); err != nil {
 		return err
 	}
-	err := createWhole(path, NewFile{}, func(f *os.File) error {
+	err := createWhole(path, about, func(f *os.File) error {
 		_, err := run(ctx, createOverlayArgs(childFile, backing, sizeBytes), childOptions{file: f})
 		return err
 	})

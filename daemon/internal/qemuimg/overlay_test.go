@@ -66,7 +66,7 @@ func content(t *testing.T, image Image) []byte {
 func TestOverlayIsEmptyPrivateAndOverExactlyItsBacking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o,v:l")
 	backing := Image{"/nowhere/to,be:opened", FormatRaw}
-	if err := CreateOverlay(t.Context(), path, backing, 12345*512); err != nil {
+	if err := CreateOverlay(t.Context(), path, backing, 12345*512, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	st, err := os.Stat(path)
@@ -95,12 +95,12 @@ func TestCreateOverlayAgainKeepsAnEmptyOneAndNeverTouchesAnother(t *testing.T) {
 	base := newImage(t, "base", FormatRaw)
 	path := filepath.Join(t.TempDir(), "ovl")
 	for range 2 {
-		if err := CreateOverlay(t.Context(), path, base, overlayTestBytes); err != nil {
+		if err := CreateOverlay(t.Context(), path, base, overlayTestBytes, NewFile{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var refused *ImageError
-	if err := CreateOverlay(t.Context(), path, Image{"/other", FormatRaw}, overlayTestBytes); !errors.As(err, &refused) {
+	if err := CreateOverlay(t.Context(), path, Image{"/other", FormatRaw}, overlayTestBytes, NewFile{}); !errors.As(err, &refused) {
 		t.Errorf("other backing: %v", err)
 	}
 	guestWrites(t, Image{path, FormatQCOW2}, "write -P 1 0 4k")
@@ -108,7 +108,7 @@ func TestCreateOverlayAgainKeepsAnEmptyOneAndNeverTouchesAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CreateOverlay(t.Context(), path, base, overlayTestBytes); !errors.As(err, &refused) {
+	if err := CreateOverlay(t.Context(), path, base, overlayTestBytes, NewFile{}); !errors.As(err, &refused) {
 		t.Errorf("overlay with data: %v", err)
 	}
 	after, err := os.ReadFile(path)
@@ -130,7 +130,7 @@ func TestCommitFoldsIntoAnImageThatTheHeaderDoesNotName(t *testing.T) {
 			guestWrites(t, src, basePatterns...)
 			guestWrites(t, dst, basePatterns...)
 			ovl := Image{filepath.Join(t.TempDir(), "ovl"), FormatQCOW2}
-			if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes); err != nil {
+			if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes, NewFile{}); err != nil {
 				t.Fatal(err)
 			}
 			guestWrites(t, ovl, overlayPatterns...)
@@ -173,7 +173,7 @@ func TestCommitFoldsIntoAnImageThatTheHeaderDoesNotName(t *testing.T) {
 func TestCommitIntoAnImageOfAnotherSizeIsRefusedUntouched(t *testing.T) {
 	src := newImage(t, "src", FormatRaw)
 	ovl := filepath.Join(t.TempDir(), "ovl")
-	if err := CreateOverlay(t.Context(), ovl, src, overlayTestBytes); err != nil {
+	if err := CreateOverlay(t.Context(), ovl, src, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	small := Image{filepath.Join(t.TempDir(), "small"), FormatRaw}
@@ -206,7 +206,7 @@ func TestCommitFoldsIntoABlockDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	ovl := Image{filepath.Join(t.TempDir(), "ovl"), FormatQCOW2}
-	if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes); err != nil {
+	if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
 	guestWrites(t, ovl, overlayPatterns...)

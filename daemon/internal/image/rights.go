@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rights are who may use an image file: owner and group, mode, access list and security
+// label.
+type Rights struct {
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	Mode uint32 `json:"mode"` // of the permissions only
+	// ACL and Label are as the kernel has them, empty if the file has none.
+	ACL   []byte `json:"acl,omitempty"`
+	Label []byte `json:"label,omitempty"`
+}
+
+// The attributes of a file that have its access list and its label.
+const (
+	attrACL   = "system.posix_acl_access"
+	attrLabel = "security.selinux"
+)
+
+// The attributes in which libvirt remembers, while a guest has an image, whose it was
+// before ("+1000:+1000") and which label it had. Whoever may not read them, or is on a
+// filesystem without such attributes, finds none.
+const (
+	attrOwnerBefore = "trusted.libvirt.security.dac"
+	attrLabelBefore = "trusted.libvirt.security.selinux"
+)
+
+// Rights reads the rights that the image at path has when no guest has it: while one has,
+// libvirt makes QEMU's user the owner of the file, and remembers whose it was. They are nil
+// for a block device, which is udev's.
+//
+// Where libvirt remembers nothing (remember_owner = 0, a filesystem without trusted
+// attributes, a shareable disk) the rights are those of this moment.
+func (Storage) Rights(_ context.Context, path string) (*Rights, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, noImage(err)
+	}
+	defer func() { _ = f.Close() }()
+	r, err := readRights(f)
+	if err != nil {
+		return nil, fmt.Errorf("read the rights on %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func readRights(f *os.File) (*Rights, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, nil //nolint:nilnil // a device has none of its own
+	}
+	r := &Rights{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 0o777}
+	var owner []byte
+	for _, a := range []struct {
+		name string
+		into *[]byte
+	}{{attrACL, &r.ACL}, {attrLabel, &r.Label}, {attrLabelBefore, &r.Label}, {attrOwnerBefore, &owner}} {
+		value, err := attribute(f, a.name)
+		if err != nil {
+			return nil, err
+		}
+		if len(value) > 0 {
+			*a.into = value
+		}
+	}
+	if len(owner) == 0 {
+		return r, nil
+	}
+	return r, r.ownedBy(string(owner))
+}
+
+// ownedBy takes the owner from what libvirt remembers.
+func (r *Rights) ownedBy(remembered string) error {
+	user, group, _ := strings.Cut(remembered, ":")
+	uid, err := strconv.ParseUint(strings.TrimPrefix(user, "+"), 10, 32)
+	gid, err2 := strconv.ParseUint(strings.TrimPrefix(group, "+"), 10, 32)
+	if err := errors.Join(err, err2); err != nil {
+		return fmt.Errorf("libvirt remembers the owner %q: %w", remembered, err)
+	}
+	r.UID, r.GID = uint32(uid), uint32(gid)
+	return nil
+}
+
+// attribute reads an extended attribute, nothing if the file or its filesystem has none.
+func attribute(f *os.File, name string) ([]byte, error) {
+	value := make([]byte, 64<<10) // XATTR_SIZE_MAX
+	n, err := unix.Fgetxattr(int(f.Fd()), name, value)
+	if errors.Is(err, unix.ENODATA) || refused(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return value[:n], nil
+}
+
+// refused says whether a filesystem, or the server of one, does not have such a thing, or
+// does not let root change it.
+func refused(err error) bool {
+	for _, no := range []error{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL, unix.EROFS} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}
+
+// GiveRights gives the image file at path these rights, durably. What its filesystem does
+// not have, or does not let root change, is returned in words: nobody gets more rights by
+// that.
+func (Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
+	return onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
+}
+
+// GiveBack gives the image file at path the owner and the label of these rights, which are
+// what libvirt changes while a guest has it. It is GiveRights else.
+func (Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
+	return onFile(path, func(f *os.File) ([]string, error) {
+		owner, err := giveOwner(f, r)
+		if err != nil {
+			return nil, err
+		}
+		label, err := giveLabel(f, r)
+		return append(owner, label...), err
+	})
+}
+
+func onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, noImage(err)
+	}
+	defer func() { _ = f.Close() }()
+	if left, err = give(f); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return left, fmt.Errorf("change the rights on %s: %w", path, err)
+	}
+	return left, nil
+}
+
+// giveRights is GiveRights of an open file, and leaves it to the caller to make it durable.
+func giveRights(f *os.File, r *Rights) (left []string, err error) {
+	if left, err = giveOwner(f, r); err != nil {
+		return left, err
+	}
+	mode := r.Mode
+	if len(left) > 0 { // its group is another one, which gets no more than everybody
+		mode = mode&^0o070 | mode&0o007<<3
+	}
+	acl, err := giveACL(f, r)
+	if err != nil {
+		return left, err
+	}
+	if len(acl) > 0 {
+		mode &= 0o707 | groupBits(r.ACL)<<3 // in the place of what the list allows at most
+	}
+	if err := changed("the mode", f.Chmod(os.FileMode(mode)), &left); err != nil {
+		return left, err
+	}
+	label, err := giveLabel(f, r)
+	return append(append(left, acl...), label...), err
+}
+
+func giveOwner(f *os.File, r *Rights) (left []string, err error) {
+	err = changed(fmt.Sprintf("the owner %d:%d", r.UID, r.GID), f.Chown(int(r.UID), int(r.GID)), &left)
+	return left, err
+}
+
+// giveACL also takes away what the file has from its directory.
+func giveACL(f *os.File, r *Rights) (left []string, err error) {
+	if len(r.ACL) > 0 {
+		err = changed("the access list", unix.Fsetxattr(int(f.Fd()), attrACL, r.ACL, 0), &left)
+		return left, err
+	}
+	if err := unix.Fremovexattr(int(f.Fd()), attrACL); err != nil && !errors.Is(err, unix.ENODATA) && !refused(err) {
+		return nil, fmt.Errorf("take away the access list: %w", err)
+	}
+	return nil, nil
+}
+
+func giveLabel(f *os.File, r *Rights) (left []string, err error) {
+	if len(r.Label) == 0 {
+		return nil, nil
+	}
+	label := strings.TrimRight(string(r.Label), "\x00") + "\x00"
+	err = changed("the security label "+label[:len(label)-1], unix.Fsetxattr(int(f.Fd()), attrLabel, []byte(label), 0), &left)
+	return left, err
+}
+
+// changed notes what the filesystem refused.
+func changed(what string, err error, left *[]string) error {
+	if err == nil {
+		return nil
+	}
+	if refused(err) {
+		*left = append(*left, what)
+		return nil
+	}
+	return fmt.Errorf("change %s: %w", what, err)
+}
+
+// groupBits is what an access list allows the file's group itself, of r, w and x. The mode
+// of such a file has there what the list allows at most.
+func groupBits(acl []byte) uint32 {
+	const (
+		header, entry  = 4, 8
+		tagGroup       = 0x04
+		tagMask        = 0x10
+		nothingAllowed = 0
+	)
+	group, mask := uint16(nothingAllowed), uint16(0o7)
+	for at := header; at+entry <= len(acl); at += entry {
+		allowed := binary.LittleEndian.Uint16(acl[at+2:])
+		switch binary.LittleEndian.Uint16(acl[at:]) {
+		case tagGroup:
+			group = allowed
+		case tagMask:
+			mask = allowed
+		}
+	}
+	return uint32(group & mask & 0o7)
+}

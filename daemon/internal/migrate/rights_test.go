@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// given says whether an image was given the rights of src, whatever its path.
+func (i *fakeImages) given(path string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r := i.rights[path]
+	return r != nil && r.UID == 1000 && r.Mode == 0o640
+}
+
+func TestAnImageThatTheMigrationMakesGetsTheRightsOfSrc(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+		inBubble(t, state, func(t *testing.T, d *daemon) {
+			m := d.begin(toNewPool)
+			overlay := d.manager().overlayPath(m.ID)
+			for what, path := range map[string]string{"dst": m.Dst.Path, "the overlay": overlay} {
+				if !d.world.images.given(path) {
+					t.Errorf("%s: %s has not the rights of src", state, what)
+				}
+			}
+		})
+	}
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path := filepath.Join(t.TempDir(), "dst.raw")
+		d.begin(api.MigrationTarget{ToPath: path})
+		if !d.world.images.given(path) {
+			t.Error("a dst that is made at a path has not the rights of src")
+		}
+	})
+}
+
+func TestAnImageThatWasThereKeepsItsRights(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path := filepath.Join(t.TempDir(), "dst.raw")
+		must(t, d.world.CreateImage(path, hvtest.Raw, testSize))
+		d.begin(api.MigrationTarget{ToPath: path})
+		if d.world.images.given(path) {
+			t.Error("it was given those of src")
+		}
+	})
+}
+
+// libvirt gives an image back when a guest lets go of it as the top of a chain, and src
+// was below the overlay then.
+func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
+	const back = "give back " + srcPath
+	for name, c := range map[string]struct {
+		state  hv.State
+		cancel bool
+		want   bool
+	}{
+		"live complete": {hv.StateRunning, false, true},
+		"cold complete": {hv.StateStopped, false, true},
+		"cold cancel":   {hv.StateStopped, true, true},
+		// libvirt has the owner of the overlay, which is src's, and gives that back when the guest
+		// lets go. Before that src is QEMU's.
+		"live cancel": {hv.StateRunning, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, c.state, func(t *testing.T, d *daemon) {
+				m := d.begin(toNewPool)
+				if c.cancel {
+					_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+					must(t, err)
+					d.until(m.ID, api.MigrationCancelled)
+				} else {
+					_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+					must(t, err)
+					d.until(m.ID, api.MigrationCopied)
+					call := d.call(m.ID)
+					call.DstAttachmentID = m.DstAttachmentID
+					_, _, err = d.manager().Complete(context.Background(), call)
+					must(t, err)
+					d.until(m.ID, api.MigrationCompleted)
+				}
+				d.world.images.mu.Lock()
+				defer d.world.images.mu.Unlock()
+				log := d.world.images.durable
+				gone := slices.IndexFunc(log, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
+				if gone < 0 || slices.Contains(log[:gone], back) != c.want {
+					t.Errorf("%v, want src given back before the overlay goes: %t", log, c.want)
+				}
+			})
+		})
+	}
+}
