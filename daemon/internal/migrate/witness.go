@@ -5,20 +5,17 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // held is what the guest's process has open of a migration's images, by the
-// kernel's word: the second witness, beside libvirt's. A libvirtd that died inside a
-// call comes back with its old status, and shows the chain of before for ever.
+// kernel's word: the second witness, beside libvirt's.
 type held struct {
 	process           bool // there is one
 	src, overlay, dst bool
@@ -29,25 +26,21 @@ type held struct {
 func (m *machine) openOf(ctx context.Context, s *Spec) (*held, error) {
 	h := &held{process: true}
 	for _, image := range []struct {
-		path           string
-		open, writable *bool
-	}{{s.Src.Path, &h.src, &h.srcWritable}, {s.Overlay, &h.overlay, new(bool)}, {s.Dst.Path, &h.dst, new(bool)}} {
+		path string
+		open *bool
+	}{{s.Src.Path, &h.src}, {s.Overlay, &h.overlay}, {s.Dst.Path, &h.dst}} {
 		if image.path == "" {
 			continue
 		}
-		files, err := m.hv.OpenFiles(ctx, s.InstanceID, image.path)
-		switch {
-		case errors.Is(err, hv.ErrNotActive):
+		is, err := witness.Look(ctx, m.hv, s.InstanceID, s.InstanceName, image.path)
+		if err != nil {
+			return nil, err
+		}
+		if !is.Process {
 			return &held{}, nil
-		case errors.Is(err, fs.ErrNotExist):
-			continue // nothing has this name
-		case err != nil:
-			return nil, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see what instance %s has open: %w", s.InstanceName, err))
 		}
-		*image.open = len(files) > 0
-		for _, f := range files {
-			*image.writable = *image.writable || f.Writable
-		}
+		*image.open = is.Open
+		h.srcWritable = h.srcWritable || image.path == s.Src.Path && is.Writable
 	}
 	return h, nil
 }
@@ -102,13 +95,6 @@ func (h *held) agrees(s *Spec, v *view) bool {
 	return h.src && (v.mirror != nil || !h.dst) // or a job that libvirt does not know of writes to dst
 }
 
-// Bounds of a second look. Libvirt needs a moment to notice that a process is
-// dead, and QEMU one to close an image that it has left.
-const (
-	witnessPoll     = 20 * time.Millisecond
-	witnessPatience = 10 * time.Second
-)
-
 // errDisagree: libvirt and the kernel say different things of the same disk. Nothing
 // may be undone, deleted or released by the word of one of them.
 type errDisagree struct {
@@ -120,32 +106,24 @@ type errDisagree struct {
 func (e *errDisagree) Error() string { return e.why.Message }
 func (e *errDisagree) Unwrap() error { return e.why }
 
-// sure is lookAt that asks the second witness as well, and looks again for a while if
-// the two disagree or if a call on the guest's process is under way: that may be one
-// of ours whose answer was lost, and whatever was seen could be wrong the next moment. Its errors are typed for
-// the runner; in the end the outcome is unknown.
+// sure is lookAt that asks the second witness as well. Its errors are typed for the
+// runner.
 func (m *machine) sure(ctx context.Context, s *Spec) (*view, error) {
-	for until := m.now().Add(witnessPatience); ; {
-		v, err := m.lookAt(ctx, s)
-		if err != nil {
-			return nil, err
+	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second, Now: m.now}
+	return witness.Agreed(ctx, patience, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*view], err error) {
+		if heard.View, err = m.lookAt(ctx, s); err != nil {
+			return heard, err
 		}
 		h, err := m.openOf(ctx, s)
 		if err != nil {
-			return nil, err
+			return heard, err
 		}
-		switch over := !m.now().Before(until); {
-		case h.agrees(s, v) && !v.dom.Occupied:
-			return v, nil
-		case over && v.dom.Occupied:
-			return nil, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
-		case over:
-			return nil, op.UnknownOutcome(&errDisagree{disagree(s, v, h), h.at(), v.config})
+		heard.Occupied = heard.View.dom.Occupied
+		if !h.agrees(s, heard.View) {
+			heard.Disagree = &errDisagree{disagree(s, heard.View, h), h.at(), heard.View.config}
 		}
-		if err := request.Sleep(ctx, witnessPoll); err != nil {
-			return nil, err
-		}
-	}
+		return heard, nil
+	})
 }
 
 func disagree(s *Spec, v *view, h *held) *api.Error {
@@ -211,16 +189,11 @@ func (m *machine) lookedInPause(ctx context.Context, r *op.Run, s *Spec) (*view,
 // host has it open, whatever libvirt says of the domain.
 func (m *machine) notHeld(ctx context.Context, doms []hv.Domain, path string) error {
 	for i := range doms {
-		files, err := m.hv.OpenFiles(ctx, doms[i].ID, path)
-		switch {
-		case errors.Is(err, hv.ErrNotActive):
-			continue
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", doms[i].Name, path, err))
+		h, err := witness.Look(ctx, m.hv, doms[i].ID, doms[i].Name, path)
+		if err != nil {
+			return err
 		}
-		if len(files) > 0 {
+		if h.Open {
 			return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but the process of instance %s has it open, of which libvirt knows nothing; nothing was deleted: shut the instance down and start it again, then call again (docs/how-to/recover.md)",
 				path, doms[i].Name))
 		}

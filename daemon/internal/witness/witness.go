@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Kernel is what the package needs of a hypervisor.
+type Kernel interface {
+	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
+}
+
+// Held is how the process of a domain has an image, by the kernel's word.
+type Held struct {
+	Process        bool // there is one
+	Open, Writable bool
+}
+
+// Look asks the kernel how the process of a domain has the image at path; a path that
+// names nothing is not open. The name is the instance's, for the error, which is typed for
+// the runner.
+func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
+	files, err := k.OpenFiles(ctx, id, path)
+	switch {
+	case errors.Is(err, hv.ErrNotActive):
+		return Held{}, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return Held{Process: true}, nil
+	case err != nil:
+		return Held{}, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", name, path, err))
+	}
+	h := Held{Process: true, Open: len(files) > 0}
+	for _, f := range files {
+		h.Writable = h.Writable || f.Writable
+	}
+	return h, nil
+}
+
+// Patience bounds how long witnesses that disagree are heard again: libvirt needs a
+// moment to notice that a process is dead, and QEMU one to close an image.
+type Patience struct {
+	Poll, Bound time.Duration
+	Now         func() time.Time
+}
+
+// Heard is what both witnesses say at one moment.
+type Heard[V any] struct {
+	// View is what the hypervisor says.
+	View V
+	// Occupied: a call on the domain's process is under way. That may be one of ours
+	// whose answer was lost, and whatever was seen could be wrong the next moment.
+	Occupied bool
+	// Disagree is what to say if the two cannot both be right, nil if they can.
+	Disagree error
+}
+
+// Agreed hears both witnesses until they agree and no call is under way, and returns
+// what the hypervisor says. If that does not come to be, the outcome is unknown. Its
+// errors are typed for the runner, and so must be those of hear. The name is the instance's.
+func Agreed[V any](ctx context.Context, p Patience, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
+	for until := p.Now().Add(p.Bound); ; {
+		h, err := hear(ctx)
+		if err != nil {
+			return view, err
+		}
+		switch over := !p.Now().Before(until); {
+		case h.Disagree == nil && !h.Occupied:
+			return h.View, nil
+		case over && h.Occupied:
+			return view, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", name))
+		case over:
+			return view, op.UnknownOutcome(h.Disagree)
+		}
+		if err := request.Sleep(ctx, p.Poll); err != nil {
+			return view, err
+		}
+	}
+}
