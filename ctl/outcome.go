@@ -27,7 +27,11 @@ func outcome(m *api.Migration) []string {
 	case api.MigrationCompleted:
 		return moved(m)
 	case api.MigrationCancelled:
-		return []string{fmt.Sprintf("Cancelled: volume %s stays at %s; nothing more is written to %s.", name, src, dst)}
+		lines := []string{fmt.Sprintf("Cancelled: volume %s stays at %s; nothing more is written to %s.", name, src, dst)}
+		if m.Remark != "" {
+			lines = append(lines, "  note      "+m.Remark)
+		}
+		return lines
 	case api.MigrationStarted:
 		return []string{
 			fmt.Sprintf("Started migration %s of volume %s: nothing writes to %s any more.", m.ID, name, m.Src.Path),

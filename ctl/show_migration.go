@@ -59,6 +59,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	if m.Error != nil {
 		r.Add("error", fmt.Sprintf("%s (%s)", m.Error.Message, m.Error.Code))
 	}
+	r.AddIf("note", m.Remark)
 	r.Add("method", m.Method)
 	r.AddIf("source attachment", m.SrcAttachmentID)
 	addLocation(&r, "source ", m.Src)

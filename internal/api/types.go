@@ -288,7 +288,9 @@ type Migration struct {
 	DeleteSource   bool       `json:"delete_source"`
 	StartedAt      *time.Time `json:"started_at"`
 	FinishedAt     *time.Time `json:"finished_at"`
-	Error          *Error     `json:"error"`
+	// Remark is what is not as whoever asked may expect, of a migration that is over.
+	Remark string `json:"remark,omitempty"`
+	Error  *Error `json:"error"`
 }
 
 // Op is a durable operation on a host. Migration is set where the op is part

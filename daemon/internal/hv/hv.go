@@ -246,6 +246,17 @@ type OpenFile struct {
 	Writable bool
 }
 
+// Process is what tells the process of an active domain from every other one that ran
+// on this host.
+type Process struct {
+	ID string
+	// Images are those that it was started with.
+	Images []string
+	// Kept: the live disk in question has a top image that the process was started with
+	// and has had open in this disk ever since.
+	Kept bool
+}
+
 // ProcessUser is a user and its main group by number.
 type ProcessUser struct {
 	UID uint32
@@ -479,6 +490,10 @@ type Hypervisor interface {
 	// ErrNotActive if the domain is off. That no process of an active one can be found
 	// is ErrNoProcess, and not an empty list: nobody knows then.
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
+	// Process says which process an active domain has, and what it was started with, as
+	// the kernel says (/proc). ErrNotActive if the domain is off; ErrNoProcess if it
+	// cannot be found, or if several claim to be it.
+	Process(ctx context.Context, id, target string) (Process, error)
 	// QEMUUser is as which user the process of a domain runs, or would run; of a domain
 	// that names none if id is empty. ErrUnsupported where QEMU has no user of its own.
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)

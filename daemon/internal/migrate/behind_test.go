@@ -45,6 +45,14 @@ var behinds = []behind{
 	{"virsh blockcommit and pivot", hv.StateRunning, func(t *testing.T, d *daemon) {
 		blockcommit(t, d)
 		must(t, d.world.Pivot(context.Background(), testInstance, "vda"))
+	}, api.CodeChainChanged, ""},
+	{"virsh detach-disk, and attach-disk of src", hv.StateRunning, func(t *testing.T, d *daemon) {
+		slot, err := d.world.DiskDefinition(context.Background(), testInstance, hv.Live, "vda")
+		must(t, err)
+		detach(hv.Live)(t, d)
+		edit(t, d, srcPath)
+		d.world.setQuiet() // it lacks what it wrote
+		must(t, d.world.AttachDisk(context.Background(), testInstance, hv.Live, hv.DiskSpec{Target: "vda", Slot: slot, Image: rawImage(srcPath)}))
 	}, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh detach-disk of the definition", hv.StateStopped, detach(hv.Config), api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh detach-disk of the definition of a running guest", hv.StateRunning, detach(hv.Config), api.CodeChainChanged, api.CodeChainChanged},

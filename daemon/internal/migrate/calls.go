@@ -315,6 +315,9 @@ func (g *Manager) nextKind(ctx context.Context, h *history, what goal) (string, 
 		return kindLetGo, nil
 	}
 	kind, err := g.kindFor(ctx, &h.spec, what)
+	if err == nil && !ended {
+		kind, err = g.committedKind(ctx, &h.spec, kind)
+	}
 	if back, ok := takeBack[kind]; ok && ended {
 		kind = back
 	}

@@ -26,6 +26,7 @@ const (
 	kindCancelCold      = "migration_cancel_cold"
 	kindCancelOffline   = "migration_cancel_offline"
 	kindCancelMirror    = "migration_cancel_mirror"
+	kindCancelCommitted = "migration_cancel_committed"
 	// kindLetGo is the cancel of a migration that the registry has ended; kindTakeBack
 	// that of one whose src is still the instance's.
 	kindLetGo        = "migration_let_go"
@@ -47,7 +48,7 @@ var goals = map[string]goal{
 	kindStart: goalStart, kindStartOffline: goalStart, kindStartMirror: goalStart,
 	kindCopy: goalCopy, kindMirror: goalCopy,
 	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
-	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindLetGo: goalCancel,
+	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindCancelCommitted: goalCancel, kindLetGo: goalCancel,
 	kindTakeBackLive: goalCancel, kindTakeBackCold: goalCancel,
 	kindCopySaved: goalCopy, kindDropDst: goalCancel, kindDropSrc: goalComplete,
 }
@@ -131,6 +132,7 @@ func (m *machine) overlayPlans(copied, completed ask) []op.Plan {
 			m.backColdSteps(),
 			m.cancelledSteps(),
 		)},
+		m.cancelCommittedPlan(completed),
 	}
 }
 

@@ -24,6 +24,8 @@ type past struct {
 	folding bool
 	// completing: a complete has begun before, and part of the overlay may be in dst.
 	completing bool
+	// process is the one that start has put onto the overlay, empty if it is not known.
+	process string
 }
 
 // past reads what steps ask about. A complete of this op id does not count.
@@ -36,6 +38,10 @@ func (g *Manager) past(ctx context.Context, s *Spec, except string) (past, error
 	for i := range h.ops {
 		o := &h.ops[i]
 		var out frozenOutput
+		var began switchOutput
+		if o.goal == goalStart && decodeOutput(o, switchStep, &began) {
+			p.process = began.Process
+		}
 		switch {
 		case o.goal == goalStart && (decodeOutput(o, "verify_frozen", &out) || decodeOutput(o, "hold", &out)):
 			p.seal = out.Src

@@ -19,6 +19,8 @@ type switchOutput struct {
 	// StallMS is how long libvirt held the guest's writes back, as seen from
 	// the host; nil if no guest ran.
 	StallMS *float64 `json:"stall_ms"`
+	// Process is the guest's, which was put onto the overlay; empty if it is not known.
+	Process string `json:"process,omitempty"`
 }
 
 // switchNote is written once libvirt has said that the guest is on the overlay:
@@ -32,7 +34,6 @@ type switchNote struct {
 // way back is cancel. With no guest running there is nothing to switch: the
 // persistent XML names the overlay already, so every later boot is on it.
 func (m *machine) stepSwitchToOverlay() op.Step {
-	const name = "switch_to_overlay"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		v, err := m.lookAt(ctx, s)
 		if err != nil {
@@ -55,11 +56,15 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
 			return err
 		}
-		return r.SetOutput(switchOutput{StallMS: stall})
+		process, err := m.hv.Process(ctx, s.InstanceID, s.Target)
+		if err != nil {
+			m.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
+		}
+		return r.SetOutput(switchOutput{StallMS: stall, Process: process.ID})
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note switchNote
-		if _, err := r.Noted(name, &note); err != nil {
+		if _, err := r.Noted(switchStep, &note); err != nil {
 			return op.Unknown, err
 		}
 		v, err := m.sure(ctx, s)
@@ -78,8 +83,10 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(changed(s, v))
 	}
-	return step(name, do, nil, observe)
+	return step(switchStep, do, nil, observe)
 }
+
+const switchStep = "switch_to_overlay"
 
 func milliseconds(d time.Duration) *float64 {
 	ms := float64(d) / float64(time.Millisecond)

@@ -32,6 +32,9 @@ func (g *Manager) render(h *history) api.Migration {
 		m.ExposedSeconds = g.exposure(frozen, ended).Seconds()
 	}
 	m.GuestPaused = g.guestPaused(h)
+	if state.Final() {
+		m.Remark = remark(&h.ops[len(h.ops)-1].Status)
+	}
 	fillStalls(h, &m)
 	g.fillProgress(h, &m)
 	return m

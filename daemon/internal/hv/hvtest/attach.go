@@ -42,6 +42,7 @@ func (f *Fake) AttachDisk(ctx context.Context, id string, where hv.Where, spec h
 			if err := f.checkOpen(&disk); err != nil {
 				return err
 			}
+			dom.plugged[disk.Target] = true
 		}
 		*disks = slices.Insert(*disks, placeOf(*disks, &disk), disk)
 		if where == hv.Config {

@@ -67,6 +67,9 @@ func testAttachLive(t *testing.T, b *bench) {
 		if diff := cmp.Diff(want, got); diff != "" || got.Address == "" {
 			t.Errorf("paused %v: address %q, disk (-want +got):\n%s", paused, got.Address, diff)
 		}
+		if g.process(t, g.id, "vdc").Kept || !g.process(t, g.id, "vda").Kept {
+			t.Errorf("the process was started with vdc, or not with vda")
+		}
 		if after.State != before.State {
 			t.Errorf("the domain went from %s to %s", before.State, after.State)
 		}

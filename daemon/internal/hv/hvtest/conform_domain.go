@@ -5,6 +5,7 @@ package hvtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -50,7 +51,10 @@ func testStates(t *testing.T, b *bench) {
 			t.Errorf("after Resume: %s, %q", d.State, d.PauseReason)
 		}
 	}
-	run := d.Run
+	run, first := d.Run, b.process(t, id, "vda")
+	if !slices.Contains(first.Images, d.Live[0].Top().Path) || !first.Kept || b.process(t, id, "vdx").Kept {
+		t.Errorf("the process was started with the image of vda, and it is %+v", first)
+	}
 	b.Destroy(t, id)
 	if d = b.read(t, id); d.State != hv.StateStopped || d.Live != nil || d.Run != 0 {
 		t.Errorf("destroyed domain = %+v", d)
@@ -58,6 +62,9 @@ func testStates(t *testing.T, b *bench) {
 	b.Start(t, id)
 	if d = b.read(t, id); run == 0 || d.Run == 0 || d.Run == run {
 		t.Errorf("the process was %d, and after another start it is %d", run, d.Run)
+	}
+	if again := b.process(t, id, "vda"); again.ID == first.ID || again.ID != b.process(t, id, "vda").ID {
+		t.Errorf("the process was %q, and after another start it is %q", first.ID, again.ID)
 	}
 	b.Destroy(t, id)
 	all, err := b.hv.Domains(t.Context())
@@ -99,12 +106,20 @@ func testNotFound(t *testing.T, b *bench) {
 	}
 }
 
+func (b *bench) process(t *testing.T, id, target string) hv.Process {
+	t.Helper()
+	p, err := b.hv.Process(t.Context(), id, target)
+	ok(t, err)
+	return p
+}
+
 func testNotActive(t *testing.T, b *bench) {
 	ctx, src := t.Context(), b.image(t, "src.raw", Raw)
 	id := b.define(t, nil, src)
 	overlay := b.overlay(t, src)
 	_, noJob := b.hv.Job(ctx, id, "vda")
 	_, noStats := b.hv.DiskStats(ctx, id, "vda")
+	_, noProcess := b.hv.Process(ctx, id, "vda")
 	_, noFiles := b.hv.OpenFiles(ctx, id, src.Path)
 	for call, err := range map[string]error{
 		"Suspend":         b.hv.Suspend(ctx, id),
@@ -118,6 +133,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"Job":             noJob,
 		"DiskStats":       noStats,
 		"OpenFiles":       noFiles,
+		"Process":         noProcess,
 	} {
 		if !errors.Is(err, hv.ErrNotActive) {
 			t.Errorf("%s = %v, want ErrNotActive", call, err)

@@ -47,8 +47,12 @@ type domain struct {
 	jobs      map[string]*job
 	saved     []hv.Disk // what a managed save would start with
 	acked     map[string]map[int64]uint64
-	stats     map[string]*hv.DiskStats
-	limits    map[string]int64
+	// beganOn are the images that its process was started with, plugged the disks that it
+	// was given since.
+	beganOn []string
+	plugged map[string]bool
+	stats   map[string]*hv.DiskStats
+	limits  map[string]int64
 	// byUser: a person paused it, so that being paused is as it should be.
 	byUser bool
 	// unplug is how the guest answers a request to let go of a disk; leaving

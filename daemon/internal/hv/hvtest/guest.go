@@ -64,6 +64,12 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 		}
 		disk.Terminated = true
 	}
+	dom.beganOn, dom.plugged = nil, map[string]bool{}
+	for i := range disks {
+		for _, img := range disks[i].Chain {
+			dom.beganOn = append(dom.beganOn, img.Path)
+		}
+	}
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
 	f.runs++
 	dom.Run = f.runs

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -35,6 +36,22 @@ func (f *Fake) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, e
 		return nil, err
 	}
 	return found, nil
+}
+
+// Process implements hv.Hypervisor.
+func (f *Fake) Process(ctx context.Context, id, target string) (p hv.Process, err error) {
+	err = f.call(ctx, "Process", func() error {
+		dom := f.domains[id]
+		if dom == nil || !dom.State.Active() {
+			return hv.ErrNotActive
+		}
+		p = hv.Process{ID: strconv.Itoa(dom.Run), Images: slices.Clone(dom.beganOn)}
+		if disk := dom.LiveDisk(target); disk != nil {
+			p.Kept = !dom.plugged[target] && slices.Contains(dom.beganOn, disk.Top().Path)
+		}
+		return nil
+	})
+	return p, err
 }
 
 // QEMUUser implements hv.Hypervisor: the fake runs as root.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+func writeProc(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(procDir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process may be named so that its line looks like two.
+func TestAProcessIsToldByItsBootNumberAndStart(t *testing.T) {
+	fakeProc(t)
+	p := process{dir: filepath.Join(procDir, "7")}
+	const after = " S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 8111 1 2\n"
+	ids := map[string]bool{}
+	for _, c := range []struct{ boot, stat string }{
+		{"boot-1\n", "7 (qemu) 9 (x)" + after},
+		{"boot-2\n", "7 (qemu) 9 (x)" + after},
+		{"boot-1\n", "7 (qemu) 9 (x)" + strings.Replace(after, "8111", "8112", 1)},
+	} {
+		writeProc(t, "sys/kernel/random/boot_id", c.boot)
+		writeProc(t, "7/stat", c.stat)
+		id, err := p.identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[id] = true
+	}
+	if !ids["boot-1/7/8111"] || len(ids) != 3 {
+		t.Errorf("three processes are %v", ids)
+	}
+	writeProc(t, "7/stat", "7 (qemu) S 1\n")
+	if id, err := p.identity(); !errors.Is(err, hv.ErrNoProcess) {
+		t.Errorf("without a start: %q, %v", id, err)
+	}
+}
+
+func TestWhatAProcessBeganWithIsReadFromItsCommandLine(t *testing.T) {
+	fakeProc(t)
+	writeProc(t, "7/cmdline", strings.Join([]string{
+		"qemu", "-blockdev", `{"driver":"file","filename":"/a \"b\".raw","node-name":"libvirt-2-storage","cache":{"direct":true}}`,
+		"-blockdev", `{"node-name":"libvirt-2-format","driver":"raw","file":"libvirt-2-storage"}`,
+		"-name", `{"filename":"/no","node-name":"libvirt-1-storage"}`, "",
+	}, "\x00"))
+	got, err := process{dir: filepath.Join(procDir, "7")}.began()
+	if want := []blockNode{{`/a "b".raw`, "libvirt-2-storage"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v (%v), want %v", got, err, want)
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// cancelCommittedPlan is the cancel of a migration whose overlay somebody else has
+// committed into src under the running guest (`virsh blockcommit --active --pivot`). The
+// guest is where a cancel would bring it, and src has been written since, so that dst is
+// worth nothing. The overlay is kept: nothing proves what became of its blocks
+// once the guest has written over them.
+func (m *machine) cancelCommittedPlan(completed ask) op.Plan {
+	return op.Plan{Kind: kindCancelCommitted, Commit: "publish_cancelled", Steps: append(
+		[]op.Step{
+			m.stepAdmitCommitted(completed),
+			m.stepNameLeft(toSrc),
+			m.stepSettle(toSrc),
+		},
+		m.cancelledSteps()...,
+	)}
+}
+
+// committedOutput is an admittedOutput with what to say of it.
+type committedOutput struct {
+	admittedOutput
+
+	Remark string `json:"remark"`
+}
+
+// stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
+func (m *machine) stepAdmitCommitted(completed ask) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		yes, err := completed(ctx, s)
+		if err != nil {
+			return err
+		}
+		if yes {
+			return pastPointOfNoReturn(s)
+		}
+		if err := m.wasCommitted(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		if err := m.copier.Forget(ctx, s.copyKey()); err != nil {
+			return err
+		}
+		return r.SetOutput(committedOutput{admittedOutput{Admitted: true}, fmt.Sprintf(
+			"somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
+			s.InstanceName, s.Src.Path, s.Overlay)})
+	}
+	return step(admitStep, do, nil, nil)
+}
+
+// wasCommitted returns nil if the guest's process was on the overlay and is on the src
+// below it now, as it has had it open ever since: QEMU does that with a commit of the
+// overlay alone. A guest that was started on src lacks what the overlay has, and so
+// does one whose disk was taken out and put in again. So it has to be the process that
+// start has put onto the overlay, or one that was started with it.
+func (m *machine) wasCommitted(ctx context.Context, s *Spec, opID string) error {
+	v, err := m.sure(ctx, s)
+	if err != nil {
+		return err
+	}
+	h, err := m.openOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !v.active || v.live != onSrc || v.mirror != nil || !h.srcWritable || !h.agrees(s, v) || v.config != onSrc && v.config != onOverlay {
+		return changed(s, v)
+	}
+	p, err := m.past(ctx, s, opID)
+	if err != nil {
+		return err
+	}
+	process, err := m.hv.Process(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return op.WaitFor(request.WaitHypervisor, err)
+	}
+	if wasOn := slices.Contains(process.Images, s.Overlay) || p.process != "" && p.process == process.ID; !wasOn || !process.Kept {
+		return api.Errorf(api.CodeChainChanged,
+			"instance %s runs on %s, and nothing shows that its overlay was committed into it: it may have been started there, and lack what is in %s. Nothing was changed; docs/how-to/recover.md (A source that was written) says what can be done",
+			s.InstanceName, s.Src.Path, s.Overlay)
+	}
+	return nil
+}
+
+// committedKind is the way of a cancel whose guest is on src, by both witnesses, though no
+// cancel has begun to bring it there; kind in all other cases.
+func (g *Manager) committedKind(ctx context.Context, s *Spec, kind string) (string, error) {
+	if kind != kindCancelLive {
+		return kind, nil
+	}
+	p, err := g.past(ctx, s, "")
+	if err != nil || p.folding {
+		return kind, err
+	}
+	v, err := g.machine.lookAt(ctx, s)
+	if err != nil || v.live != onSrc || v.mirror != nil {
+		return kind, err
+	}
+	h, err := g.machine.openOf(ctx, s)
+	if err == nil && h.agrees(s, v) {
+		kind = kindCancelCommitted
+	}
+	return kind, err
+}
