@@ -19,16 +19,20 @@ LINT_VERSION := 2.15.0
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
 NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
 
-# SQLite under the race detector is slow: of these packages' tests make test gives it
-# only to those that do things at once. All of them run without; make test-simulation
-# runs all with it.
-STORE   := ./registry/internal/store
-SQLITE  := $(STORE) ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
-AT_ONCE := AtOnce|Concurrent|OneWins|Kill|Live|Rename
-
-# Packages with simulations. make test runs some of their trials (-short), under the
-# race detector; make test-simulation runs all of them, without it.
+# Packages with simulations. make test runs some of their trials (-short); make
+# test-simulation runs all of them.
+STORE     := ./registry/internal/store
 SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./registry/internal/pauseall $(STORE)
+
+# What the race detector makes several times slower: simulations, which interrupt an op
+# everywhere, one after the other; starts of a program in the scripts of ctl; searches
+# through the tree; SQLite. make test runs these packages without. The race detector gets
+# those of their tests there that take little time (not IN_TURN), or, with SQLite, that do
+# things at once (AT_ONCE); make test-simulation gives it all of them.
+SLOW_RACE := ./ctl ./internal/treetest $(filter ./daemon/%,$(SIMULATED))
+IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft
+SQLITE    := $(STORE) ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
+AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
 SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard
 
@@ -64,14 +68,15 @@ shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
-test-unit: compiler lab ## Unit tests with the race detector, op matrix, some trials of each simulation, the tree itself
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)|/registry/internal/(store|server|pauseall|drain)$$')
+test-unit: compiler lab ## Unit tests, most with the race detector, some trials of each simulation, the tree itself
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(SLOW_RACE) $(SQLITE))")
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -skip '$(IN_TURN)' $(SLOW_RACE)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
-	$(GO) test -short -timeout 20m $(SQLITE)
+	$(GO) test -short -timeout 20m $(SLOW_RACE) $(SQLITE)
 
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
 	$(GO) test -timeout 40m $(SIMULATED)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 40m $(SQLITE)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
 	$(GO) test -v -count=1 -timeout 10m ./test/registry

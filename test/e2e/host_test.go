@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,57 +22,80 @@ import (
 // volumeBytes is the size of the volumes: small, since the guests are slow.
 const volumeBytes = 64 << 20
 
-// host is a site with two pools in directories of one file system. Tests run one
-// after the other.
+// host is a site with two pools in directories of one file system. It belongs to one
+// test at a time. Tests on several hosts run at once: each waits for its guest most of
+// the time.
 type host struct {
 	*site.Site
 
 	poolA, poolB string          // the directories of the pools a and b
 	made         int             // volumes and guests, for names and seeds
 	paused       map[string]bool // the guests that a test has paused
-	broken       bool            // a test failed on it
 }
 
-// shared is the host of the tests that do nothing to the programs themselves. To
-// start one takes as long as some of them. TestMain closes it.
-var shared *host
+// idleHosts are hosts that no test has just now, for tests that do nothing to the
+// programs themselves. To start a host takes as long as some of them. TestMain closes
+// those that are left.
+var idleHosts struct {
+	sync.Mutex
+	hosts []*host
+}
 
-// sharedHost is a host with nothing in progress that other tests use, too.
+// sharedHost is a host with nothing in progress that other tests use, before and after.
 func sharedHost(t *testing.T) *host {
 	t.Helper()
 	lab.Require(t)
-	if shared != nil && shared.broken {
-		if err := closeShared(); err != nil {
-			t.Error(err)
-		}
-	}
-	if shared == nil {
+	t.Parallel()
+	h := takeIdle()
+	if h == nil {
 		dir, err := os.MkdirTemp("", "vfe2e-") //nolint:usetesting // it outlives the test
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared = openHost(t, dir)
+		h = openHost(t, dir)
 	}
-	h := shared
 	t.Cleanup(func() {
 		if t.Failed() {
-			h.broken = true
 			t.Log(h.Logs())
+			if err := h.closeShared(); err != nil {
+				t.Error(err)
+			}
+			return
 		}
 		if err := errors.Join(emptyDir(h.poolA), emptyDir(h.poolB)); err != nil {
 			t.Error(err)
 		}
+		idleHosts.Lock()
+		defer idleHosts.Unlock()
+		idleHosts.hosts = append(idleHosts.hosts, h)
 	})
 	return h
 }
 
-// closeShared ends the shared host, if there is one. Nothing of it is left.
-func closeShared() error {
-	if shared == nil {
+// takeIdle is an idle host, which is the caller's from now on, or nil.
+func takeIdle() *host {
+	idleHosts.Lock()
+	defer idleHosts.Unlock()
+	last := len(idleHosts.hosts) - 1
+	if last < 0 {
 		return nil
 	}
-	h := shared
-	shared = nil
+	h := idleHosts.hosts[last]
+	idleHosts.hosts = idleHosts.hosts[:last]
+	return h
+}
+
+// closeIdle ends the idle hosts.
+func closeIdle() error {
+	var errs []error
+	for h := takeIdle(); h != nil; h = takeIdle() {
+		errs = append(errs, h.closeShared())
+	}
+	return errors.Join(errs...)
+}
+
+// closeShared ends a shared host. Nothing of it is left.
+func (h *host) closeShared() error {
 	if err := h.Close(); err != nil {
 		return err
 	}
@@ -87,6 +111,7 @@ func closeShared() error {
 func startHost(t *testing.T) *host {
 	t.Helper()
 	lab.Require(t)
+	t.Parallel()
 	dir := lab.TempDir(t)
 	h := openHost(t, dir)
 	t.Cleanup(func() {

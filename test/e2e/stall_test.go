@@ -47,7 +47,7 @@ var stalls struct {
 // TestMain prints what the guests have seen, whatever became of the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := closeShared(); err != nil {
+	if err := closeIdle(); err != nil {
 		fmt.Println(err)
 		code = 1
 	}

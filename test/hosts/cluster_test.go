@@ -47,6 +47,7 @@ type cluster struct {
 func startCluster(t *testing.T, names ...string) *cluster {
 	t.Helper()
 	lab.Require(t)
+	t.Parallel()
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)

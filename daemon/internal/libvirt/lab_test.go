@@ -45,7 +45,6 @@ type realEnv struct {
 func newRealEnv(t *testing.T) *realEnv {
 	t.Helper()
 	lab.Require(t)
-	t.Cleanup(func() { goleak.VerifyNone(t) }) // last: after everything has ended
 	dir := lab.TempDir(t)
 	installHook(t, dir)
 	libvirtd, err := lab.StartLibvirtd(t.Context(), dir)
@@ -71,6 +70,9 @@ func newRealEnv(t *testing.T) *realEnv {
 		}
 	}
 	env.virsh(t, "pool-create-as", "images", "dir", "--target", env.dir+"/pool")
+	// A new libvirtd asks every QEMU what it can do before it answers this. On a busy
+	// machine that takes longer than callTimeout.
+	env.virsh(t, "capabilities")
 	env.run(t)
 	return env
 }
@@ -82,6 +84,13 @@ case "$2 $3" in "prepare begin") ;; *) exit 0 ;; esac
 [ ! -e '%[1]s'/"$1" ] || { cat '%[1]s'/"$1" >&2; exit 1; }
 [ ! -e '%[2]s'/"$1" ] || grep -qF "$(cat '%[2]s'/"$1")" || { echo "it has no pass" >&2; exit 1; }
 `
+
+// noLeaks fails the test if a goroutine outlives all that the test began after this
+// call.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+}
 
 // installHook must come before the start of libvirtd, which looks once whether
 // there is one.

@@ -19,6 +19,7 @@ import (
 // disk, so that what it needs of its definition has to be there.
 func TestAUEFIGuestObeysLeavesAndComesBack(t *testing.T) {
 	leftToTestConformance(t)
+	noLeaks(t)
 	env := newRealEnv(t)
 	ctx := t.Context()
 	first, second := env.bootVolume(t, "first"), env.bootVolume(t, "second")

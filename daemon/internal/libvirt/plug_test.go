@@ -20,6 +20,7 @@ import (
 // These have, and a program that writes to it.
 func TestDisksComeToAndLeaveGuestsThatRun(t *testing.T) {
 	leftToTestConformance(t)
+	noLeaks(t)
 	env := newRealEnv(t)
 	for _, machine := range []string{"pc", "q35"} {
 		t.Run(machine, func(t *testing.T) {

@@ -18,10 +18,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// The tests share one libvirtd, which takes a while to start.
+// The tests share two libvirtds, which take a while to start.
 func TestConformanceOnRealLibvirt(t *testing.T) {
+	noLeaks(t)
 	env := newRealEnv(t)
-	hvtest.Conformance(t, env)
+	hvtest.Conformance(t, env, newRealEnv(t))
 	t.Run("ADiskThatIsAwayKeepsItsPortOfPCIExpress", func(t *testing.T) { testKeepsPort(t, env) })
 	t.Run("SetConfigChainKeepsWhatTheNounsDoNotKnow", func(t *testing.T) { testKeepsUnknown(t, env) })
 	t.Run("SetConfigChainRefusesATransientDomain", func(t *testing.T) { testTransient(t, env) })

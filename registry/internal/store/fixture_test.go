@@ -14,11 +14,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/memtest"
 )
 
 func TestMain(m *testing.M) {
 	runVictim()
 	runLimited()
+	memtest.TempDir()
 	goleak.VerifyTestMain(m)
 }
 

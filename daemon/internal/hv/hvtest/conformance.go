@@ -4,6 +4,7 @@ package hvtest
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,18 +67,34 @@ const memoryBytes = 32 << 20
 // patience is how long the suite waits for what must happen.
 const patience = time.Minute
 
-// Conformance holds a hypervisor to every promise of package hv.
-func Conformance(t *testing.T, env Env) {
+// Conformance holds a hypervisor to every promise of package hv. The promises are
+// divided among the environments, which are tested at once: most of the time of a
+// real one is spent waiting.
+func Conformance(t *testing.T, envs ...Env) {
 	t.Helper()
-	groups := []map[string]func(*testing.T, *bench){
+	type promise struct {
+		name string
+		test func(*testing.T, *bench)
+	}
+	promises := make(chan promise)
+	var running sync.WaitGroup
+	for _, env := range envs {
+		running.Go(func() {
+			for p := range promises {
+				t.Run(p.name, func(t *testing.T) { p.test(t, &bench{Env: env, hv: env.Hypervisor()}) })
+			}
+		})
+	}
+	for _, group := range []map[string]func(*testing.T, *bench){
 		domainTests, chainTests, copyTests, commitTests, poolTests, attachTests, detachTests,
 		powerTests, definitionTests, memoryTests,
-	}
-	for _, group := range groups {
+	} {
 		for name, test := range group {
-			t.Run(name, func(t *testing.T) { test(t, &bench{Env: env, hv: env.Hypervisor()}) })
+			promises <- promise{name, test}
 		}
 	}
+	close(promises)
+	running.Wait()
 }
 
 // bench is what the tests work with.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,20 +17,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/memtest"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Main runs the tests of a package. Their databases are in memory where the machine
-// has a place for that: none of them has to outlive it, and to wait for a disk takes
-// most of their time.
+// Main runs the tests of a package, with their databases in memory.
 func Main(m *testing.M) {
-	const memory = "/dev/shm"
-	if info, err := os.Stat(memory); err == nil && info.IsDir() {
-		if err := os.Setenv("TMPDIR", memory); err != nil {
-			panic(err)
-		}
-	}
+	memtest.TempDir()
 	goleak.VerifyTestMain(m)
 }
 
