@@ -35,7 +35,8 @@ type activeOp struct {
 
 	mu       sync.Mutex
 	progress Progress
-	// broken: the records cannot be followed, so nothing may be written.
+	// broken: the records cannot be followed, or what follows them has panicked, so
+	// nothing may be written.
 	broken error
 	// trouble: the journal does not take the next record.
 	trouble error
@@ -85,6 +86,7 @@ func (a *activeOp) replay(records []Record) {
 // run is the goroutine of the op. It ends when the op is finished or parked, or
 // when the runner is stopped.
 func (a *activeOp) run() {
+	defer a.parkOnPanic()
 	if !a.awaitTurn() {
 		return
 	}

@@ -21,6 +21,17 @@ func (a *activeOp) contained(step *Step, part string, call func() error) (err er
 	return call()
 }
 
+// parkOnPanic is deferred by the goroutine of the op. If the runner itself panics over it, or
+// something that the runner is configured with, the op stops for the operator and the
+// others go on. Nothing is recorded, since that may be what has panicked: Continue and the
+// next start of the daemon read again how far it is.
+func (a *activeOp) parkOnPanic() {
+	if p := recover(); p != nil {
+		a.r.cfg.Log.Error("the runner panicked over an op", "op", a.op.ID, "panic", p, "stack", string(debug.Stack()))
+		a.setBroken(fmt.Errorf("the runner panicked over op %s, which is a bug of Volferry: %v; the log has where", a.op.ID, p))
+	}
+}
+
 func (a *activeOp) callDo(ctx context.Context, step *Step, run *Run) error {
 	return a.contained(step, "Do", func() error { return step.Do(ctx, run) })
 }

@@ -5,6 +5,7 @@ package op_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/op"
@@ -42,4 +43,60 @@ func TestAPanicThatDoesNotEndIsForTheOperator(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whatever the runner calls: the daemon lives, its other ops go on, and so does this one
+// once that is mended.
+func TestAPanicOfTheRunnerStopsOneOpForTheOperator(t *testing.T) {
+	for name, breakIt := range map[string]func(s *stage, panics func(opID string)){
+		"when something was recorded": func(s *stage, panics func(string)) { s.cfg.OnChange = panics },
+		"when an effect is made durable": func(s *stage, panics func(string)) {
+			s.cfg.MakeDurable = func() error { panics("a"); return nil }
+		},
+		"at a fault point": func(s *stage, panics func(string)) { s.cfg.FaultPoint = func(string) { panics("a") } },
+		"where an error is described": func(s *stage, panics func(string)) {
+			s.commit.Do = fails(wordless{func() { panics("a") }})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(s *stage) {
+				var mended atomic.Bool
+				breakIt(s, func(opID string) {
+					if opID == "a" && !mended.Load() {
+						panic("nil pointer")
+					}
+				})
+				s.start()
+				s.submit("a", "one")
+				st := s.wait("a", op.StateNeedsOperator)
+				if !strings.Contains(st.Failure.Message, "nil pointer") {
+					t.Errorf("the failure is %q", st.Failure.Message)
+				}
+				mended.Store(true)
+				s.submit("b", "two")
+				ended := s.waitFinal("b")
+				if err := s.runner.Continue(context.Background(), "a"); err != nil {
+					t.Fatal(err)
+				}
+				if got := s.waitFinal("a"); got != ended {
+					t.Errorf("it ended %s, the other one %s", got, ended)
+				}
+			})
+		})
+	}
+}
+
+// wordless is an error that panics when it is asked what it is.
+type wordless struct{ panics func() }
+
+func (e wordless) Error() string { e.panics(); return "boom" }
+
+// waitFinal waits until an op is over.
+func (s *stage) waitFinal(id string) op.State {
+	s.t.Helper()
+	st, err := s.runner.Wait(context.Background(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return st.State
 }

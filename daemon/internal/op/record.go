@@ -117,12 +117,16 @@ func sameEvent(r Record, kind EventKind, step string, data json.RawMessage) bool
 }
 
 func (a *activeOp) setProgress(p Progress) {
+	a.keep(p)
+	a.r.cfg.OnChange(a.op.ID)
+}
+
+func (a *activeOp) keep(p Progress) {
 	a.mu.Lock()
+	defer a.mu.Unlock() // also of a panic
 	a.progress = p
 	a.haltLocked()
 	a.announce()
-	a.mu.Unlock()
-	a.r.cfg.OnChange(a.op.ID)
 }
 
 func (a *activeOp) setTrouble(err error) {
