@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,14 +24,16 @@ const flushTime = 6 * time.Second
 
 var slowFlush = []string{"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", flushTime.Microseconds())}
 
-func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
-	leftToTestE2E(t)
+// diesInTheSnapshot begins a migration of a running guest in which libvirtd dies: QEMU has
+// the guest on the overlay, and libvirt shows it on src.
+func diesInTheSnapshot(t *testing.T) (g *guest, m api.Migration, overlay string) {
+	t.Helper()
 	h, a, _ := sharedPools(t)
-	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	g = h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	src := g.volume(t, "vda").Location
 	stop := lab.Inject(t, g.pid(t), slowFlush...)
 	started := g.inBackground(t, "--progress", "none", "migration", "start", g.attachment(t, "vda").ID, "--to-pool", "b")
-	overlay, opened := "", time.Time{}
+	opened := time.Time{}
 	eventually(t, "QEMU flushes src, with the overlay open", func() bool {
 		for _, m := range get[[]api.Migration](t, h, "migrations", "migration", "list") {
 			if m.VolumeID == g.volume(t, "vda").ID {
@@ -55,11 +60,18 @@ func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 	if err := <-started; err == nil {
 		t.Error("start succeeded though libvirt has the guest on src")
 	}
-	m := g.migrationIn(t, api.MigrationNeedsOperator)
+	m = g.migrationIn(t, api.MigrationNeedsOperator)
 	mustContain(t, m.Error.Message, "by the kernel's word", "start it again", m.ID)
 	if !exists(t, overlay) || slices.ContainsFunc(g.openImages(t), func(image string) bool { return image == overlay+" (deleted)" }) {
 		t.Fatal("the overlay was deleted under the guest")
 	}
+	return g, m, overlay
+}
+
+func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
+	leftToTestE2E(t)
+	g, m, _ := diesInTheSnapshot(t)
+	h, src := g.host, m.Src
 	g.writes(t)
 	g.quiesce(t)
 	// Whoever saves it now would have it restored on src: the guard is there.
@@ -74,6 +86,55 @@ func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 		t.Errorf("the volume is at %s, want src", at)
 	}
 	g.assertSettled(t)
+}
+
+// What docs/how-to/recover.md says of a guest that may not be shut down: its memory is
+// saved with the chain that it has, and restored on that.
+func TestAGuestThatLibvirtHasOnTheWrongChainIsCuredBySaveAndRestore(t *testing.T) {
+	leftToTestE2E(t)
+	g, m, overlay := diesInTheSnapshot(t)
+	h := g.host
+	g.writes(t)
+	dir := lab.TempDir(t)
+	xml, saved := filepath.Join(dir, "g.xml"), filepath.Join(dir, "g.saved")
+	was := h.virsh(t, "dumpxml", g.Name, "--migratable", "--security-info")
+	right := diskVDA(t, h.virsh(t, "dumpxml", g.Name, "--inactive", "--security-info"))
+	mustContain(t, right, overlay, m.Src.Path)
+	if err := os.WriteFile(xml, []byte(strings.Replace(was, diskVDA(t, was), right, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.virsh(t, "save", g.Name, saved, "--xml", xml)
+	mustContain(t, h.virsh(t, "save-image-dumpxml", saved), overlay)
+	eventually(t, "the instance may start again", func() bool { return h.chainPart(t).Status == "ok" })
+	h.virsh(t, "restore", saved)
+	g.writes(t)
+	if modes := g.openModes(t, overlay); !slices.Contains(modes, "write") {
+		t.Fatalf("the guest has its overlay open for %v", modes)
+	}
+	if modes := g.openModes(t, m.Src.Path); slices.Contains(modes, "write") {
+		t.Fatalf("the guest has src open for %v", modes)
+	}
+	mustContain(t, diskVDA(t, h.virsh(t, "dumpxml", g.Name)), overlay)
+	h.ctl(t, "migration", "cancel", m.SrcAttachmentID)
+	if at := g.volume(t, "vda").Location.Path; at != m.Src.Path {
+		t.Errorf("the volume is at %s, want src", at)
+	}
+	g.assertSettledAndGoOn(t)
+	g.assertSettled(t)
+}
+
+var diskElement = regexp.MustCompile(`(?s)<disk .*?</disk>`)
+
+// diskVDA is the element of the first disk in a definition.
+func diskVDA(t *testing.T, xml string) string {
+	t.Helper()
+	for _, disk := range diskElement.FindAllString(xml, -1) {
+		if strings.Contains(disk, "<target dev='vda'") {
+			return disk
+		}
+	}
+	t.Fatalf("no disk vda in\n%s", xml)
+	return ""
 }
 
 func TestLibvirtdThatDiesInAnAttachLeavesTheVolumeReserved(t *testing.T) {
