@@ -92,6 +92,21 @@ func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 // saved with the chain that it has, and restored on that.
 func TestAGuestThatLibvirtHasOnTheWrongChainIsCuredBySaveAndRestore(t *testing.T) {
 	leftToTestE2E(t)
+	for name, save := range map[string]func(h *host, t *testing.T, guest, saved, xml string){
+		"saved with the right chain": func(h *host, t *testing.T, guest, saved, xml string) {
+			h.virsh(t, "save", guest, saved, "--xml", xml)
+		},
+		"mended before the restore": func(h *host, t *testing.T, guest, saved, xml string) {
+			h.virsh(t, "save", guest, saved)
+			h.virsh(t, "save-image-define", saved, xml)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { curedBySaveAndRestore(t, save) })
+	}
+}
+
+func curedBySaveAndRestore(t *testing.T, save func(h *host, t *testing.T, guest, saved, xml string)) {
+	t.Helper()
 	g, m, overlay := diesInTheSnapshot(t)
 	h := g.host
 	g.writes(t)
@@ -103,7 +118,7 @@ func TestAGuestThatLibvirtHasOnTheWrongChainIsCuredBySaveAndRestore(t *testing.T
 	if err := os.WriteFile(xml, []byte(strings.Replace(was, diskVDA(t, was), right, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.virsh(t, "save", g.Name, saved, "--xml", xml)
+	save(h, t, g.Name, saved, xml)
 	mustContain(t, h.virsh(t, "save-image-dumpxml", saved), overlay)
 	eventually(t, "the instance may start again", func() bool { return h.chainPart(t).Status == "ok" })
 	h.virsh(t, "restore", saved)
