@@ -105,3 +105,14 @@ type Policy struct {
 type PolicyUpdate struct {
 	Enabled bool `json:"enabled"`
 }
+
+// CheckStart refuses to start a move of the volume at an attachment whose instance no
+// host has: no guest is there to be kept from the source, so the volume is moved as a
+// whole.
+func (a *Attachment) CheckStart() error {
+	if a.Host != "" {
+		return nil
+	}
+	return Errorf(CodeStateForbidden, "cannot start a migration at the attachment of volume %[1]s: no host has its instance %[2]s; move the volume with `volferryctl volume migrate %[1]s`, with --external-copy if another tool is to copy it",
+		a.VolumeName, a.InstanceName)
+}

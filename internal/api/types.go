@@ -2,7 +2,10 @@
 
 package api
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // SchemaVersion is the version of every JSON document, the value of
 // "schema_version" in what `volferryctl -o json` prints and the API answers.
@@ -172,6 +175,12 @@ type Volume struct {
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedAt     time.Time  `json:"updated_at"`
+}
+
+// Unheld says whether no host has an instance with the volume: it is attached to
+// nothing, or to instances that are shelved_offloaded. No guest can have it open then.
+func (v *Volume) Unheld() bool {
+	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
 
 // Attachment is one volume at one instance. BootIndex is nil for a slot that

@@ -145,9 +145,12 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if err != nil {
 		return false, err
 	}
-	host, err := l.cfg.Where.Volume(ctx, volume)
-	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+	host, err := l.cfg.Where.Mover(ctx, volume, d.ToPool)
+	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
+	case api.CodeHypervisorUnavailable:
 		return false, nil // it is fenced
+	case api.CodeUnsupportedDisk:
+		return false, l.settle(ctx, d, v, api.DrainVolumeSkipped, api.AsError(err))
 	}
 	if err != nil || !l.cfg.Relay.Present(host.ID) {
 		return false, err

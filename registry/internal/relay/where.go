@@ -23,6 +23,7 @@ type Places interface {
 	Attachment(ctx context.Context, ref string, as store.Viewer) (api.Attachment, error)
 	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
 	Migrations(ctx context.Context, volumeRef string, all bool, as store.Viewer) ([]api.Migration, error)
+	Movers(ctx context.Context, volumeID, toPool string) ([]string, error)
 }
 
 // Where finds the host that has to answer for a thing. It asks as the registry
@@ -57,6 +58,19 @@ func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 		return api.Host{}, err
 	}
 	return w.First(ctx, names)
+}
+
+// Mover returns the host that is to move a volume to a pool, or to a path where toPool
+// is empty: that of its migration, else of its instance, else one that reaches both.
+func (w Where) Mover(ctx context.Context, v api.Volume, toPool string) (api.Host, error) {
+	if v.MigrationID != "" || !v.Unheld() {
+		return w.Volume(ctx, v)
+	}
+	hosts, err := w.Places.Movers(ctx, v.ID, toPool)
+	if err != nil {
+		return api.Host{}, err
+	}
+	return w.First(ctx, hosts)
 }
 
 // Lost returns the host for a volume if that is fenced, and there is no other to ask.

@@ -75,6 +75,14 @@ func (places) Attachment(_ context.Context, ref string, _ store.Viewer) (api.Att
 	return api.Attachment{}, api.Errorf(api.CodeNotFound, "there is no attachment %s", ref)
 }
 
+// Movers are a and b in this order, and none to pool x.
+func (places) Movers(_ context.Context, _, toPool string) ([]string, error) {
+	if toPool == "x" {
+		return nil, api.Errorf(api.CodeUnsupportedDisk, "no host reaches both")
+	}
+	return []string{"ha", "hb"}, nil
+}
+
 func hostOf(h api.Host, _ string, err error) (api.Host, error) { return h, err }
 
 // found is a host's name, or the code of the error.
@@ -112,6 +120,11 @@ func TestHostThatHasToAnswer(t *testing.T) {
 		"unattached, shared, its host away":   {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "san")) }, "b"},
 		"unattached, shared, its host fenced": {[]string{"hb", "hc"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("c", "san")) }, "b"},
 		"unattached, shared, all away":        {nil, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("b", "san")) }, "b"},
+		"move, unattached":                    {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("b", "san"), "wide") }, "a"},
+		"move, at instances on the shelf":     {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("a", "san", "", ""), "wide") }, "b"},
+		"move, none reaches both":             {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("a", "san", ""), "x") }, "unsupported_disk"},
+		"move, attached":                      {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("a", "san", "b"), "x") }, "b"},
+		"move, being moved":                   {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, moving, "x") }, "b"},
 		"attachment":                          {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "at-a")) }, "a"},
 		"attachment that a migration ended":   {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "ended")) }, "b"},
 		"attachment that never was":           {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "x")) }, "not_found"},

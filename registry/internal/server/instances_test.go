@@ -186,19 +186,35 @@ func TestWhatNeedsAHostIsRefusedWhereNoneHasTheInstance(t *testing.T) {
 				t.Errorf("%s: code = %s", verb, got)
 			}
 		}
-		for path, body := range map[string]string{
-			"/v1/volumes/root/migrate":                         `{"to_pool":"slow"}`,
-			"/v1/attachments/" + rootAtID + "/migration:start": `{"to_pool":"slow"}`,
-		} {
-			if got := s.begin(t, "POST", path, "", body).code(); got != api.CodeStateForbidden {
-				t.Errorf("%s: code = %s", path, got)
-			}
+		at := fmt.Sprint(s.begin(t, "POST", "/v1/attachments/"+rootAtID+"/migration:start", "", `{"to_pool":"slow"}`).answer())
+		if !strings.Contains(at, string(api.CodeStateForbidden)) || !strings.Contains(at, "move the volume with `volferryctl volume migrate root`") {
+			t.Errorf("a move at the attachment: %s", at)
 		}
 		if got := s.begin(t, "DELETE", "/v1/volumes/root", "k", "").code(); got != api.CodeVolumeInUse {
 			t.Errorf("delete: code = %s", got)
 		}
 		if fmt.Sprint(before) != fmt.Sprint(s.dump(t)) {
 			t.Error("something changed")
+		}
+	})
+}
+
+// Its last host reaches the volume and the pool, so that is asked, as for a volume that
+// is attached to nothing; a pool that only the other one has is in no host's reach.
+func TestAVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.shelve(t)
+		wide := `"pools":[{"name":"wide","type":"dir","path":"/wide","shared":false,"multiattach":false,"active":true,"capacity_bytes":0,"free_bytes":0}]`
+		s.ok(t, "POST", "/v1/hosts/"+otherID+"/report", strings.NewReplacer(`"pools":[]`, wide, `"epoch":0`, `"epoch":1`).Replace(reportOfB))
+		if got := s.begin(t, "POST", "/v1/volumes/root/migrate", "", `{"to_pool":"wide"}`).code(); got != api.CodeUnsupportedDisk {
+			t.Errorf("out of reach: code = %s", got)
+		}
+		s.begin(t, "POST", "/v1/volumes/root/migrate", "k", `{"to_pool":"slow"}`)
+		if tasks := s.fetch(t, hostID); len(tasks) != 1 || tasks[0].Path != "/v1/volumes/"+rootID+"/migrate" || tasks[0].ID != "k" {
+			t.Errorf("tasks of host a = %+v", tasks)
+		}
+		if tasks := s.fetch(t, otherID); len(tasks) != 0 {
+			t.Errorf("tasks of host b = %+v", tasks)
 		}
 	})
 }

@@ -72,15 +72,21 @@ func ofMigration[In any](s *Server) finder[In] {
 	}
 }
 
-// toMove is what has to move a volume or start to, with the type that it gets there
-// by its id.
-func (s *Server) toMove(of finder[api.MigrationTarget]) finder[api.MigrationTarget] {
-	return func(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
-		if err := s.resolveType(ctx, &in.ToType); err != nil {
-			return target{}, err
-		}
-		return of(ctx, r, in)
+// toStart is the host of the attachment that the path names, which is to start a move
+// of its volume. Where no host has that at an instance there is nothing to start: no
+// guest is kept from src, and the volume is moved as a whole.
+func (s *Server) toStart(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
+	if err := s.resolveType(ctx, &in.ToType); err != nil {
+		return target{}, err
 	}
+	a, err := s.Store.Attachment(ctx, reference(r), store.Viewer{})
+	if err == nil {
+		err = a.CheckStart()
+	}
+	if err != nil {
+		return target{}, err
+	}
+	return found(s.where().Attachment(ctx, a.ID))
 }
 
 // resolveType replaces the name of a volume type by its id; none stays none.
@@ -95,20 +101,20 @@ func (s *Server) resolveType(ctx context.Context, ref *string) error {
 	return err
 }
 
-// toMigrate is ofVolume, and refuses a volume that is at an instance on the shelf:
-// no host could tell of the one that no host has.
+// toMigrate is the host that is to move the volume that the path names.
 func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
-	if err := s.Store.CheckNotShelved(ctx, reference(r)); err != nil {
-		return target{}, err
-	}
 	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
-	if err := store.CheckMove(v); err != nil {
+	if err := s.Store.CheckMove(ctx, v); err != nil {
 		return target{}, err
 	}
-	return s.toMove(ofVolume[api.MigrationTarget](s))(ctx, r, in)
+	if err := s.resolveType(ctx, &in.ToType); err != nil {
+		return target{}, err
+	}
+	host, err := s.where().Mover(ctx, v, in.ToPool)
+	return target{host, v.ID}, err
 }
 
 // toUnshelve is the host that is to bring an instance back: of those that may have

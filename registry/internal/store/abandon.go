@@ -161,7 +161,7 @@ func lacking(m api.Migration, before api.MigrationState, keep string) *api.Error
 	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
 	switch {
 	case m.InstanceID == "":
-		return api.Errorf(api.CodeHypervisorUnavailable, "%sThe volume was attached to nothing, so %s lacks nothing that was written", why, keep)
+		return api.Errorf(api.CodeHypervisorUnavailable, "%sNo host had the volume at an instance, so %s lacks nothing that was written", why, keep)
 	case keep == api.KeepDst && dstMayBeTorn(m, before):
 		return api.Errorf(api.CodePastPointOfNoReturn, "%sDst is kept. %s", why, torn)
 	case keep == api.KeepDst:

@@ -28,16 +28,30 @@ func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID str
 }
 
 // CheckMove refuses to move a volume that cannot be moved as it is.
-func CheckMove(v api.Volume) error {
+func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
-		return movedBy("migrate", v.Name, v.MigrationID)
-	case len(v.Attachments) > 1:
-		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", v.Name, len(v.Attachments))
+		return migrationActive(v, "migrate")
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
 	}
-	return nil
+	return checkHeldByOne(ctx, s.db.Read, v)
+}
+
+// checkHeldByOne refuses a move of a volume that hosts have at several instances, or at
+// one that is shelved.
+func checkHeldByOne(ctx context.Context, q querier, v api.Volume) error {
+	if v.Unheld() {
+		return nil
+	}
+	if n := len(v.Attachments); n > 1 {
+		return multiattached(v.Name, n)
+	}
+	i, err := instanceByID(ctx, q, v.Attachments[0].InstanceID)
+	if err == nil && i.State == api.InstanceShelved {
+		err = keptOnHost(v.Name, i.Name)
+	}
+	return err
 }
 
 // CheckDelete refuses to delete a volume that something uses.

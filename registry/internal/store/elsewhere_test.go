@@ -36,8 +36,11 @@ func TestNothingBeginsAtAnInstanceThatRunsOnAnotherHost(t *testing.T) {
 		"detach": {func(t *testing.T, s *Store) { runsAt(t, s, hostA, "a", web, api.InstanceStopped) }, web, func(t *testing.T, s *Store) error {
 			return second(s.TransitionAttachment(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
 		}},
-		"migrate":                     {nil, web, migrate(func(*api.MigrationRegister) {})},
-		"shelve":                      {nil, web, transitioning(nobody, web, toShelf())},
+		"migrate": {nil, web, migrate(func(*api.MigrationRegister) {})},
+		"shelve":  {nil, web, transitioning(nobody, web, toShelf())},
+		"migrate of what is shelved": {shelvedFirst, web, func(t *testing.T, s *Store) error {
+			return second(s.RegisterMigration(t.Context(), nobody, unheldMigration()))
+		}},
 		"unshelve":                    {shelvedFirst, web, transitioning(nobody, web, claim())},
 		"attach to what is shelved":   {shelvedFirst, web, attachShelved},
 		"detach from what is shelved": {shelvedFirst, web, detachShelved},

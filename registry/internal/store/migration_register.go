@@ -14,8 +14,8 @@ import (
 )
 
 // RegisterMigration locks a volume for a migration and reserves its dst: step
-// S0, before anything is touched on the host. Where the volume is attached, a
-// second attachment of it is reserved at dst.
+// S0, before anything is touched on the host. Where a host has the volume at an
+// instance, a second attachment of it is reserved at dst.
 //
 // The id of a migration stands for one migration: registering it again gives
 // what is there.
@@ -109,16 +109,10 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 		return migrationActive(v, "migrate")
 	case v.Generation != in.Generation:
 		return staleGeneration("migrate", v.Name, v.Generation, in.Generation)
+	case v.Unheld():
+		return tx.checkMigratableUnheld(ctx, v, hostID, in)
 	case len(v.Attachments) > 1:
 		return multiattached(v.Name, len(v.Attachments))
-	case v.Status != api.VolumeAvailable && len(v.Attachments) == 0:
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
-	}
-	if len(v.Attachments) == 0 {
-		if in.SrcAttachmentID != "" {
-			return api.Errorf(api.CodeConflict, "cannot migrate volume %s at attachment %s: it is not attached any more", v.Name, in.SrcAttachmentID)
-		}
-		return tx.checkReach(ctx, "migrate", v, hostID)
 	}
 	a := v.Attachments[0]
 	switch {
@@ -128,6 +122,23 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its attachment %s is %s", v.Name, a.ID, a.State)
 	}
 	return tx.checkMigratableAt(ctx, v, a, hostID, in.ID)
+}
+
+// checkMigratableUnheld says whether a host may migrate a volume that no host has at an
+// instance. The attachments of it have no part in that: they are where the volume is.
+func (tx *changeTx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
+	switch {
+	case in.SrcAttachmentID != "":
+		return api.Errorf(api.CodeConflict, "cannot migrate volume %s at attachment %s: no host has it at an instance any more", v.Name, in.SrcAttachmentID)
+	case v.Status != api.VolumeAvailable && len(v.Attachments) == 0:
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+	}
+	for _, a := range v.Attachments {
+		if err := tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+a.InstanceName, a.InstanceID, ""); err != nil {
+			return err
+		}
+	}
+	return tx.checkReach(ctx, "migrate", v, hostID)
 }
 
 // checkMigratableAt says whether the instance that has the volume lets a host
@@ -143,8 +154,8 @@ func (tx *changeTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.A
 		return fmt.Errorf("read host of instance: %w", err)
 	}
 	switch {
-	case isShelved(state):
-		return migrationShelved(v.Name, name, state)
+	case state == api.InstanceShelved:
+		return keptOnHost(v.Name, name)
 	case at != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot migrate volume %s from this host: its instance is on host %s", v.Name, a.Host)
 	case lock.op != "" && lock.op != migrationID:
@@ -154,14 +165,15 @@ func (tx *changeTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.A
 	return tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// migrationShelved refuses to move a volume that is at an instance on the shelf.
-func migrationShelved(volume, instance string, state api.InstanceState) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is %s; detach the volume, or unshelve the instance first", volume, instance, state).
-		With("state", state)
+// keptOnHost refuses to move a volume of an instance that is shelved and still on its
+// host, or is on its way back to one.
+func keptOnHost(volume, instance string) error {
+	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", volume, instance, instance).
+		With("state", api.InstanceShelved)
 }
 
-// checkReach says whether a host has the bytes of a volume that nothing is
-// attached to.
+// checkReach says whether a host has the bytes of a volume that no host has at an
+// instance.
 func (tx *changeTx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
 	var scope, owner string
 	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v
@@ -217,7 +229,7 @@ func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, t api.Vol
 		toType = t.ID
 	}
 	instanceID := ""
-	if len(v.Attachments) > 0 {
+	if !v.Unheld() {
 		instanceID = v.Attachments[0].InstanceID
 	}
 	if err := tx.exec(ctx, `INSERT INTO migrations (id, volume_id, volume_name, instance_id, host_id, src_attachment_id, dst_attachment_id,

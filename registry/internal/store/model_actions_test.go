@@ -246,7 +246,7 @@ func (m *machine) doMigrate(rt *rapid.T) {
 		right = v.host
 	}
 	for _, id := range keys(m.attachments) {
-		if a := m.attachments[id]; a.volume == in.VolumeID && a.migration == "" {
+		if a := m.attachments[id]; a.volume == in.VolumeID && a.migration == "" && m.instances[a.instance].holder() != "" {
 			in.SrcAttachmentID, in.DstAttachmentID, right = id, m.fresh(attachmentKind), m.instances[a.instance].host
 		}
 	}

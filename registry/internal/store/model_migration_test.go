@@ -19,14 +19,23 @@ func (m *model) migrate(in api.MigrationRegister) (r refusals) {
 	r.when(m.lock(in.VolumeID) != nil, api.CodeMigrationActive)
 	r.when(v.generation != in.Generation, api.CodeStaleGeneration)
 	r.when(v.status != api.VolumeAvailable, api.CodeVolumeNotAvailable)
-	r.when(len(at) > 1, api.CodeMultiattached)
-	r.when(len(at) == 0 && in.SrcAttachmentID != "", api.CodeConflict)
-	r.when(len(at) == 0 && !m.reaches(in.Host, in.VolumeID), api.CodeNotYourHost)
+	held := m.hasHost(in.VolumeID)
+	if held {
+		r.when(len(at) > 1, api.CodeMultiattached)
+	} else {
+		r.when(in.SrcAttachmentID != "", api.CodeConflict)
+		r.when(!m.reaches(in.Host, in.VolumeID), api.CodeNotYourHost)
+	}
 	for _, a := range at {
+		i := m.instances[a.instance]
+		if !held {
+			m.elsewhere(&r, a.instance, "")
+			continue
+		}
 		r.when(m.attachments[in.SrcAttachmentID] != a, api.CodeConflict)
 		r.when(a.state != api.AttachmentAttached, api.CodeStateForbidden)
-		r.when(m.instances[a.instance].host != in.Host, api.CodeNotYourHost)
-		r.when(isShelved(m.instances[a.instance].state), api.CodeStateForbidden)
+		r.when(i.host != in.Host, api.CodeNotYourHost)
+		r.when(i.state == api.InstanceShelved, api.CodeStateForbidden)
 		m.elsewhere(&r, a.instance, in.Host)
 	}
 	r.when(v.place.pool == to.pool && v.place.name == to.name, api.CodeSameLocation)
@@ -43,12 +52,17 @@ func (m *model) migrate(in api.MigrationRegister) (r refusals) {
 	m.migrations[in.ID] = &modelMigration{
 		volume: in.VolumeID, host: in.Host, src: in.SrcAttachmentID, dst: in.DstAttachmentID, toType: in.ToType, to: to, state: api.MigrationStarting,
 	}
-	if len(at) == 1 {
+	if held {
 		dst := *at[0]
 		dst.state, dst.migration = api.AttachmentReserved, in.ID
 		m.attachments[in.DstAttachmentID] = &dst
 	}
 	return nil
+}
+
+// hasHost says whether a host has an instance with the volume.
+func (m *model) hasHost(volume string) bool {
+	return slices.ContainsFunc(m.at(volume), func(a *modelAttachment) bool { return m.instances[a.instance].holder() != "" })
 }
 
 func (m *model) move(id string, in api.MigrationTransition) (r refusals) {

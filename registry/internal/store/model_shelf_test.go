@@ -95,6 +95,7 @@ func (m *model) unshelvable(r *refusals, instance, host string) {
 		if a.instance == instance {
 			root = root || a.device == "vda"
 			r.when(!m.reaches(host, a.volume), api.CodeUnsupportedDisk)
+			r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
 		}
 	}
 	r.when(!root, api.CodeRootVolumeMissing)

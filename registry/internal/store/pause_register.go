@@ -134,7 +134,7 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 	switch {
 	case v.MigrationID != "":
 		return nil, migrationActive(v, "migrate")
-	case len(v.Attachments) == 0:
+	case v.Unheld():
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s with all guests paused: no guest has it; migrate it without pause_all", v.Name)
 	}
 	var guests []PauseInstance

@@ -100,7 +100,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 		},
 		"detached meanwhile": {
 			before: func(t *testing.T, s *Store) { must(s.ForgetInstance(t.Context(), nobody, web))(t) },
-			code:   api.CodeConflict, text: "not attached any more",
+			code:   api.CodeConflict, text: "no host has it at an instance any more",
 			do: migrate(func(*api.MigrationRegister) {}),
 		},
 		"attached meanwhile": {

@@ -126,10 +126,7 @@ func (s *Store) planRetype(ctx context.Context, q querier, v api.Volume, t api.V
 	if policy != api.RetypeOnDemand {
 		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, place(v.Location), t.Name, api.RetypeOnDemand)
 	}
-	if n := len(v.Attachments); n > 1 {
-		return plan, multiattached(v.Name, n)
-	}
-	if err := checkNotShelved(ctx, q, v); err != nil {
+	if err := checkHeldByOne(ctx, q, v); err != nil {
 		return plan, err
 	}
 	plan.ToPool, err = s.poolForType(ctx, q, v, t, hostID)

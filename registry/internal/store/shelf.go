@@ -112,7 +112,7 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 	if err := cmp.Or(checkUnshelvable(i.Instance), tx.checkNotElsewhere("unshelve instance "+i.Name, i.ID, "")); err != nil {
 		return err
 	}
-	if err := tx.checkVolumesReached(ctx, i); err != nil {
+	if err := tx.checkVolumes(ctx, i); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, "UPDATE instances SET host_id = ? WHERE id = ?", i.caller, i.ID)
@@ -152,21 +152,35 @@ func checkUnshelvable(i api.Instance) error {
 // place of it counts: one that has it attached elsewhere, else its own.
 type shelvedDisk struct {
 	volume, ownerID, scope string
+	movedBy                string // the open migration of it, "" if there is none
 	location               api.Location
 }
 
 func shelvedDisks(ctx context.Context, q querier, instanceID string) ([]shelvedDisk, error) {
 	scan := func(row scanner) (d shelvedDisk, err error) {
-		err = row.Scan(append([]any{&d.volume, &d.ownerID, &d.scope}, locationFields(&d.location)...)...)
+		err = row.Scan(append([]any{&d.volume, &d.ownerID, &d.scope, &d.movedBy}, locationFields(&d.location)...)...)
 		return d, err
 	}
 	return queryAll(ctx, q, scan, `SELECT v.name, COALESCE((
 			SELECT oi.host_id FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id
-			WHERE oa.volume_id = v.id AND oi.id <> a.instance_id AND oi.state <> 'shelved_offloaded' LIMIT 1), v.host_id), l.scope, `+locationColumns+`
+			WHERE oa.volume_id = v.id AND oi.id <> a.instance_id AND oi.state <> 'shelved_offloaded' LIMIT 1), v.host_id), l.scope, COALESCE(m.id, ''), `+locationColumns+`
 		FROM attachments a
 		JOIN volumes v ON v.id = a.volume_id
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
+		LEFT JOIN migrations m ON m.volume_id = v.id AND `+migrationOpen+`
 		WHERE a.instance_id = ? ORDER BY a.device`, instanceID)
+}
+
+// checkDisksStill refuses to bring an instance back while a volume of it moves: its
+// guest would write at src, and dst is a copy of before.
+func checkDisksStill(instance string, disks []shelvedDisk) error {
+	for _, d := range disks {
+		if d.movedBy != "" {
+			return api.Errorf(api.CodeMigrationActive, "cannot unshelve instance %s: migration %s is moving its volume %s; wait for its end, or cancel it", instance, d.movedBy, d.volume).
+				With("migration_id", d.movedBy)
+		}
+	}
+	return nil
 }
 
 // unreached returns the first of the volumes that a host does not reach, nil if it
@@ -184,11 +198,14 @@ func unreached(ctx context.Context, q querier, disks []shelvedDisk, hostID strin
 	return nil, nil //nolint:nilnil // it reaches all
 }
 
-// checkVolumesReached refuses a host that does not reach each volume of an
-// instance.
-func (tx *changeTx) checkVolumesReached(ctx context.Context, i shelving) error {
+// checkVolumes refuses a host that does not reach each volume of an instance, and every
+// host while one of them moves.
+func (tx *changeTx) checkVolumes(ctx context.Context, i shelving) error {
 	disks, err := shelvedDisks(ctx, tx, i.ID)
 	if err != nil {
+		return err
+	}
+	if err := checkDisksStill(i.Name, disks); err != nil {
 		return err
 	}
 	d, err := unreached(ctx, tx, disks, i.caller)

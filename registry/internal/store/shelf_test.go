@@ -368,21 +368,17 @@ func TestAnInstanceThatNoHostHasIsForgottenUnlessItIsLocked(t *testing.T) {
 	wantVolume(t, s, disk, api.VolumeAvailable, 0)
 }
 
-func TestVolumesOfInstancesOnTheShelfStayWhereTheyAre(t *testing.T) {
-	migrating := func(t *testing.T, s *Store) error {
-		return second(s.RegisterMigration(t.Context(), nobody, rootMigration()))
-	}
+func TestWhatIsRefusedForVolumesOfInstancesOnTheShelf(t *testing.T) {
 	checkClusterRefusals(t, map[string]refusal{
-		"shelved":           {shelved(web), migrating, api.CodeStateForbidden, "cannot migrate volume root: its instance web is shelved; detach the volume, or unshelve"},
-		"shelved_offloaded": {offloaded(web), migrating, api.CodeStateForbidden, "its instance web is shelved_offloaded"},
-		"before it is asked of a host": {offloaded(web), func(t *testing.T, s *Store) error {
-			return s.CheckNotShelved(t.Context(), "root")
-		}, api.CodeStateForbidden, "its instance web is shelved_offloaded"},
-		"by a retype": {inTurn(offloaded(web), func(t *testing.T, s *Store) {
-			must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: "slow-only", Pools: []string{"slow"}}))(t)
-		}), func(t *testing.T, s *Store) error {
+		"moved while its host keeps it": {shelved(web), func(t *testing.T, s *Store) error {
+			return second(s.RegisterMigration(t.Context(), nobody, rootMigration()))
+		}, api.CodeStateForbidden, "cannot migrate volume root: its instance web is shelved and still on its host; unshelve it, or take it off"},
+		"moved while its host keeps it, before a host is asked": {shelved(web), func(t *testing.T, s *Store) error {
+			return s.CheckMove(t.Context(), must(s.Volume(t.Context(), "root", everyone))(t))
+		}, api.CodeStateForbidden, "still on its host"},
+		"moved by a retype while its host keeps it": {inTurn(shelved(web), slowOnly), func(t *testing.T, s *Store) error {
 			return second(s.PlanRetype(t.Context(), "root", api.VolumeRetype{Type: "slow-only", MigrationPolicy: api.RetypeOnDemand}))
-		}, api.CodeStateForbidden, "its instance web is shelved_offloaded"},
+		}, api.CodeStateForbidden, "still on its host"},
 		"deleted": {offloaded(web), func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, "root")) }, api.CodeVolumeInUse, "attached to instance web"},
 		"detached by its host": {shelved(web), func(t *testing.T, s *Store) error {
 			return second(s.TransitionAttachment(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))

@@ -159,31 +159,6 @@ func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref stri
 	})
 }
 
-// CheckNotShelved refuses to move a volume that is at an instance on the shelf.
-func (s *Store) CheckNotShelved(ctx context.Context, volumeRef string) error {
-	_, err := view(ctx, s, func(q querier) (none struct{}, err error) {
-		id, err := resolve(ctx, q, kindVolume, volumeRef)
-		if err != nil {
-			return none, err
-		}
-		v, err := volumeByID(ctx, q, id)
-		if err != nil {
-			return none, err
-		}
-		return none, checkNotShelved(ctx, q, v)
-	})
-	return err
-}
-
-func checkNotShelved(ctx context.Context, q querier, v api.Volume) error {
-	shelved, err := queryAll(ctx, q, scanInstance, instanceQuery+` JOIN attachments a ON a.instance_id = i.id
-		WHERE a.volume_id = ? AND i.state IN ('shelved', 'shelved_offloaded') LIMIT 1`, v.ID)
-	if err != nil || len(shelved) == 0 {
-		return err
-	}
-	return migrationShelved(v.Name, shelved[0].Name, shelved[0].State)
-}
-
 // detachShelved removes an attachment of an instance that no host has. A root slot
 // keeps what the definition of the instance says of it.
 func (tx *changeTx) detachShelved(ctx context.Context, i api.Instance, id string) (none api.Attachment, err error) {

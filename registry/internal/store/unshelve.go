@@ -67,6 +67,9 @@ func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 // has: asked alone if it is not "", else all, with last first.
 func hostsForShelved(ctx context.Context, q querier, i api.Instance, last, asked string) ([]string, error) {
 	disks, err := shelvedDisks(ctx, q, i.ID)
+	if err == nil {
+		err = checkDisksStill(i.Name, disks)
+	}
 	if err != nil {
 		return nil, err
 	}

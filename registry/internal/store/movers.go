@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// reachedBy is the condition that the host h has the bytes of the volume v, whose place
+// is l: it is its own, or in a shared pool that it has too. The words are aliases of
+// tables.
+func reachedBy(h, v, l string) string {
+	return fmt.Sprintf(`(%[3]s.scope = %[1]s.id OR %[3]s.scope = 'shared' AND (%[2]s.host_id = %[1]s.id
+		OR EXISTS (SELECT 1 FROM pools rp WHERE rp.host_id = %[1]s.id AND rp.name = %[3]s.pool AND rp.shared = 1)))`, h, v, l)
+}
+
+// moverQuery is the hosts that reach the volume ?1, with whether each has the pool ?2
+// (no pool is a path, which each has) and how many other volumes it does not reach of
+// the instances that have this one. First come those whose pools are active, then who
+// had such an instance last, then the host of the volume's row.
+var moverQuery = `SELECT h.id, ?2 = '' OR EXISTS (SELECT 1 FROM pools p WHERE p.host_id = h.id AND p.name = ?2),
+		(SELECT COUNT(*) FROM attachments a
+			JOIN attachments oa ON oa.instance_id = a.instance_id AND oa.volume_id <> a.volume_id
+			JOIN volumes ov ON ov.id = oa.volume_id
+			JOIN locations ol ON ol.volume_id = ov.id AND ol.migration_id IS NULL
+			WHERE a.volume_id = v.id AND NOT ` + reachedBy("h", "ov", "ol") + `)
+	FROM volumes v
+	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
+	JOIN hosts h ON ` + reachedBy("h", "v", "l") + `
+	WHERE v.id = ?1
+	ORDER BY h.fenced, (SELECT COUNT(*) FROM pools p WHERE p.host_id = h.id AND p.active = 1 AND p.name IN (l.pool, ?2)) DESC,
+		EXISTS (SELECT 1 FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = v.id AND i.host_id = h.id) DESC,
+		h.id = v.host_id DESC, h.name`
+
+// mover is a host that reaches a volume.
+type mover struct {
+	hostID    string
+	hasPool   bool
+	unreached int // other volumes of its instances that the host does not reach
+}
+
+// Movers returns the ids of the hosts that may move a volume which is Unheld to a pool,
+// or to a path where toPool is empty, best first. They reach both places. Of those that
+// do, they are the ones that reach the most of the other volumes of its instances: so
+// no move takes an instance on the shelf apart that some host could have brought back.
+func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
+	return view(ctx, s, func(q querier) ([]string, error) {
+		scan := func(row scanner) (m mover, err error) {
+			err = row.Scan(&m.hostID, &m.hasPool, &m.unreached)
+			return m, err
+		}
+		reach, err := queryAll(ctx, q, scan, moverQuery, volumeID, toPool)
+		if err != nil {
+			return nil, err
+		}
+		both := slices.DeleteFunc(slices.Clone(reach), func(m mover) bool { return !m.hasPool })
+		if len(both) == 0 {
+			return noMover(ctx, q, volumeID, toPool, reach)
+		}
+		least := slices.MinFunc(both, func(a, b mover) int { return a.unreached - b.unreached }).unreached
+		return hostsOf(slices.DeleteFunc(both, func(m mover) bool { return m.unreached > least })), nil
+	})
+}
+
+// noMover refuses a pool that some host has, and none that reaches the volume. Of one
+// that nobody has reported it is for a host to say whether it is there.
+func noMover(ctx context.Context, q querier, volumeID, toPool string, reach []mover) ([]string, error) {
+	if api.CodeOf(checkPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
+		return hostsOf(reach), nil
+	}
+	v, err := volumeByID(ctx, q, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to pool %s: no host reaches both that pool and %s", v.Name, toPool, place(v.Location))
+}
+
+func hostsOf(movers []mover) []string {
+	ids := make([]string, len(movers))
+	for i, m := range movers {
+		ids[i] = m.hostID
+	}
+	return ids
+}
