@@ -43,6 +43,9 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) startMigration(w http.ResponseWriter, r *http.Request) error {
 	att, err := s.Registry.Attachment(r.Context(), r.PathValue("attachment"))
+	if err == nil {
+		err = att.CheckStart()
+	}
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func notAlone(s *Spec, user string) error {
 	if user == "" {
 		return nil
 	}
-	by := "nothing is attached to it"
+	by := "no host has it at an instance"
 	switch {
 	case s.Method == MethodSave:
 		by = "all its guests are paused"

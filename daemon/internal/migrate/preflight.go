@@ -43,7 +43,7 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := g.checkSource(ctx, s); err != nil {
 		return nil, err
 	}
-	if len(vol.Attachments) == 1 {
+	if !vol.Unheld() {
 		if err := g.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func checkVolume(vol api.Volume) error {
 		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
 			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
 	}
-	if n := len(vol.Attachments); n > 1 {
+	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
 		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", vol.Name, n)
 	}
 	if vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
@@ -97,19 +97,17 @@ func checkVolume(vol api.Volume) error {
 }
 
 // checkReach refuses a volume whose bytes, or whose instance, another host has. One
-// that nothing is attached to is moved by any host that has its shared pool.
+// that no host has at an instance is moved by any host that has its shared pool.
 func (g *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) error {
 	owner := vol.Host
-	if len(vol.Attachments) == 1 {
-		if owner = vol.Attachments[0].Host; owner == "" {
-			return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: no host has its instance, which is shelved_offloaded; unshelve that, or detach the volume first", vol.Name)
-		}
+	if !vol.Unheld() {
+		owner = vol.Attachments[0].Host
 	}
 	if owner == "" || owner == host.ID || owner == host.Name {
 		return nil
 	}
 	elsewhere := api.Errorf(api.CodeNotYourHost, "volume %s is on host %s; run this there", vol.Name, owner)
-	if len(vol.Attachments) == 1 || vol.Location.Pool == "" {
+	if !vol.Unheld() || vol.Location.Pool == "" {
 		return elsewhere
 	}
 	pools, err := g.machine.hv.Pools(ctx)

@@ -85,10 +85,15 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"another host's volume", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Attachments[0].Host = "elsewhere"
 		}, api.CodeNotYourHost, "elsewhere"},
-		{"an instance that no host has", toNewPool, func(t *testing.T, w *world) {
-			must(t, w.Undefine(testInstance))
+		{"an instance that no host has, whose domain is here all the same", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Attachments[0].Host = ""
-		}, api.CodeStateForbidden, "shelved_offloaded"},
+		}, api.CodeVolumeInUse, "by the registry no host has it at an instance, but /old/vol.raw is disk vda of instance web"},
+		{"two instances, of which a host has one", toNewPool, func(t *testing.T, w *world) {
+			must(t, w.Undefine(testInstance))
+			v := &w.registry.vol
+			v.Attachments = append(v.Attachments, v.Attachments[0])
+			v.Attachments[0].Host = ""
+		}, api.CodeMultiattached, "it has 2 attachments"},
 		{"a volume being deleted", toNewPool, func(_ *testing.T, w *world) {
 			w.registry.vol.Status = api.VolumeDeleting
 		}, api.CodeVolumeNotAvailable, "deleting"},

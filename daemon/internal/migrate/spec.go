@@ -40,7 +40,8 @@ type Spec struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// InstanceID and Target (vda) are empty for a volume that is not attached.
+	// InstanceID and Target (vda) are empty for a volume that no host has at an
+	// instance.
 	InstanceID      string `json:"instance_id,omitempty"`
 	InstanceName    string `json:"instance_name,omitempty"`
 	Target          string `json:"target,omitempty"`
@@ -128,7 +129,7 @@ func (s *Spec) beforeChain() []hv.Image {
 func (s *Spec) srcChain() []hv.Image { return []hv.Image{s.srcImage()} }
 func (s *Spec) dstChain() []hv.Image { return []hv.Image{s.dstImage()} }
 
-// attached says whether the volume is a disk of an instance.
+// attached says whether the volume is a disk of an instance of this host.
 func (s *Spec) attached() bool { return s.InstanceID != "" }
 
 // key is what ops that change the disk's chain exclude each other by. Finishing

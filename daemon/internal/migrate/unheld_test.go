@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// shelve leaves the volume to n instances that no host has.
+func (d *daemon) shelve(n int) {
+	d.t.Helper()
+	must(d.t, d.world.Undefine(testInstance))
+	r := d.world.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	att := r.vol.Attachments[0]
+	att.Host, r.vol.Attachments = "", nil
+	for range n {
+		r.vol.Attachments = append(r.vol.Attachments, att)
+		att.ID, att.InstanceID = uuid.NewString(), uuid.NewString()
+	}
+}
+
+// unheldAt checks that the volume is at path, as are its attachments, and that nothing
+// of a migration is left.
+func (d *daemon) unheldAt(path string, gone ...string) {
+	d.t.Helper()
+	vol := d.world.registry.volume()
+	if vol.Location.Path != path || vol.MigrationID != "" || !d.world.Exists(path) {
+		d.t.Errorf("the volume is at %s with migration %q, want it at %s", vol.Location.Path, vol.MigrationID, path)
+	}
+	for _, path := range append(gone, overlayPath) {
+		if d.world.Exists(path) {
+			d.t.Errorf("%s is left", path)
+		}
+	}
+	if g := d.world.guards.all(); len(g) > 0 {
+		d.t.Errorf("guards are left: %v", g)
+	}
+}
+
+func TestAVolumeOfShelvedInstancesIsMovedAsIfItWereAttachedToNothing(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+			d.shelve(n)
+			target := toNewPool
+			target.DeleteSource = true
+			m := d.until(d.migrateTo(target), api.MigrationCompleted)
+			d.unheldAt(m.Dst.Path, srcPath)
+			if m.Method != MethodOffline || m.InstanceID != "" || m.SrcAttachmentID != "" || m.DstAttachmentID != "" {
+				t.Errorf("the migration is %+v", m)
+			}
+			if last := d.world.registry.last; last.SrcAttachmentID != "" || last.DstAttachmentID != "" {
+				t.Errorf("registered %+v", last)
+			}
+		})
+	}
+}
+
+func TestAVolumeOfAShelvedInstanceIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.shelve(1)
+		d.world.AddPool(hv.PoolInfo{Name: "old", Type: "netfs", Path: "/old", Active: true})
+		att := d.world.registry.vol.Attachments
+		d.world.elsewhere("old")
+		d.world.registry.vol.Attachments, d.world.registry.vol.Status = att, api.VolumeInUse
+		d.unheldAt(d.until(d.migrate(), api.MigrationCompleted).Dst.Path)
+	})
+}
+
+func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
+	// Most of what such a move calls is the registry.
+	atEveryCall := func(t *testing.T, end func(d *daemon, id string)) {
+		for n, reached := 1, true; reached && !t.Failed(); n += callStride() {
+			reached = false
+			t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
+				inBubble(t, hv.StateStopped, func(_ *testing.T, d *daemon) {
+					d.shelve(1)
+					d.world.copier.gate = make(chan struct{})
+					id := d.migrate()
+					d.until(id, api.MigrationCopying)
+					var calls atomic.Int64
+					d.world.registry.atCall(func(bool) {
+						if calls.Add(1) == int64(n) {
+							reached = true
+							go d.restart()
+						}
+					})
+					end(d, id)
+				})
+			})
+		}
+	}
+	t.Run("complete", func(t *testing.T) {
+		atEveryCall(t, func(d *daemon, id string) {
+			close(d.world.copier.gate)
+			m := d.until(id, api.MigrationCompleted)
+			calm(d)
+			d.unheldAt(m.Dst.Path)
+		})
+	})
+	t.Run("cancel", func(t *testing.T) {
+		atEveryCall(t, func(d *daemon, id string) {
+			_, _, err := d.manager().Cancel(context.Background(), d.call(id))
+			must(d.t, err)
+			m := d.until(id, api.MigrationCancelled)
+			calm(d)
+			d.unheldAt(srcPath, m.Dst.Path)
+		})
+	})
+}
+
+// What the registry has ended while the host was fenced may be anybody's by then: an
+// instance that came from the shelf may write to src.
+func TestAFencedHostLetsGoOfTheVolumeOfAShelvedInstance(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.shelve(1)
+		d.world.copier.gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		d.fenced()
+		d.world.registry.abandon(id)
+		close(d.world.copier.gate)
+		d.rejoined()
+		m := d.until(id, api.MigrationError)
+		pass(time.Minute)
+		d.unheldAt(srcPath)
+		if !d.world.Exists(m.Dst.Path) {
+			t.Error("dst is gone, which may be another volume's")
+		}
+	})
+}
