@@ -22,8 +22,8 @@ func migrationCommand() *cli.Command {
 		Description: "'volume migrate' makes a whole move at once. Its steps are here: 'start' freezes the source,\n" +
 			"'copy' copies it (or any other tool does), 'complete' switches over to the destination.\n" +
 			"'cancel' gives the source back at any time before the switch. They take the attachment that\n" +
-			"is moved; for a volume that is not attached, 'copy', 'complete' and 'cancel' take the\n" +
-			"migration.",
+			"is moved; for a volume that is not attached, or whose instance is shelved, 'copy', 'complete'\n" +
+			"and 'cancel' take the migration.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
