@@ -236,6 +236,7 @@ func (m *machine) doShelvedDetach(rt *rapid.T) {
 	}
 	if want.when(a == nil, api.CodeNotFound); a != nil {
 		m.shelvedBy(&want, a.instance, host)
+		want.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
 	}
 	var err error
 	if a != nil && rapid.Bool().Draw(rt, "by volume") {
