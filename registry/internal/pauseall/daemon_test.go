@@ -21,6 +21,7 @@ type guest struct {
 	// process: it has one, which has the volume open. running: that is not paused.
 	// memory: its RAM is in a file.
 	process, running, memory bool
+	byHand                   bool // somebody let it run on, and no registry could have known
 	// at is where its volume is, since when it runs without a stop.
 	at    string
 	since time.Time
@@ -149,7 +150,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	case refused:
 		return relaytest.Refuse(api.CodeNoSpace)
 	case resumed:
-		d.guests[parts[1]].running = true
+		d.guests[parts[1]].running, d.guests[parts[1]].byHand = true, true
 		refusal, _ := json.Marshal(api.ErrorBody{Error: api.Errorf(api.CodeStateForbidden, "it runs").With("ran_on", true)})
 		return api.TaskAnswer{Status: http.StatusConflict, Body: refusal}
 	case barred:

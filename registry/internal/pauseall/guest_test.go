@@ -32,7 +32,7 @@ func (d *daemon) suspend(migration, id string) *api.Error {
 	if d.site.stopped.IsZero() {
 		d.site.stopped = time.Now()
 	}
-	d.guests[id].running = false
+	d.guests[id].running, d.guests[id].byHand = false, false
 	return nil
 }
 
@@ -42,7 +42,7 @@ func (d *daemon) save(id string) *api.Error {
 		return nil
 	}
 	d.site.eachOther(id, func(name string, o *guest) {
-		if o.running {
+		if o.running && !o.byHand {
 			d.site.wrong("guest %s is saved while guest %s runs", id, name)
 		}
 	})
