@@ -343,12 +343,16 @@ func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, erro
 			s.InstanceName, s.VolumeName, s.before(), s.leftovers(), s.Target)
 	}
 	if err != nil {
-		return "", api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
+		return "", cannotLookAt(s, err)
 	}
 	if dom.State.Active() {
 		return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteLive, goalCancel: kindCancelLive}[what], nil
 	}
 	return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteCold, goalCancel: kindCancelCold}[what], nil
+}
+
+func cannotLookAt(s *Spec, err error) *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }
 
 func tooEarly(h *history, verb string) *api.Error {

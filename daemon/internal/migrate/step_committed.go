@@ -102,12 +102,18 @@ func (g *Manager) committedKind(ctx context.Context, s *Spec, kind string) (stri
 		return kind, err
 	}
 	v, err := g.machine.lookAt(ctx, s)
-	if err != nil || v.live != onSrc || v.mirror != nil {
-		return kind, err
+	if err == nil && (v.live != onSrc || v.mirror != nil) {
+		return kind, nil
 	}
-	h, err := g.machine.openOf(ctx, s)
-	if err == nil && h.agrees(s, v) {
-		kind = kindCancelCommitted
+	var h *held
+	if err == nil {
+		h, err = g.machine.openOf(ctx, s)
 	}
-	return kind, err
+	switch {
+	case err != nil:
+		return "", cannotLookAt(s, err)
+	case h.agrees(s, v):
+		return kindCancelCommitted, nil
+	}
+	return kind, nil
 }
