@@ -238,6 +238,9 @@ type DiskStats struct {
 	// AllocationBytes is the highest offset written in the top image, which for
 	// an overlay is how much of the local disk it takes.
 	AllocationBytes int64
+	// CapacityBytes is the size that the process gives the disk, and so what its guest
+	// sees: the image may have been made larger behind its back.
+	CapacityBytes int64
 }
 
 // OpenFile is one open file descriptor of a domain's process on an image.
@@ -479,6 +482,12 @@ type Hypervisor interface {
 	// ErrNotFound if it is not defined or had no such disk; ErrGuarded and ErrInUse
 	// as PowerOn. On other errors the domain is off and the file as it was.
 	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
+	// GrowDisk makes the top image of the live disk sizeBytes large, a multiple of 512,
+	// and tells the guest, running or paused. What is added reads as zeros. A disk that
+	// has this size is no error, and one that is larger is made smaller: compare
+	// CapacityBytes before. On a block device, which has to be that large, it only makes
+	// the process see so. ErrBusy while a block job runs on the disk.
+	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
 	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
 	// second; 0 lifts it. A lower limit that the domain's owner set stays, and
 	// comes back after ours. ErrUnsupported if the owner limits the total.

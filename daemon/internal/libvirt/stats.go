@@ -68,6 +68,7 @@ func statsOf(params []golibvirt.TypedParam, target string) (*hv.DiskStats, error
 			FlushRequests:   get(golibvirt.DomainStatsBlockSuffixFlReqs),
 			FlushTime:       time.Duration(get(golibvirt.DomainStatsBlockSuffixFlTimes)),
 			AllocationBytes: get(golibvirt.DomainStatsBlockSuffixAllocation),
+			CapacityBytes:   get(golibvirt.DomainStatsBlockSuffixCapacity),
 		}, nil
 	}
 }

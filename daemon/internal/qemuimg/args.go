@@ -27,6 +27,10 @@ func createArgs(path string, sizeBytes int64) []string {
 	}
 }
 
+func resizeArgs(path string, sizeBytes int64) []string {
+	return []string{"resize", "-q", "-f", FormatQCOW2, path, strconv.FormatInt(sizeBytes, 10)}
+}
+
 // commitArgs names the image to commit into as the overlay's backing node, in
 // the place of what the overlay's header names, and keeps the overlay as it is
 // (-d): the same command can run again.

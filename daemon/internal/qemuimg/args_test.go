@@ -18,6 +18,7 @@ func builders() map[string][]string {
 	return map[string][]string{
 		"createOverlayArgs": createOverlayArgs("/ovl/x", raw, 512),
 		"createArgs":        createArgs("/pool/new", 512),
+		"resizeArgs":        resizeArgs("/pool/a", 1024),
 		"commitArgs":        commitArgs(Image{"/ovl/x", FormatQCOW2}, raw, protocolDevice, "none"),
 		"convertArgs": convertArgs(raw.options("", protocolFile), "none",
 			qcow2.options("", protocolFile), "none", true),

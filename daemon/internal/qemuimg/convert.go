@@ -34,7 +34,7 @@ func Convert(ctx context.Context, src, dst Image, opts ConvertOptions) error {
 	if err != nil {
 		return err
 	}
-	return syncPath(dst.Path)
+	return Sync(dst.Path)
 }
 
 // CompareOptions are the options of Compare.

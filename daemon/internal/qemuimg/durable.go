@@ -108,8 +108,8 @@ func nameFile(dir, f *os.File, path string) error {
 	return nil
 }
 
-// syncPath puts a file, block device or directory on stable storage.
-func syncPath(path string) error {
+// Sync puts a file, block device or directory on stable storage.
+func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

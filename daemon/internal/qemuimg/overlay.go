@@ -121,5 +121,5 @@ func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitO
 	if err != nil {
 		return err
 	}
-	return syncPath(into.Path)
+	return Sync(into.Path)
 }

@@ -97,6 +97,7 @@ func testNotFound(t *testing.T, b *bench) {
 		"Pivot":               b.hv.Pivot(ctx, g.id, "vdz"),
 		"AbortJob":            b.hv.AbortJob(ctx, g.id, "vdz"),
 		"SetWriteLimit":       b.hv.SetWriteLimit(ctx, g.id, "vdz", 1<<20),
+		"GrowDisk":            b.hv.GrowDisk(ctx, g.id, "vdz", 2*diskBytes),
 		"Job":                 noJob,
 		"DiskStats":           noStats,
 	} {
@@ -130,6 +131,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"Pivot":           b.hv.Pivot(ctx, id, "vda"),
 		"SetJobBandwidth": b.hv.SetJobBandwidth(ctx, id, "vda", 1<<20),
 		"SetWriteLimit":   b.hv.SetWriteLimit(ctx, id, "vda", 1<<20),
+		"GrowDisk":        b.hv.GrowDisk(ctx, id, "vda", 2*diskBytes),
 		"Job":             noJob,
 		"DiskStats":       noStats,
 		"OpenFiles":       noFiles,

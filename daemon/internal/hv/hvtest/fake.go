@@ -53,6 +53,8 @@ type domain struct {
 	plugged map[string]bool
 	stats   map[string]*hv.DiskStats
 	limits  map[string]int64
+	// sizes are those that the process gives its disks, if it has been told.
+	sizes map[string]int64
 	// byUser: a person paused it, so that being paused is as it should be.
 	byUser bool
 	// unplug is how the guest answers a request to let go of a disk; leaving

@@ -73,7 +73,12 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
 	f.runs++
 	dom.Run = f.runs
-	dom.stats, dom.limits = make(map[string]*hv.DiskStats), make(map[string]int64)
+	dom.stats, dom.limits, dom.sizes = make(map[string]*hv.DiskStats), make(map[string]int64), make(map[string]int64)
+	for i := range disks {
+		if img := f.files[disks[i].Top().Path]; img != nil {
+			dom.sizes[disks[i].Target] = img.size
+		}
+	}
 	return nil
 }
 

@@ -58,11 +58,19 @@ func (f *Fake) WriteLimit(id, target string) int64 {
 func (f *Fake) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
 	var stats hv.DiskStats
 	err := f.call(ctx, "DiskStats", func() error {
-		dom, _, err := f.liveDisk(id, target)
+		dom, disk, err := f.liveDisk(id, target)
+		if err != nil {
+			return err
+		}
+		img, err := f.open(disk.Top().Path)
 		if err != nil {
 			return err
 		}
 		stats = *dom.statsOf(target)
+		stats.CapacityBytes = img.size
+		if size, known := dom.sizes[target]; known {
+			stats.CapacityBytes = size
+		}
 		return nil
 	})
 	if err != nil {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Sync puts what another program has changed of an image on stable storage.
+func (Storage) Sync(_ context.Context, path string) error { return qemuimg.Sync(path) }
+
+// Grow makes an image file sizeBytes large, durably; what is added reads as zeros. A file
+// that has this size is no error, and one that is larger is size_mismatch. A file that a
+// running guest has open is hv.ErrInUse. ErrAbsent if there is nothing at the path.
+func (Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
+	err := qemuimg.Grow(ctx, qemuImage(img), sizeBytes)
+	var larger *SizeError
+	var bad *qemuimg.ImageError
+	var ran *qemuimg.CommandError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &larger):
+		return api.Errorf(api.CodeSizeMismatch, "%s has %d bytes, which is more than %d; nothing was changed", larger.Path, larger.Bytes, sizeBytes).
+			With("size_bytes", sizeBytes).With("found_bytes", larger.Bytes)
+	case errors.As(err, &ran) && strings.Contains(ran.Stderr, "lock"):
+		return errors.Join(hv.ErrInUse, err)
+	case errors.As(err, &bad):
+		return badImage(img.Path, api.Format(img.Format), err)
+	}
+	return noSpace(noImage(err))
+}

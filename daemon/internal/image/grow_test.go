@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestARefusalToGrowSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	img := hv.Image{Path: filepath.Join(dir, "image"), Format: "raw"}
+	if err := (Storage{}).Create(t.Context(), img, 1024, NewFile{}); err != nil {
+		t.Fatal(err)
+	}
+	link := hv.Image{Path: filepath.Join(dir, "link"), Format: "raw"}
+	if err := os.Symlink(img.Path, link.Path); err != nil {
+		t.Fatal(err)
+	}
+	for want, err := range map[api.Code]error{
+		api.CodeSizeMismatch:    Storage{}.Grow(t.Context(), img, 512),
+		api.CodeUnsupportedDisk: Storage{}.Grow(t.Context(), link, 2048),
+	} {
+		if api.CodeOf(err) != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := (Storage{}).Grow(t.Context(), hv.Image{Path: filepath.Join(dir, "none"), Format: "raw"}, 512); !errors.Is(err, ErrAbsent) {
+		t.Errorf("nothing there is %v", err)
+	}
+}
+
+// TestAnImageThatQEMUHasOpenIsInUse: two that write into one qcow2 image destroy it.
+func TestAnImageThatQEMUHasOpenIsInUse(t *testing.T) {
+	img := hv.Image{Path: filepath.Join(t.TempDir(), "image"), Format: "qcow2"}
+	if err := (Storage{}).Create(t.Context(), img, 1<<20, NewFile{}); err != nil {
+		t.Fatal(err)
+	}
+	qemu, err := exec.LookPath("qemu-io")
+	if err != nil {
+		t.Skip("qemu-io is not installed")
+	}
+	cmd := exec.CommandContext(t.Context(), qemu, "-f", "qcow2", img.Path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
+	if _, err := in.Write([]byte("length\n")); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() { _, err := out.Read(make([]byte, 64)); answered <- err }()
+	select { // it prompts when it has the image open
+	case err := <-answered:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("qemu-io says nothing")
+	}
+	if err := (Storage{}).Grow(t.Context(), img, 2<<20); !errors.Is(err, hv.ErrInUse) {
+		t.Errorf("got %v, want ErrInUse", err)
+	}
+}

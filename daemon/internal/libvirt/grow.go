@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// GrowDisk makes the top image of the live disk larger. QEMU has the image open, so it
+// is the only one who may.
+func (c *Conn) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
+	// Without this flag the size is a number of KiB.
+	const flags = golibvirt.DomainBlockResizeBytes
+	// What is under way is waited for, and storage with it.
+	err := c.modifyByItself(ctx, longCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+		return lv.DomainBlockResize(dom, target, uint64(sizeBytes), flags)
+	})
+	err = c.changed(ctx, "grow", id, target, err)
+	// QEMU's words for a disk with a block job, of which libvirt says only that it failed.
+	if saidText(err, "'block_resize'") && (saidText(err, "' is in use") || saidText(err, "' is busy")) {
+		return fmt.Errorf("%w: %w", hv.ErrBusy, err)
+	}
+	return err
+}
