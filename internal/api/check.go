@@ -85,8 +85,15 @@ func (in VolumeCreate) Check() error {
 	if err := first(CheckVolumeName(in.Name), checkFormat("format", in.Format)); err != nil {
 		return err
 	}
-	if in.SizeBytes <= 0 || in.SizeBytes%sectorBytes != 0 {
-		return invalid("size_bytes is %d; it must be a positive multiple of %d", in.SizeBytes, sectorBytes)
+	return checkSize(in.SizeBytes)
+}
+
+// Check refuses what makes no sense by itself.
+func (in VolumeResize) Check() error { return checkSize(in.SizeBytes) }
+
+func checkSize(bytes int64) error {
+	if bytes <= 0 || bytes%sectorBytes != 0 {
+		return invalid("size_bytes is %d; it must be a positive multiple of %d", bytes, sectorBytes)
 	}
 	return nil
 }

@@ -63,6 +63,12 @@ type VolumeTypeUpdate struct {
 	Pools       *[]string `json:"pools,omitempty"`
 }
 
+// VolumeResize is the size that a volume shall have: the body of its resize. A volume is
+// only made larger.
+type VolumeResize struct {
+	SizeBytes int64 `json:"size_bytes"`
+}
+
 // MigrationTarget says where a volume shall go and how: the body of
 // migration:start and of a volume's migrate. Exactly one of ToPool and ToPath
 // is set. An empty ToFormat keeps the format, an empty Method is "auto", an
@@ -197,6 +203,26 @@ type VolumeTransition struct {
 type VolumeGrow struct {
 	FromBytes int64 `json:"from_bytes"`
 	SizeBytes int64 `json:"size_bytes"`
+}
+
+// VolumeResizeBegin keeps everybody from a volume while its host makes it larger: the
+// body of POST /v1/volumes/{volume}/resize:begin at the registry. Generation is the
+// volume's that the host saw; OpID is the op that ends it with VolumeResizeEnd.
+type VolumeResizeBegin struct {
+	Host       string `json:"host"`
+	Epoch      int64  `json:"epoch"`
+	Generation int64  `json:"generation"`
+	OpID       string `json:"op_id"`
+}
+
+// VolumeResizeEnd lets others at the volume again: the body of POST
+// /v1/volumes/{volume}/resize:end at the registry. SizeBytes is what its host has seen
+// the image to have then, 0 if nothing was done.
+type VolumeResizeEnd struct {
+	Host      string `json:"host"`
+	Epoch     int64  `json:"epoch"`
+	OpID      string `json:"op_id"`
+	SizeBytes int64  `json:"size_bytes,omitempty"`
 }
 
 // MigrationRegister is step S0 of a migration at the registry, one

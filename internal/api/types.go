@@ -58,6 +58,8 @@ const (
 	VolumeInUse     VolumeStatus = "in-use"
 	VolumeDeleting  VolumeStatus = "deleting"
 	VolumeError     VolumeStatus = "error"
+	// VolumeResizing: an op makes it larger; until that is over nothing else is done to it.
+	VolumeResizing VolumeStatus = "resizing"
 )
 
 // AttachmentState is the state of an attachment.
@@ -168,6 +170,8 @@ type Volume struct {
 	Location    Location     `json:"location"`
 	Attachments []Attachment `json:"attachments"`
 	MigrationID string       `json:"migration_id,omitempty"`
+	// ResizeOpID is the op that makes it larger, empty if there is none.
+	ResizeOpID string `json:"resize_op_id,omitempty"`
 	// Adopted: its image was there before the volume was, and is where it was then.
 	Adopted bool `json:"adopted"`
 	// SizeChangedAt is when the size was seen to be another one last, nil if it is that

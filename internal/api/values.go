@@ -12,7 +12,7 @@ func (InstanceState) Values() []string {
 
 // Values are the statuses of a volume.
 func (VolumeStatus) Values() []string {
-	return words(VolumeCreating, VolumeAvailable, VolumeReserved, VolumeInUse, VolumeDeleting, VolumeError)
+	return words(VolumeCreating, VolumeAvailable, VolumeReserved, VolumeInUse, VolumeDeleting, VolumeError, VolumeResizing)
 }
 
 // Values are the states of an attachment.

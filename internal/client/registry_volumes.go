@@ -74,6 +74,16 @@ func (r *Registry) GrowVolume(ctx context.Context, opID, ref string, in api.Volu
 	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/grow", in)
 }
 
+// BeginResize keeps everybody from a volume that is made larger.
+func (r *Registry) BeginResize(ctx context.Context, opID, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
+	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/resize:begin", in)
+}
+
+// EndResize says what size it has, and lets others at it again.
+func (r *Registry) EndResize(ctx context.Context, opID, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
+	return tell[api.Volume](ctx, r, opID, http.MethodPost, to("volumes", ref)+"/resize:end", in)
+}
+
 // RetypeVolume gives a volume another type, where it is. A retype that has to
 // move it is answered by the host that does so.
 func (r *Registry) RetypeVolume(ctx context.Context, opID, ref string, in api.VolumeRetype) (api.Volume, error) {

@@ -133,6 +133,7 @@ func (s *Server) volumeLines() []line {
 		post("/v1/volumes:adopt", "register an image that exists as a volume", s.adoptVolume).in(api.VolumeAdopt{}).out("volume", api.Volume{}),
 		change(http.MethodDelete, "/v1/volumes/{volume}", "delete a volume and its bytes; force=1 also one whose bytes may be half there", s.deleteVolume).
 			query("force").out("volume", api.VolumeRegister{}),
+		post("/v1/volumes/{volume}/resize", "make a volume larger, also under a running guest", s.resizeVolume).in(api.VolumeResize{}).out("volume", api.Volume{}),
 		post("/v1/volumes/{volume}/forget", "let go of a volume that is not attached; its image stays as it is", s.forgetVolume).in(api.VolumeForget{}).out("volume", api.Volume{}),
 		get("/v1/volumes/{volume}/which", "say which copy of a volume is the good one", s.which).out("which", api.Which{}),
 		post("/v1/volumes/{volume}/migrate", "move a volume: start, copy and complete in one", s.migrateVolume).

@@ -41,6 +41,22 @@ func (s *Server) adoptVolume(w http.ResponseWriter, r *http.Request) error {
 	return httpjson.Write(w, http.StatusCreated, "volume", vol)
 }
 
+func (s *Server) resizeVolume(w http.ResponseWriter, r *http.Request) error {
+	var in api.VolumeResize
+	if err := httpjson.Decode(r, &in); err != nil {
+		return err
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	vol, err := s.Volumes.Resize(r.Context(), id, r.PathValue("volume"), in)
+	if err != nil {
+		return err
+	}
+	return httpjson.Write(w, http.StatusOK, "volume", vol)
+}
+
 func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
 	force, err := forced(r)
 	if err != nil {

@@ -155,7 +155,7 @@ func checkVolume(vol api.Volume, inst api.Instance, host Host) error {
 	case vol.MigrationID != "":
 		return cannot(api.CodeMigrationActive, "migration %s is moving it; complete or cancel that first", vol.MigrationID).
 			With("migration_id", vol.MigrationID)
-	case vol.Status == api.VolumeCreating || vol.Status == api.VolumeDeleting || vol.Status == api.VolumeError:
+	case vol.Status == api.VolumeCreating || vol.Status == api.VolumeDeleting || vol.Status == api.VolumeError || vol.Status == api.VolumeResizing:
 		return cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
 	case vol.Location.Pool == "" && vol.Host != "" && vol.Host != host.ID && vol.Host != host.Name:
 		return cannot(api.CodeNotYourHost, "it is at %s on host %s, and in no pool that this host could share", vol.Location.Path, vol.Host)

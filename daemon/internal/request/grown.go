@@ -24,13 +24,18 @@ func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string,
 	case foundBytes == l.SizeBytes:
 		return foundBytes, nil
 	case foundBytes < l.SizeBytes:
-		return l.SizeBytes, api.Errorf(api.CodeSizeMismatch,
-			"volume %s is %d bytes at %s but %d in the registry: it was made smaller, or is another image; if the end of it was not needed, forget the volume (volferryctl volume forget %s) and adopt the image again",
-			volumeName, foundBytes, l.Path, l.SizeBytes, volumeName).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
+		return l.SizeBytes, Shrunk(volumeName, l, foundBytes)
 	}
 	v, err := registry.GrowVolume(ctx, uuid.NewString(), volumeID, api.VolumeGrow{FromBytes: l.SizeBytes, SizeBytes: foundBytes})
 	if err != nil {
 		return l.SizeBytes, err
 	}
 	return v.SizeBytes, nil
+}
+
+// Shrunk refuses an image that is smaller than its volume.
+func Shrunk(volumeName string, l api.Location, foundBytes int64) error {
+	return api.Errorf(api.CodeSizeMismatch,
+		"volume %s is %d bytes at %s but %d in the registry: it was made smaller, or is another image; if the end of it was not needed, forget the volume (volferryctl volume forget %s) and adopt the image again",
+		volumeName, foundBytes, l.Path, l.SizeBytes, volumeName).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
 }

@@ -25,7 +25,7 @@ type Config struct {
 	SharedPools []string
 }
 
-// Manager creates, adopts and deletes volumes. It is safe for concurrent use.
+// Manager creates, adopts, resizes and deletes volumes. It is safe for concurrent use.
 type Manager struct {
 	rules   location.Rules
 	shared  []string
@@ -49,7 +49,7 @@ func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context)
 		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, Own: cfg.OwnDirs},
 		shared:  cfg.SharedPools,
 		machine: &machine{ports, log}, host: host, log: log,
-		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict},
+		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},
 	}
 }
 

@@ -25,7 +25,7 @@ type subject struct {
 }
 
 // Plans implements optest.World.
-func (s *subject) Plans() []op.Plan { return s.newManager(Config{}).Plans() }
+func (s *subject) Plans() []op.Plan { return s.newManager().Plans() }
 
 // Op implements optest.World.
 func (s *subject) Op() op.Op {

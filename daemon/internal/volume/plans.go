@@ -15,6 +15,7 @@ const (
 	kindCreate = "volume_create"
 	kindAdopt  = "volume_adopt"
 	kindDelete = "volume_delete"
+	kindResize = "volume_resize"
 )
 
 // The steps whose output somebody needs.
@@ -22,6 +23,9 @@ const (
 	stepNameRegister    = "register"
 	stepNameCreateImage = "create_image"
 	stepNamePublish     = "publish"
+	stepNameReserve     = "reserve"
+	stepNameGrow        = "grow"
+	stepNameRecord      = "record"
 )
 
 // Plans returns the plans of all op kinds of volumes, for the runner.
@@ -41,10 +45,15 @@ func (g *Manager) Plans() []op.Plan {
 			m.stepRemoveImage(),
 			m.stepForget(),
 		}},
+		{Kind: kindResize, Commit: stepNameGrow, Steps: []op.Step{
+			m.stepReserve(),
+			m.stepGrow(),
+			m.stepRecord(),
+		}},
 	}
 }
 
-// input is the Input of every op of a volume: what was decided before anything
+// input is the Input of every op of a volume but a resize: what was decided before anything
 // was touched.
 type input struct {
 	// Volume is what the registry is to be told, or to forget.

@@ -34,6 +34,9 @@ type Registry interface {
 	RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error)
 	TransitionVolume(ctx context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error)
 	DeleteVolume(ctx context.Context, opID, id string) error
+	// BeginResize keeps everybody else from a volume until EndResize.
+	BeginResize(ctx context.Context, opID, id string, in api.VolumeResizeBegin) (api.Volume, error)
+	EndResize(ctx context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error)
 }
 
 // Images are the image files and devices of this host, by path: the part of
@@ -52,6 +55,14 @@ type Images interface {
 	// Fingerprint tells an image from another one that is at its path later, also
 	// after a reboot. image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
+	// Grow makes an image file sizeBytes large, durably; what is added reads as zeros. A
+	// file that has this size is no error, and no file gets smaller. hv.ErrInUse if
+	// QEMU has it open.
+	Grow(ctx context.Context, img hv.Image, sizeBytes int64) error
+	// Sync puts what another program has changed of an image on stable storage.
+	Sync(ctx context.Context, path string) error
+	// FreeBytes is how much a file in dir may still grow.
+	FreeBytes(dir string) (int64, error)
 	// Remove unlinks a file, durably. Absent is no error. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error

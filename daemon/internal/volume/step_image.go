@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -98,10 +99,20 @@ func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, e
 // kernel says is in use. Verdict begins the refusal. Errors are typed for the
 // runner.
 func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
+	if err := m.checkNamed(ctx, path, "", verdict); err != nil {
+		return err
+	}
+	return m.checkHeld(ctx, path, verdict)
+}
+
+// checkNamed refuses an image that a domain of this host names, but for the one with
+// the id that may.
+func (m *machine) checkNamed(ctx context.Context, path, may, verdict string) error {
 	doms, err := m.HV.Domains(ctx)
 	if err != nil {
 		return request.HV(err)
 	}
+	doms = slices.DeleteFunc(doms, func(d hv.Domain) bool { return may != "" && d.ID == may })
 	domain, target, err := location.DiskOf(doms, path)
 	switch {
 	case err != nil:
@@ -109,6 +120,11 @@ func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
 	case domain != "":
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of instance %s", verdict, path, target, domain).With("instance", domain)
 	}
+	return nil
+}
+
+// checkHeld refuses an image that the kernel says is in use.
+func (m *machine) checkHeld(ctx context.Context, path, verdict string) error {
 	user, err := m.Images.InUse(ctx, path)
 	if err != nil {
 		return fmt.Errorf("see who uses %s: %w", path, err)

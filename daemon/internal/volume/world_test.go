@@ -37,6 +37,8 @@ type world struct {
 	images   *fakeImages
 	journal  *optest.Journal
 	runner   *op.Runner
+	// faultPoint, if set, is told the points that the ops pass.
+	faultPoint func(name string)
 }
 
 // newWorld makes a host with a pool of files, a smaller pool of block devices,
@@ -44,24 +46,24 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Fake: hvtest.New(), registry: newFakeRegistry(), journal: optest.NewJournal()}
-	w.images = &fakeImages{fake: w.Fake, users: map[string]string{}, written: map[string]bool{}, devices: map[string]bool{}}
+	w.images = &fakeImages{fake: w.Fake, users: map[string]string{}, written: map[string]bool{}, devices: map[string]bool{}, free: 1 << 40}
 	w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	w.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/lvm", Active: true, CapacityBytes: 1 << 39, FreeBytes: 1 << 39})
 	return w
 }
 
-func (w *world) newManager(cfg Config) *Manager {
+func (w *world) newManager() *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
-	return New(cfg, ports, w.journal, host, slog.New(slog.DiscardHandler))
+	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // start makes a manager with a runner, as a daemon does.
 func (w *world) start(t *testing.T) *Manager {
 	t.Helper()
-	g := w.newManager(Config{})
+	g := w.newManager()
 	var err error
-	w.runner, err = op.New(op.Config{Journal: w.journal, Plans: g.Plans(), Describe: migrate.Describe, MaxTries: 3})
+	w.runner, err = op.New(op.Config{Journal: w.journal, Plans: g.Plans(), Describe: migrate.Describe, MaxTries: 3, FaultPoint: w.faultPoint})
 	must(t, err)
 	t.Cleanup(w.runner.Stop)
 	g.Bind(w.runner)
@@ -109,6 +111,8 @@ type fakeImages struct {
 	written map[string]bool   // what somebody has open for writing
 	devices map[string]bool   // which are block devices
 	stuck   error             // why nothing can be removed
+	free    int64             // what a file may grow by
+	before  func()            // what happens once, before the next file grows
 }
 
 func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) (image.Info, error) {
@@ -137,6 +141,25 @@ func (i *fakeImages) Written(_ context.Context, path string) (bool, error) {
 }
 
 func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
+
+func (i *fakeImages) Sync(context.Context, string) error { return nil }
+
+func (i *fakeImages) FreeBytes(string) (int64, error) { return i.free, nil }
+
+func (i *fakeImages) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
+	if before := i.before; before != nil {
+		i.before = nil
+		before()
+	}
+	info, err := i.fake.Info(img.Path)
+	if err != nil || info.SizeBytes > sizeBytes || i.devices[img.Path] {
+		return fmt.Errorf("%s cannot be made %d bytes large: %+v, %w", img.Path, sizeBytes, info, err)
+	}
+	if err = i.fake.GrowImage(img.Path, sizeBytes); errors.Is(err, hvtest.ErrLocked) {
+		return hv.ErrInUse
+	}
+	return err
+}
 
 func (i *fakeImages) Remove(_ context.Context, path string) error {
 	if i.devices[path] || i.stuck != nil {
@@ -223,7 +246,7 @@ func (r *fakeRegistry) Host(_ context.Context, ref string) (api.Host, error) {
 		if ref != testHost && ref != hostName {
 			return api.Host{ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0007", Name: ref}, nil
 		}
-		return api.Host{ID: testHost, Name: hostName}, nil
+		return api.Host{ID: testHost, Name: hostName, Epoch: 1}, nil
 	})
 }
 
@@ -274,6 +297,40 @@ func (r *fakeRegistry) GrowVolume(_ context.Context, opID, id string, in api.Vol
 			return vol, err
 		}
 		vol.SizeBytes, vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
+		r.volumes[id] = vol
+		return vol, nil
+	})
+}
+
+func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.VolumeResizeBegin) (api.Volume, error) {
+	return r.tell(opID, in, func() (api.Volume, error) {
+		vol, err := r.find(id)
+		switch {
+		case err != nil:
+			return vol, err
+		case vol.MigrationID != "":
+			return vol, api.Errorf(api.CodeMigrationActive, "volume %s is moved", vol.Name)
+		case vol.Generation != in.Generation || in.Epoch != 1:
+			return vol, api.Errorf(api.CodeConflict, "volume %s is not there to be resized", vol.Name)
+		}
+		vol.ResizeOpID, vol.Status = in.OpID, api.VolumeResizing
+		r.volumes[id] = vol
+		return vol, nil
+	})
+}
+
+func (r *fakeRegistry) EndResize(_ context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error) {
+	return r.tell(opID, in, func() (api.Volume, error) {
+		vol, err := r.find(id)
+		if err != nil || vol.ResizeOpID != in.OpID {
+			return vol, err
+		}
+		vol.ResizeOpID, vol.Status = "", api.VolumeAvailable
+		if len(vol.Attachments) > 0 {
+			vol.Status = api.VolumeInUse
+		}
+		vol.SizeBytes = max(vol.SizeBytes, in.SizeBytes)
+		vol.Location.SizeBytes = vol.SizeBytes
 		r.volumes[id] = vol
 		return vol, nil
 	})

@@ -41,6 +41,22 @@ func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *nothing) (tar
 	return target{host, v.ID}, err
 }
 
+// toResize is ofVolume, of a volume that may be made larger as far as it is known here.
+func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeResize) (target, error) {
+	if err := in.Check(); err != nil {
+		return target{}, err
+	}
+	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	if err != nil {
+		return target{}, err
+	}
+	if err := store.CheckResize(v); err != nil {
+		return target{}, err
+	}
+	host, err := s.where().Volume(ctx, v)
+	return target{host, v.ID}, err
+}
+
 // toPower is ofInstance, of one that is not locked; verb is what is done to it.
 func toPower[In any](s *Server, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {

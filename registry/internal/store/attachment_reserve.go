@@ -81,7 +81,7 @@ type wantedVolume struct {
 // host has is on none.
 type neighbour struct{ id, instanceID, instanceName, hostID string }
 
-const wantedVolumeQuery = `SELECT v.name, v.host_id, l.scope, v.status, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+const wantedVolumeQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL

@@ -33,7 +33,7 @@ func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 	case v.MigrationID != "":
 		return migrationActive(v, "migrate")
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+		return notAvailable(v, "migrate")
 	}
 	return checkHeldByOne(ctx, s.db.Read, v)
 }
@@ -67,6 +67,17 @@ func CheckDelete(v api.Volume) error {
 	return nil
 }
 
+// CheckResize refuses to make a volume larger that cannot be as it is.
+func CheckResize(v api.Volume) error {
+	switch {
+	case v.MigrationID != "":
+		return migrationActive(v, resizeVerb)
+	case v.Status == api.VolumeCreating || v.Status == api.VolumeDeleting || v.Status == api.VolumeError:
+		return notAvailable(v, resizeVerb)
+	}
+	return nil
+}
+
 // CheckAttach refuses a volume that an instance cannot get.
 func CheckAttach(v api.Volume, i api.Instance) error {
 	if err := lockOf(i).refuse("attach a volume to", i.Name); err != nil {
@@ -75,8 +86,8 @@ func CheckAttach(v api.Volume, i api.Instance) error {
 	if v.MigrationID != "" {
 		return movedBy("attach", v.Name, v.MigrationID)
 	}
-	if slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError}, v.Status) {
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot attach volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+	if slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError, api.VolumeResizing}, v.Status) {
+		return notAvailable(v, "attach")
 	}
 	for _, a := range v.Attachments {
 		if a.InstanceID == i.ID {

@@ -58,6 +58,9 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		if err := tx.orphanMigrations(ctx, host.id); err != nil {
 			return api.Host{}, err
 		}
+		if err := tx.endResizesOf(ctx, host.id); err != nil {
+			return api.Host{}, err
+		}
 		return s.hostChanged(ctx, tx, host, api.Event{
 			What: "host.fence", To: api.HostFenced, Token: &api.Token{Epoch: host.epoch + 1},
 			Details: map[string]any{"evidence": in.Evidence},

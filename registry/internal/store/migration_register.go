@@ -109,6 +109,8 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 		return migrationActive(v, "migrate")
 	case v.Generation != in.Generation:
 		return staleGeneration("migrate", v.Name, v.Generation, in.Generation)
+	case v.Status == api.VolumeResizing:
+		return notAvailable(v, "migrate")
 	case v.Unheld():
 		return tx.checkMigratableUnheld(ctx, v, hostID, in)
 	case len(v.Attachments) > 1:

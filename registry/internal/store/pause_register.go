@@ -134,6 +134,8 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 	switch {
 	case v.MigrationID != "":
 		return nil, migrationActive(v, "migrate")
+	case v.Status == api.VolumeResizing:
+		return nil, notAvailable(v, "migrate")
 	case v.Unheld():
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s with all guests paused: no guest has it; migrate it without pause_all", v.Name)
 	}

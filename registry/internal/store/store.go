@@ -52,7 +52,10 @@ var schema8 string
 //go:embed schema/9.sql
 var schema9 string
 
-var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
+//go:embed schema/10.sql
+var schema10 string
+
+var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {

@@ -19,8 +19,6 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		if err != nil {
 			return v, err
 		}
-		grown := v.Location
-		grown.SizeBytes = in.SizeBytes
 		switch {
 		case v.SizeBytes == in.SizeBytes:
 			return v, nil
@@ -31,15 +29,9 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		case v.MigrationID != "":
 			return v, migrationActive(v, "change the size of")
 		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
-			return v, api.Errorf(api.CodeVolumeNotAvailable, "cannot change the size of volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
+			return v, notAvailable(v, "change the size of")
 		}
-		if err := checkLocation("volume", grown); err != nil {
-			return v, err
-		}
-		if err := tx.exec(ctx, "UPDATE locations SET size_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", in.SizeBytes, v.ID); err != nil {
-			return v, err
-		}
-		if err := tx.exec(ctx, "UPDATE volumes SET size_changed_us = ?1, updated_us = ?1 WHERE id = ?2", tx.at.UnixMicro(), v.ID); err != nil {
+		if err := tx.setSize(ctx, v, in.SizeBytes); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.grow", From: fmt.Sprint(v.SizeBytes), To: fmt.Sprint(in.SizeBytes)}, nil); err != nil {
@@ -47,4 +39,16 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		}
 		return volumeByID(ctx, tx, v.ID)
 	})
+}
+
+// setSize takes over the size of an image.
+func (tx *changeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
+	grown := v.Location
+	grown.SizeBytes = sizeBytes
+	if err := checkLocation("volume", grown); err != nil {
+		return err
+	}
+	return tx.execAll(ctx,
+		sqlStep("UPDATE locations SET size_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", sizeBytes, v.ID),
+		sqlStep("UPDATE volumes SET size_changed_us = ?1, updated_us = ?1 WHERE id = ?2", tx.at.UnixMicro(), v.ID))
 }

@@ -39,7 +39,8 @@ func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volu
 }
 
 // attach gives a volume its attachments, and the status that follows from them:
-// an available one that has any is reserved or in use.
+// an available one that has any is reserved or in use. One that is made larger is
+// resizing, whoever has it.
 func attach(v *api.Volume, attachments []api.Attachment) {
 	v.Attachments = append(v.Attachments, attachments...)
 	if len(v.Attachments) > 0 && v.Status == api.VolumeAvailable {
@@ -49,6 +50,9 @@ func attach(v *api.Volume, attachments []api.Attachment) {
 				v.Status = api.VolumeInUse
 			}
 		}
+	}
+	if v.ResizeOpID != "" {
+		v.Status = api.VolumeResizing
 	}
 }
 
@@ -91,7 +95,7 @@ func (tx *changeTx) keptVolume(ctx context.Context, ref, verb string) (api.Volum
 }
 
 const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
-		v.created_us, v.updated_us, v.size_changed_us, v.adopted_path <> '' AND v.adopted_path = l.path, ` + locationColumns + `
+		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '' AND v.adopted_path = l.path, ` + locationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN hosts h ON h.id = v.host_id
@@ -116,7 +120,7 @@ func scanVolume(row scanner) (api.Volume, error) {
 	)
 	err := row.Scan(append([]any{
 		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
-		&created, &updated, &resized, &v.Adopted,
+		&created, &updated, &resized, &v.ResizeOpID, &v.Adopted,
 	}, locationFields(&v.Location)...)...)
 	v.SizeBytes = v.Location.SizeBytes
 	v.Attachments = []api.Attachment{}

@@ -13,7 +13,8 @@ import (
 )
 
 // volumeNext are the statuses that a host may ask for, by the one before.
-// Reserved and in-use are not among them: they follow from attachments alone.
+// Reserved and in-use are not among them: they follow from attachments alone. Nor is
+// resizing, which BeginResize and EndResize are for.
 var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeCreating:  {api.VolumeAvailable, api.VolumeError, api.VolumeDeleting},
 	api.VolumeAvailable: {api.VolumeDeleting, api.VolumeError},
@@ -21,6 +22,7 @@ var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeInUse:     {},
 	api.VolumeDeleting:  {api.VolumeAvailable, api.VolumeError},
 	api.VolumeError:     {api.VolumeAvailable, api.VolumeDeleting},
+	api.VolumeResizing:  {},
 }
 
 // RegisterVolume records a volume that a host makes or has found. Its place
@@ -207,6 +209,9 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 		if v.MigrationID != "" {
 			return v, migrationActive(v, "delete")
 		}
+		if v.Status == api.VolumeResizing {
+			return v, notAvailable(v, "delete")
+		}
 		if len(v.Attachments) > 0 {
 			return v, tx.attachedTo(ctx, "delete", v)
 		}
@@ -236,6 +241,15 @@ func (tx *changeTx) auditVolume(ctx context.Context, v api.Volume, e api.Event, 
 	details["name"] = v.Name
 	e.Host, e.Object, e.Details, e.Token = v.Host, "volume/"+v.ID, details, &api.Token{Generation: v.Generation}
 	return tx.audit(ctx, e)
+}
+
+// notAvailable refuses what a volume is not in the status for.
+func notAvailable(v api.Volume, verb string) error {
+	err := api.Errorf(api.CodeVolumeNotAvailable, "cannot %s volume %s: it is %s", verb, v.Name, v.Status).With("status", v.Status)
+	if v.ResizeOpID != "" {
+		err = err.With("op_id", v.ResizeOpID)
+	}
+	return err
 }
 
 func migrationActive(v api.Volume, verb string) error { return movedBy(verb, v.Name, v.MigrationID) }

@@ -45,3 +45,14 @@ func (m *Images) GrowImage(path string, sizeBytes int64) error {
 	}
 	return err
 }
+
+// Extend makes a block device larger, as a volume group does, whoever has it open.
+func (m *Images) Extend(path string, sizeBytes int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.open(path)
+	if err == nil {
+		img.size = sizeBytes
+	}
+	return err
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+)
+
+// sizes are what the image of a volume has, and what its running guest sees of it.
+type sizes struct {
+	image int64
+	// dom is the instance that has the volume, nil if none has.
+	dom *hv.Domain
+	// guest is the size that the process of dom gives the disk, if it has the image.
+	guest *int64
+}
+
+// are says whether all of them are this size.
+func (s sizes) are(bytes int64) bool {
+	return s.image == bytes && (s.guest == nil || *s.guest == bytes)
+}
+
+// sizesNow looks at them. Errors are typed for the runner.
+func (m *machine) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err error) {
+	info, err := m.inspect(ctx, in)
+	if err != nil {
+		return now, err
+	}
+	now.image = info.SizeBytes
+	if in.InstanceID == "" {
+		return now, nil
+	}
+	dom, err := m.HV.Domain(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return now, nil // undefined since
+	}
+	if err != nil {
+		return now, request.HV(err)
+	}
+	now.dom = dom
+	if !in.has(dom) {
+		return now, nil
+	}
+	stats, err := m.HV.DiskStats(ctx, in.InstanceID, in.Device)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return now, nil // off since
+	}
+	if err != nil {
+		return now, request.HV(err)
+	}
+	now.guest = &stats.CapacityBytes
+	return now, nil
+}
+
+// has says whether the process of a domain has the image as its disk, and nothing else.
+func (in *resizeInput) has(dom *hv.Domain) bool {
+	disk := dom.LiveDisk(in.Device)
+	return disk != nil && in.checkDisk(disk, dom) == nil
+}

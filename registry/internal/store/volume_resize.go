@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// BeginResize keeps everybody else from a volume that a host is about to make larger,
+// and returns it. It ends with EndResize, by the op that is named here, or when the host
+// is fenced. A host does one thing at a time to a volume, so that an op of the same host
+// which is named here already has ended without a word, and the new one takes its place.
+func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
+	if err := checkRequired("op id", in.OpID); err != nil {
+		return api.Volume{}, err
+	}
+	return mutate(ctx, s, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+		if err != nil {
+			return api.Volume{}, err
+		}
+		v, err := tx.ownVolume(ctx, ref, resizeVerb)
+		if err != nil {
+			return v, err
+		}
+		if err := tx.checkResizable(ctx, v, hostID, in); err != nil {
+			return v, err
+		}
+		if err := tx.exec(ctx, "UPDATE volumes SET resize_op = ?, resize_host = ?, updated_us = ? WHERE id = ?", in.OpID, hostID, tx.at.UnixMicro(), v.ID); err != nil {
+			return v, err
+		}
+		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.resize_begin", From: string(v.Status), To: string(api.VolumeResizing), OpID: in.OpID}, nil); err != nil {
+			return v, err
+		}
+		return volumeByID(ctx, tx, v.ID)
+	})
+}
+
+const resizeVerb = "resize"
+
+// checkResizable says whether a host may make the volume larger, as it is now.
+func (tx *changeTx) checkResizable(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
+	if v.ResizeOpID != "" {
+		holder, err := tx.resizedBy(ctx, v.ID)
+		if err != nil {
+			return err
+		}
+		if holder != hostID {
+			return notAvailable(v, resizeVerb)
+		}
+		return nil // it was checked when that began
+	}
+	switch {
+	case v.MigrationID != "":
+		return migrationActive(v, resizeVerb)
+	case v.Generation != in.Generation:
+		return staleGeneration(resizeVerb, v.Name, v.Generation, in.Generation)
+	case len(v.Attachments) > 1:
+		return api.Errorf(api.CodeMultiattached, "cannot resize volume %s: it has %d attachments; detach all but one", v.Name, len(v.Attachments)).With("attachments", len(v.Attachments))
+	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
+		return notAvailable(v, resizeVerb)
+	case len(v.Attachments) == 0:
+		return tx.checkReach(ctx, resizeVerb, v, hostID)
+	}
+	return tx.checkResizableAt(ctx, v, v.Attachments[0], hostID)
+}
+
+// checkResizableAt says whether the instance that has the volume lets a host resize it.
+func (tx *changeTx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
+	var (
+		at, name string
+		state    api.InstanceState
+		lock     instanceLock
+	)
+	if err := tx.QueryRowContext(ctx, "SELECT host_id, name, state, lock_reason, lock_op FROM instances WHERE id = ?", a.InstanceID).
+		Scan(&at, &name, &state, &lock.reason, &lock.op); err != nil {
+		return fmt.Errorf("read host of instance: %w", err)
+	}
+	switch {
+	case isShelved(state):
+		return api.Errorf(api.CodeStateForbidden, "cannot resize volume %s: its instance %s is %s; detach the volume, or unshelve the instance first", v.Name, name, state).
+			With("state", state)
+	case at != hostID:
+		return api.Errorf(api.CodeNotYourHost, "cannot resize volume %s from this host: its instance is on host %s", v.Name, a.Host)
+	case a.State != api.AttachmentAttached:
+		return api.Errorf(api.CodeStateForbidden, "cannot resize volume %s: its attachment %s is %s", v.Name, a.ID, a.State)
+	}
+	if err := lock.refuse("resize a volume of", name); err != nil {
+		return err
+	}
+	return tx.checkNotElsewhere("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
+}
+
+// resizedBy is the id of the host whose op makes a volume larger, "" if none does.
+func (tx *changeTx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT resize_host FROM volumes WHERE id = ?", volumeID).Scan(&hostID); err != nil {
+		return "", fmt.Errorf("read who resizes: %w", err)
+	}
+	return hostID, nil
+}
+
+// EndResize ends what BeginResize began, and takes over the size that the host has seen
+// the image to have, if it says one. An op that was ended already, because its host was
+// fenced, has nothing to end: what its host sees later is for GrowVolume.
+func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
+	if err := checkRequired("op id", in.OpID); err != nil {
+		return api.Volume{}, err
+	}
+	return mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+		if _, err := tx.checkHost(ctx, in.Host, in.Epoch); err != nil {
+			return api.Volume{}, err
+		}
+		v, err := tx.ownVolume(ctx, ref, resizeVerb)
+		if err != nil || v.ResizeOpID == "" || v.ResizeOpID != in.OpID {
+			return v, err
+		}
+		size := cmp.Or(in.SizeBytes, v.SizeBytes)
+		if size < v.SizeBytes {
+			return v, invalid("volume %s has %d bytes, and %d are fewer: a volume is only grown", v.Name, v.SizeBytes, size)
+		}
+		if size > v.SizeBytes {
+			if err := tx.setSize(ctx, v, size); err != nil {
+				return v, err
+			}
+		}
+		if err := tx.exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '', updated_us = ? WHERE id = ?", tx.at.UnixMicro(), v.ID); err != nil {
+			return v, err
+		}
+		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.resize_end", From: fmt.Sprint(v.SizeBytes), To: fmt.Sprint(size), OpID: in.OpID}, nil); err != nil {
+			return v, err
+		}
+		return volumeByID(ctx, tx, v.ID)
+	})
+}
+
+// endResizesOf ends what a host that was fenced has begun: it does nothing to a volume
+// any more. What it has done by then is seen by who looks at the image next.
+func (tx *changeTx) endResizesOf(ctx context.Context, hostID string) error {
+	return tx.exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
+}
