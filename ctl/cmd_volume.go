@@ -55,6 +55,7 @@ func volumeCommand() *cli.Command {
 					&cli.BoolFlag{Name: "bootable", Usage: "may an instance boot from it: --bootable or --bootable=false"},
 				},
 			},
+			volumeResizeCommand(),
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
 				Description: "The image of a volume that was adopted is not Volferry's own work: before it is deleted you are\n" +

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func volumeResizeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "resize", Usage: "make a volume larger, also under a running guest", ArgsUsage: "VOLUME", Action: withSession(volumeResize),
+		UsageText: programName + " volume resize VOLUME --size SIZE",
+		Description: "The volume may belong to a running, paused or stopped instance, or to none. A running guest sees\n" +
+			"the new size at once; its partitions and filesystems are its own to grow. A volume is never made\n" +
+			"smaller. A block device is made larger where it was made (lvextend), and then by this command.\n\n" +
+			"For example: " + programName + " volume resize db-data --size 40GiB",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "size", Usage: "the new `SIZE`, for example 40GiB or 42949672960 (bytes)"},
+		},
+	}
+}
+
+func volumeResize(c *cli.Context, s *session) error {
+	if c.String("size") == "" {
+		return usagef("volume resize: --size is missing: give for example --size 40GiB")
+	}
+	size, err := parseSize(c.String("size"))
+	if err != nil {
+		return err
+	}
+	name := c.Args().First()
+	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", name, "resize"), "volume", api.VolumeResize{SizeBytes: size})
+	if err != nil || !finished {
+		return err
+	}
+	if !a.has("volume") {
+		if a, err = s.get(c.Context, v1("volumes", name), "volume"); err != nil {
+			return err
+		}
+	}
+	var v api.Volume
+	if err := a.decode("volume", &v); err != nil {
+		return err
+	}
+	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, render.ExactBytes(v.SizeBytes)))
+}
