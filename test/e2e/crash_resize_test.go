@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// The deaths in the middle of a resize. The command stays, and has to end with the
+// size that was asked for, in image, guest and registry.
+
+// resizeTrial makes the disk of a guest larger, by a little each time.
+func (g *guest) resizeTrial(size *int, ended func(*testing.T)) *trial {
+	return &trial{
+		host: g.host, waits: true, noun: "volume",
+		begin: func(*testing.T) []string {
+			*size += 1 << 20
+			return resizeArgs(g.volumeName("vda"), *size)
+		},
+		ended: func(t *testing.T, r *request) {
+			if v := answerOf[api.Volume](t, r); v.SizeBytes != int64(*size) {
+				t.Errorf("the answer is %+v, want %d bytes", v, *size)
+			}
+			g.assertSize(t, *size)
+			ended(t)
+		},
+	}
+}
+
+// endsWhole claims of the guest, which is off, that its volume, which has this size, holds
+// what was written to it.
+func (g *guest) endsWhole(t *testing.T, size int) {
+	t.Helper()
+	before := g.History("vda")
+	before.Volume = uint64(size / workload.BlockSize)
+	g.settled = true
+	g.assertAtRest(t)
+	g.stillHolds(t, before)
+}
+
+func TestKillAtEveryStepOfAResizeUnderARunningGuest(t *testing.T) {
+	leftToTestE2E(t)
+	g := crashGuest(t)
+	size := volumeBytes
+	x := g.resizeTrial(&size, func(t *testing.T) {
+		g.sees(t, size)
+		g.writes(t)
+	})
+	x.strikeAt(t, x.way(t).of("volume_resize").chosen(t), g.host.daemonDies(nothingElse))
+	g.quiesce(t)
+	g.destroy(t)
+	g.endsWhole(t, size)
+}
+
+func TestKillAtEveryStepOfAResizeOfAStoppedGuest(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	g.powerOff(t)
+	size := volumeBytes
+	x := g.resizeTrial(&size, func(*testing.T) {})
+	x.strikeAt(t, x.way(t).of("volume_resize"), g.host.daemonDies(nothingElse))
+	g.endsWhole(t, size)
+}
