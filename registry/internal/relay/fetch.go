@@ -220,8 +220,12 @@ func (r *Relay) lookAgain(ctx context.Context, e *entry) {
 
 // Answer hands what a host answered to those who wait for it. The first answer
 // to a change stands, whichever that was, and one to a read that nobody waits
-// for is dropped.
-func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) error {
+// for is dropped. An answer goes to people's terminals, and a host may say anything: it
+// is made printable.
+func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) (err error) {
+	if a.Body, err = api.PrintableJSON(a.Body); err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "the answer of task %.80q is no JSON: %v", taskID, err)
+	}
 	if isRead(taskID) {
 		return r.answerRead(hostID, taskID, a)
 	}

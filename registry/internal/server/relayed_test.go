@@ -82,6 +82,20 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 	}
 }
 
+func TestWhatAHostAnswersIsPrintableForWhoeverAsked(t *testing.T) {
+	const said = `{"error":{"code":"conflict","message":"\u001b[2Jgone"}}`
+	const want = `{"error":{"code":"conflict","message":"�[2Jgone"}}`
+	bubble(t, func(t *testing.T, s *site) {
+		for method, path := range map[string]string{"POST": "/v1/instances/web/start", "GET": "/v1/ops?host=a"} {
+			p := s.begin(t, method, path, "", "")
+			s.reply(t, hostID, s.fetch(t, hostID)[0].ID, 409, said)
+			if status, body := p.answer(); status != 409 || body != want {
+				t.Errorf("%s %s: answer = %d %s", method, path, status, body)
+			}
+		}
+	})
+}
+
 func TestAmbiguousOrUnknownHostIsAskedForAndNothingIsStored(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		before := s.dump(t)

@@ -49,7 +49,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 			e.Details["at"] = in.At.UTC().Format(time.RFC3339Nano)
 		}
 		if len(in.Details) > 0 {
-			e.Details["posted"] = in.Details
+			e.Details["posted"] = api.PrintableDetails(in.Details)
 		}
 		return tx.addEvent(ctx, e)
 	})

@@ -30,7 +30,8 @@ func (l instanceLock) refuse(verb, instance string) error {
 // LockInstance keeps everybody from changing an instance until it is unlocked. One
 // that is locked is refused with instance_locked.
 func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
-	if err := checkRequired("reason", strings.TrimSpace(in.Reason)); err != nil {
+	in.Reason = strings.TrimSpace(in.Reason)
+	if err := checkRequired("reason", in.Reason); err != nil {
 		return api.Instance{}, err
 	}
 	return mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Instance, error) {

@@ -41,6 +41,7 @@ func (s *Store) noteMigrations(ctx context.Context, in api.HostReport) error {
 				continue
 			}
 		}
+		m.Error = printableError(m.Error)
 		live[m.ID] = m
 	}
 	s.hosts.setMigrations(in.ID, live)

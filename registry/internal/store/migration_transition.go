@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +21,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
 	}
+	in.Error = printableError(in.Error)
 	return mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		id, err := resolve(ctx, tx, kindMigration, ref)
 		if err != nil {
@@ -65,7 +67,7 @@ func checkTransition(in api.MigrationTransition) error {
 	switch in.To {
 	case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted,
 		api.MigrationCancelling, api.MigrationCancelled, api.MigrationError, api.MigrationNeedsOperator:
-		return checkText("op id", in.OpID)
+		return cmp.Or(checkText("op id", in.OpID), checkError("error of the migration", in.Error))
 	case api.MigrationStarting, api.MigrationOrphaned:
 	}
 	return invalid("a migration cannot be moved to %s", quote(string(in.To)))

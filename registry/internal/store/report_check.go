@@ -131,7 +131,7 @@ func checkReportMigration(m api.Migration) error {
 			return invalid("the %s %g of migration %s is out of range", f.what, *f.value, m.ID)
 		}
 	}
-	return checkReportError(m)
+	return checkError("error of migration "+m.ID, m.Error)
 }
 
 // phaseRule is what a phase looks like: a daemon may have one that is not known here.
@@ -143,21 +143,3 @@ func checkPhase(m api.Migration) error {
 	}
 	return nil
 }
-
-// checkReportError checks the error of a migration: its text is a daemon's, and is for
-// people.
-func checkReportError(m api.Migration) error {
-	if m.Error == nil {
-		return nil
-	}
-	if err := checkText("error code of a migration", string(m.Error.Code)); err != nil {
-		return err
-	}
-	if len(m.Error.Message) > maxReportError {
-		return invalid("the error of migration %s is longer than %d bytes", m.ID, maxReportError)
-	}
-	return nil
-}
-
-// maxReportError is far above the longest message of a daemon, with what qemu-img said.
-const maxReportError = 16 << 10

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -112,6 +113,44 @@ func checkLocation(what string, l api.Location) error {
 		return invalid("the size %d of the %s is not a positive multiple of %d bytes", l.SizeBytes, what, sectorBytes)
 	}
 	return nil
+}
+
+const (
+	// maxErrorMessage is far above the longest message of a daemon, with what qemu-img
+	// said.
+	maxErrorMessage = 16 << 10
+	// maxErrorDetails bounds, as JSON, what a daemon says beside it.
+	maxErrorDetails = 16 << 10
+)
+
+// checkError checks an error that a daemon tells, nil if there is none. Its text is the
+// daemon's, and may be that of another program: see printableError.
+func checkError(what string, e *api.Error) error {
+	if e == nil {
+		return nil
+	}
+	if err := checkText("code of the "+what, string(e.Code)); err != nil {
+		return err
+	}
+	if len(e.Message) > maxErrorMessage {
+		return invalid("the %s is longer than %d bytes", what, maxErrorMessage)
+	}
+	details, err := json.Marshal(e.Details)
+	if err != nil {
+		return invalid("the details of the %s cannot be written as JSON: %v", what, err)
+	}
+	if len(details) > maxErrorDetails {
+		return invalid("the details of the %s have %d bytes as JSON and may have %d", what, len(details), maxErrorDetails)
+	}
+	return nil
+}
+
+// printableError is an error that was checked, as people are shown it.
+func printableError(e *api.Error) *api.Error {
+	if e == nil {
+		return nil
+	}
+	return &api.Error{Code: e.Code, Message: api.Printable(e.Message), Details: api.PrintableDetails(e.Details)}
 }
 
 // quote shows a text that may be anything without repeating all of it.

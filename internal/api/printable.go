@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Printable returns text with U+FFFD in the place of each character that a terminal
+// would obey, or that shows the text as another. Line breaks and tabs stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) || r == '\n' || r == '\t' {
+			return r
+		}
+		return utf8.RuneError
+	}, text)
+}
+
+// PrintableJSON returns a JSON document whose texts, and names of fields, are Printable.
+// One that needs no change is returned as it is.
+func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
+	if len(document) == 0 {
+		return document, nil
+	}
+	var value any
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("read document: %w", err)
+	}
+	value, changed := printableValue(value)
+	if !changed {
+		return document, nil
+	}
+	clean, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("write document: %w", err)
+	}
+	return clean, nil
+}
+
+// PrintableDetails returns details, as they were read from JSON, whose texts and keys
+// are Printable.
+func PrintableDetails(details map[string]any) map[string]any {
+	value, _ := printableValue(details)
+	clean, _ := value.(map[string]any) // what a map becomes
+	return clean
+}
+
+// printableValue copies what it changes.
+func printableValue(value any) (_ any, changed bool) {
+	switch v := value.(type) {
+	case string:
+		clean := Printable(v)
+		return clean, clean != v
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			clean, dirty := printableValue(v[i])
+			list[i], changed = clean, changed || dirty
+		}
+		value = list
+	case map[string]any:
+		if v == nil {
+			return v, false
+		}
+		object := make(map[string]any, len(v))
+		for key, inner := range v {
+			clean, dirty := printableValue(inner)
+			name := Printable(key)
+			object[name], changed = clean, changed || dirty || name != key
+		}
+		value = object
+	}
+	return value, changed
+}
