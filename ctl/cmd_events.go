@@ -197,14 +197,15 @@ func eventLine(e api.Event) string {
 	return strings.TrimRight(line+asked(e), " ")
 }
 
-// asked is who asked a host for what it has posted, and whether with force.
+// asked is who asked a host for what it has posted, and whether with force, by the word
+// of that host: the registry has not seen it.
 func asked(e api.Event) string {
 	posted, _ := e.Details["posted"].(map[string]any)
 	who, _ := posted["who"].(string)
 	if who == "" {
 		return ""
 	}
-	text := "  asked by " + who
+	text := "  by its word asked by " + who
 	if force, _ := posted["force"].(bool); force {
 		text += " with force"
 	}

@@ -29,7 +29,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	ca, err := mtls.CreateCA(filepath.Join(t.TempDir(), "ca"))
+	ca, err := mtls.CreateCA(t.TempDir(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

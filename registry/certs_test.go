@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
@@ -156,5 +157,62 @@ func TestEveryCommandHelps(t *testing.T) {
 		if !strings.Contains(usage(), c.name+" "+c.args) {
 			t.Errorf("the help of the program does not have %s", c.name)
 		}
+	}
+}
+
+func TestTheKeyOfTheAuthorityIsWhereTheRegistryNeedNotRead(t *testing.T) {
+	dir := t.TempDir()
+	tls, ca := filepath.Join(dir, "tls"), filepath.Join(dir, "ca")
+	key := filepath.Join(ca, mtls.CAKeyFile)
+	said := okay(t, "init-ca", "--server-name", "localhost", "--tls-dir", tls, "--ca-dir", ca)
+	if !strings.Contains(said, key) {
+		t.Errorf("it says %q, without where the key is", said)
+	}
+	if _, err := os.Stat(filepath.Join(tls, mtls.CAKeyFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a key in the TLS directory: %v", err)
+	}
+	issue := []string{"issue-cert", "host", "a", "--tls-dir", tls, "--out", filepath.Join(dir, "a")}
+	if _, err := output(t, issue...); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a certificate was made without the key: %v", err)
+	}
+	okay(t, append(issue, "--ca-dir", ca)...)
+
+	const warning = "the registry can read the key"
+	warned := func(args ...string) bool {
+		p := start(t, dir, append([]string{"--listen", "127.0.0.1:0", "--tls-dir", tls}, args...)...)
+		p.end(t)
+		return strings.Contains(p.log.b.String(), warning)
+	}
+	if warned() || !warned("--ca-dir", ca) {
+		t.Error("the registry does not warn of a key that it can read, and of no other")
+	}
+}
+
+func TestWhatRootMakesInTheTLSDirectoryIsItsOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: it needs root, who gives files away")
+	}
+	const registryUser = 12345
+	dir := t.TempDir()
+	tls := filepath.Join(dir, "tls")
+	if err := errors.Join(os.Mkdir(tls, 0o700), os.Chown(tls, registryUser, registryUser)); err != nil {
+		t.Fatal(err)
+	}
+	owner := func() uint32 {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(tls, mtls.ServerKeyFile), &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Uid
+	}
+	at := []string{"--tls-dir", tls, "--ca-dir", filepath.Join(dir, "ca")}
+	okay(t, append([]string{"init-ca", "--server-name", "localhost"}, at...)...)
+	if uid := owner(); uid != registryUser {
+		t.Errorf("the new key is of uid %d", uid)
+	}
+	okay(t, append([]string{"issue-cert", "server", "--replace"}, at...)...)
+	if uid := owner(); uid != registryUser {
+		t.Errorf("the renewed key is of uid %d", uid)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/server"
@@ -26,11 +27,13 @@ var initCACommand = command{
 	name: "init-ca", args: "[--server-name NAME ...]",
 	place:   "tls-dir",
 	summary: "make the site's certificate authority and the server certificate",
-	help: `It makes ca.crt, ca.key, server.crt, server.key and the deny-list in the TLS
-directory, and replaces nothing. Run it as the user that the registry runs as. Keep a
-copy of ca.key where nobody else reads it: who has it can be any host.
+	help: `It makes ca.crt, server.crt, server.key and the deny-list in the TLS directory,
+and ca.key there or in --ca-dir, and replaces nothing. Run it as the user that the registry
+runs as; or, with a --ca-dir of root's own, as root, where the TLS directory is the registry's. Keep
+a copy of ca.key where nobody else reads it: who has it can be any host.
 `,
 	flags: func(set *flag.FlagSet, o *options) {
+		caDir(set)
 		set.Func("server-name", "`name` or address under which hosts reach the registry; may be repeated; without it the name of this host", func(v string) error {
 			o.serverNames = append(o.serverNames, v)
 			return nil
@@ -56,6 +59,7 @@ host, operator and names unless others are given. Registry and daemons take up
 what is new by themselves.
 `,
 	flags: func(set *flag.FlagSet, o *options) {
+		caDir(set)
 		set.StringVar(&o.id, "id", "", "id of the host (`UUID`); without it a new one")
 		set.StringVar(&o.role, "role", "", "`role` of the operator: read, operate or fence")
 		set.StringVar(&o.out, "out", "", "`directory` of the files; ./NAME, for the server the TLS directory")
@@ -77,6 +81,8 @@ issued in the TLS directory), also those that were replaced and have not ended y
 `,
 	run: revoke,
 }
+
+func caDir(set *flag.FlagSet) { set.String("ca-dir", "", placeHelp["ca-dir"]) }
 
 func days(set *flag.FlagSet, o *options) {
 	set.IntVar(&o.days, "days", int(mtls.DefaultValidity/mtls.Day), fmt.Sprintf("`number` of days that the certificate is good for, at most %d", mtls.MaxValidity/mtls.Day))
@@ -107,7 +113,7 @@ func initCA(_ context.Context, in *invocation) error {
 		return err
 	}
 	dir := in.cfg.TLSDir
-	ca, err := mtls.CreateCA(dir)
+	ca, err := mtls.CreateCA(dir, in.cfg.keyDir())
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("there is an authority already, and another one would lock out everybody who has a certificate of it; for a server certificate use %s issue-cert server: %w", server.Program, err)
 	}
@@ -121,6 +127,9 @@ func initCA(_ context.Context, in *invocation) error {
 	if err := pair.Write(dir, serverName); err != nil {
 		return err
 	}
+	if err := giveToOwner(dir, mtls.ServerKeyFile); err != nil {
+		return err
+	}
 	in.printf(`made the authority and the server certificate for %s in %s
 
 Next:
@@ -128,7 +137,7 @@ Next:
   restart the registry; from then on it listens at %s for other hosts
   on this host, for each other host:  %s issue-cert host NAME
   renew the server certificate within %d days:  %s issue-cert server --replace
-`, strings.Join(names, ", "), dir, filepath.Join(dir, mtls.CAKeyFile), defaultListen, server.Program, in.days, server.Program)
+`, strings.Join(names, ", "), dir, filepath.Join(in.cfg.keyDir(), mtls.CAKeyFile), defaultListen, server.Program, in.days, server.Program)
 	return nil
 }
 
@@ -137,7 +146,7 @@ func issueCert(_ context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	ca, err := mtls.LoadCA(in.cfg.TLSDir)
+	ca, err := mtls.LoadCA(in.cfg.TLSDir, in.cfg.keyDir())
 	if err != nil {
 		return fmt.Errorf("read the authority (%s init-ca makes it): %w", server.Program, err)
 	}
@@ -259,7 +268,26 @@ func (in *invocation) issueServer(ca *mtls.CA, names []string, valid time.Durati
 	if err := in.write(pair, serverName); err != nil {
 		return err
 	}
+	if err := giveToOwner(in.out, mtls.ServerKeyFile); err != nil {
+		return err
+	}
 	in.printf("the server certificate in %s is for %s and good for %d days\nA registry that runs takes it up by itself.\n", in.out, strings.Join(names, ", "), in.days)
+	return nil
+}
+
+// giveToOwner gives a file that root has made to the owner of its directory, who has to
+// read it.
+func giveToOwner(dir, file string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if err := os.Lchown(filepath.Join(dir, file), int(st.Uid), int(st.Gid)); err != nil {
+		return fmt.Errorf("give the file to the owner of its directory: %w", err)
+	}
 	return nil
 }
 

@@ -89,6 +89,7 @@ func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Wri
 var placeHelp = map[string]string{
 	"db":      "database `file`, instead of the configuration's",
 	"tls-dir": "`directory` of the authority, instead of the configuration's",
+	"ca-dir":  "`directory` of the authority's key, instead of the configuration's",
 }
 
 // placed returns the configuration with the places that the flags name.
@@ -106,7 +107,7 @@ func placed(set *flag.FlagSet, file string) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(settings.CheckPath("tls_dir", cfg.TLSDir), settings.CheckPath("db", cfg.DB)); err != nil {
+	if err := errors.Join(settings.CheckPath("tls_dir", cfg.TLSDir), cfg.checkCADir(), settings.CheckPath("db", cfg.DB)); err != nil {
 		return nil, err
 	}
 	return cfg, nil

@@ -31,10 +31,12 @@ const (
 // config is the configuration of the registry: the file's keys are the flags'
 // names with underscores.
 type config struct {
-	Socket        string `toml:"socket"`
-	SocketGroup   string `toml:"socket_group"`
-	Listen        string `toml:"listen"`
-	TLSDir        string `toml:"tls_dir"`
+	Socket      string `toml:"socket"`
+	SocketGroup string `toml:"socket_group"`
+	Listen      string `toml:"listen"`
+	TLSDir      string `toml:"tls_dir"`
+	// CADir is where the key of the authority is; "" is TLSDir.
+	CADir         string `toml:"ca_dir"`
 	DB            string `toml:"db"`
 	MetricsListen string `toml:"metrics_listen"`
 	LogLevel      string `toml:"log_level"`
@@ -77,6 +79,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.SocketGroup, "socket-group", c.SocketGroup, "`group` that may use the socket and change things; without it root and the registry's own user")
 	set.StringVar(&c.Listen, "listen", c.Listen, "`address` of the API for other hosts, over TLS; auto is "+defaultListen+" where tls-dir has a server certificate, empty or off is none")
 	set.StringVar(&c.TLSDir, "tls-dir", c.TLSDir, "`directory` of the server certificate, the authority and the deny-list; see init-ca")
+	set.StringVar(&c.CADir, "ca-dir", c.CADir, "`directory` of the authority's key, which init-ca and issue-cert need and the registry does not; empty is tls-dir")
 	set.StringVar(&c.DB, "db", c.DB, "database `file`, made if it is missing")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.IntVar(&c.MaxHandshakes, "max-handshakes", c.MaxHandshakes, "`number` of TLS handshakes at a time; connections above it wait to be accepted")
@@ -95,6 +98,7 @@ func (c *config) check() error {
 	return cmp.Or(
 		settings.CheckPath("socket", c.Socket),
 		settings.CheckPath("tls_dir", c.TLSDir),
+		c.checkCADir(),
 		c.checkListen(),
 		settings.CheckPath("db", c.DB),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
@@ -106,6 +110,16 @@ func (c *config) check() error {
 		logErr,
 	)
 }
+
+func (c *config) checkCADir() error {
+	if c.CADir == "" {
+		return nil
+	}
+	return settings.CheckPath("ca_dir", c.CADir)
+}
+
+// keyDir is where the key of the authority is.
+func (c *config) keyDir() string { return cmp.Or(c.CADir, c.TLSDir) }
 
 func checkMost(name string, n int) error {
 	if n < 1 {

@@ -126,11 +126,20 @@ func (c *config) openGate(log *slog.Logger) (*mtls.Gate, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := os.Stat(filepath.Join(c.TLSDir, mtls.CAKeyFile)); err == nil {
-		log.Warn("the key of the authority is in the registry's own TLS directory: whoever breaks into the registry can make any certificate; keep it elsewhere", "key", filepath.Join(c.TLSDir, mtls.CAKeyFile))
-	}
+	c.warnOfCAKey(log)
 	log.Info("other hosts reach this registry", "listen", address, "certificate_until", gate.ServerCertificate().NotAfter.UTC())
 	return gate, address, nil
+}
+
+// warnOfCAKey tells that this process can read what it does not need.
+func (c *config) warnOfCAKey(log *slog.Logger) {
+	key := filepath.Join(c.keyDir(), mtls.CAKeyFile)
+	f, err := os.Open(key)
+	if err != nil {
+		return
+	}
+	_ = f.Close() // nothing was written
+	log.Warn("the registry can read the key of the authority: whoever breaks into it can make any certificate; keep the key in a directory of another user and name that in ca_dir", "key", key)
 }
 
 // housekeeper has the store write down now and then what it keeps in memory.

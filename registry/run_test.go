@@ -243,7 +243,7 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		want string // in the error; "" for none
 	}{
 		"defaults":          {"", nil, ""},
-		"all keys":          {"socket = '/run/x/s'\nsocket_group = ''\ndb = '/var/x/db'\nlisten = 'off'\ntls_dir = '/var/x/tls'\nmetrics_listen = 'off'\nmax_handshakes = 9\nmax_handshakes_per_address = 8\nmax_connections_per_caller = 7\nlog_level = 'debug'\n", nil, ""},
+		"all keys":          {"socket = '/run/x/s'\nsocket_group = ''\ndb = '/var/x/db'\nlisten = 'off'\ntls_dir = '/var/x/tls'\nca_dir = '/var/x/ca'\nmetrics_listen = 'off'\nmax_handshakes = 9\nmax_handshakes_per_address = 8\nmax_connections_per_caller = 7\nlog_level = 'debug'\n", nil, ""},
 		"flag wins":         {"log_level = 'loud'\n", []string{"--log-level", "warn"}, ""},
 		"unknown key":       {"sokket = '/run/x/s'\n", nil, "no key sokket"},
 		"no TOML":           {"socket\n", nil, "read configuration"},
@@ -251,6 +251,7 @@ func TestConfigurationIsReadAndChecked(t *testing.T) {
 		"relative database": {"db = 'db'\n", nil, "db is"},
 		"bad address":       {"metrics_listen = '9644'\n", nil, "metrics_listen"},
 		"relative tls_dir":  {"tls_dir = 'tls'\n", nil, "tls_dir is"},
+		"relative ca_dir":   {"ca_dir = 'ca'\n", nil, "ca_dir is"},
 		"no certificate":    {"listen = ':1'\ntls_dir = '/nowhere'\n", nil, "init-ca"},
 		"bad level":         {"log_level = 'loud'\n", nil, "loud"},
 		"unknown group":     {"socket_group = 'no-such-group'\n", nil, "socket_group"},

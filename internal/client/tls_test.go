@@ -49,7 +49,7 @@ type site struct {
 func newSite(t *testing.T, h http.Handler, issue func(*mtls.CA) (mtls.Pair, error)) *site {
 	t.Helper()
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "tls"), closed: make(chan struct{}, 100)}
-	s.ca = must(mtls.CreateCA(s.dir))
+	s.ca = must(mtls.CreateCA(s.dir, s.dir))
 	must(0, must(issue(s.ca)).Write(s.dir, "server"))
 	s.gate = must(mtls.NewGate(s.dir, slog.New(slog.DiscardHandler)))
 	l, err := new(net.ListenConfig).Listen(context.WithoutCancel(t.Context()), "tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func TestRegistryIsReachedOverTLS(t *testing.T) {
 }
 
 func TestPortIsTheRegistrysUnlessGiven(t *testing.T) {
-	ca := must(mtls.CreateCA(filepath.Join(t.TempDir(), "tls")))
+	ca := must(mtls.CreateCA(t.TempDir(), t.TempDir()))
 	dir := t.TempDir()
 	must(0, must(ca.IssueHost(hostID, "alpha", mtls.Day)).Write(dir, "host"))
 	files := client.TLS(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "host.crt"), filepath.Join(dir, "host.key"))

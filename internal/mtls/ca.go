@@ -54,15 +54,17 @@ type CA struct {
 	now func() time.Time
 }
 
-// CreateCA makes an authority in dir, which is made with mode 0700 if it is
-// missing: ca.crt, ca.key and an empty deny-list. It never touches an authority
-// that exists.
-func CreateCA(dir string) (*CA, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make directory of the authority: %w", err)
+// CreateCA makes an authority: ca.crt and an empty deny-list in dir, ca.key in keyDir,
+// which may be the same. Both are made with mode 0700 if they are missing. It never
+// touches an authority that exists.
+func CreateCA(dir, keyDir string) (*CA, error) {
+	for _, d := range []string{dir, keyDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, fmt.Errorf("make directory of the authority: %w", err)
+		}
 	}
 	// Half of an authority is one as well: its other half may be elsewhere.
-	certPath, keyPath := filepath.Join(dir, CACertFile), filepath.Join(dir, CAKeyFile)
+	certPath, keyPath := filepath.Join(dir, CACertFile), filepath.Join(keyDir, CAKeyFile)
 	if err := refuseExisting(certPath, keyPath); err != nil {
 		return nil, err
 	}
@@ -100,16 +102,16 @@ func CreateCA(dir string) (*CA, error) {
 	if err := createDenyList(filepath.Join(dir, DenyListFile)); err != nil {
 		return nil, err
 	}
-	return LoadCA(dir)
+	return LoadCA(dir, keyDir)
 }
 
-// LoadCA reads the authority in dir.
-func LoadCA(dir string) (*CA, error) {
+// LoadCA reads the authority whose ca.crt is in dir, and its ca.key in keyDir.
+func LoadCA(dir, keyDir string) (*CA, error) {
 	certs, err := readCertificates(filepath.Join(dir, CACertFile))
 	if err != nil {
 		return nil, err
 	}
-	key, err := readKey(filepath.Join(dir, CAKeyFile))
+	key, err := readKey(filepath.Join(keyDir, CAKeyFile))
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +121,7 @@ func LoadCA(dir string) (*CA, error) {
 			return &CA{cert: cert, key: key, now: time.Now}, nil
 		}
 	}
-	return nil, fmt.Errorf("%s and %s in %s do not belong together", CACertFile, CAKeyFile, dir)
+	return nil, fmt.Errorf("%s and %s do not belong together", filepath.Join(dir, CACertFile), filepath.Join(keyDir, CAKeyFile))
 }
 
 // At returns the same authority with its clock standing at now: for

@@ -25,7 +25,7 @@ import (
 func newCA(t *testing.T) (*mtls.CA, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tls")
-	return must(mtls.CreateCA(dir)), dir
+	return must(mtls.CreateCA(dir, dir)), dir
 }
 
 func parsed(p mtls.Pair) *x509.Certificate {
@@ -40,7 +40,7 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 		if missing != "" {
 			must(0, os.Rename(filepath.Join(dir, missing), filepath.Join(dir, "away")))
 		}
-		if _, err := mtls.CreateCA(dir); !errors.Is(err, fs.ErrExist) {
+		if _, err := mtls.CreateCA(dir, dir); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("without %q: error = %v", missing, err)
 		}
 		if missing != "" {
@@ -53,14 +53,14 @@ func TestAuthorityIsNeverReplaced(t *testing.T) {
 	if info := must(os.Stat(filepath.Join(dir, "ca.key"))); info.Mode().Perm() != 0o600 {
 		t.Errorf("the key has mode %v", info.Mode())
 	}
-	must(mtls.LoadCA(dir))
+	must(mtls.LoadCA(dir, dir))
 }
 
 func TestCertificateAndKeyThatDoNotBelongTogetherAreNoAuthority(t *testing.T) {
 	_, dir := newCA(t)
 	_, other := newCA(t)
 	must(0, os.Rename(filepath.Join(other, "ca.key"), filepath.Join(dir, "ca.key")))
-	if _, err := mtls.LoadCA(dir); err == nil || !strings.Contains(err.Error(), "belong together") {
+	if _, err := mtls.LoadCA(dir, dir); err == nil || !strings.Contains(err.Error(), "belong together") {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -153,7 +153,7 @@ func TestConnectionThatIsOpenIsLookedAtWithEveryRequest(t *testing.T) {
 		"expired": func(s *site, _ mtls.Pair) { s.setAhead(2 * mtls.Day) },
 		"authority replaced": func(s *site, _ mtls.Pair) {
 			other := filepath.Join(s.t.TempDir(), "other")
-			must(mtls.CreateCA(other))
+			must(mtls.CreateCA(other, other))
 			if err := os.Rename(filepath.Join(other, "ca.crt"), filepath.Join(s.dir, "ca.crt")); err != nil {
 				s.t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func TestChangedFilesCountAtOnce(t *testing.T) {
 
 	// A second authority beside the first one: both are taken.
 	otherDir := filepath.Join(t.TempDir(), "other")
-	other := must(mtls.CreateCA(otherDir))
+	other := must(mtls.CreateCA(otherDir, otherDir))
 	both := append(must(os.ReadFile(filepath.Join(s.dir, "ca.crt"))), must(os.ReadFile(filepath.Join(otherDir, "ca.crt")))...)
 	if err := os.WriteFile(filepath.Join(s.dir, "ca.crt"), both, 0o644); err != nil {
 		t.Fatal(err)

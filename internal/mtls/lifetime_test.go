@@ -40,7 +40,7 @@ func TestTheAuthorityThatEndsLastCounts(t *testing.T) {
 		t.Errorf("a file that is not there: %+v", l)
 	}
 	dir := t.TempDir()
-	ca, err := CreateCA(dir)
+	ca, err := CreateCA(dir, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

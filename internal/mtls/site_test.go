@@ -113,7 +113,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "tls"), log: newLines(), ended: make(chan string, 10)}
 	var err error
-	if s.ca, err = mtls.CreateCA(s.dir); err != nil {
+	if s.ca, err = mtls.CreateCA(s.dir, s.dir); err != nil {
 		t.Fatal(err)
 	}
 	s.write(must(s.ca.IssueServer([]string{"localhost", "127.0.0.1"}, mtls.DefaultValidity)), s.dir, "server")

@@ -38,7 +38,7 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir(), clients: map[string]*tls.Config{}}
 	var err error
-	if a.ca, err = mtls.CreateCA(a.dir); err != nil {
+	if a.ca, err = mtls.CreateCA(a.dir, a.dir); err != nil {
 		t.Fatal(err)
 	}
 	server := must(a.ca.IssueServer([]string{"127.0.0.1"}, mtls.Day))(t)
