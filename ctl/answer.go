@@ -125,6 +125,11 @@ func names(ctx context.Context, s *session, nouns string) map[string]string {
 	if s.json || s.quiet {
 		return nil
 	}
+	return namesAnyway(ctx, s, nouns)
+}
+
+// namesAnyway is names also where no table is printed.
+func namesAnyway(ctx context.Context, s *session, nouns string) map[string]string {
 	things, _, err := list[struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`

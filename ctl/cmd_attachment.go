@@ -19,10 +19,7 @@ func attachmentCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list attachments", Action: withSession(attachmentList),
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "volume", Usage: "only those of `VOLUME`"},
-					&cli.StringFlag{Name: "instance", Usage: "only those of `INSTANCE`"},
-				},
+				Flags: filterFlags("volume", "instance", "host", "pool", "status"),
 			},
 			{Name: "show", Usage: "show one attachment", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentShow)},
 			{
@@ -47,6 +44,12 @@ func attachmentList(c *cli.Context, s *session) error {
 		path += "?" + query.Encode()
 	}
 	attachments, a, err := list[api.Attachment](c.Context, s, path, "attachments")
+	if err != nil {
+		return err
+	}
+	attachments, a, err = only(attachments, a, "attachments", func(at api.Attachment) bool {
+		return fits(c, "host", at.Host) && fits(c, "pool", at.Location.Pool) && fits(c, "status", string(at.State))
+	})
 	if err != nil {
 		return err
 	}

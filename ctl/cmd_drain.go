@@ -37,7 +37,7 @@ func drainCommand() *cli.Command {
 		Name:  "drain",
 		Usage: "pools that are being emptied: follow, pause, stop",
 		Subcommands: []*cli.Command{
-			{Name: "list", Usage: "list drains", Action: withSession(drainList)},
+			{Name: "list", Usage: "list drains", Action: withSession(drainList), Flags: filterFlags("pool", "status")},
 			{Name: "show", Usage: "show one drain with its volumes", ArgsUsage: "DRAIN", Action: withSession(drainShow)},
 			{
 				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
@@ -145,9 +145,9 @@ func (s *session) drainEnded(ctx context.Context, id string, view *drainView) er
 			left++
 		}
 	}
-	line := fmt.Sprintf("Drained pool %s to %s: %d volumes moved, %d left.", d.Pool, d.ToPool, moved, left)
+	line := fmt.Sprintf("Drained pool %s to %s: %s moved, %d left.", d.Pool, d.ToPool, api.Count(moved, "volume"), left)
 	if d.State == api.DrainStopped {
-		line = fmt.Sprintf("The drain of pool %s was stopped: %d volumes moved, %d left.", d.Pool, moved, left)
+		line = fmt.Sprintf("The drain of pool %s was stopped: %s moved, %d left.", d.Pool, api.Count(moved, "volume"), left)
 	}
 	if s.progress != progressJSON {
 		if err := s.printResult(a, d.ID, line); err != nil {
@@ -158,7 +158,7 @@ func (s *session) drainEnded(ctx context.Context, id string, view *drainView) er
 		return nil
 	}
 	return &advisedError{
-		err: api.Errorf(api.CodeConflict, "pool %s is not empty: %d volumes were not moved", d.Pool, left), exit: api.ExitOpFailed,
+		err: api.Errorf(api.CodeConflict, "pool %s is not empty: %s not moved", d.Pool, api.Count(left, "volume")), exit: api.ExitOpFailed,
 		advice: fmt.Sprintf("See why: %s drain show %s", programName, d.ID),
 	}
 }
@@ -193,7 +193,7 @@ func (v *drainView) update(d *api.Drain) {
 		if vol.Error != nil {
 			line += ": " + vol.Error.Message
 		}
-		v.s.say("%s  (%d of %d volumes, %s of %s)", line, over, len(d.Volumes), render.Bytes(d.BytesDone), render.Bytes(d.BytesTotal))
+		v.s.say("%s  (%d of %s, %s of %s)", line, over, api.Count(len(d.Volumes), "volume"), render.Bytes(d.BytesDone), render.Bytes(d.BytesTotal))
 	}
 }
 
@@ -205,6 +205,12 @@ type drainLine struct {
 
 func drainList(c *cli.Context, s *session) error {
 	drains, a, err := list[api.Drain](c.Context, s, v1("drains"), "drains")
+	if err != nil {
+		return err
+	}
+	drains, a, err = only(drains, a, "drains", func(d api.Drain) bool {
+		return fits(c, "pool", d.Pool, d.ToPool) && fits(c, "status", d.State)
+	})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,11 +25,11 @@ func eventsCommand() *cli.Command {
 		Description: "Each line begins with its number, which --since takes. With -o json there is one object,\n" +
 			"{\"schema_version\":1,\"events\":[...]}, and with --follow one line {\"schema_version\":1,\"event\":{...}}\n" +
 			"for each.",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with new events until Ctrl-C"},
 			&cli.Int64Flag{Name: "since", Usage: "begin after event number `SEQ`"},
 			&cli.IntFlag{Name: "last", DefaultText: "all", Usage: "only the last `N`"},
-		},
+		}, filterFlags("host")...),
 		Action: withSession(events),
 	}
 }
@@ -43,12 +44,13 @@ func events(c *cli.Context, s *session) error {
 		return usagef("events: --last is a number from 1, and does not go with --follow")
 	}
 	if c.Bool("follow") {
-		return s.followEvents(c.Context, since)
+		return s.followEvents(c.Context, since, func(e api.Event) bool { return fits(c, "host", e.Host) })
 	}
 	all, err := s.eventsSince(c.Context, since)
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(e api.Event) bool { return !fits(c, "host", e.Host) })
 	if last > 0 && len(all) > last {
 		all = all[len(all)-last:]
 	}
@@ -84,7 +86,7 @@ func (s *session) eventsSince(ctx context.Context, since int64) ([]api.Event, er
 	}
 }
 
-func (s *session) followEvents(ctx context.Context, since int64) error {
+func (s *session) followEvents(ctx context.Context, since int64, keep func(api.Event) bool) error {
 	f := follower{
 		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
 			return s.stream(ctx, v1("events")+"?follow=1&since="+strconv.FormatInt(since, 10))
@@ -99,7 +101,9 @@ func (s *session) followEvents(ctx context.Context, since int64) error {
 	var failed error
 	known := s.newEventNames(ctx)
 	err := f.run(ctx, since, func(e api.Event) bool {
-		failed = s.printEvent(e, known)
+		if keep(e) {
+			failed = s.printEvent(e, known)
+		}
 		return failed == nil
 	})
 	if errors.Is(err, context.Canceled) {

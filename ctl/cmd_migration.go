@@ -54,7 +54,8 @@ func migrationCommand() *cli.Command {
 			},
 			{
 				Name: "list", Usage: "list migrations that are not over", Action: withSession(migrationList),
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "those that are over, too"}},
+				Flags: append([]cli.Flag{&cli.BoolFlag{Name: "all", Usage: "those that are over, too; so has a --status that is an end"}},
+					filterFlags("volume", "instance", "host", "pool", "status")...),
 			},
 			{Name: "show", Usage: "show one migration", ArgsUsage: "MIGRATION", Action: withSession(migrationShow)},
 			{

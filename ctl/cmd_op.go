@@ -20,7 +20,7 @@ func opCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the operations of a host that are not finished", Action: withSession(opList),
-				Flags: []cli.Flag{hostFlag("the operations of `HOST`")},
+				Flags: append([]cli.Flag{hostFlag("the operations of `HOST`")}, filterFlags("status")...),
 			},
 			{Name: "show", Usage: "show one operation", ArgsUsage: "OP", Action: withSession(opShow)},
 			{
@@ -39,6 +39,10 @@ func opList(c *cli.Context, s *session) error {
 	ops, a, err := list[api.Op](c.Context, s, path, "ops")
 	if err != nil {
 		return whichHost(err)
+	}
+	ops, a, err = only(ops, a, "ops", func(o api.Op) bool { return fits(c, "status", o.State) })
+	if err != nil {
+		return err
 	}
 	t := render.Table{Header: []string{"ID", "KIND", "SUBJECT", "STATE", "SINCE"}}
 	ids := make([]string, 0, len(ops))

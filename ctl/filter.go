@@ -15,9 +15,11 @@ import (
 // filterFlags are the flags by which a list is made shorter.
 func filterFlags(flags ...string) []cli.Flag {
 	all := map[string]cli.Flag{
-		"host":   &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
-		"pool":   &cli.StringFlag{Name: "pool", Usage: "only what is in `POOL`"},
-		"status": &cli.StringFlag{Name: "status", Usage: "only what is `STATUS`, as the list says"},
+		"host":     &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
+		"pool":     &cli.StringFlag{Name: "pool", Usage: "only what is in `POOL`"},
+		"status":   &cli.StringFlag{Name: "status", Usage: "only what is `STATUS`, as the list says"},
+		"volume":   &cli.StringFlag{Name: "volume", Usage: "only those of `VOLUME`"},
+		"instance": &cli.StringFlag{Name: "instance", Usage: "only those of `INSTANCE`"},
 	}
 	out := make([]cli.Flag, 0, len(flags))
 	for _, name := range flags {

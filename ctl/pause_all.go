@@ -69,11 +69,7 @@ func (s *session) agree(c *cli.Context, question, unasked string) error {
 
 // showEstimate says who stands still, for how long, and what a host lacks for it.
 func (s *session) showEstimate(e api.PauseEstimate) {
-	guests := "guests"
-	if len(e.Instances) == 1 {
-		guests = "guest"
-	}
-	s.say("%d %s will stand still for about %s, while %s are copied:", len(e.Instances), guests, seconds(e.DowntimeSeconds), render.Bytes(e.CopyBytes))
+	s.say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), seconds(e.DowntimeSeconds), render.Bytes(e.CopyBytes))
 	room := map[string]int64{}
 	for _, g := range e.Instances {
 		if _, seen := room[g.Host]; !seen {

@@ -38,7 +38,7 @@ func (e *detachedError) Error() string { return e.advice }
 type failedChecksError struct{ failed, of int }
 
 func (e *failedChecksError) Error() string {
-	return fmt.Sprintf("%d of %d checks failed", e.failed, e.of)
+	return fmt.Sprintf("%d of %s failed", e.failed, api.Count(e.of, "check"))
 }
 
 // report tells the user of err, where there is one, and returns the exit

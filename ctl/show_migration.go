@@ -17,10 +17,21 @@ import (
 
 func migrationList(c *cli.Context, s *session) error {
 	path, empty := v1("migrations"), "No migration is under way; --all lists those that are over."
-	if c.Bool("all") {
+	if c.Bool("all") || api.MigrationState(c.String("status")).Final() {
 		path, empty = path+"?all=1", "No migration yet."
 	}
 	migrations, a, err := list[api.Migration](c.Context, s, path, "migrations")
+	if err != nil {
+		return err
+	}
+	var instances map[string]string
+	if c.IsSet("instance") {
+		instances = namesAnyway(c.Context, s, "instances")
+	}
+	migrations, a, err = only(migrations, a, "migrations", func(m api.Migration) bool {
+		return fits(c, "volume", m.VolumeID, m.VolumeName) && fits(c, "instance", m.InstanceID, instances[m.InstanceID]) &&
+			fits(c, "host", m.Host) && fits(c, "pool", m.Src.Pool, m.Dst.Pool) && fits(c, "status", string(m.State))
+	})
 	if err != nil {
 		return err
 	}

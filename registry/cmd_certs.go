@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/server"
 )
@@ -136,8 +137,8 @@ Next:
   keep a copy of %s in a safe place
   restart the registry; from then on it listens at %s for other hosts
   on this host, for each other host:  %s issue-cert host NAME
-  renew the server certificate within %d days:  %s issue-cert server --replace
-`, strings.Join(names, ", "), dir, filepath.Join(in.cfg.keyDir(), mtls.CAKeyFile), defaultListen, server.Program, in.days, server.Program)
+  renew the server certificate within %s:  %s issue-cert server --replace
+`, strings.Join(names, ", "), dir, filepath.Join(in.cfg.keyDir(), mtls.CAKeyFile), defaultListen, server.Program, api.Count(in.days, "day"), server.Program)
 	return nil
 }
 
@@ -271,7 +272,7 @@ func (in *invocation) issueServer(ca *mtls.CA, names []string, valid time.Durati
 	if err := giveToOwner(in.out, mtls.ServerKeyFile); err != nil {
 		return err
 	}
-	in.printf("the server certificate in %s is for %s and good for %d days\nA registry that runs takes it up by itself.\n", in.out, strings.Join(names, ", "), in.days)
+	in.printf("the server certificate in %s is for %s and good for %s\nA registry that runs takes it up by itself.\n", in.out, strings.Join(names, ", "), api.Count(in.days, "day"))
 	return nil
 }
 
@@ -335,7 +336,7 @@ func revokeHost(in *invocation, hostID string) error {
 			return err
 		}
 	}
-	in.printf("revoked %d certificates of host %s; a registry that runs refuses them from now on\n", len(keys), hostID)
+	in.printf("revoked %s of host %s, and a registry that runs refuses what is revoked from now on\n", api.Count(len(keys), "certificate"), hostID)
 	return nil
 }
 

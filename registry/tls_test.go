@@ -107,7 +107,7 @@ func TestACallerWithAllItsConnectionsIsRefusedAloneAndLogged(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 	}
-	p.log.await("operator=ann role=read has 1 connections")
+	p.log.await("operator=ann role=read has 1 connection")
 }
 
 func TestRegistryListensForHostsWhereItHasACertificate(t *testing.T) {

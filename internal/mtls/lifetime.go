@@ -62,12 +62,8 @@ func (l Lifetime) Check(now time.Time, advice string) api.Check {
 
 // days are whole days in words.
 func days(d time.Duration) string {
-	switch n := int(d / Day); n {
-	case 0:
+	if d < Day {
 		return "less than a day"
-	case 1:
-		return "1 day"
-	default:
-		return fmt.Sprintf("%d days", n)
 	}
+	return api.Count(int(d/Day), "day")
 }

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // TLS is how a server speaks TLS, and what keeps a peer from using it up.
@@ -122,7 +124,7 @@ func (h *handshakes) greet(raw net.Conn) {
 	from := raw.RemoteAddr()
 	address := addressOf(from)
 	if !h.addresses.enter(address) {
-		h.refuse(BoundAddress, from, fmt.Sprintf("%d handshakes of its address are not over", h.tls.Bounds.HandshakesPerAddress))
+		h.refuse(BoundAddress, from, fmt.Sprintf("its address has %s under way", api.Count(h.tls.Bounds.HandshakesPerAddress, "handshake")))
 		_ = raw.Close()
 		return
 	}
@@ -138,7 +140,7 @@ func (h *handshakes) greet(raw net.Conn) {
 		return
 	}
 	if !h.callers.enter(caller) {
-		h.refuse(BoundCaller, from, fmt.Sprintf("%s has %d connections", caller, h.tls.Bounds.ConnectionsPerCaller))
+		h.refuse(BoundCaller, from, fmt.Sprintf("%s has %s", caller, api.Count(h.tls.Bounds.ConnectionsPerCaller, "connection")))
 		_ = conn.Close()
 		return
 	}

@@ -135,7 +135,7 @@ func TestHandshakesThatOneAddressDoesNotEndKeepNoOtherAddressOut(t *testing.T) {
 	}
 	g.askUntil("127.0.0.2", "a")
 	g.stop()
-	if !strings.Contains(g.log.String(), `why="3 handshakes of its address are not over"`) {
+	if !strings.Contains(g.log.String(), `why="its address has 3 handshakes under way"`) {
 		t.Errorf("log = %s", g.log.String())
 	}
 }

@@ -78,7 +78,7 @@ func (s *Server) epochPart() api.Check {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "it comes back by itself once libvirt and the registry answer"}
 	case len(lost) > 0:
 		return api.Check{
-			Name: name, Status: "warn", Message: fmt.Sprintf("%d; %d disks of this host were taken from it when it was fenced", epoch, len(lost)),
+			Name: name, Status: "warn", Message: fmt.Sprintf("%d; taken from this host when it was fenced: %s", epoch, api.Count(len(lost), "disk")),
 			Advice: "volferryctl doctor says which",
 		}
 	case epoch == 0:
@@ -104,7 +104,7 @@ func (s *Server) releasesPart() api.Check {
 	}
 	return api.Check{
 		Name: name, Status: "warn",
-		Message: fmt.Sprintf("%d detached volumes stay reserved until the registry is told: %s", len(queued), strings.Join(volumes, ", ")),
+		Message: fmt.Sprintf("%s, detached and still reserved until the registry is told: %s", api.Count(len(queued), "volume"), strings.Join(volumes, ", ")),
 		Advice:  "the registry is told when it answers; volferryctl volume show says detaching until then",
 	}
 }
@@ -121,7 +121,7 @@ func (s *Server) instancesPart() api.Check {
 		names[i] = notes[i].InstanceName
 	}
 	return api.Check{
-		Name: name, Status: "warn", Message: fmt.Sprintf("%d are not as they were left: %s", len(notes), strings.Join(names, ", ")),
+		Name: name, Status: "warn", Message: fmt.Sprintf("%s, not as it was left: %s", api.Count(len(notes), "instance"), strings.Join(names, ", ")),
 		Advice: "volferryctl doctor says what is different",
 	}
 }
@@ -138,7 +138,7 @@ func (s *Server) chainsPart() api.Check {
 		texts[i] = problems[i].Text
 	}
 	return api.Check{
-		Name: name, Status: "fail", Message: fmt.Sprintf("%d instances are kept from starting: %s", len(problems), strings.Join(texts, "; ")),
+		Name: name, Status: "fail", Message: fmt.Sprintf("%s, kept from starting: %s", api.Count(len(problems), "instance"), strings.Join(texts, "; ")),
 		Advice: "volferryctl volume which says what is known of the volume; docs/how-to/recover.md",
 	}
 }
@@ -182,7 +182,7 @@ func overlaysPart(paused []string) api.Check {
 		return api.Check{Name: name, Status: "ok", Message: "no guest stands still"}
 	}
 	return api.Check{
-		Name: name, Status: "fail", Message: fmt.Sprintf("%d guests stand still: %s", len(paused), strings.Join(paused, "; ")),
+		Name: name, Status: "fail", Message: fmt.Sprintf("%s, standing still: %s", api.Count(len(paused), "guest"), strings.Join(paused, "; ")),
 		Advice: "docs/how-to/recover.md (The overlay's disk is full)",
 	}
 }

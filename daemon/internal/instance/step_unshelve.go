@@ -331,7 +331,7 @@ func unlike(dom *hv.Domain, got claimed) string {
 		}
 	}
 	if volumes != len(got.Attachments) {
-		return fmt.Sprintf("its domain has %d disks, and %d volumes are attached to it", volumes, len(got.Attachments))
+		return fmt.Sprintf("its domain has %s, and the registry has %s attached to it", api.Count(volumes, "disk"), api.Count(len(got.Attachments), "volume"))
 	}
 	for _, a := range got.Attachments {
 		d := dom.ConfigDisk(a.Device)

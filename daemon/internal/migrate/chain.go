@@ -100,8 +100,8 @@ func (v *view) ours(w way, s *Spec) *hv.Mirror {
 // lost with the overlay that has them.
 func marked(s *Spec, dom *hv.Domain) *api.Error {
 	return api.Errorf(api.CodeStateForbidden,
-		"instance %s has %d libvirt snapshots and %d checkpoints that were made since the migration of volume %s began, and would lose them; delete them first",
-		dom.Name, dom.Snapshots, dom.Checkpoints, s.VolumeName)
+		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
+		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
 }
 
 // atRest refuses an instance that is off and may still have its disks: its guest was

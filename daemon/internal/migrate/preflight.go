@@ -206,9 +206,9 @@ func checkDomain(s *Spec, dom *hv.Domain) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s is neither running, paused nor stopped; try again when it is",
 			s.VolumeName, dom.Name)
 	case dom.Snapshots > 0:
-		return unsupported(s, "instance %s has %d libvirt snapshots, which name its present disks; delete them first", dom.Name, dom.Snapshots)
+		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; delete what is there first", dom.Name, api.Count(dom.Snapshots, "snapshot"))
 	case dom.Checkpoints > 0:
-		return unsupported(s, "instance %s has %d libvirt checkpoints, which a move would lose; delete them first", dom.Name, dom.Checkpoints)
+		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; delete it first", dom.Name, api.Count(dom.Checkpoints, "checkpoint"))
 	case dom.ManagedSave:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `virsh managedsave-remove %s`",
 			s.VolumeName, dom.Name, dom.Name)

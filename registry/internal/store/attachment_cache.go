@@ -18,6 +18,7 @@ type heldCache map[string]heldAttachment
 const (
 	addSlot         = "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')"
 	moveAttachment  = "UPDATE attachments SET state = ?, op_id = ?, updated_us = ? WHERE id = ?"
+	touchVolume     = "UPDATE volumes SET updated_us = ? WHERE id = ?"
 	removeSlot      = "DELETE FROM slots WHERE instance_id = ? AND device = ?"
 	addEventRow     = "INSERT INTO events (seq, content, hash) VALUES (?, ?, ?)"
 	keepAnswer      = "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)"
@@ -26,7 +27,7 @@ const (
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?10, ?10)`
 )
 
-var keepsHeld = map[string]bool{addSlot: true, moveAttachment: true, removeSlot: true, addEventRow: true, keepAnswer: true, addAttachmentAt: true}
+var keepsHeld = map[string]bool{addSlot: true, moveAttachment: true, touchVolume: true, removeSlot: true, addEventRow: true, keepAnswer: true, addAttachmentAt: true}
 
 // put notes an attachment as it is stored now.
 func (c heldCache) put(h heldAttachment) {

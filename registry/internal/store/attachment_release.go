@@ -86,6 +86,11 @@ func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment, know
 	if err := tx.keepDetached(ctx, h, known); err != nil {
 		return err
 	}
+	// The status of the volume follows from its attachments, and with this one goes when
+	// that was.
+	if err := tx.exec(ctx, touchVolume, tx.at.UnixMicro(), h.VolumeID); err != nil {
+		return err
+	}
 	if h.BootIndex != nil {
 		if err := tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,6 +31,26 @@ func TestADetachedVolumeLeavesWhatItWasWithTheInstance(t *testing.T) {
 	if got := must(s.Instance(t.Context(), was.InstanceID, everyone))(t); got.Detached(was.VolumeID) != nil {
 		t.Errorf("the instance has the volume again, and %+v", got.DetachedDisks)
 	}
+}
+
+func TestAVolumeIsUpdatedWithItsStatus(t *testing.T) {
+	s := newCluster(t)
+	now := time.Now().Truncate(time.Microsecond).UTC()
+	s.now = func() time.Time { return now }
+	updated := func(what string) {
+		t.Helper()
+		if v := must(s.Volume(t.Context(), disk, everyone))(t); !v.UpdatedAt.Equal(now) {
+			t.Errorf("%s at %s: the volume is as of %s", what, now, v.UpdatedAt)
+		}
+		now = now.Add(time.Minute)
+	}
+	now = now.Add(time.Minute)
+	must(s.ReserveAttachment(t.Context(), as(hostA, 1), reserve(nil)))(t)
+	updated("reserved")
+	must(s.TransitionAttachment(t.Context(), as(hostA, 1), first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved)))(t)
+	updated("in use")
+	must(s.ReleaseAttachment(t.Context(), as(hostA, 1), first, release(true)))(t)
+	updated("available")
 }
 
 func TestAnAttachmentGoesFromReservedToReleased(t *testing.T) {

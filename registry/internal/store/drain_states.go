@@ -62,7 +62,7 @@ func (s *Store) FinishDrain(ctx context.Context, call Call, drainID string) (api
 			}
 		}
 		if arrived > 0 {
-			return d, api.Errorf(api.CodeConflict, "drain %s has %d volumes left", d.ID, arrived)
+			return d, api.Errorf(api.CodeConflict, "drain %s has %s left", d.ID, api.Count(arrived, "volume"))
 		}
 		return s.moveDrain(ctx, tx, d, api.DrainDone)
 	})

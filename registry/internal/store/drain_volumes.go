@@ -235,7 +235,7 @@ func checkDrainVolume(d api.Drain, was, v api.DrainVolume) error {
 		}
 	}
 	if moving >= d.Parallel {
-		return api.Errorf(api.CodeConflict, "drain %s moves %d volumes, and no more at once", d.ID, moving)
+		return api.Errorf(api.CodeConflict, "drain %s moves %s, and no more at once", d.ID, api.Count(moving, "volume"))
 	}
 	return nil
 }

@@ -316,11 +316,11 @@ func TestADrainIsDoneWhenNothingIsLeft(t *testing.T) {
 	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
 	mustSet(t, s, d.ID, addedID["more"], api.DrainVolumeMoving, api.DrainVolumeFailed)
 	mustSet(t, s, d.ID, data, api.DrainVolumeMoving)
-	wantCode(t, unchanged(t, s, finish), api.CodeConflict, "1 volumes left")
+	wantCode(t, unchanged(t, s, finish), api.CodeConflict, "1 volume left")
 	moveData(t, s)
 	mustSet(t, s, d.ID, data, api.DrainVolumeMoved)
 	addVolume(t, s, "late", "b", "/fast/late")
-	wantCode(t, unchanged(t, s, finish), api.CodeConflict, "1 volumes left")
+	wantCode(t, unchanged(t, s, finish), api.CodeConflict, "1 volume left")
 	deleteVolume(t, s, "late")
 	got := must(s.FinishDrain(t.Context(), nobody, d.ID))(t)
 	if got.State != api.DrainDone || got.FinishedAt == nil {

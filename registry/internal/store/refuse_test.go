@@ -296,7 +296,7 @@ func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 		"multiattach under an attached volume": {nil, updateType(DefaultType, api.VolumeTypeUpdate{Multiattach: &yes}), api.CodeInUseRetype, "volume root is attached"},
 		"rename default":                       {nil, updateType(DefaultType, api.VolumeTypeUpdate{Name: &other}), api.CodeStateForbidden, "default"},
 		"delete default":                       {nil, removeType(DefaultType), api.CodeStateForbidden, "default"},
-		"delete a used type":                   {gold, removeType("gold"), api.CodeConflict, "1 volumes"},
+		"delete a used type":                   {gold, removeType("gold"), api.CodeConflict, "1 volume"},
 		"type name taken": {nil, func(t *testing.T, s *Store) error {
 			_, err := s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: DefaultType})
 			return err

@@ -124,7 +124,7 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 			return api.VolumeType{}, fmt.Errorf("count volumes of type: %w", err)
 		}
 		if volumes > 0 {
-			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: %d volumes have it", t.Name, volumes)
+			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: it is that of %s", t.Name, api.Count(volumes, "volume"))
 		}
 		if m, err := tx.movedToType(ctx, id); err != nil || m != nil {
 			return api.VolumeType{}, cmp.Or(err, migrationToType("delete", t.Name, m))

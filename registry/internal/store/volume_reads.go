@@ -38,11 +38,16 @@ func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volu
 	return viewOwn(ctx, s, kindVolume, ref, viewer, volumeByID)
 }
 
-// attach gives a volume its attachments, and the status that follows from them:
-// an available one that has any is reserved or in use. One that is made larger is
-// resizing, whoever has it.
+// attach gives a volume its attachments, and the status that follows from them, with
+// its time: an available one that has any is reserved or in use. One that is made larger
+// is resizing, whoever has it.
 func attach(v *api.Volume, attachments []api.Attachment) {
 	v.Attachments = append(v.Attachments, attachments...)
+	for _, a := range attachments {
+		if a.UpdatedAt.After(v.UpdatedAt) {
+			v.UpdatedAt = a.UpdatedAt
+		}
+	}
 	if len(v.Attachments) > 0 && v.Status == api.VolumeAvailable {
 		v.Status = api.VolumeReserved
 		for _, a := range v.Attachments {

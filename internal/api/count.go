@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import "strconv"
+
+// Count says how many there are of a thing whose plural ends in s: "1 volume",
+// "2 volumes".
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
+}
