@@ -62,7 +62,7 @@ func moved(m *api.Migration) []string {
 		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", stall(m.StallMS.Start), stall(m.StallMS.Switch)))
 	}
 	if m.ExposedSeconds > 0 {
-		lines = append(lines, fmt.Sprintf("  exposed   %s, while new writes were in the overlay alone", seconds(m.ExposedSeconds)))
+		lines = append(lines, fmt.Sprintf("  exposed   %s: what the guest wrote in that time was in the overlay alone", seconds(m.ExposedSeconds)))
 	}
 	switch {
 	case m.DeleteSource && m.Error != nil:

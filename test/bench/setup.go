@@ -54,6 +54,8 @@ func (b *bench) start(ctx context.Context) error {
 	if err := b.registry.InitTLS(ctx); err != nil {
 		return err
 	}
+	// Its many clients are of a few hosts.
+	b.registry.Flags = []string{"--max-connections-per-caller", "32768"}
 	if err := b.registry.Start(ctx); err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ type Registry struct {
 	Dir string
 	// Listen is the address for hosts, with TLS; empty for none.
 	Listen string
+	// Flags are given to it as it starts, beside what says where it is.
+	Flags []string
 
 	bin     string
 	program *program
@@ -86,6 +88,7 @@ func (r *Registry) Start(ctx context.Context, env ...string) error {
 	if r.Listen != "" {
 		args = append(args, "--listen", r.Listen, "--tls-dir", r.TLSDir())
 	}
+	args = append(args, r.Flags...)
 	p, err := start(ctx, filepath.Join(r.bin, "volferry-registry"), r.Log(), env, args...)
 	if err != nil {
 		return err

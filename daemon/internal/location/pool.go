@@ -35,6 +35,15 @@ func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
 
+// FreeBytes is how much may still be put into a pool. Of one with files it is what ofDir
+// says of its directory, since libvirt's number is as of the pool's last refresh.
+func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, error) {
+	if !HoldsFiles(pool) {
+		return pool.FreeBytes, nil
+	}
+	return ofDir(pool.Path)
+}
+
 // Shared says whether pools of this type are on several hosts by their nature: a
 // pool of the same name is the same bytes elsewhere. A LUN or a cluster filesystem
 // may be too, but nothing in the type tells, and one that is taken for shared and

@@ -46,11 +46,9 @@ func (g *Manager) destinationInPool(ctx context.Context, s *Spec, name string) e
 	s.CreateDst, s.DstBlock = true, !files
 	s.Dst.Pool, s.Dst.Name = name, destinationName(s, files)
 	s.Dst.Path = filepath.Join(pool.Path, s.Dst.Name)
-	free := pool.FreeBytes
-	if files { // libvirt's number is as of the pool's last refresh
-		if free, err = g.machine.images.FreeBytes(pool.Path); err != nil {
-			return err
-		}
+	free, err := location.FreeBytes(pool, g.machine.images.FreeBytes)
+	if err != nil {
+		return err
 	}
 	return g.checkDestinationSpace(s, free, files)
 }

@@ -59,10 +59,10 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
 		{"snapshots", toNewPool, func(t *testing.T, w *world) {
 			w.redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
-		}, api.CodeUnsupportedDisk, "snapshots"},
+		}, api.CodeUnsupportedDisk, "snapshot"},
 		{"checkpoints", toNewPool, func(t *testing.T, w *world) {
 			w.redefine(t, func(d *hv.Domain) { d.Checkpoints = 1 })
-		}, api.CodeUnsupportedDisk, "checkpoints"},
+		}, api.CodeUnsupportedDisk, "checkpoint"},
 		{"a CD-ROM", toNewPool, disk(func(d *hv.Disk) { d.Device = "cdrom" }), api.CodeUnsupportedDisk, "cdrom"},
 		{"a LUN", toNewPool, disk(func(d *hv.Disk) { d.Device = "lun" }), api.CodeUnsupportedDisk, "lun"},
 		{"LUKS", toNewPool, disk(func(d *hv.Disk) { d.Encrypted = true }), api.CodeUnsupportedDisk, "encrypted"},

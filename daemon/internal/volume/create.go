@@ -50,7 +50,7 @@ func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (input,
 	if err != nil {
 		return input{}, fmt.Errorf("look at the pools: %w", err)
 	}
-	pool, err := choosePool(pools, typ, in)
+	pool, err := choosePool(pools, typ, in, g.machine.Images.FreeBytes)
 	if err != nil {
 		return input{}, err
 	}

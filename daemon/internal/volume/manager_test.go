@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,41 @@ func TestCreateMakesTheImageAndPublishesTheVolume(t *testing.T) {
 	}
 }
 
+func TestTheRoomOfAPoolIsThatOfItsDirectoryAndNotOfLibvirtsLastLook(t *testing.T) {
+	pools := []hv.PoolInfo{
+		{Name: "filled", Type: "dir", Path: "/filled", Active: true, FreeBytes: 5 << 30},
+		{Name: "emptied", Type: "dir", Path: "/emptied", Active: true, FreeBytes: 0},
+		{Name: "lvm", Type: "logical", Path: "/dev/lvm", Active: true, FreeBytes: 1},
+		{Name: "away", Type: "netfs", Path: "/away", Active: true, FreeBytes: 9 << 30},
+	}
+	ofDir := func(dir string) (int64, error) {
+		switch dir {
+		case "/filled":
+			return 1, nil
+		case "/emptied":
+			return 5 << 30, nil
+		}
+		return 0, errors.New("no such device")
+	}
+	choose := func(pool string) (string, error) {
+		p, err := choosePool(pools, api.VolumeType{Name: "default"}, api.VolumeCreate{Name: "db", Pool: pool, Format: api.FormatRaw, SizeBytes: 1 << 30}, ofDir)
+		return p.Name, err
+	}
+	for _, asked := range []string{"", "emptied"} {
+		if got, err := choose(asked); err != nil || got != "emptied" {
+			t.Errorf("asked for %q: chose %q, %v", asked, got, err)
+		}
+	}
+	for _, full := range []string{"filled", "lvm"} {
+		if _, err := choose(full); api.CodeOf(err) != api.CodeNoSpace {
+			t.Errorf("asked for %s: %v", full, err)
+		}
+	}
+	if _, err := choose("away"); err == nil || !strings.Contains(err.Error(), "no such device") {
+		t.Errorf("asked for a pool that cannot be looked at: %v", err)
+	}
+}
+
 func TestPoolChoiceDoesNotDependOnOrder(t *testing.T) {
 	pools := []hv.PoolInfo{
 		{Name: "c", Type: "dir", Path: "/c", Active: true, FreeBytes: 5 << 30},
@@ -65,7 +101,7 @@ func TestPoolChoiceDoesNotDependOnOrder(t *testing.T) {
 	}
 	for range len(pools) {
 		pools = append(pools[1:], pools[0])
-		got, err := choosePool(pools, api.VolumeType{Name: "default"}, api.VolumeCreate{Format: api.FormatRaw, SizeBytes: 1 << 30})
+		got, err := choosePool(pools, api.VolumeType{Name: "default"}, api.VolumeCreate{Format: api.FormatRaw, SizeBytes: 1 << 30}, func(string) (int64, error) { return 1 << 30, nil })
 		if err != nil || got.Name != "a" {
 			t.Errorf("chose %q (%v), want a", got.Name, err)
 		}

@@ -12,10 +12,15 @@ import (
 )
 
 // choosePool returns the pool that the caller named, if the volume can be
-// there, or the one with the most room of those where it can.
-func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv.PoolInfo, error) {
+// there, or the first with room of those where it can, in the order of the room that
+// libvirt knows of: to look at every directory would wait for a server that is away.
+func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate, ofDir func(string) (int64, error)) (hv.PoolInfo, error) {
 	if in.Pool != "" {
-		return namedPool(pools, typ, in)
+		pool, err := namedPool(pools, typ, in)
+		if err != nil {
+			return pool, err
+		}
+		return pool, checkRoom(pool, in, ofDir)
 	}
 	capable := slices.DeleteFunc(slices.Clone(pools), func(p hv.PoolInfo) bool {
 		return !p.Active || p.Path == "" || !canHold(p, in.Format) || !allows(typ, p) || (typ.Multiattach && !location.OpenByMany(p.Type))
@@ -24,10 +29,18 @@ func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (h
 		return hv.PoolInfo{}, api.Errorf(api.CodeNoCapablePool, "no active pool of this host can hold a %s volume of type %s; `volferryctl pool list` and `volferryctl type show %s` say why",
 			in.Format, typ.Name, typ.Name)
 	}
-	best := slices.MinFunc(capable, func(a, b hv.PoolInfo) int {
+	slices.SortFunc(capable, func(a, b hv.PoolInfo) int {
 		return cmp.Or(cmp.Compare(b.FreeBytes, a.FreeBytes), cmp.Compare(a.Name, b.Name))
 	})
-	return best, checkRoom(best, in)
+	var refused error
+	for _, p := range capable {
+		err := checkRoom(p, in, ofDir)
+		if err == nil {
+			return p, nil
+		}
+		refused = cmp.Or(refused, err)
+	}
+	return hv.PoolInfo{}, refused
 }
 
 func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv.PoolInfo, error) {
@@ -44,7 +57,7 @@ func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv
 	case !allows(typ, pool):
 		return pool, api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be in pool %s: its type allows the pools %q only", typ.Name, pool.Name, typ.Pools)
 	}
-	return pool, checkRoom(pool, in)
+	return pool, nil
 }
 
 // canHold says whether libvirt can make a volume of this format in the pool.
@@ -61,10 +74,14 @@ func allows(typ api.VolumeType, p hv.PoolInfo) bool {
 
 // checkRoom wants room for the whole volume, although a file takes none at
 // first: a guest that fills its disk must not find the pool full.
-func checkRoom(p hv.PoolInfo, in api.VolumeCreate) error {
-	if p.FreeBytes >= in.SizeBytes {
+func checkRoom(p hv.PoolInfo, in api.VolumeCreate, ofDir func(string) (int64, error)) error {
+	free, err := location.FreeBytes(p, ofDir)
+	if err != nil {
+		return err
+	}
+	if free >= in.SizeBytes {
 		return nil
 	}
-	return api.Errorf(api.CodeNoSpace, "pool %s has %d bytes free and volume %s may grow to %d", p.Name, p.FreeBytes, in.Name, in.SizeBytes).
-		With("free_bytes", p.FreeBytes).With("needed_bytes", in.SizeBytes)
+	return api.Errorf(api.CodeNoSpace, "pool %s has %d bytes free and volume %s may grow to %d", p.Name, free, in.Name, in.SizeBytes).
+		With("free_bytes", free).With("needed_bytes", in.SizeBytes)
 }
