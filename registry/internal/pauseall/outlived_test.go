@@ -121,6 +121,50 @@ func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T
 	})
 }
 
+// report is what a host says of its guests now.
+func (s *site) report(host string) {
+	s.T.Helper()
+	d := s.hosts[host]
+	in := api.HostReport{ID: d.ID, Name: host, Epoch: 1}
+	for id, g := range s.guestsOf(host) {
+		state := api.InstancePaused
+		if g.running {
+			state = api.InstanceRunning
+		}
+		in.Instances = append(in.Instances, api.InstanceReport{ID: id, State: state})
+	}
+	must(s.Store.Report(s.T.Context(), store.Call{}, in))(s.T)
+}
+
+// g1 and g2 are restored and stand still, and the host of g3 is waited for.
+func TestAGuestThatIsResumedByHandWhileAnotherIsWaitedForBarsTheMemoryOfTheOthers(t *testing.T) {
+	bubble(t, func(s *site) {
+		id := s.move()
+		s.untilPhase(id, "restoring")
+		s.hosts["b"].Away()
+		relaytest.Pass(time.Minute)
+		s.report("a")
+		s.mu.Lock()
+		g1 := s.hosts["a"].guests[guestID("g1")]
+		g1.running, g1.since = true, time.Now()
+		s.mu.Unlock()
+		s.report("a")
+		s.hosts["b"].Start()
+		relaytest.Pass(5 * time.Minute)
+		for _, host := range []string{"a", "b"} {
+			for guest, g := range s.guestsOf(host) {
+				if g.running != (guest == guestID("g1")) || guest == guestID("g3") && g.process {
+					t.Errorf("guest %s is %+v", guest, g)
+				}
+			}
+		}
+		must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
+		if m := s.until(id); m.State != api.MigrationCompleted {
+			t.Errorf("migration = %+v", m)
+		}
+	})
+}
+
 func TestGuestsThatAreSuspendedAndHaveToWaitForOneAreLetGo(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.hosts["b"].late = map[string]time.Duration{"suspend": 20 * time.Second}

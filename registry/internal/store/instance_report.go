@@ -75,5 +75,10 @@ func (tx *changeTx) storeInstanceReport(ctx context.Context, was reported, i api
 	if state == was.state && i.Note == was.note {
 		return nil
 	}
+	if state == api.InstanceRunning && was.state != state {
+		if err := tx.noteRanOn(ctx, i.ID); err != nil {
+			return err
+		}
+	}
 	return tx.exec(ctx, "UPDATE instances SET state = ?, note = ?, updated_us = ? WHERE id = ?", state, i.Note, tx.at.UnixMicro(), i.ID)
 }

@@ -4,6 +4,7 @@ package store
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -500,6 +501,55 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 	wantCode(t, err, api.CodeStateForbidden, "migration cancel "+id+" --discard-memory")
 	if err := second(s.PermitPause(t.Context(), nobody, id, permit(other, api.PermitResume))); err != nil {
 		t.Errorf("at once with the first: %v", err)
+	}
+}
+
+func TestAGuestThatWasResumedByHandBarsTheMemoryOfTheOthers(t *testing.T) {
+	report := func(t *testing.T, s *Store, g PauseInstance, state api.InstanceState) {
+		t.Helper()
+		in := reportOf(g.Host.ID, g.Host.Name, 1)
+		in.Instances = []api.InstanceReport{{ID: g.ID, State: state, Note: "new"}} // so it is written whatever the state
+		must(s.Report(t.Context(), nobody, in))(t)
+	}
+	for name, tc := range map[string]struct {
+		states []api.InstanceState // as the first one's host reports them, once it is restored
+		code   api.Code            // of a restore of the other
+	}{
+		"it stands still":                     {[]api.InstanceState{api.InstancePaused}, ""},
+		"it was resumed":                      {[]api.InstanceState{api.InstancePaused, api.InstanceRunning}, api.CodeStateForbidden},
+		"and put to rest again":               {[]api.InstanceState{api.InstancePaused, api.InstanceRunning, api.InstancePaused}, api.CodeStateForbidden},
+		"only the report of before the move":  {[]api.InstanceState{api.InstanceRunning}, ""},
+		"that, and that it stands still then": {[]api.InstanceState{api.InstanceRunning, api.InstancePaused}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := flipped(t)
+			first, other := p.Instances[0], p.Instances[1]
+			first.State = PauseReady
+			p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, first))(t)
+			for _, state := range tc.states {
+				report(t, s, first, state)
+			}
+			err := second(s.PermitPause(t.Context(), nobody, p.Migration.ID, permit(other, api.PermitRestore)))
+			wantCode(t, err, tc.code, "")
+			if tc.code != "" && !strings.Contains(err.Error(), first.Name) {
+				t.Errorf("the refusal does not name %s: %v", first.Name, err)
+			}
+		})
+	}
+}
+
+func TestAGuestThatTheMoveLetsRunOnIsNotTakenForOneThatWasResumedByHand(t *testing.T) {
+	s, p := flipped(t)
+	first := p.Instances[0]
+	bring(t, s, p, PauseReady)
+	p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+	for _, state := range []api.InstanceState{api.InstancePaused, api.InstanceRunning} {
+		in := reportOf(first.Host.ID, first.Host.Name, 1)
+		in.Instances = []api.InstanceReport{{ID: first.ID, State: state}}
+		must(s.Report(t.Context(), nobody, in))(t)
+	}
+	if p = must(s.Pause(t.Context(), p.Migration.ID))(t); !p.Instances[0].RanAt.IsZero() {
+		t.Errorf("it ran at %s without having been asked for", p.Instances[0].RanAt)
 	}
 }
 
