@@ -136,7 +136,6 @@ func (i *fakeImages) Fingerprint(_ context.Context, path string) (string, error)
 	return fmt.Sprintf("born %d", info.Born), err
 }
 
-
 func (i *fakeImages) Written(_ context.Context, path string) (bool, error) {
 	return i.written[path], nil
 }
