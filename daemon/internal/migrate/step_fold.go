@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -68,7 +69,8 @@ func (m *machine) stepFold(w way) op.Step {
 		}
 		m.board.set(s.MigrationID, Progress{Phase: "fold"})
 		if err := m.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
-			return err
+			// An instance that was started since mayFold has its images locked.
+			return cmp.Or(m.mayFold(ctx, s, w), err)
 		}
 		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{w.at == onSrc}}); err != nil {
 			return err
