@@ -12,8 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// reach looks for directories that QEMU, which is not root, cannot pass: a guest would
-// not start from there.
+// reach looks for directories that QEMU, which is not root, cannot pass, or in which it
+// cannot open what is made there, and for images of instances that it cannot open: a guest
+// would not start from there.
 func (d *doctor) reach(ctx context.Context) []api.Check {
 	const name = "qemu"
 	user, err := d.hv.QEMUUser(ctx, "")
@@ -26,8 +27,14 @@ func (d *doctor) reach(ctx context.Context) []api.Check {
 	out := []api.Check{}
 	look := func(what, dir, status string) {
 		err := d.storage.Reach(user, dir)
+		if err == nil {
+			err = d.storage.TryDirectory(user, dir)
+		}
 		var blocked *image.ReachError
+		var cannot *image.OpenError
 		switch {
+		case errors.As(err, &cannot):
+			out = append(out, api.Check{Name: name, Status: status, Message: cannot.Error()}) // which says what to do
 		case errors.As(err, &blocked):
 			out = append(out, api.Check{
 				Name: name, Status: status, Message: "it does not get to " + what + ": " + blocked.Error(),
@@ -50,8 +57,32 @@ func (d *doctor) reach(ctx context.Context) []api.Check {
 	for _, dir := range d.cfg.AllowedPaths {
 		look("the volumes in "+dir+", which allowed_paths allows", dir, "warn")
 	}
+	out = append(out, d.images(ctx)...)
 	if len(out) == 0 {
 		return []api.Check{ok(name, "its user gets to overlays and pools")}
+	}
+	return out
+}
+
+// images looks for images of instances that are off which QEMU could not open, where
+// libvirt gives it none. Those that it gives say nothing before it has.
+func (d *doctor) images(ctx context.Context) []api.Check {
+	doms, err := d.hv.Domains(ctx)
+	if err != nil {
+		return nil // libvirt has its own line
+	}
+	out := []api.Check{}
+	for i := range doms {
+		user, err := d.hv.QEMUUser(ctx, doms[i].ID)
+		if err != nil || user.Given || doms[i].State.Active() {
+			continue
+		}
+		for _, disk := range doms[i].Config {
+			var cannot *image.OpenError
+			if disk.Device == "disk" && !disk.ReadOnly && errors.As(d.storage.MayOpen(user, disk.Top().Path), &cannot) {
+				out = append(out, api.Check{Name: "instance " + doms[i].Name, Status: "warn", Message: cannot.Error()}) // which says what to do
+			}
+		}
 	}
 	return out
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +15,13 @@ import (
 )
 
 // unprivileged is a hypervisor whose QEMU is not root.
-type unprivileged struct{ *hvtest.Fake }
+type unprivileged struct {
+	*hvtest.Fake
+	given bool
+}
 
-func (unprivileged) QEMUUser(context.Context, string) (hv.ProcessUser, error) {
-	return hv.ProcessUser{UID: 64055, GID: 64055}, nil
+func (u unprivileged) QEMUUser(context.Context, string) (hv.ProcessUser, error) {
+	return hv.ProcessUser{UID: 64055, GID: 64055, Given: u.given}, nil
 }
 
 func TestDoctorNamesWhatQEMUDoesNotReach(t *testing.T) {
@@ -40,7 +44,7 @@ func TestDoctorNamesWhatQEMUDoesNotReach(t *testing.T) {
 	}
 	fake := hvtest.New()
 	fake.AddPool(hv.PoolInfo{Name: "fast", Type: "dir", Path: pool, Active: true})
-	d := &doctor{cfg: &config{OverlayDir: filepath.Join(state, "overlays")}, hv: unprivileged{fake}}
+	d := &doctor{cfg: &config{OverlayDir: filepath.Join(state, "overlays")}, hv: unprivileged{fake, true}}
 	if checks := d.reach(t.Context()); len(checks) != 1 || checks[0].Status != "ok" {
 		t.Errorf("where everything is open: %+v", checks)
 	}
@@ -54,6 +58,36 @@ func TestDoctorNamesWhatQEMUDoesNotReach(t *testing.T) {
 		}
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to look as another user")
+	}
+	dir := t.TempDir()
+	theirs, own := filepath.Join(dir, "theirs.raw"), filepath.Join(dir, "own.raw")
+	fake := hvtest.New()
+	for _, path := range []string{theirs, own} {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), fake.CreateImage(path, hvtest.Raw, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(own, 64055, 64055); err != nil {
+		t.Fatal(err)
+	}
+	disk := func(target, path string) hv.Disk {
+		return hv.Disk{Target: target, Device: "disk", Bus: "virtio", Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}}}
+	}
+	web := hv.Domain{ID: "0b1c2d3e-0000-4000-8000-000000000001", Name: "web", Config: []hv.Disk{disk("vda", theirs), disk("vdb", own)}}
+	if err := fake.Define(web); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[bool]int{true: 0, false: 1} {
+		checks := (&doctor{cfg: &config{}, hv: unprivileged{fake, given}}).images(t.Context())
+		if len(checks) != want || want > 0 && (checks[0].Name != "instance web" || !strings.Contains(checks[0].Message, theirs)) {
+			t.Errorf("given %v: %+v", given, checks)
 		}
 	}
 }

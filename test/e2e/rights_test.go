@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 )
 
 // The attributes of a file that have its access list and its label.
@@ -155,4 +158,51 @@ func TestRightsOnAVolumeThatIsNotAttachedSurviveItsMoves(t *testing.T) {
 		}
 	}
 	h.ctl(t, "volume", "delete", "given-away", "--yes")
+}
+
+// Where libvirt gives QEMU no image, as some do with images on NFS, a volume that QEMU may
+// open moves like any other, and a destination that it may not open is refused before
+// anything is frozen.
+func TestAVolumeMovesWhereLibvirtGivesQEMUNoImage(t *testing.T) {
+	leftToTestE2E(t)
+	lab.Require(t)
+	dir := lab.TempDir(t)
+	conf := filepath.Join(dir, "virt", "etc", "qemu.conf")
+	const settings = "security_driver = \"none\"\ncgroup_controllers = []\ndynamic_ownership = 0\n"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(conf), 0o755), os.WriteFile(conf, []byte(settings), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	h := openHost(t, dir)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(h.Logs())
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	qemu, err := user.Lookup("libvirt-qemu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err := strconv.Atoi(qemu.Uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := h.defineGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	if err := os.Chown(g.disks[0].Path, uid, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := rightsOn(t, g.disks[0].Path)
+	g.boot(t)
+	g.adopt(t)
+	shut := filepath.Join(h.poolB, "shut.raw")
+	if err := errors.Join(os.WriteFile(shut, nil, 0o600), os.Truncate(shut, volumeBytes)); err != nil {
+		t.Fatal(err)
+	}
+	e := g.refusesToMove(t, "vda", api.CodePermissionDenied, "--to-path", shut)
+	mustContain(t, e.Message, "libvirt-qemu", shut, "dynamic_ownership", "chown")
+	m := g.migrate(t, "vda", "--to-pool", "b")
+	wantRights(t, "dst", m.Dst.Path, want)
+	g.assertSettled(t)
 }

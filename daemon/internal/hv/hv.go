@@ -264,6 +264,9 @@ type Process struct {
 type ProcessUser struct {
 	UID uint32
 	GID uint32
+	// Given: libvirt makes this user the owner of an image before a guest opens it, where the
+	// filesystem lets root do that. If not, the user must have been let in by others.
+	Given bool
 }
 
 // CopyOptions are the options of BlockCopy.

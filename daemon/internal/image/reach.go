@@ -30,12 +30,17 @@ type ReachError struct {
 }
 
 func (e *ReachError) Error() string {
-	name := strconv.FormatUint(uint64(e.User.UID), 10)
-	if u, err := user.LookupId(name); err == nil {
-		name = u.Username
-	}
 	return fmt.Sprintf("QEMU runs as %s here and may not pass through %s (mode %04o); give others the right to (chmod o+x %[2]s), or use another directory",
-		name, e.Dir, e.Mode.Perm())
+		userName(e.User), e.Dir, e.Mode.Perm())
+}
+
+// userName is the name of a user, or the number where it has none.
+func userName(who hv.ProcessUser) string {
+	name := strconv.FormatUint(uint64(who.UID), 10)
+	if u, err := user.LookupId(name); err == nil {
+		return u.Username
+	}
+	return name
 }
 
 // Refusal is the error for whoever wanted to do something (what) with path.
@@ -43,25 +48,30 @@ func (e *ReachError) Refusal(what, path string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: QEMU would not get to %s: %v", what, path, e).With("directory", e.Dir)
 }
 
-// reachTimeout bounds Reach on a filesystem that does not answer.
+// reachTimeout bounds Reach and MayOpen on a filesystem that does not answer.
 const reachTimeout = 5 * time.Second
 
 // Reach returns nil if a process of this user gets to what is in a directory, which may
 // be reached by links, and a *ReachError if it may not. Whether it may open an image
-// there is not looked at: libvirt gives images to QEMU's user, directories it does not.
+// there says MayOpen: libvirt gives images to QEMU's user, directories it does not.
 func (Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
 		return nil
 	}
-	answered := make(chan error, 1)
-	go func() { answered <- reach(who, dir) }()
+	return answered("QEMU gets to "+dir, func() error { return reach(who, dir) })
+}
+
+// answered is look, whether something is so, with a bound.
+func answered(what string, look func() error) error {
+	answer := make(chan error, 1)
+	go func() { answer <- look() }()
 	bound := time.NewTimer(reachTimeout)
 	defer bound.Stop()
 	select {
-	case err := <-answered:
+	case err := <-answer:
 		return err
 	case <-bound.C:
-		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, location.ErrNoAnswer)
+		return fmt.Errorf("look whether %s: %w", what, location.ErrNoAnswer)
 	}
 }
 
@@ -72,9 +82,7 @@ func reach(who hv.ProcessUser, dir string) error {
 	}
 	// The kernel is asked as that user, directory by directory: it knows of access
 	// lists, and of what the server of a mount thinks of root.
-	outcome := make(chan error, 1)
-	go func() { outcome <- asUser(who, func() error { return pass(who, real) }) }()
-	if err := <-outcome; err != nil {
+	if err := asUser(who, func() error { return pass(who, real) }); err != nil {
 		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, err)
 	}
 	return nil
@@ -105,6 +113,12 @@ func pass(who hv.ProcessUser, dir string) error {
 // rights belong to a thread. One that cannot be made root's again ends with its
 // goroutine, which has not unlocked it then.
 func asUser(who hv.ProcessUser, f func() error) error {
+	outcome := make(chan error, 1)
+	go func() { outcome <- onThreadOf(who, f) }()
+	return <-outcome
+}
+
+func onThreadOf(who hv.ProcessUser, f func() error) error {
 	runtime.LockOSThread()
 	own, err := unix.Getgroups()
 	if err != nil {

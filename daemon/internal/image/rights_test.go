@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -161,15 +162,11 @@ func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 		{"the access list", Rights{UID: 1000, GID: 1001, Mode: 0o640, ACL: bad}, hv.ProcessUser{}, 0o600},
 		{"the owner 0:0", Rights{Mode: 0o664}, hv.ProcessUser{UID: 1000, GID: 1000}, 0o644},
 	} {
-		outcome := make(chan error, 1)
 		var left []string
-		go func() {
-			outcome <- asUser(c.who, func() (err error) {
-				left, err = giveRights(f, &c.rights)
-				return err
-			})
-		}()
-		if err := <-outcome; err != nil {
+		if err := asUser(c.who, func() (err error) {
+			left, err = giveRights(f, &c.rights)
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(left, []string{c.refused}) {
@@ -179,6 +176,20 @@ func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&0o777 != c.mode {
 			t.Errorf("without %s: mode %o, want %o (%v)", c.refused, st.Mode&0o777, c.mode, err)
 		}
+	}
+}
+
+// Where root may not give a file away, as on NFS with root_squash, libvirt may not either.
+func TestAnImageThatNobodyCanGiveAwayIsNotTakenForGiven(t *testing.T) {
+	f := withAttributes(t, testLabel)
+	if err := errors.Join(unix.Fremovexattr(int(f.Fd()), attrACL), f.Chmod(0o600), os.Chmod(filepath.Dir(f.Name()), 0o711), os.Chmod(filepath.Dir(filepath.Dir(f.Name())), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	qemu := hv.ProcessUser{UID: 64055, GID: 64055, Given: true}
+	err := asUser(hv.ProcessUser{UID: 1000, GID: 1001}, func() error { return mayOpen(qemu, f.Name()) })
+	var cannot *OpenError
+	if !errors.As(err, &cannot) || !cannot.NotGiven || !strings.Contains(err.Error(), "root_squash") {
+		t.Errorf("%v", err)
 	}
 }
 

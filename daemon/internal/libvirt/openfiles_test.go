@@ -136,17 +136,46 @@ func TestTheUserOfQEMUIsReadFromWhatLibvirtSays(t *testing.T) {
 		`<domain><seclabel type='static' model='apparmor'><label>libvirt-x</label></seclabel></domain>`:             false,
 		`<domain/>`: false,
 	} {
-		user, got, err := ownUser(doc)
+		user, got, _, err := ownUser(doc)
 		if err != nil || got != own || own && user != want {
 			t.Errorf("%s: %+v, %v, %v", doc, user, got, err)
 		}
 	}
-	if user, _, err := ownUser(`<domain><seclabel model='dac'><label>root:+7</label></seclabel></domain>`); err != nil || user != (hv.ProcessUser{GID: 7}) {
+	if user, _, _, err := ownUser(`<domain><seclabel model='dac'><label>root:+7</label></seclabel></domain>`); err != nil || user != (hv.ProcessUser{GID: 7}) {
 		t.Errorf("a user by name: %+v, %v", user, err)
 	}
 	for _, label := range []string{"", "no-such-user:root", "root", "+64055"} {
 		if user, err := parseDACLabel(label); err == nil {
 			t.Errorf("label %q is %+v", label, user)
+		}
+	}
+}
+
+func TestLibvirtGivesImagesUnlessItIsToldNotTo(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "qemu.conf")
+	if gives, err := givesImages(conf); err != nil || !gives {
+		t.Errorf("without settings: %v, %v", gives, err)
+	}
+	for text, want := range map[string]bool{
+		"": true, "user = \"root\"\n#dynamic_ownership = 0\n": true, "dynamic_ownership = 1\n": true, "dynamic_ownership = 0": false,
+		"\n dynamic_ownership=0 # NFS\nremember_owner = 1\n": false, "dynamic_ownership = \"0\"\n": false,
+	} {
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if gives, err := givesImages(conf); err != nil || gives != want {
+			t.Errorf("%q: %v, %v", text, gives, err)
+		}
+	}
+	if _, err := givesImages(t.TempDir()); err == nil {
+		t.Error("settings that cannot be read are taken for the default")
+	}
+	for doc, want := range map[string]bool{
+		`<domain/>`: true, `<domain><seclabel type='static' model='apparmor' relabel='no'/></domain>`: true,
+		`<domain><seclabel type='none' model='dac' relabel='no'/></domain>`: false,
+	} {
+		if _, _, relabels, err := ownUser(doc); err != nil || relabels != want {
+			t.Errorf("%s: %v, %v", doc, relabels, err)
 		}
 	}
 }

@@ -27,28 +27,38 @@ func (c *Conn) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) 
 	return user, nil
 }
 
-func (c *Conn) qemuUser(ctx context.Context, id string) (hv.ProcessUser, error) {
+func (c *Conn) qemuUser(ctx context.Context, id string) (user hv.ProcessUser, err error) {
 	s, err := c.reads()
 	if err != nil {
-		return hv.ProcessUser{}, err
+		return user, err
 	}
+	given, err := givesImages(qemuConfBeside(c.library.definitions))
+	if err != nil {
+		return user, err
+	}
+	own := false
 	if id != "" {
 		dom, err := c.lookup(ctx, s, id)
 		if err != nil {
-			return hv.ProcessUser{}, err
+			return user, err
 		}
 		doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
 			return lv.DomainGetXMLDesc(dom, 0)
 		})
 		if err != nil {
-			return hv.ProcessUser{}, err
+			return user, err
 		}
-		who, own, err := ownUser(doc)
-		if own || err != nil {
-			return who, err
+		var relabels bool
+		if user, own, relabels, err = ownUser(doc); err != nil {
+			return user, err
 		}
+		given = given && relabels
 	}
-	return c.defaultUser(ctx, s)
+	if !own {
+		user, err = c.defaultUser(ctx, s)
+	}
+	user.Given = given
+	return user, err
 }
 
 // defaultUser is the user of domains that name none. It is asked for once, and again with
@@ -92,22 +102,25 @@ func userInCapabilities(caps string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{}, fmt.Errorf("%w: libvirt does not confine QEMU by user and group", hv.ErrUnsupported)
 }
 
-// ownUser reads the user that a domain itself names.
-func ownUser(domain string) (user hv.ProcessUser, own bool, err error) {
+// ownUser reads the user that a domain itself names, and whether it lets libvirt give that
+// user its images.
+func ownUser(domain string) (user hv.ProcessUser, own, relabels bool, err error) {
 	doc, err := parseDoc(domain)
 	if err != nil {
-		return user, false, err
+		return user, false, false, err
 	}
+	relabels = true
 	for _, label := range doc.Root().SelectElements("seclabel") {
 		if label.SelectAttrValue("model", "") != dac {
 			continue
 		}
+		relabels = label.SelectAttrValue("relabel", "yes") != "no"
 		if text := textIn(label, "label"); text != "" {
 			user, err = parseDACLabel(text)
-			return user, true, err
+			return user, true, relabels, err
 		}
 	}
-	return user, false, nil
+	return user, false, relabels, nil
 }
 
 // parseDACLabel reads +64055:+107, as libvirt writes it, or the names of user and group

@@ -74,6 +74,9 @@ type Images interface {
 	// Reach returns nil if a process of this user gets to what is in a directory, and
 	// an *image.ReachError if not.
 	Reach(user hv.ProcessUser, dir string) error
+	// MayOpen returns nil if a process of this user can open an image that nobody has,
+	// for reading and writing, and an *image.OpenError if not.
+	MayOpen(user hv.ProcessUser, path string) error
 }
 
 // Copier copies and compares images.

@@ -98,3 +98,33 @@ func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 		})
 	}
 }
+
+// QEMU would find out at the switch only, after the whole copy, or at the next start.
+func TestAnImageThatQEMUCannotOpenEndsTheStartBeforeTheFreeze(t *testing.T) {
+	for _, dir := range []string{"/new", "/overlays"} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.world.images.shut = dir
+			m := d.until(d.migrate(), api.MigrationError)
+			if m.Error == nil || m.Error.Code != api.CodePermissionDenied || !strings.Contains(m.Error.Message, dir+"/") {
+				t.Errorf("it ended with %v, want permission_denied and the path", m.Error)
+			}
+			d.stayed()
+			if d.world.Exists(m.Dst.Path) {
+				t.Error("dst is left")
+			}
+		})
+	}
+}
+
+func TestADestinationThatQEMUCannotOpenIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path := filepath.Join(t.TempDir(), "dst.raw")
+		must(t, d.world.CreateImage(path, hvtest.Raw, testSize))
+		d.world.images.shut = filepath.Dir(path)
+		_, err := d.manager().Start(context.Background(), StartRequest{OpID: "a", VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path}})
+		if api.CodeOf(err) != api.CodePermissionDenied {
+			t.Errorf("%v, want permission_denied", err)
+		}
+		d.stayed()
+	})
+}

@@ -45,13 +45,16 @@ func (m *machine) stepCreateDestination() op.Step {
 			return m.hvError(m.registryError(err))
 		}
 		if !s.CreateDst {
-			return r.Note(ctx, claimNote{Free: true})
+			return r.Note(ctx, claimNote{Free: true}) // and preflight has opened it
 		}
 		var note claimNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil {
 			return err
 		}
-		return m.makeDestination(ctx, r, s, note)
+		if err := m.makeDestination(ctx, r, s, note); err != nil {
+			return err
+		}
+		return m.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var note claimNote
@@ -65,7 +68,8 @@ func (m *machine) stepCreateDestination() op.Step {
 		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
 			return op.NotDone, err
 		}
-		return m.observeDestination(ctx, s, note)
+		is, err := m.observeDestination(ctx, s, note)
+		return m.unlessShut(ctx, s, s.Dst.Path, is, err)
 	}
 	return step(createDestinationStep, do, undo, observe)
 }

@@ -16,13 +16,16 @@ import (
 // libvirt gives a src that the guest is brought back to the owner that the overlay had.
 func (m *machine) stepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		return m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes(), s.SrcRights)
+		if err := m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes(), s.SrcRights); err != nil {
+			return err
+		}
+		return m.checkOpens(ctx, s, s.Overlay)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		// A file that was cut off while it was made is no overlay yet; nothing
 		// names it, and CreateOverlay makes it anew.
-		return op.DoneIf(err == nil), nil
+		return m.unlessShut(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
 	return step("create_overlay", do, m.removeOverlay, observe)
 }

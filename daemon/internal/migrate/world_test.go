@@ -210,6 +210,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 type fakeImages struct {
 	fake   *hvtest.Fake
 	closed string // a directory that QEMU does not pass
+	shut   string // a directory in which QEMU opens nothing
 	// onCreate is told how far a new image is, if it is set, and temporary is the name of
 	// the newest before it was whole.
 	onCreate  func(moment string)
@@ -373,6 +374,16 @@ func (i *fakeImages) FreeBytes(string) (int64, error) {
 func (i *fakeImages) Reach(user hv.ProcessUser, dir string) error {
 	if dir == i.closed {
 		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
+	}
+	return nil
+}
+
+func (i *fakeImages) MayOpen(user hv.ProcessUser, path string) error {
+	if _, err := i.fake.Info(path); err != nil {
+		return err
+	}
+	if i.shut != "" && filepath.Dir(path) == i.shut {
+		return &image.OpenError{User: user, Path: path}
 	}
 	return nil
 }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// OpenError says that QEMU could not open an image.
+type OpenError struct {
+	User hv.ProcessUser
+	Path string
+	Mode os.FileMode
+	UID  uint32
+	// NotGiven: root may not make QEMU's user the owner of the image, so libvirt may not either.
+	NotGiven bool
+}
+
+func (e *OpenError) Error() string {
+	who := userName(e.User)
+	why := "and libvirt does not make it the owner (dynamic_ownership = 0 in qemu.conf, or relabel='no' in the instance)"
+	if e.User.Given {
+		why = "also as its owner"
+	}
+	if e.NotGiven {
+		why = "and root may not make it the owner there (NFS with root_squash, or a filesystem without owners)"
+	}
+	return fmt.Sprintf("QEMU runs as %s here and may not read and write %s (owner %d, mode %04o), %s; let it in (chown %[1]s, or setfacl -m u:%[1]s:rw), or use another directory or pool",
+		who, e.Path, e.UID, e.Mode.Perm(), why)
+}
+
+// Refusal is the error for whoever wanted to do something (what).
+func (e *OpenError) Refusal(what string) *api.Error {
+	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", userName(e.User))
+}
+
+// MayOpen returns nil if a process of this user can open the image at path for reading and
+// writing when libvirt has given it to the user as far as it does, and an *OpenError if it
+// cannot. It tries: only the kernel, and the server of a mount, know. For that an image that
+// is to be given may be the user's for a moment, so nobody may have it.
+func (Storage) MayOpen(who hv.ProcessUser, path string) error {
+	if who.UID == 0 {
+		return nil
+	}
+	return answered("QEMU can open "+path, func() error { return mayOpen(who, path) })
+}
+
+func mayOpen(who hv.ProcessUser, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return noImage(err)
+	}
+	defer func() { _ = f.Close() }()
+	err = openAs(who, f)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	cannot := &OpenError{User: who, Path: path, Mode: os.FileMode(st.Mode & 0o777), UID: st.Uid}
+	if !who.Given {
+		return cannot
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return nil // /dev is this host's: what libvirt gives there is given
+	}
+	if err := f.Chown(int(who.UID), int(who.GID)); refused(err) {
+		cannot.NotGiven = true
+		return cannot
+	} else if err != nil {
+		return fmt.Errorf("look whether QEMU can open it: %w", err)
+	}
+	err = openAs(who, f)
+	if back := f.Chown(int(st.Uid), int(st.Gid)); back != nil {
+		return errors.Join(err, fmt.Errorf("give an image back that was lent: %w", back))
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return cannot
+	}
+	return err
+}
+
+// openAs opens an open file once more, as a user.
+func openAs(who hv.ProcessUser, f *os.File) error {
+	name := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	return asUser(who, func() error {
+		again, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return again.Close()
+	})
+}
+
+// TryDirectory is MayOpen of a new image in a directory, of which nothing is left. Where
+// libvirt gives no images it is nil: who may open one that is made there nobody can tell.
+func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
+	if !who.Given {
+		return nil
+	}
+	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	path := ""
+	if err != nil { // the filesystem has no files without a name
+		if f, err = os.CreateTemp(dir, ".volferry-doctor-"); err != nil {
+			return err
+		}
+		path = f.Name()
+		defer func() { _ = os.Remove(path) }()
+	} else {
+		path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	}
+	defer func() { _ = f.Close() }()
+	err = s.MayOpen(who, path)
+	var cannot *OpenError
+	if errors.As(err, &cannot) {
+		cannot.Path = "what is made in " + dir
+	}
+	return err
+}
