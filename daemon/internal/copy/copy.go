@@ -118,9 +118,9 @@ func finishClone(ctx context.Context, spec *Spec, src, dst End, m *meter) (Resul
 func convert(ctx context.Context, spec *Spec, sizeBytes int64, m *meter) (Result, error) {
 	m.begin(PhaseCopy, 0)
 	err := qemuimg.Convert(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.ConvertOptions{
-		DstIsZero: spec.DstIsZero,
-		Progress:  func(done, _ int64) { m.reach(done) },
-		Throttle:  spec.throttle,
+		DstIsZero: spec.DstIsZero, IsDst: spec.IsDst,
+		Progress: func(done, _ int64) { m.reach(done) },
+		Throttle: spec.throttle,
 	})
 	if err != nil {
 		return Result{BytesTotal: sizeBytes}, err

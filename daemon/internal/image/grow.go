@@ -29,7 +29,7 @@ func (Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	case errors.As(err, &larger):
 		return api.Errorf(api.CodeSizeMismatch, "%s has %d bytes, which is more than %d; nothing was changed", larger.Path, larger.Bytes, sizeBytes).
 			With("size_bytes", sizeBytes).With("found_bytes", larger.Bytes)
-	case errors.As(err, &ran) && strings.Contains(ran.Stderr, "lock"):
+	case errors.As(err, &ran) && strings.Contains(ran.Stderr, "Is another process using the image"):
 		return errors.Join(hv.ErrInUse, err)
 	case errors.As(err, &bad):
 		return badImage(img.Path, api.Format(img.Format), err)

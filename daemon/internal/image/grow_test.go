@@ -77,3 +77,14 @@ func TestAnImageThatQEMUHasOpenIsInUse(t *testing.T) {
 		t.Errorf("got %v, want ErrInUse", err)
 	}
 }
+
+// TestAPathSaysNothingAboutLocks: the words of qemu-img name the image.
+func TestAPathSaysNothingAboutLocks(t *testing.T) {
+	img := hv.Image{Path: filepath.Join(t.TempDir(), "lock"), Format: "qcow2"}
+	if err := (Storage{}).Create(t.Context(), img, 1<<20, NewFile{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Storage{}).Grow(t.Context(), img, 1<<62); err == nil || errors.Is(err, hv.ErrInUse) {
+		t.Errorf("a size that qcow2 cannot have is %v", err)
+	}
+}

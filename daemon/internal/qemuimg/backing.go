@@ -12,7 +12,7 @@ import (
 
 // ReadBacking returns what a qcow2 image says that it is over, and in which format,
 // as written; both are empty if it says nothing or is no qcow2 image. It also reads
-// images that ReadHeader refuses, because a guest may use them all the same.
+// images that open refuses, because a guest may use them all the same.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -24,12 +26,20 @@ const pipeGrace = 5 * time.Second
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
 	throttle Throttle               // optional
-	file     *os.File               // optional; the arguments call it childFile
+	files    []*os.File             // optional; the arguments call them childFile
 }
 
-// childFile is how a child calls the open file that it is given. It opens the file
-// itself by this name, whatever is at the file's path meanwhile.
-const childFile = "/proc/self/fd/3"
+// childFile is how a child calls the number-th of the open files that it is given. It opens
+// the file itself by this name, whatever is at the file's path meanwhile.
+func childFile(number int) string { return "/proc/self/fd/" + strconv.Itoa(3+number) }
+
+// inOurWords puts the paths of files in the place of what a child calls them.
+func inOurWords(text string, files []*os.File) string {
+	for i, f := range slices.Backward(files) {
+		text = strings.ReplaceAll(text, childFile(i), f.Name())
+	}
+	return text
+}
 
 // run runs qemu-img to its end and returns what it wrote to stdout. The child
 // is killed when ctx ends, and by the kernel when this process dies, stopped by
@@ -39,9 +49,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	stderr := &outputTail{}
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = childEnvironment()
-	if opts.file != nil {
-		cmd.ExtraFiles = []*os.File{opts.file}
-	}
+	cmd.ExtraFiles = opts.files
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = pipeGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -50,7 +58,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	case err != nil && ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		err = &CommandError{Verb: args[0], Stderr: string(stderr.kept), Err: err}
+		err = &CommandError{Verb: args[0], Stderr: inOurWords(string(stderr.kept), opts.files), Err: err}
 	}
 	return string(stdout.kept), err
 }

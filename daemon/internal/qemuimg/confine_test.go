@@ -59,7 +59,7 @@ func TestAChildHasNoFileOfOursButTheOneThatItIsGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer given.Close() //nolint:errcheck // it only reads
-	out := childRuns(t, `for fd in /proc/$$/fd/*; do readlink "$fd"; done; exit 0`, childOptions{file: given})
+	out := childRuns(t, `for fd in /proc/$$/fd/*; do readlink "$fd"; done; exit 0`, childOptions{files: []*os.File{given}})
 	if strings.Contains(out, "/etc/passwd") || !strings.Contains(out, "/dev/zero") {
 		t.Errorf("the child has open: %q", out)
 	}

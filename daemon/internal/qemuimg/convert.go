@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ type ConvertOptions struct {
 	// DstIsZero says that dst reads as zeros everywhere because the caller has
 	// just made it. Never guessed.
 	DstIsZero bool
+	// IsDst, where set, is asked of the open dst before anything is written to it: its
+	// error ends the conversion.
+	IsDst func(dst *os.File) error
 	// Progress is told how many bytes of the content are done. Optional.
 	Progress func(doneBytes, totalBytes int64)
 	// Throttle paces the child. Optional.
@@ -25,16 +29,24 @@ type ConvertOptions struct {
 // Convert copies the content of src into dst, an existing image of the same
 // size, and puts it on stable storage. It verifies nothing: see Compare.
 func Convert(ctx context.Context, src, dst Image, opts ConvertOptions) error {
-	srcOpts, dstOpts, sizeBytes, err := describePair(src, dst)
+	pair, err := openPair(src, dst)
 	if err != nil {
 		return err
 	}
-	args := convertArgs(srcOpts, cacheMode(src.Path), dstOpts, cacheMode(dst.Path), opts.DstIsZero)
-	_, err = run(ctx, args, childOptions{progress: byteProgress(opts.Progress, sizeBytes), throttle: opts.Throttle})
+	defer pair.close()
+	if opts.IsDst != nil {
+		if err := opts.IsDst(pair.dst.file); err != nil {
+			return err
+		}
+	}
+	args := convertArgs(pair.src.describe(0), pair.src.cacheMode(), pair.dst.describe(1), pair.dst.cacheMode(), opts.DstIsZero)
+	_, err = run(ctx, args, childOptions{
+		progress: byteProgress(opts.Progress, pair.src.sizeBytes), throttle: opts.Throttle, files: pair.files(),
+	})
 	if err != nil {
 		return err
 	}
-	return Sync(dst.Path)
+	return pair.dst.sync()
 }
 
 // CompareOptions are the options of Compare.
@@ -49,12 +61,15 @@ type CompareOptions struct {
 // returns nil if they hold the same bytes, a *MismatchError if not, and a
 // *SizeError if their sizes differ.
 func Compare(ctx context.Context, src, dst Image, opts CompareOptions) error {
-	srcOpts, dstOpts, sizeBytes, err := describePair(src, dst)
+	pair, err := openPair(src, dst)
 	if err != nil {
 		return err
 	}
-	args := compareArgs(srcOpts, dstOpts, commonCache(src.Path, dst.Path))
-	out, err := run(ctx, args, childOptions{progress: byteProgress(opts.Progress, sizeBytes), throttle: opts.Throttle})
+	defer pair.close()
+	args := compareArgs(pair.src.describe(0), pair.dst.describe(1), commonCache(pair.src, pair.dst))
+	out, err := run(ctx, args, childOptions{
+		progress: byteProgress(opts.Progress, pair.src.sizeBytes), throttle: opts.Throttle, files: pair.files(),
+	})
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
 		offset, parseErr := mismatchOffset(out)
 		if parseErr != nil {
@@ -76,21 +91,32 @@ func mismatchOffset(out string) (int64, error) {
 	return strconv.ParseInt(number, 10, 64)
 }
 
-// describePair describes two images for qemu-img and insists on equal sizes.
-func describePair(src, dst Image) (srcOpts, dstOpts string, sizeBytes int64, err error) {
-	srcOpts, srcBytes, err := describe(src)
-	if err != nil {
-		return "", "", 0, err
+// pair is two images of equal size, open.
+type pair struct{ src, dst *opened }
+
+// openPair opens two images and insists on equal sizes.
+func openPair(src, dst Image) (p pair, err error) {
+	if p.src, err = open(src, os.O_RDONLY); err != nil {
+		return p, err
 	}
-	dstOpts, dstBytes, err := describe(dst)
-	if err != nil {
-		return "", "", 0, err
+	if p.dst, err = open(dst, os.O_RDONLY); err != nil {
+		p.src.close()
+		return p, err
 	}
-	if srcBytes != dstBytes {
-		return "", "", 0, &SizeError{dst.Path, dstBytes, srcBytes}
+	if p.src.sizeBytes != p.dst.sizeBytes {
+		p.close()
+		return p, &SizeError{dst.Path, p.dst.sizeBytes, p.src.sizeBytes}
 	}
-	return srcOpts, dstOpts, srcBytes, nil
+	return p, nil
 }
+
+func (p pair) close() {
+	p.src.close()
+	p.dst.close()
+}
+
+// files are what a child gets, src first.
+func (p pair) files() []*os.File { return []*os.File{p.src.file, p.dst.file} }
 
 // byteProgress turns a fraction into bytes.
 func byteProgress(report func(done, total int64), total int64) func(float64) {

@@ -21,7 +21,7 @@ func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) er
 		if image.Format == FormatRaw {
 			return f.Truncate(sizeBytes)
 		}
-		_, err := run(ctx, createArgs(childFile, sizeBytes), childOptions{file: f})
+		_, err := run(ctx, createArgs(childFile(0), sizeBytes), childOptions{files: []*os.File{f}})
 		return err
 	})
 }
@@ -30,13 +30,12 @@ func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) er
 // the size of a raw file or block device, or what a qcow2 header says.
 // *ImageError for an image that cannot be used.
 func VirtualSize(_ context.Context, image Image) (int64, error) {
-	if err := image.validate(); err != nil {
+	o, err := open(image, os.O_RDONLY)
+	if err != nil {
 		return 0, err
 	}
-	if _, err := probeProtocol(image.Path); err != nil {
-		return 0, err
-	}
-	return virtualSize(image)
+	defer o.close()
+	return o.sizeBytes, nil
 }
 
 // AllocatedBytes is the space that the file at path takes on its filesystem.

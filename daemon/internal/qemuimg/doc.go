@@ -5,7 +5,7 @@
 // qcow2 headers. It knows images by path and stated format, and nothing of
 // volumes, migrations or the guest.
 //
-// Three rules hold for everything here:
+// Four rules hold for everything here:
 //
 //   - A format is stated, never probed: a guest may write any header into its
 //     raw volume. Every command line names the format of every image.
@@ -14,4 +14,8 @@
 //   - A qcow2 header is read by this package before qemu-img sees the file: an
 //     external data file or an unexpected backing file would make qemu-img read
 //     or write another file of the host.
+//   - A child opens what this package has open and has looked at, by the number of
+//     the descriptor that it inherits, and never an image by its path, which may
+//     be another file's by then. The one path that a child is told is that of the
+//     image below a new overlay, which it does not open (create -u).
 package qemuimg

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 )
 
@@ -49,21 +48,6 @@ type Header struct {
 
 	l1Offset  int64
 	l1Entries int
-}
-
-// ReadHeader reads the qcow2 header of the file or block device at path. The
-// error is an *ImageError if it is not one that may be used.
-func ReadHeader(path string) (*Header, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	h, err := parseHeader(f)
-	if err != nil {
-		return nil, &ImageError{path, err.Error()}
-	}
-	return h, nil
 }
 
 // standsAlone refuses an image whose content is not only its own, or more than

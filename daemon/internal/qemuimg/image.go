@@ -4,14 +4,10 @@ package qemuimg
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 )
 
 // The formats of images that are ever handed to qemu-img.
@@ -58,7 +54,7 @@ func validatePath(path string) error {
 }
 
 // options describes the image to qemu-img as the options of its drivers, below
-// the given prefix ("" or "backing."). protocol is that of probeProtocol.
+// the given prefix ("" or "backing."). protocol is that of protocolOf.
 func (i Image) options(prefix, protocol string) string {
 	return fmt.Sprintf("%sdriver=%s,%sfile.driver=%s,%sfile.filename=%s",
 		prefix, i.Format, prefix, protocol, prefix, strings.ReplaceAll(i.Path, ",", ",,"))
@@ -69,81 +65,3 @@ const (
 	protocolFile   = "file"
 	protocolDevice = "host_device"
 )
-
-// probeProtocol says which driver reaches the image, and refuses everything
-// that is neither a regular file nor a block device.
-func probeProtocol(path string) (string, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	switch {
-	case st.Mode().IsRegular():
-		return protocolFile, nil
-	case st.Mode()&os.ModeDevice != 0 && st.Mode()&os.ModeCharDevice == 0:
-		return protocolDevice, nil
-	default:
-		return "", &ImageError{path, "neither a regular file nor a block device"}
-	}
-}
-
-// describe validates an image that exists, reads its header where it has one,
-// and returns its size and its description for qemu-img. A qcow2 image must
-// stand alone: no backing file, no internal snapshots.
-func describe(i Image) (opts string, sizeBytes int64, err error) {
-	if err := i.validate(); err != nil {
-		return "", 0, err
-	}
-	protocol, err := probeProtocol(i.Path)
-	if err != nil {
-		return "", 0, err
-	}
-	if sizeBytes, err = virtualSize(i); err != nil {
-		return "", 0, err
-	}
-	return i.options("", protocol), sizeBytes, nil
-}
-
-// virtualSize reads the size of a validated image.
-func virtualSize(i Image) (int64, error) {
-	if i.Format == FormatQCOW2 {
-		h, err := ReadHeader(i.Path)
-		if err != nil {
-			return 0, err
-		}
-		if err := h.standsAlone(i.Path); err != nil {
-			return 0, err
-		}
-		return h.SizeBytes, nil
-	}
-	f, err := os.Open(i.Path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	// Seeking to the end gives the size of a block device as well.
-	n, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, fmt.Errorf("read size: %w", err)
-	}
-	return n, nil
-}
-
-// cacheMode is the cache mode for a path: none where the filesystem takes
-// O_DIRECT, else writeback, after which the caller's fsync makes it durable.
-func cacheMode(path string) string {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "writeback"
-	}
-	_ = unix.Close(fd)
-	return "none"
-}
-
-// commonCache is the cache mode that both paths can have.
-func commonCache(a, b string) string {
-	if cacheMode(a) == cacheMode(b) {
-		return cacheMode(a)
-	}
-	return "writeback"
-}

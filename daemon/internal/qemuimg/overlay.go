@@ -23,7 +23,7 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 		return err
 	}
 	err := createWhole(path, about, func(f *os.File) error {
-		_, err := run(ctx, createOverlayArgs(childFile, backing, sizeBytes), childOptions{file: f})
+		_, err := run(ctx, createOverlayArgs(childFile(0), backing, sizeBytes), childOptions{files: []*os.File{f}})
 		return err
 	})
 	if !errors.Is(err, fs.ErrExist) {
@@ -44,43 +44,35 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 // It is an *ImageError if it is not an overlay of exactly this backing, and a
 // *SizeError if its size is another one. fs.ErrNotExist if there is none.
 func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err error) {
-	h, err := readOverlay(path, sizeBytes)
+	o, h, err := openOverlay(path, sizeBytes)
 	if err != nil {
 		return false, err
 	}
+	defer o.close()
 	if h.BackingFile != backing.Path || h.BackingFormat != backing.Format {
 		return false, &ImageError{path, fmt.Sprintf("its backing file is %q (%s), not %s", h.BackingFile, h.BackingFormat, backing)}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }()
-	if empty, err = h.empty(f); err != nil {
+	if empty, err = h.empty(o.file); err != nil {
 		return false, &ImageError{path, err.Error()}
 	}
 	return empty, nil
 }
 
-// readOverlay reads the header of an overlay over anything.
-func readOverlay(path string, sizeBytes int64) (*Header, error) {
-	st, err := os.Lstat(path)
-	if err != nil {
+// overlayHeader reads the header of an overlay over anything.
+func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
+	if err := o.isFile(); err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() {
-		return nil, &ImageError{path, "is not a regular file"}
-	}
-	h, err := ReadHeader(path)
+	h, err := o.header()
 	switch {
 	case err != nil:
 		return nil, err
 	case h.Version != 3 || h.BackingFile == "":
-		return nil, &ImageError{path, "is not an overlay"}
+		return nil, &ImageError{o.Path, "is not an overlay"}
 	case h.Snapshots > 0:
-		return nil, &ImageError{path, "has internal snapshots"}
+		return nil, &ImageError{o.Path, "has internal snapshots"}
 	case h.SizeBytes != sizeBytes:
-		return nil, &SizeError{path, h.SizeBytes, sizeBytes}
+		return nil, &SizeError{o.Path, h.SizeBytes, sizeBytes}
 	}
 	return h, nil
 }
@@ -99,27 +91,25 @@ type CommitOptions struct {
 // fold which was interrupted at any moment is simply run again; until it has
 // succeeded only overlay and image together are the content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
-	top := Image{overlay, FormatQCOW2}
-	if err := top.validate(); err != nil {
+	if err := (Image{overlay, FormatQCOW2}).validate(); err != nil {
 		return err
 	}
-	_, sizeBytes, err := describe(into)
+	base, err := open(into, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
-	protocol, err := probeProtocol(into.Path)
-	if err != nil {
-		return err
-	}
+	defer base.close()
 	// qemu-img would resize an image that is too small, and leave the rest of
 	// one that is too large.
-	if _, err := readOverlay(overlay, sizeBytes); err != nil {
-		return err
-	}
-	cache := commonCache(overlay, into.Path)
-	_, err = run(ctx, commitArgs(top, into, protocol, cache), childOptions{progress: opts.Progress, throttle: opts.Throttle})
+	top, _, err := openOverlay(overlay, base.sizeBytes)
 	if err != nil {
 		return err
 	}
-	return Sync(into.Path)
+	defer top.close()
+	args := commitArgs(top.as(0), base.as(1), base.protocol, commonCache(top, base))
+	_, err = run(ctx, args, childOptions{progress: opts.Progress, throttle: opts.Throttle, files: []*os.File{top.file, base.file}})
+	if err != nil {
+		return err
+	}
+	return base.sync()
 }
