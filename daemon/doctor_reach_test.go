@@ -69,8 +69,10 @@ func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
 	dir := t.TempDir()
 	theirs, own := filepath.Join(dir, "theirs.raw"), filepath.Join(dir, "own.raw")
 	fake := hvtest.New()
-	for _, path := range []string{theirs, own} {
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), fake.CreateImage(path, hvtest.Raw, 1<<20)); err != nil {
+	// Nobody may write to theirs, its owner neither: where libvirt gives images it is told of by
+	// whoever tries it, for which it would be given away.
+	for path, mode := range map[string]os.FileMode{theirs: 0o400, own: 0o600} {
+		if err := errors.Join(os.WriteFile(path, nil, mode), fake.CreateImage(path, hvtest.Raw, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
