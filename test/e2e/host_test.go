@@ -113,6 +113,13 @@ func startHost(t *testing.T) *host {
 	lab.Require(t)
 	t.Parallel()
 	dir := lab.TempDir(t)
+	nothingRemains(t, dir)
+	return startHostIn(t, dir)
+}
+
+// startHostIn is startHost in a directory of the test.
+func startHostIn(t *testing.T, dir string) *host {
+	t.Helper()
 	h := openHost(t, dir)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -121,11 +128,19 @@ func startHost(t *testing.T) *host {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+	return h
+}
+
+// nothingRemains claims, when all that the test begins after this call has ended, that
+// nothing of the directory is in use.
+func nothingRemains(t *testing.T, dir string) {
+	t.Helper()
+	t.Cleanup(func() {
 		if left, err := lab.Remains(dir); err != nil || len(left) > 0 {
 			t.Errorf("after the site was closed: %v left, %v", left, err)
 		}
 	})
-	return h
 }
 
 func openHost(t *testing.T, dir string) *host {

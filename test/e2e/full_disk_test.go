@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// The file system of the overlays and of the daemon's journal has no byte left. The
+// guest stands still, since its overlay cannot grow, and goes on where its migration
+// ends: nothing that was acknowledged is missing.
+func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
+	leftToTestE2E(t)
+	for _, c := range []struct {
+		name string
+		end  func(*move, *testing.T)
+	}{
+		{"complete", (*move).finish},
+		{"cancel", (*move).cancel},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, state := startHostWithState(t, 160)
+			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+			v := g.start(t, "vda", "--to-pool", "b")
+			v.copy(t)
+			g.writes(t)
+			fill(t, filepath.Join(state, "filler"))
+			if err := g.WaitState(t.Context(), "paused"); err != nil {
+				t.Fatal(err)
+			}
+			c.end(v, t)
+			if err := g.WaitState(t.Context(), "running"); err != nil {
+				t.Fatal(err)
+			}
+			g.assertSettledAndGoOn(t)
+			g.assertSettled(t)
+		})
+	}
+}
+
+// startHostWithState is startHost with a file system of this size for what the daemon
+// keeps: its journal, guards and overlays.
+func startHostWithState(t *testing.T, sizeMiB int64) (h *host, state string) {
+	t.Helper()
+	lab.Require(t)
+	t.Parallel()
+	dir := lab.TempDir(t)
+	nothingRemains(t, dir)
+	fs, err := lab.LoopFS(t.Context(), filepath.Join(dir, "state"), "ext4", sizeMiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return startHostIn(t, dir), fs.Dir
+}
+
+// fill writes a file until there is no room for another block, not for root either.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size >= 512; {
+		switch _, err := f.Write(make([]byte, size)); {
+		case errors.Is(err, unix.ENOSPC):
+			size /= 2
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+}
