@@ -17,6 +17,13 @@ func (i *Instance) RootSlot() *BlockDeviceMapping {
 	return &i.BlockDeviceMappings[at]
 }
 
+// WasRoot says whether a volume was what the instance boots from when it was detached. Its
+// place in the order of booting belongs to the root slot, and does not go with the volume.
+func (i *Instance) WasRoot(was *DetachedDisk) bool {
+	root := i.RootSlot()
+	return root != nil && root.Device == was.Device
+}
+
 // LacksRoot says whether the root slot of the instance has lost its volume. A disk
 // that is no volume is a root as well.
 func (i *Instance) LacksRoot() bool {

@@ -30,6 +30,27 @@ func TestADataVolumeLeavesThePlaceOfARootThatIsAway(t *testing.T) {
 	})
 }
 
+// It may be the volume that was the root: it has the settings that it had there, but not
+// the root's place.
+func TestAVolumeThatWasTheRootLeavesItsPlace(t *testing.T) {
+	withRoot(t, true, func(t *testing.T, d *daemon) {
+		_, err := d.detach("d", web)
+		must(t, err)
+		slot := d.world.registry.root.slot
+		_, err = d.attach("data", api.VolumeAttach{Instance: "web"})
+		must(t, err)
+		want, got := d.world.rootDisk(), d.configDisk(t, "vdc")
+		if got == nil || got.Address == rootAddress {
+			t.Fatalf("the data volume is %+v", got)
+		}
+		want.Target, want.Address, want.BootOrder = "vdc", got.Address, 0
+		if diff := cmp.Diff(&want, got); diff != "" {
+			t.Errorf("the data volume (-want +got)\n%s", diff)
+		}
+		d.takesItsPlace(t, slot)
+	})
+}
+
 // The registry says still that the root is there when the data volume is attached: it
 // was away when the root was detached.
 func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {

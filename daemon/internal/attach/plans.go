@@ -140,6 +140,8 @@ type input struct {
 	// if nothing is.
 	Root bool                `json:"root,omitempty"`
 	Slot *api.SlotDefinition `json:"slot,omitempty"`
+	// WasRoot says of a data volume that it was the root when it was at the instance last.
+	WasRoot bool `json:"was_root,omitempty"`
 
 	// Host, Epoch and Generation are the tokens of this op.
 	Host       string `json:"host"`

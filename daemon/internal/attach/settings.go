@@ -37,7 +37,7 @@ func (m *machine) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, 
 			"cannot attach volume %s as %s: it was %s of instance %s, and the settings that it had there are those of its bus; choose a device %s..., or --default-settings for a new disk without them",
 			in.VolumeName, in.Device, was.Device, inst.Name, was.Device[:2])
 	}
-	in.Slot = &was.Slot
+	in.Slot, in.WasRoot = &was.Slot, inst.WasRoot(was)
 	return m.comesBackWhole(in)
 }
 

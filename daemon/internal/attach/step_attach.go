@@ -106,7 +106,7 @@ func (in *input) disk() hv.DiskSpec {
 	}
 	switch {
 	case in.Slot != nil:
-		spec.Slot = in.Slot.Disk
+		spec.Slot, spec.NoBootOrder = in.Slot.Disk, in.WasRoot
 		if !in.Slot.SerialOfVolume {
 			spec.Serial = ""
 		}

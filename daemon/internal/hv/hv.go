@@ -325,6 +325,8 @@ type DiskSpec struct {
 	Slot string
 	// NewAddress leaves the address of Slot to whoever has it, and has one chosen.
 	NewAddress bool
+	// NoBootOrder leaves the place that Slot has in the order of booting to whoever has it.
+	NoBootOrder bool
 	// Reserved are what DiskDefinition returned of disks that are not there and are
 	// to come back as they were: what each of them had is taken for this disk, and
 	// its address is chosen beside theirs. Only AttachDisk looks at it.

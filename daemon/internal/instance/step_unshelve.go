@@ -169,8 +169,8 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.Dis
 	spec := hv.DiskSpec{
 		Target: a.Device, Bus: busOf(a.Device), Serial: vol.ID, Image: img, ReadOnly: a.Mode == api.ModeRO, Shareable: vol.Multiattach,
 	}
-	if slot, ok := slotOf(got, a); ok {
-		spec.Slot = slot.Disk
+	if slot, wasRoot, ok := slotOf(got, a); ok {
+		spec.Slot, spec.NoBootOrder, spec.NewAddress = slot.Disk, wasRoot, wasRoot
 		if !slot.SerialOfVolume {
 			spec.Serial = "" // the slot's stays
 		}
@@ -180,23 +180,24 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.Dis
 
 // slotOf is what is known of the disk of an attachment: of a slot that was emptied on
 // the shelf, or before, the registry keeps it with the slot; of a volume that comes back
-// at another device, with the instance.
-func slotOf(got claimed, a api.Attachment) (api.SlotDefinition, bool) {
+// at another device, with the instance. WasRoot says that it was the root's then, whose
+// places the root of now has.
+func slotOf(got claimed, a api.Attachment) (slot api.SlotDefinition, wasRoot, known bool) {
 	device := a.Device
 	if got.Definition != nil {
 		if slot, ok := got.Definition.Disks[device]; ok {
-			return slot, true
+			return slot, false, true
 		}
 	}
 	for _, s := range got.Instance.BlockDeviceMappings {
 		if s.Device == device && s.Slot != nil {
-			return *s.Slot, true
+			return *s.Slot, false, true
 		}
 	}
 	if was := got.Instance.Detached(a.VolumeID); was != nil && busOf(was.Device) == busOf(device) {
-		return was.Slot, true
+		return was.Slot, got.Instance.WasRoot(was), true
 	}
-	return api.SlotDefinition{}, false
+	return slot, false, false
 }
 
 // busOf is the bus of a disk of which nothing is known but its name.

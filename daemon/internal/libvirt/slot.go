@@ -59,6 +59,9 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if spec.NewAddress {
 		removeAll(disk, "address")
 	}
+	if spec.NoBootOrder {
+		removeAll(disk, "boot")
+	}
 	if err := setChain(disk, []hv.Image{spec.Image}); err != nil {
 		return "", err
 	}

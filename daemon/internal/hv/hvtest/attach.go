@@ -123,6 +123,9 @@ func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	if spec.NewAddress {
 		disk.Address = ""
 	}
+	if spec.NoBootOrder {
+		disk.BootOrder = 0
+	}
 	disk.Chain, disk.Terminated = []hv.Image{spec.Image}, true
 	disk.ReadOnly, disk.Shareable = spec.ReadOnly, spec.Shareable
 	if spec.Shareable {

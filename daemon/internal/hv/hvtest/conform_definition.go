@@ -172,6 +172,9 @@ func testSlot(t *testing.T, b *bench) {
 		"another serial": func(spec *hv.DiskSpec, want *hv.Disk) {
 			spec.Serial, want.Serial = "another", "another"
 		},
+		"without its place in the order of booting": func(spec *hv.DiskSpec, want *hv.Disk) {
+			spec.NoBootOrder, want.BootOrder = true, 0
+		},
 		"shared and read-only": func(spec *hv.DiskSpec, want *hv.Disk) {
 			spec.ReadOnly, want.ReadOnly = true, true
 			spec.Shareable, want.Shareable = true, true
