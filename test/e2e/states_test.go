@@ -356,8 +356,9 @@ func (p *puppet) isAllowed(t *testing.T, state string, a stateAnswer) {
 func (p *puppet) refusesLocked(t *testing.T) {
 	t.Helper()
 	p.host.ctl(t, "instance", "lock", p.Name, "--reason", "the test says so")
-	p.host.refuses(t, api.CodeInstanceLocked, "instance", "stop", p.Name)
-	p.host.refuses(t, api.CodeStateForbidden, "instance", "start", p.Name)
+	for _, verb := range []string{"start", "stop", "shelve"} {
+		p.host.refuses(t, api.CodeInstanceLocked, "instance", verb, p.Name)
+	}
 	p.host.ctl(t, "instance", "unlock", p.Name)
 }
 

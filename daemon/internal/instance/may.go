@@ -72,6 +72,9 @@ var verbs = map[string]string{
 // nothing, and its errors are typed for the runner.
 func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api.Instance) error {
 	verb := verbs[kind]
+	if inst.Locked { // first, as the registry does, which hears of the state later
+		return locked(verb, inst)
+	}
 	if shelved(inst.State) {
 		return forbidden(verb, inst.Name, "it is %s; `volferryctl instance unshelve %s` brings it back", inst.State, inst.Name)
 	}
@@ -81,9 +84,6 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 	}
 	if err := inState(kind, dom, inst.Name, in.Force); err != nil {
 		return err
-	}
-	if inst.Locked {
-		return locked(verb, inst)
 	}
 	if kind == kindUnpause {
 		return m.notSwitching(&in.subject, verb)

@@ -55,7 +55,15 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			},
 			api.CodeChainChanged, "cannot reboot instance web",
 		},
-		"start on another host":    {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.place(w.nodes[1], api.InstanceStopped) }, api.CodeNotYourHost, "beta"},
+		"start on another host": {api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.place(w.nodes[1], api.InstanceStopped) }, api.CodeNotYourHost, "beta"},
+		"stop of a stopped one that is locked": {
+			api.InstanceStopped, "stop", func(_ *testing.T, w *world) { w.registry.inst.Locked = true },
+			api.CodeInstanceLocked, "locked",
+		},
+		"shelve of a shelved one that is locked": {
+			api.InstanceShelved, "keep", func(_ *testing.T, w *world) { w.registry.inst.Locked = true },
+			api.CodeInstanceLocked, "locked",
+		},
 		"stop of a stopped one":    {api.InstanceStopped, "stop", nil, api.CodeStateForbidden, "it is stopped"},
 		"stop of a paused one":     {api.InstancePaused, "stop", nil, api.CodeStateForbidden, "--force"},
 		"reboot of a paused one":   {api.InstancePaused, "reboot", nil, api.CodeStateForbidden, "it is paused"},

@@ -74,12 +74,12 @@ func (m *machine) stepMayShelve() op.Step {
 func (m *machine) mayShelve(ctx context.Context, in *shelveInput, inst api.Instance) error {
 	const verb = "shelve"
 	switch {
+	case inst.Locked: // first, as in may
+		return locked(verb, inst)
 	case inst.State == api.InstanceShelvedOffloaded, inst.State == api.InstanceShelved && in.Keep:
 		return forbidden(verb, inst.Name, "it is %s already", inst.State)
 	case (inst.State == api.InstanceShelved) != in.Was:
 		return api.Errorf(api.CodeConflict, "cannot shelve instance %s: it is %s by now; look, and ask again", inst.Name, inst.State)
-	case inst.Locked:
-		return locked(verb, inst)
 	}
 	dom, err := m.domain(ctx, inst.ID)
 	if err != nil {
