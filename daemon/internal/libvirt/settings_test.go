@@ -50,6 +50,20 @@ func testSettings(t *testing.T, env *realEnv) {
 		wantSettings(t, env, id, hv.Config, target, before, first, second)
 	}
 
+	// libvirt refuses a metadata cache with an image that is not qcow2.
+	first := hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: env.Path(t, "vdc-1.qcow2")}
+	second := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: env.Path(t, "vdc-2.raw")}
+	env.CreateImage(t, first.Path, first.Format, 1<<20)
+	env.CreateImage(t, second.Path, second.Format, 1<<20)
+	cached := fmt.Sprintf(`<disk type='file' device='disk'>
+		<driver name='qemu' type='qcow2'><metadata_cache><max_size unit='bytes'>1048576</max_size></metadata_cache></driver>
+		<source file='%s'/><backingStore/><target dev='vdc' bus='virtio'/></disk>`, first.Path)
+	must(t, env.conn.AttachDisk(ctx, id, hv.Config, hv.DiskSpec{Target: "vdc", Definition: cached}))
+	slot, err := env.conn.DiskDefinition(ctx, id, hv.Config, "vdc")
+	must(t, err)
+	must(t, env.conn.DetachDisk(ctx, id, hv.Config, "vdc"))
+	must(t, env.conn.AttachDisk(ctx, id, hv.Config, hv.DiskSpec{Target: "vdc", Slot: slot, Image: second}))
+
 	env.Start(t, id)
 	before, err := env.conn.DiskDefinition(ctx, id, hv.Live, "sda")
 	must(t, err)

@@ -65,6 +65,9 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if err := setChain(disk, []hv.Image{spec.Image}); err != nil {
 		return "", err
 	}
+	if spec.Image.Format != "qcow2" {
+		removeAll(disk.SelectElement("driver"), "metadata_cache") // which libvirt takes of no other format
+	}
 	setFlag(disk, "readonly", spec.ReadOnly)
 	setFlag(disk, "shareable", spec.Shareable)
 	if spec.Shareable {

@@ -34,6 +34,20 @@ func TestASlotKeepsEverySettingOfItsDisk(t *testing.T) {
 	}
 }
 
+// libvirt refuses a metadata cache with an image of any other format, and moves are made
+// while nobody sees the disk: its instance is on the shelf, or it is detached.
+func TestASlotLeavesTheMetadataCacheWithQcow2(t *testing.T) {
+	const cache = "<metadata_cache>"
+	disk := `<disk type='file'><driver name='qemu' type='qcow2'><metadata_cache><max_size unit='bytes'>1048576</max_size></metadata_cache></driver>` +
+		`<source file='/old'/><target dev='vdb' bus='virtio'/></disk>`
+	for format, want := range map[string]bool{"qcow2": true, "raw": false} {
+		got, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: format, Path: "/new"}})
+		if err != nil || strings.Contains(got, cache) != want {
+			t.Errorf("%s: want %s: %t, got %s, %v", format, cache, want, got, err)
+		}
+	}
+}
+
 // What says how to open the image that was there is no other image's, and a disk
 // without it is another disk: a LUKS disk would show its guest ciphertext.
 func TestASlotWithWhatCannotBeCarriedIsRefusedByName(t *testing.T) {
