@@ -65,6 +65,22 @@ func newActiveOp(r *Runner, o Op) *activeOp {
 	return a
 }
 
+// readBack reads how far the op is, and whether it is over. If that panics the op is
+// parked and the others go on: it would panic at each start of the daemon.
+func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
+	defer a.parkOnPanic()
+	records, err := a.r.cfg.Journal.Records(ctx, a.op.ID)
+	if err != nil {
+		return false, err
+	}
+	if n := len(records); n > 0 && records[n-1].Kind == EventFinished {
+		return true, nil
+	}
+	a.inDoubt = nil
+	a.replay(records)
+	return false, nil
+}
+
 // replay takes the op's progress from its records. Records that cannot be
 // followed park the op without a further record.
 func (a *activeOp) replay(records []Record) {

@@ -4,11 +4,14 @@ package op_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/daemon/internal/op/optest"
 )
 
 func panics(context.Context, *op.Run) error { panic("nil pointer") }
@@ -84,6 +87,70 @@ func TestAPanicOfTheRunnerStopsOneOpForTheOperator(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A daemon that died of an op's records would die of them at each start.
+func TestAnOpThatCannotBeReadBackWithoutAPanicStopsForTheOperator(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.commit.Do, s.commit.Observe = untilCancelled, nil
+		s.start()
+		s.submit("a", "one")
+		s.submit("b", "two")
+		synctest.Wait()
+		s.runner.Stop()
+
+		s.commit = s.step("commit")
+		s.restart()
+		journal := &panickyJournal{Journal: s.journal, of: "a"}
+		s.cfg.Journal = journal
+		var err error
+		if s.runner, err = op.New(s.cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.runner.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.wait("b", op.StateDone)
+		st := s.wait("a", op.StateNeedsOperator)
+		if !strings.Contains(st.Failure.Message, "nil pointer") {
+			t.Errorf("the failure is %q", st.Failure.Message)
+		}
+		if s.try("one") {
+			t.Error("its keys are free")
+		}
+		if err := s.runner.Continue(t.Context(), "a"); err == nil {
+			t.Error("it goes on from records that panic")
+		}
+		journal.of = ""
+		if err := s.runner.Continue(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		s.wait("a", op.StateDone)
+
+		// One that is asked for again, and is over.
+		journal.of = "b"
+		s.submit("b", "two")
+		s.wait("b", op.StateNeedsOperator)
+		journal.of = ""
+		if err := s.runner.Continue(t.Context(), "b"); !errors.Is(err, op.ErrFinished) {
+			t.Errorf("it is over: got %v", err)
+		}
+		s.wait("b", op.StateDone)
+	})
+}
+
+// panickyJournal has an op whose records cannot be decoded.
+type panickyJournal struct {
+	*optest.Journal
+
+	of string
+}
+
+func (j *panickyJournal) Records(ctx context.Context, opID string) ([]op.Record, error) {
+	if opID == j.of {
+		panic("nil pointer")
+	}
+	return j.Journal.Records(ctx, opID)
 }
 
 // wordless is an error that panics when it is asked what it is.

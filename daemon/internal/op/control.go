@@ -90,12 +90,14 @@ func (a *activeOp) unclaim() {
 // unpark makes a parked op ready to be started. The caller has claimed it.
 func (a *activeOp) unpark(ctx context.Context) error {
 	if a.isBroken() != nil {
-		records, err := a.r.cfg.Journal.Records(ctx, a.op.ID)
-		if err != nil {
+		over, err := a.readBack(ctx)
+		switch {
+		case err != nil:
 			return journalError(err)
+		case over:
+			a.r.retire(a)
+			return ErrFinished
 		}
-		a.inDoubt = nil
-		a.replay(records)
 		if err := a.isBroken(); err != nil {
 			return err
 		}

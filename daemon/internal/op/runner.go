@@ -240,15 +240,11 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 	if r.lookup(o.ID) != nil {
 		return nil
 	}
-	records, err := r.cfg.Journal.Records(ctx, o.ID)
-	if err != nil {
+	a := newActiveOp(r, o)
+	if over, err := a.readBack(ctx); err != nil || over {
+		a.cancel()
 		return err
 	}
-	if n := len(records); n > 0 && records[n-1].Kind == EventFinished {
-		return nil
-	}
-	a := newActiveOp(r, o)
-	a.replay(records)
 	r.enter(a)
 	if a.isParked() {
 		r.cfg.Log.Error("op still waits for the operator", "op", o.ID)
