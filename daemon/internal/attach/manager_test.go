@@ -405,6 +405,7 @@ func TestBeginAnswersWithTheRefusalOrAtOnce(t *testing.T) {
 		if took := time.Since(began); took > time.Second || att.ID != testAtt {
 			t.Errorf("after %v: %+v", took, att)
 		}
+		synctest.Wait() // until the guest was asked
 		must(t, w.ReleaseDevice(web, "vdb"))
 		st, err := runner.Wait(t.Context(), "d")
 		must(t, err)
