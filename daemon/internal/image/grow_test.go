@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,7 +85,17 @@ func TestAPathSaysNothingAboutLocks(t *testing.T) {
 	if err := (Storage{}).Create(t.Context(), img, 1<<20, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := (Storage{}).Grow(t.Context(), img, 1<<62); err == nil || errors.Is(err, hv.ErrInUse) {
-		t.Errorf("a size that qcow2 cannot have is %v", err)
+	f, err := os.OpenFile(img.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const refcountOrder = 96 // of the header: one that no image has, which only QEMU looks at
+	_, err = f.WriteAt([]byte{0, 0, 0, 7}, refcountOrder)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	err = Storage{}.Grow(t.Context(), img, 2<<20)
+	if err == nil || !strings.Contains(err.Error(), img.Path) || errors.Is(err, hv.ErrInUse) {
+		t.Errorf("an image that QEMU does not open is %v", err)
 	}
 }
