@@ -64,6 +64,14 @@ func TestGrowTouchesNothingButTheFileItself(t *testing.T) {
 	}
 }
 
+func TestABlockDeviceIsNotGrown(t *testing.T) {
+	device := loopDevice(t, newImage(t, "loop", FormatRaw))
+	var refused *ImageError
+	if err := Grow(t.Context(), device, 2*overlayTestBytes); !errors.As(err, &refused) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

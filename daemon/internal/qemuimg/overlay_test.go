@@ -186,22 +186,29 @@ func TestCommitIntoAnImageOfAnotherSizeIsRefusedUntouched(t *testing.T) {
 	}
 }
 
-func TestCommitFoldsIntoABlockDevice(t *testing.T) {
+// loopDevice is a block device of which an image has the bytes.
+func loopDevice(t *testing.T, backing Image) Image {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for a loop device")
 	}
-	src, backing := newImage(t, "src", FormatRaw), newImage(t, "loop", FormatRaw)
-	guestWrites(t, src, basePatterns...)
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", backing.Path).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dst := Image{strings.TrimSpace(string(out)), FormatRaw}
-	defer func() {
-		if err := exec.CommandContext(t.Context(), "losetup", "--detach", dst.Path).Run(); err != nil {
+	device := Image{strings.TrimSpace(string(out)), FormatRaw}
+	t.Cleanup(func() {
+		if err := exec.Command("losetup", "--detach", device.Path).Run(); err != nil { //nolint:noctx // the test's has ended
 			t.Error(err)
 		}
-	}()
+	})
+	return device
+}
+
+func TestCommitFoldsIntoABlockDevice(t *testing.T) {
+	src, backing := newImage(t, "src", FormatRaw), newImage(t, "loop", FormatRaw)
+	guestWrites(t, src, basePatterns...)
+	dst := loopDevice(t, backing)
 	if err := Convert(t.Context(), src, dst, ConvertOptions{}); err != nil {
 		t.Fatal(err)
 	}
