@@ -46,8 +46,7 @@ type config struct {
 	LogLevel         string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
-	// AllowedPaths are the directories for volumes given by path; see
-	// migrate.Config.
+	// AllowedPaths are the places for volumes besides the pools; see location.Rules.
 	AllowedPaths []string `toml:"allowed_paths"`
 	// SharedPools are pools in which other hosts see the same bytes. Pools of
 	// type netfs are shared by themselves.
@@ -109,7 +108,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.HostName, "host-name", c.HostName, "name of this host in the registry")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	set.Int64Var(&c.OverlayMinFreeBytes, "overlay-min-free-bytes", c.OverlayMinFreeBytes, "what must be free for overlays before a migration starts")
-	set.Func("allowed-paths", "`directories` for volumes given by path, separated by colons (default: all but the system's)", func(v string) error {
+	set.Func("allowed-paths", "`directories` and devices for volumes besides the active pools, separated by colons (default none)", func(v string) error {
 		c.AllowedPaths = filepath.SplitList(v)
 		return nil
 	})
@@ -145,14 +144,24 @@ func (c *config) check() error {
 		return err
 	}
 	for _, path := range c.AllowedPaths {
-		if !filepath.IsAbs(path) {
-			return fmt.Errorf("allowed_paths has %q, which is no absolute path", path)
+		if err := location.CheckEntry(path); err != nil {
+			return fmt.Errorf("allowed_paths: %w", err)
 		}
 	}
 	if c.OverlayMinFreeBytes < 0 {
 		return fmt.Errorf("overlay_min_free_bytes is %d; it must not be negative", c.OverlayMinFreeBytes)
 	}
 	return cmp.Or(c.checkOverlayDir(), c.checkSaveDir())
+}
+
+// warnings are what is allowed by the operator's word, and may not be what was meant.
+func (c *config) warnings() (out []string) {
+	for _, dir := range c.AllowedPaths {
+		if who := location.OpenTo(dir); who != "" {
+			out = append(out, fmt.Sprintf("allowed_paths has %s, where %s could put another file in the place of a guest's disk", dir, who))
+		}
+	}
+	return out
 }
 
 // checkRegistry refuses a registry that cannot be asked, and TLS files that are

@@ -63,6 +63,7 @@ func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
 		"a shared pool without a name": {"--shared-pools", "a,"},
 		"a negative reserve":           {"--overlay-min-free-bytes", "-1"},
 		"a relative allowed path":      {"--allowed-paths", "srv"},
+		"an allowed path, no pattern":  {"--allowed-paths", "/dev/["},
 	} {
 		cfg, err := load(t, append([]string{"--config", writeConfig(t, "")}, args...))
 		if err == nil {
@@ -102,6 +103,24 @@ func TestCommandsThatStartNothing(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"start"}, &out, t.Output()); err == nil {
 		t.Error("an unknown command is taken")
+	}
+}
+
+// TestAnAllowedPathThatIsOpenToOthersIsSaid and is taken: it is the operator's word.
+func TestAnAllowedPathThatIsOpenToOthersIsSaid(t *testing.T) {
+	open, closed := t.TempDir(), t.TempDir()
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{open: true, closed: false} {
+		var out, said bytes.Buffer
+		args := []string{"check-config", "--config", writeConfig(t, ""), "--state-dir", t.TempDir(), "--allowed-paths", dir + ":/dev"}
+		if err := run(t.Context(), args, &out, &said); err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+		if got := strings.Contains(said.String(), "warning: allowed_paths has "+dir); got != want {
+			t.Errorf("%s: said %q, want a warning: %t", dir, &said, want)
+		}
 	}
 }
 

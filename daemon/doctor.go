@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
@@ -20,6 +21,7 @@ import (
 // out.
 type doctor struct {
 	cfg     *config
+	rules   location.Rules
 	hv      hv.Hypervisor
 	guards  *instance.Guards
 	uplink  *uplink.Uplink
@@ -32,6 +34,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.pools(ctx)...)
 	out = append(out, d.reach(ctx)...)
+	out = append(out, d.places(ctx, d.uplink.AttachedHere())...)
 	out = append(out, d.lost()...)
 	return append(out, d.notes()...)
 }
@@ -120,7 +123,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 	}
 	if len(pools) == 0 {
 		return []api.Check{{
-			Name: "pools", Status: "warn", Message: "this host has no storage pool", Advice: "virsh pool-define-as, pool-start; or move volumes with --to-path",
+			Name: "pools", Status: "warn", Message: "this host has no storage pool", Advice: "virsh pool-define-as, pool-start; or list directories in allowed_paths",
 		}}
 	}
 	out := d.sharedPools(pools)

@@ -229,7 +229,7 @@ func (s *fencedSite) boot() {
 		HostID: fencedHost, HostName: "alpha", Dir: s.dir, HV: fake, Registry: registry, Guards: guards, Log: log,
 	}, func() *migrate.Manager { return p.migrations }))
 	s.must(err)
-	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays")}, migrate.Ports{
+	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, migrate.Ports{
 		HV: fake, Images: image.Storage{}, Copier: migrate.NewCopier(s.dir, log), Registry: p.up.Site(registry), Guards: guards,
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, records, migrationHost(p.up), log)

@@ -64,6 +64,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err := cfg.check(); err != nil {
 			return err
 		}
+		for _, w := range cfg.warnings() {
+			_, _ = fmt.Fprintln(stderr, "warning:", w) // the answer is on stdout
+		}
 		_, err := fmt.Fprintln(stdout, "the configuration is right")
 		return err
 	}

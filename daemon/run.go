@@ -41,6 +41,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
+	for _, w := range cfg.warnings() {
+		log.Warn(w)
+	}
 	if err := makeDirs(cfg); err != nil {
 		return err
 	}
@@ -86,20 +89,21 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Own: own,
 	}
 	asked := audit.NewOutbox(filepath.Join(cfg.StateDir, "audit"), registry.PostEvent, log)
+	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, Own: own, Storage: virt}
 	migrations = migrate.New(migrate.Config{
-		OverlayDir: cfg.OverlayDir, OwnDirs: own, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, AllowedPaths: cfg.AllowedPaths, SharedPools: cfg.SharedPools,
+		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 	}, migrate.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
 		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) }, Audit: asked.Note,
 	}, records, migrationHost(up), log)
-	attachments = attach.New(attach.Config{AllowedPaths: cfg.AllowedPaths, OwnDirs: own, BootID: bootID()}, attach.Ports{
+	attachments = attach.New(attach.Config{Rules: rules, BootID: bootID()}, attach.Ports{
 		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Claims: claims,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
 	}, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
-	volumes := volume.New(volume.Config{AllowedPaths: cfg.AllowedPaths, OwnDirs: own, SharedPools: cfg.SharedPools},
+	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
 		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims}, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
@@ -144,10 +148,10 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log)
-	look := &doctor{cfg: cfg, hv: virt, guards: guards, uplink: up, storage: storage}
+	look := &doctor{cfg: cfg, rules: rules, hv: virt, guards: guards, uplink: up, storage: storage}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
-		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims},
+		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        look.checks,
 		ShortOfRoom:   look.shortOfRoom,

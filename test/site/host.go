@@ -79,6 +79,7 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 		"--libvirt-socket", h.Libvirtd.Socket, "--libvirt-hook", filepath.Join(h.Libvirtd.HooksDir, "qemu.d", "volferry-guard"),
 		"--libvirt-config-dir", filepath.Join(h.Libvirtd.EtcDir, "qemu"),
 		"--metrics-listen", "off", "--host-name", h.Name, "--overlay-min-free-bytes", fmt.Sprint(64 << 20),
+		"--allowed-paths", h.Dir + ":/dev", // the disks and loop devices of tests are in no pool
 	}
 	if h.TLS != "" {
 		for flag, file := range map[string]string{"--tls-ca": "ca.crt", "--tls-cert": "host.crt", "--tls-key": "host.key"} {

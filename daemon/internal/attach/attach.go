@@ -131,7 +131,7 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 		}
 	}
 	if in.Location.Pool == "" {
-		if err := g.rules.CheckPath(in.Location.Path); err != nil {
+		if err := g.rules.CheckPath(ctx, in.Location.Path); err != nil {
 			return err
 		}
 	}

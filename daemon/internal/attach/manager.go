@@ -14,11 +14,8 @@ import (
 
 // Config is what the operator decides about attachments on this host.
 type Config struct {
-	// AllowedPaths are the directories that a volume given by path may be in.
-	// Empty: everywhere but where the system lives.
-	AllowedPaths []string
-	// OwnDirs are Volferry's; no volume is there.
-	OwnDirs []string
+	// Rules say where a volume in no pool may be when it is attached.
+	Rules location.Rules
 	// UnplugTimeout is how long a running guest has to let go of a disk before
 	// it keeps it. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
@@ -53,7 +50,7 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 		cfg.UnplugTimeout = DefaultUnplugTimeout
 	}
 	return &Manager{
-		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, Own: cfg.OwnDirs},
+		rules:   cfg.Rules,
 		machine: &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
 		journal: journal,
 		host:    host,

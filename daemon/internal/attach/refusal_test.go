@@ -38,6 +38,9 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"a mount":              {change: func(_ *testing.T, w *world) { w.images.users = map[string]string{volPath: "it is mounted"} }, want: api.CodeVolumeInUse},
 		"a closed directory":   {change: func(_ *testing.T, w *world) { w.images.closed = filepath.Dir(volPath) }, want: api.CodePermissionDenied},
 		"another path of pool": {change: func(_ *testing.T, w *world) { w.registry.vol.Location.Path = "/elsewhere/vol.raw" }, want: api.CodeConflict},
+		"a place that is closed": {change: func(_ *testing.T, w *world) {
+			w.registry.vol.Location.Pool, w.registry.vol.Location.Path = "", "/etc/vol.raw"
+		}, want: api.CodePermissionDenied},
 		"a stranger's disk": {change: func(t *testing.T, w *world) {
 			must(t, w.Fake.AttachDisk(t.Context(), db, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Image: raw(volPath)[0]}))
 		}, want: api.CodeVolumeInUse},

@@ -19,7 +19,7 @@ import (
 func (g *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
 	in := onShelf(vol, att)
 	if in.Location.Pool == "" {
-		if err := g.rules.CheckPath(in.Location.Path); err != nil {
+		if err := g.rules.CheckPath(ctx, in.Location.Path); err != nil {
 			return hv.Image{}, err
 		}
 	}

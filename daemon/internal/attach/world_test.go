@@ -156,7 +156,7 @@ func (w *world) newManager() *Manager {
 		return Host{ID: testHost, Name: hostName, Epoch: w.registry.rejoined()}, nil
 	}
 	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort(), Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
-	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
+	return New(Config{Rules: location.Rules{Storage: w}}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // around is one call of the hypervisor or the registry.

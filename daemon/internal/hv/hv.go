@@ -549,6 +549,9 @@ type Hypervisor interface {
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*PoolVolume, error)
 	// LookupVolume finds a pool volume by name, after refreshing the pool.
 	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
+	// VolumeAt returns the name of the active pool that has a volume at this path, as
+	// the pool names it: links are not followed. ErrNotFound if none has.
+	VolumeAt(ctx context.Context, path string) (pool string, err error)
 	// DeleteVolume deletes a pool volume. Absent is no error.
 	DeleteVolume(ctx context.Context, pool, name string) error
 

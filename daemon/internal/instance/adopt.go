@@ -41,6 +41,8 @@ type Adopter struct {
 	HostName string
 	// Claims knows which images are spoken for.
 	Claims *location.Claims
+	// Rules say where an image may be that becomes a volume.
+	Rules location.Rules
 }
 
 // Adopt registers one domain, named by name or UUID, with volumes of this type (see
@@ -152,14 +154,20 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, vol
 	for i := range dom.Config {
 		d := &dom.Config[i]
 		disk, why := a.disk(ctx, dom, d)
+		if why == "" {
+			disk.BootIndex, disk.Type = boot[d.Target], volumeType
+			inPool(&disk.Location, pools)
+			known, err := identify(&disk, dom, d, look, volumes)
+			if err != nil {
+				return api.Instance{}, err
+			}
+			if why, err = a.outside(ctx, d, known); err != nil {
+				return api.Instance{}, err
+			}
+		}
 		if why != "" {
 			reg.Slots = append(reg.Slots, api.BlockDeviceMapping{Device: d.Target, BootIndex: boot[d.Target], Note: why})
 			continue
-		}
-		disk.BootIndex, disk.Type = boot[d.Target], volumeType
-		inPool(&disk.Location, pools)
-		if err := identify(&disk, dom, d, look, volumes); err != nil {
-			return api.Instance{}, err
 		}
 		reg.Disks = append(reg.Disks, disk)
 	}
@@ -202,6 +210,19 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	}, ""
 }
 
+// outside says why the place of a disk keeps it from becoming a volume, "" if it does
+// not. One that is a volume already stays one.
+func (a *Adopter) outside(ctx context.Context, d *hv.Disk, known bool) (string, error) {
+	if known {
+		return "", nil
+	}
+	err := a.Rules.CheckPlace(ctx, d.Top().Path)
+	if err == nil || api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return "", err
+	}
+	return "not a volume: " + err.Error(), nil
+}
+
 // isShared says whether the domain lets others have the image open, in its definition
 // and as it runs.
 func isShared(dom *hv.Domain, d *hv.Disk) bool {
@@ -212,26 +233,27 @@ func isShared(dom *hv.Domain, d *hv.Disk) bool {
 // identify gives the disk its volume: one that the registry has of this image
 // already, by whatever name (the instance was forgotten and comes back, or another
 // one has the volume), else a new one, whose id is the disk's serial if that is a
-// UUID that no volume of any host has. An image that something else needs is refused.
-func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume) error {
+// UUID that no volume of any host has. Known says that there is one already. An image
+// that something else needs is refused.
+func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
 	switch {
 	case err != nil:
-		return api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: whose image %s, its disk %s, is: %v", dom.Name, path, d.Target, err)
+		return false, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: whose image %s, its disk %s, is: %v", dom.Name, path, d.Target, err)
 	case holder.Volume != nil:
 		v := holder.Volume
 		disk.VolumeID, disk.VolumeName, disk.Location = v.ID, v.Name, v.Location
-		return nil
+		return true, nil
 	case holder.Words != "":
-		return api.Errorf(api.CodeConflict, "cannot adopt domain %s: its disk %s, %s, %s", dom.Name, d.Target, path, holder.Words)
+		return false, api.Errorf(api.CodeConflict, "cannot adopt domain %s: its disk %s, %s, %s", dom.Name, d.Target, path, holder.Words)
 	}
 	disk.VolumeID = uuid.NewString()
 	if id, err := uuid.Parse(d.Serial); err == nil && !hasVolume(volumes, id.String()) {
 		disk.VolumeID = id.String()
 	}
 	disk.VolumeName = volumeName(dom, d.Target)
-	return nil
+	return false, nil
 }
 
 func hasVolume(volumes []api.Volume, id string) bool {

@@ -40,13 +40,16 @@ func (s *site) RegisterInstance(_ context.Context, _ string, in api.InstanceRegi
 	return inst, nil
 }
 
+// images is the directory of a pool. Nothing is made in it but by the fake.
+func images() string { return os.TempDir() }
+
 // newAdopter is on a host with two domains, web and db, with disks in a pool.
 func newAdopter(t *testing.T, s *site) *Adopter {
 	t.Helper()
 	f := hvtest.New()
-	f.AddPool(hv.PoolInfo{Name: "images", Type: "dir", Path: "/images", Active: true})
+	f.AddPool(hv.PoolInfo{Name: "images", Type: "dir", Path: images(), Active: true})
 	for name, id := range map[string]string{"web": domainA, "db": domainB} {
-		path := "/images/" + name + ".raw"
+		path := filepath.Join(images(), name+".raw")
 		if err := f.CreateImage(path, hvtest.Raw, 8*hvtest.BlockSize); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +59,7 @@ func newAdopter(t *testing.T, s *site) *Adopter {
 		}
 	}
 	inspect := func(context.Context, string, api.Format) (int64, error) { return 8 * hvtest.BlockSize, nil }
-	return &Adopter{HV: f, Registry: s, Inspect: inspect, HostID: here, HostName: "alpha", Claims: &location.Claims{Site: s, Pools: f.Pools, HostID: here, HostName: "alpha"}}
+	return &Adopter{HV: f, Registry: s, Inspect: inspect, HostID: here, HostName: "alpha", Claims: &location.Claims{Site: s, Pools: f.Pools, HostID: here, HostName: "alpha"}, Rules: location.Rules{Storage: f}}
 }
 
 func TestAdoptingAgainSaysSo(t *testing.T) {
@@ -127,6 +130,60 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 	}
 }
 
+// TestADiskOutsideTheAllowedPlacesBecomesASlot: with the other disks of its domain nothing
+// is wrong. One that is a volume already, of before the place was closed, stays one.
+func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {
+	elsewhere := func(a *Adopter) *hvtest.Fake {
+		f, isFake := a.HV.(*hvtest.Fake)
+		if !isFake {
+			t.Fatal("the hypervisor is no fake")
+		}
+		f.AddPool(hv.PoolInfo{Name: "images", Type: "dir", Path: "/srv", Active: true})
+		return f
+	}
+	path := filepath.Join(images(), "web.raw")
+	t.Run("new", func(t *testing.T) {
+		s := &site{}
+		a := newAdopter(t, s)
+		elsewhere(a)
+		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
+			t.Fatal(err)
+		}
+		reg := s.registered[0]
+		if len(reg.Disks) != 0 || len(reg.Slots) != 1 || reg.Slots[0].Device != "vda" || reg.Slots[0].BootIndex == nil {
+			t.Fatalf("registered %+v, want one slot", reg)
+		}
+		for _, want := range []string{"not a volume: ", path, "allowed_paths"} {
+			if note := reg.Slots[0].Note; !strings.Contains(note, want) {
+				t.Errorf("the note %q does not say %q", note, want)
+			}
+		}
+	})
+	t.Run("a volume already", func(t *testing.T) {
+		s := &site{volumes: []api.Volume{{ID: "30000000-0000-4000-8000-000000000001", Name: "old", Host: "alpha", Location: api.Location{Path: path}}}}
+		a := newAdopter(t, s)
+		elsewhere(a)
+		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
+			t.Fatal(err)
+		}
+		if reg := s.registered[0]; len(reg.Disks) != 1 || reg.Disks[0].VolumeName != "old" {
+			t.Errorf("registered %+v, want the volume", reg)
+		}
+	})
+	t.Run("libvirt goes away", func(t *testing.T) {
+		s := &site{}
+		a := newAdopter(t, s)
+		a.Rules.Storage = away{}
+		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); api.CodeOf(err) != api.CodeHypervisorUnavailable || len(s.registered) != 0 {
+			t.Errorf("got %v and %d registered, want hypervisor_unavailable and nothing", err, len(s.registered))
+		}
+	})
+}
+
+type away struct{ location.Storage }
+
+func (away) Pools(context.Context) ([]hv.PoolInfo, error) { return nil, hv.ErrUnavailable }
+
 // One that runs without sharing its disk would keep the other domain from starting.
 func TestADiskIsSharedOnlyIfDefinitionAndProcessSaySo(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -147,7 +204,7 @@ func TestADiskIsSharedOnlyIfDefinitionAndProcessSaySo(t *testing.T) {
 	}
 }
 
-// Every host has its own /images, unless the pool is shared.
+// Every host has its own directory of this name, unless the pool is shared.
 func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 	const id = "30000000-0000-4000-8000-000000000001"
 	for name, c := range map[string]struct {
@@ -158,7 +215,7 @@ func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 		"of this host": {"alpha", nil, true}, "of another host": {"beta", nil, false}, "in a shared pool": {"beta", []string{"images"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &site{volumes: []api.Volume{{ID: id, Name: "old", Host: c.host, Location: api.Location{Pool: "images", Name: "web.raw", Path: "/images/web.raw"}}}}
+			s := &site{volumes: []api.Volume{{ID: id, Name: "old", Host: c.host, Location: api.Location{Pool: "images", Name: "web.raw", Path: filepath.Join(images(), "web.raw")}}}}
 			a := newAdopter(t, s)
 			a.Claims.SharedPools = c.shared
 			if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {

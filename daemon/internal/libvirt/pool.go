@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -161,6 +162,60 @@ func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 		return nil, fmt.Errorf("look up volume %s in pool %s: %w", name, pool, err)
 	}
 	return <-found, nil
+}
+
+// VolumeAt finds the pool of a volume by its path. A pool of devices in whose directory
+// the path is has its list read again first if libvirt does not know the path: others
+// make volumes too.
+func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
+	pool, err := c.poolOf(ctx, path)
+	if !errors.Is(err, hv.ErrNotFound) {
+		return pool, err
+	}
+	pools, err := c.Pools(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range pools {
+		if !p.Active || filePools[p.Type] || p.Path == "" || !strings.HasPrefix(path, p.Path+"/") {
+			continue
+		}
+		if err := c.refresh(ctx, p.Name); err != nil && !errors.Is(err, hv.ErrNotFound) {
+			return "", err
+		}
+	}
+	return c.poolOf(ctx, path)
+}
+
+func (c *Conn) poolOf(ctx context.Context, path string) (string, error) {
+	s, err := c.poolReads(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find the pool of %s: %w", path, err)
+	}
+	vol, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return lv.StorageVolLookupByPath(path)
+	})
+	if err != nil {
+		return "", fmt.Errorf("find the pool of %s: %w", path, err)
+	}
+	return vol.Pool, nil
+}
+
+func (c *Conn) refresh(ctx context.Context, name string) error {
+	err := c.askPool(ctx, name, func(ctx context.Context, s *session) error {
+		pool, _, err := c.activePool(ctx, s, name)
+		if err != nil {
+			return err
+		}
+		_, err = call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (none, error) {
+			return none{}, lv.StoragePoolRefresh(pool, 0)
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("refresh pool %s: %w", name, err)
+	}
+	return nil
 }
 
 // DeleteVolume deletes a pool volume. Absent is no error.

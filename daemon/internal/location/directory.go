@@ -8,35 +8,31 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckDirectory refuses (permission_denied) a path that a user other than root could make
-// another file's: because the directory that it is in, or one above that, belongs to
-// that user, or because everybody may write to it and it is not sticky. What is in a
-// directory of AllowedPaths is the operator's to judge. Links are followed.
-func (r Rules) CheckDirectory(path string) error {
-	real, err := resolve(path)
-	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "path %.120q is in a directory that does not exist", path)
+// OpenTo says who besides root could put another file in the place of one in dir, or
+// could make there what is then taken for a volume: because everybody may write to it,
+// or because it, or a directory above it, is somebody's who may rename what is in it.
+// "" is nobody. Links are followed; a directory that cannot be looked at is open to
+// nobody.
+func OpenTo(dir string) string {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil || isOfDevices(dir) {
+		return ""
 	}
-	for _, dir := range r.AllowedPaths {
-		if within(real, dir) {
-			return nil
-		}
-	}
-	for dir := filepath.Dir(real); ; dir = filepath.Dir(dir) {
-		st, err := Stat(dir)
+	for at := real; ; at = filepath.Dir(at) {
+		st, err := Stat(at)
 		if err != nil {
-			return api.Errorf(api.CodeInvalidArgument, "cannot use path %.120q: %v", path, err)
+			return ""
+		}
+		if at == real && st.Mode&unix.S_IWOTH != 0 {
+			return "every user"
 		}
 		if who := whoMayRename(&st); who != "" {
-			return api.Errorf(api.CodePermissionDenied, "%s is in %s, where %s could put another file in its place; name another directory, or list this one in allowed_paths in the configuration",
-				path, dir, who)
+			return who
 		}
-		if dir == filepath.Dir(dir) {
-			return nil
+		if at == filepath.Dir(at) {
+			return ""
 		}
 	}
 }

@@ -8,26 +8,21 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/internal/api"
 )
 
-// TestAFileIsNotMadeWhereSomebodyElseCouldReplaceIt: it would be the disk of a guest.
-func TestAFileIsNotMadeWhereSomebodyElseCouldReplaceIt(t *testing.T) {
+// TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt: it would be the disk of a guest.
+func TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt(t *testing.T) {
 	const somebody = 4711
 	for name, c := range map[string]struct {
-		mode    os.FileMode
-		uid     int
-		allowed bool
-		refused bool
+		mode        os.FileMode
+		uid         int
+		open, below bool
 	}{
-		"root's":                             {mode: 0o755},
-		"root's, closed":                     {mode: 0o700},
-		"open to all":                        {mode: 0o777, refused: true},
-		"open to all, and sticky":            {mode: 0o777 | os.ModeSticky},
-		"somebody's":                         {mode: 0o755, uid: somebody, refused: true},
-		"somebody's, and sticky":             {mode: 0o777 | os.ModeSticky, uid: somebody, refused: true},
-		"somebody's, that the rules allow":   {mode: 0o755, uid: somebody, allowed: true},
-		"open to all, which the rules allow": {mode: 0o777, allowed: true},
+		"root's":                  {mode: 0o755},
+		"root's, closed":          {mode: 0o700},
+		"open to all":             {mode: 0o777, open: true, below: true},
+		"open to all, and sticky": {mode: 0o777 | os.ModeSticky, open: true},
+		"somebody's":              {mode: 0o755, uid: somebody, open: true, below: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.uid != 0 && os.Geteuid() != 0 {
@@ -45,14 +40,9 @@ func TestAFileIsNotMadeWhereSomebodyElseCouldReplaceIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			rules := location.Rules{}
-			if c.allowed {
-				rules.AllowedPaths = []string{dir}
-			}
-			for _, path := range []string{filepath.Join(dir, "dst.raw"), filepath.Join(inner, "dst.raw")} {
-				err := rules.CheckDirectory(path)
-				if c.refused && api.CodeOf(err) != api.CodePermissionDenied || !c.refused && err != nil {
-					t.Errorf("%s: %v, want a refusal: %t", path, err, c.refused)
+			for dir, want := range map[string]bool{dir: c.open, inner: c.below} {
+				if who := location.OpenTo(dir); (who != "") != want {
+					t.Errorf("%s is open to %q, want somebody: %t", dir, who, want)
 				}
 			}
 		})

@@ -3,37 +3,51 @@
 package location
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rules are what the operator decides about locations that are given by path.
+// Rules say where on this host a volume may come to be. The zero Rules allow nothing:
+// there is neither a pool nor a listed path.
 type Rules struct {
-	// AllowedPaths are the directories that such a location may be in. Empty:
-	// everywhere but where the system lives.
+	// AllowedPaths are places besides the active pools: directories for files, and for
+	// block devices what begins with /dev: a device, a directory, or a pattern of
+	// path.Match.
 	AllowedPaths []string
-	// Own are the directories of Volferry itself, whatever AllowedPaths says: what is
+	// Own are the directories of Volferry itself, whatever else is allowed: what is
 	// there is the journal, or what guests have in memory.
 	Own []string
+	// Storage has the pools. nil is a host without any.
+	Storage Storage
+}
+
+// Storage is what Rules need of a hypervisor.
+type Storage interface {
+	Pools(ctx context.Context) ([]hv.PoolInfo, error)
+	VolumeAt(ctx context.Context, path string) (pool string, err error)
 }
 
 // maxPathBytes is Linux's PATH_MAX without its terminating zero.
 const maxPathBytes = 4095
 
-// systemDirs are where a volume may not be unless the configuration says so.
-var systemDirs = []string{
-	"/bin", "/boot", "/etc", "/lib", "/lib64", "/proc", "/root", "/run", "/sbin", "/sys", "/usr",
-	"/var/lib/libvirt/qemu", "/var/lib/volferry-registry", "/var/log",
-}
+// devices is the directory of the block devices.
+const devices = "/dev"
 
-// CheckPath refuses paths that could mean something else than they say to
-// libvirt or QEMU (invalid_argument), and paths that the rules do not allow
-// (permission_denied). What is at the path need not exist, its directory must.
-func (r Rules) CheckPath(path string) error {
+// CheckPath refuses paths that could mean something else than they say to libvirt or
+// QEMU (invalid_argument), and those that CheckPlace refuses. What is at the path need
+// not exist, its directory must.
+func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
 	}
@@ -47,8 +61,6 @@ func (r Rules) CheckPath(path string) error {
 	case filepath.Clean(path) != path:
 		return bad("is not clean: say " + filepath.Clean(path))
 	}
-	// With links followed: what a link inside an allowed directory points to is
-	// not allowed by that.
 	real, err := resolve(path)
 	if err != nil {
 		return bad("is in a directory that does not exist")
@@ -58,26 +70,130 @@ func (r Rules) CheckPath(path string) error {
 			return bad("is in " + dir + ", which is Volferry's own")
 		}
 	}
-	return r.checkAllowed(path, real)
+	return r.CheckPlace(ctx, path)
 }
 
-// checkAllowed judges a path by where it leads.
-func (r Rules) checkAllowed(path, real string) error {
-	if len(r.AllowedPaths) == 0 {
-		for _, dir := range systemDirs {
-			if within(real, dir) {
-				return api.Errorf(api.CodePermissionDenied, "%s is in %s, where volumes do not belong; allowed_paths in the configuration could say otherwise", path, dir)
-			}
-		}
+// CheckPlace refuses (permission_denied) a path that is neither in an active pool nor
+// in AllowedPaths; the message names what the operator can do. A file is judged by where
+// links lead: that an allowed directory has a link to it is not enough. A block device
+// is judged by the name that is given too, since /dev/vg/lv is a link to /dev/dm-N.
+func (r Rules) CheckPlace(ctx context.Context, path string) error {
+	real, err := resolve(path)
+	if err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "path %.120q is in a directory that does not exist", path)
+	}
+	device, err := isDevice(real)
+	if err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "cannot use path %.120q: %v", path, err)
+	}
+	if filepath.Clean(path) != path { // its text says nothing
+		path = real
+	}
+	if device {
+		return r.checkDevice(ctx, path, real)
+	}
+	return r.checkFile(ctx, path, real)
+}
+
+// isDevice says whether there is a block device, or whether one would have to be there:
+// what is in /dev is one, but for the files in memory.
+func isDevice(real string) (bool, error) {
+	st, err := Stat(real)
+	if errors.Is(err, unix.ENOENT) {
+		return below(real, devices) && !below(real, devices+"/shm"), nil
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFBLK, err
+}
+
+func (r Rules) checkDevice(ctx context.Context, path, real string) error {
+	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool {
+		return isOfDevices(entry) && (names(entry, path) || names(entry, real))
+	}) {
 		return nil
 	}
-	for _, dir := range r.AllowedPaths {
-		if within(real, dir) {
-			return nil
+	if r.Storage != nil {
+		pool, err := r.blockPoolAt(ctx, path)
+		if err != nil || pool != "" {
+			return err
 		}
 	}
-	return api.Errorf(api.CodePermissionDenied, "%s is in none of the directories that this host allows for volumes (%s); see allowed_paths in the configuration",
-		path, strings.Join(r.AllowedPaths, ", "))
+	return api.Errorf(api.CodePermissionDenied, "%s is no volume of an active pool of block devices, and not in allowed_paths of volferryd.toml; make a pool of it (virsh pool-define-as, pool-start), or list the device or its directory there",
+		path)
+}
+
+// blockPoolAt is the active pool of block devices that has a volume at path, "" if none
+// has. In a directory a block device is only what somebody has put there.
+func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
+	name, err := r.Storage.VolumeAt(ctx, path)
+	if errors.Is(err, hv.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", noPools(err)
+	}
+	pools, err := r.pools(ctx)
+	if err != nil {
+		return "", err
+	}
+	if slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name && p.Active && !HoldsFiles(p) }) {
+		return name, nil
+	}
+	return "", nil
+}
+
+func (r Rules) checkFile(ctx context.Context, path, real string) error {
+	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !isOfDevices(entry) && within(real, entry) }) {
+		return nil
+	}
+	pools, err := r.pools(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Active && HoldsFiles(p) && within(real, p.Path) }) {
+		return nil
+	}
+	return api.Errorf(api.CodePermissionDenied, "%s is in no active pool, and not in allowed_paths of volferryd.toml; make a pool of %s (virsh pool-define-as, pool-start), or list it there",
+		path, filepath.Dir(real))
+}
+
+func (r Rules) pools(ctx context.Context) ([]hv.PoolInfo, error) {
+	if r.Storage == nil {
+		return nil, nil
+	}
+	pools, err := r.Storage.Pools(ctx)
+	if err != nil {
+		return nil, noPools(err)
+	}
+	return pools, nil
+}
+
+func noPools(why error) error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
+}
+
+// isOfDevices says whether an entry of AllowedPaths is for block devices. A file in /dev
+// is in memory, and is no volume.
+func isOfDevices(entry string) bool {
+	entry = filepath.Clean(entry)
+	return entry == devices || strings.HasPrefix(entry, devices+"/")
+}
+
+// names says whether an entry for block devices is this path, its directory or a pattern
+// of it. Links are not followed.
+func names(entry, path string) bool {
+	matches, err := filepath.Match(entry, path)
+	return (err == nil && matches) || below(path, entry)
+}
+
+// CheckEntry says what is wrong with an entry of AllowedPaths.
+func CheckEntry(entry string) error {
+	if !filepath.IsAbs(entry) {
+		return fmt.Errorf("%q is no absolute path", entry)
+	}
+	if _, err := filepath.Match(entry, ""); isOfDevices(entry) && err != nil {
+		return fmt.Errorf("%q is no pattern: %w", entry, err)
+	}
+	return nil
 }
 
 // resolve follows the links in a path whose last part may not exist yet.
@@ -95,12 +211,14 @@ func within(path, dir string) bool {
 	if dir == "" {
 		return false
 	}
-	below := func(dir string) bool {
-		return strings.HasPrefix(path, strings.TrimSuffix(filepath.Clean(dir), "/")+"/")
-	}
-	if below(dir) {
+	if below(path, dir) {
 		return true
 	}
 	real, err := filepath.EvalSymlinks(dir)
-	return err == nil && below(real)
+	return err == nil && below(path, real)
+}
+
+// below says so by the text of both.
+func below(path, dir string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(filepath.Clean(dir), "/")+"/")
 }

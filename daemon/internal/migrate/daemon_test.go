@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
@@ -64,7 +66,8 @@ func (d *daemon) bootWith(begin func(*op.Runner, context.Context) error) {
 	host := func(context.Context) (Host, error) {
 		return Host{ID: testHost, Epoch: d.world.registry.toldEpoch()}, nil
 	}
-	m := New(Config{OverlayDir: "/overlays"}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
+	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: d.world}
+	m := New(Config{OverlayDir: "/overlays", Rules: rules}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
 	runner, err := op.New(op.Config{
 		Journal: d.journal, Plans: m.Plans(), Describe: Describe, OnChange: m.Changed,
 		OnFinished: func(st op.Status) { Tell(st, &d.heard) },

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -85,11 +84,7 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	}
-	rules := location.Rules{AllowedPaths: g.cfg.AllowedPaths, Own: g.cfg.OwnDirs}
-	if err := rules.CheckPath(path); err != nil {
-		return err
-	}
-	if err := g.checkDirectory(ctx, rules, path); err != nil {
+	if err := g.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
 	}
 	s.Dst.Path = path
@@ -127,21 +122,6 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		return err
 	}
 	return g.checkDestinationSpace(s, free+info.AllocatedBytes, true)
-}
-
-// checkDirectory refuses a path in whose directory somebody but root could put another
-// file in the place of dst. What is in a pool is as its operator made it.
-func (g *Manager) checkDirectory(ctx context.Context, rules location.Rules, path string) error {
-	pools, err := g.machine.hv.Pools(ctx)
-	if err != nil {
-		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
-	}
-	for i := range pools {
-		if location.HoldsFiles(pools[i]) && pools[i].Path != "" {
-			rules.AllowedPaths = append(slices.Clone(rules.AllowedPaths), pools[i].Path)
-		}
-	}
-	return rules.CheckDirectory(path)
 }
 
 func (g *Manager) destinationToCreate(s *Spec) error {

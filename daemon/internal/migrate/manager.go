@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -23,14 +24,11 @@ import (
 type Config struct {
 	// OverlayDir is where overlays live: a persistent filesystem of this host.
 	OverlayDir string
-	// OwnDirs are Volferry's; no volume is there.
-	OwnDirs []string
+	// Rules say where a destination given by path may be.
+	Rules location.Rules
 	// OverlayMinFreeBytes must be free there before a migration starts, or what
 	// the volume can need at the most if that is less.
 	OverlayMinFreeBytes int64
-	// AllowedPaths are the directories that a destination given by path may be
-	// in. Empty: everywhere but where the system lives.
-	AllowedPaths []string
 	// SharedPools are pools in which other hosts see the same bytes, besides those
 	// whose type says so.
 	SharedPools []string

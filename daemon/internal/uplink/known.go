@@ -51,6 +51,13 @@ func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	return u.withOwnAttachments(*vol), true
 }
 
+// AttachedHere are the volumes that this host has at its instances, by what the registry
+// last said.
+func (u *Uplink) AttachedHere() []api.Volume {
+	v, _, _ := u.View()
+	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(u.withOwnAttachments(vol).Attachments) == 0 })
+}
+
 func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
 	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
 	return vol

@@ -65,7 +65,7 @@ func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `virsh vol-list %s` shows what it has", in.Pool, in.VolumeName, in.Pool)
 		}
 		l.Path = found.Path
-	} else if err := g.rules.CheckPath(in.Path); err != nil {
+	} else if err := g.rules.CheckPath(ctx, in.Path); err != nil {
 		return l, err
 	}
 	info, err := g.machine.Images.Inspect(ctx, l.Path, l.Format)

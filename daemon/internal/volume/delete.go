@@ -128,7 +128,7 @@ func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (inp
 		return in, err
 	}
 	// A path may lead elsewhere by now than when it became a volume.
-	if err := g.rules.CheckPath(vol.Location.Path); err != nil {
+	if err := g.rules.CheckPath(ctx, vol.Location.Path); err != nil {
 		return in, err
 	}
 	in.Unlink = vol.Location.Path

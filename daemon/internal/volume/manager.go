@@ -15,11 +15,8 @@ import (
 // Config is what the operator decides about where the volumes of this host may
 // be.
 type Config struct {
-	// AllowedPaths are the directories that an adopted image may be in. Empty:
-	// everywhere but where the system lives.
-	AllowedPaths []string
-	// OwnDirs are Volferry's; no volume is there.
-	OwnDirs []string
+	// Rules say where an image may be that is adopted by its path.
+	Rules location.Rules
 	// SharedPools are pools in which other hosts see the same bytes, besides those
 	// that are so by their type.
 	SharedPools []string
@@ -46,7 +43,7 @@ type machine struct {
 // call.
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	return &Manager{
-		rules:   location.Rules{AllowedPaths: cfg.AllowedPaths, Own: cfg.OwnDirs},
+		rules:   cfg.Rules,
 		shared:  cfg.SharedPools,
 		machine: &machine{ports, log}, host: host, log: log,
 		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},

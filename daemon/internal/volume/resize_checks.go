@@ -70,8 +70,8 @@ func (g *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 // checkSize looks at the image, and refuses what cannot be made of it.
 func (g *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	l := in.Location
-	if l.Pool == "" {
-		if err := g.rules.CheckPath(l.Path); err != nil {
+	if l.Pool == "" && in.InstanceID == "" { // what a guest has it may have
+		if err := g.rules.CheckPath(ctx, l.Path); err != nil {
 			return err
 		}
 	}

@@ -291,6 +291,9 @@ func TestResizeIsRefused(t *testing.T) {
 		code   api.Code
 		text   string
 	}{
+		"outside what is allowed": {who: nobody, before: volume(func(v *api.Volume) {
+			v.Location = api.Location{Path: "/etc/passwd", Format: api.FormatRaw, SizeBytes: testSize}
+		}), code: api.CodePermissionDenied, text: "allowed_paths"},
 		"half a sector":            {who: nobody, bytes: grownSize + 1, code: api.CodeInvalidArgument},
 		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: "only made larger"},
 		"smaller than its image":   {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, 2*grownSize)) }, code: api.CodeInvalidArgument},

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -55,7 +56,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) newManager() *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
-	return New(Config{}, ports, w.journal, host, slog.New(slog.DiscardHandler))
+	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake}
+	return New(Config{Rules: rules}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // start makes a manager with a runner, as a daemon does.

@@ -34,6 +34,9 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		if diff := cmp.Diff(made, found); diff != "" {
 			t.Errorf("LookupVolume (-made +found):\n%s", diff)
 		}
+		if at, err := b.hv.VolumeAt(ctx, made.Path); at != pool || err != nil {
+			t.Errorf("VolumeAt(%s) = %s, %v, want %s", made.Path, at, err, pool)
+		}
 		if _, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes); !errors.Is(err, hv.ErrExists) {
 			t.Errorf("CreateVolume of an existing name = %v, want ErrExists", err)
 		}
@@ -43,6 +46,9 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		}
 		if _, err := b.hv.LookupVolume(ctx, pool, name); !errors.Is(err, hv.ErrNotFound) {
 			t.Errorf("LookupVolume of a deleted volume = %v, want ErrNotFound", err)
+		}
+		if at, err := b.hv.VolumeAt(ctx, made.Path); !errors.Is(err, hv.ErrNotFound) {
+			t.Errorf("VolumeAt of a deleted volume = %s, %v, want ErrNotFound", at, err)
 		}
 	}
 	if _, err := b.hv.CreateVolume(ctx, "no-such-pool", "x", Raw, diskBytes); !errors.Is(err, hv.ErrNotFound) {

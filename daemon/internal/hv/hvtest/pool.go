@@ -78,6 +78,21 @@ func (f *Fake) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	return vol, nil
 }
 
+// VolumeAt implements hv.Hypervisor.
+func (f *Fake) VolumeAt(ctx context.Context, at string) (string, error) {
+	var pool string
+	err := f.call(ctx, "VolumeAt", func() error {
+		for _, name := range slices.Sorted(maps.Keys(f.pools)) {
+			if p := f.pools[name]; p.Active && f.files[at] != nil && path.Dir(at) == p.Path {
+				pool = name
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: no pool has a volume at %s", hv.ErrNotFound, at)
+	})
+	return pool, err
+}
+
 // DeleteVolume implements hv.Hypervisor.
 func (f *Fake) DeleteVolume(ctx context.Context, pool, name string) error {
 	return f.call(ctx, "DeleteVolume", func() error {

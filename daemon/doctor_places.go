@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// places looks for volumes attached here that would not be taken where they are: they
+// stay what they are until they are detached, and cannot be attached again then.
+func (d *doctor) places(ctx context.Context, attached []api.Volume) []api.Check {
+	out := []api.Check{}
+	for _, w := range d.cfg.warnings() {
+		out = append(out, api.Check{Name: "allowed_paths", Status: "warn", Message: w, Advice: "list a directory of root's"})
+	}
+	for _, vol := range attached {
+		if vol.Location.Pool != "" {
+			continue
+		}
+		if err := d.rules.CheckPlace(ctx, vol.Location.Path); api.CodeOf(err) == api.CodePermissionDenied {
+			out = append(out, api.Check{
+				Name: "volume " + vol.Name, Status: "warn", Message: "it goes on as it is, but once it is detached it is not attached again: " + err.Error(),
+				Advice: "do either before that, or move the volume to a pool",
+			})
+		}
+	}
+	return out
+}
