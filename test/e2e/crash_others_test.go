@@ -21,12 +21,14 @@ const outage = 500 * time.Millisecond
 func (h *host) others() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
 		"libvirtd": func(t *testing.T) {
+			died := time.Now()
 			if err := h.Libvirtd.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			if err := h.Libvirtd.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			h.libvirtdAway = time.Since(died)
 		},
 		"registry": func(t *testing.T) {
 			h.KillRegistry()

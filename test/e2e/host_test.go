@@ -31,6 +31,7 @@ type host struct {
 	poolA, poolB string          // the directories of the pools a and b
 	made         int             // volumes and guests, for names and seeds
 	paused       map[string]bool // the guests that a test has paused
+	libvirtdAway time.Duration   // how long it last was, when a test killed it
 }
 
 // idleHosts are hosts that no test has just now, for tests that do nothing to the
