@@ -21,10 +21,11 @@ type Stamp struct {
 	// ModifiedNS is when a file was last written, by its filesystem. A change of its
 	// owner, mode or label is none.
 	ModifiedNS int64 `json:"modified_ns,omitempty"`
-	// Writes is how many writes and discards of a block device the kernel of this host has
-	// counted in this boot. What other hosts write is not in it.
-	Writes int64 `json:"writes,omitempty"`
-	Device bool  `json:"device,omitempty"`
+	// Sectors is how many sectors of a block device were written or discarded in this
+	// boot, as the kernel of this host counts them. What other hosts write is not in it. The
+	// number of writes would not do: Linux counts a flush as a write of no sectors.
+	Sectors int64 `json:"sectors,omitempty"`
+	Device  bool  `json:"device,omitempty"`
 	// Boot is the id of the boot in which the stamp was read.
 	Boot string `json:"boot,omitempty"`
 }
@@ -35,16 +36,17 @@ func (s Stamp) WrittenSince(earlier Stamp) bool {
 	if s.Device && s.Boot != earlier.Boot {
 		return false
 	}
-	return s.SizeBytes != earlier.SizeBytes || s.ModifiedNS != earlier.ModifiedNS || s.Writes != earlier.Writes
+	return s.SizeBytes != earlier.SizeBytes || s.ModifiedNS != earlier.ModifiedNS || s.Sectors != earlier.Sectors
 }
 
 // RebootedSince says whether the host was booted since the earlier stamp was read.
 func (s Stamp) RebootedSince(earlier Stamp) bool { return s.Boot != earlier.Boot }
 
-// The fields of a device's stat file that count what changes it.
+// The fields of a device's stat file that count what changes it
+// (Documentation/block/stat.rst).
 const (
-	statWrites   = 4
-	statDiscards = 11
+	statSectorsWritten   = 6
+	statSectorsDiscarded = 13
 )
 
 // sysBlock is a variable for the tests.
@@ -69,21 +71,22 @@ func (Storage) Stamp(_ context.Context, path string) (Stamp, error) {
 		return s, nil
 	case unix.S_IFBLK:
 		s.Device = true
-		s.Writes, err = writesTo(st.Rdev)
+		s.Sectors, err = sectorsChanged(st.Rdev)
 		return s, err
 	}
 	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 }
 
-// writesTo is how often a block device was written, or discarded, in this boot.
-func writesTo(dev uint64) (writes int64, err error) {
+// sectorsChanged is how many sectors of a block device were written, or discarded, in
+// this boot.
+func sectorsChanged(dev uint64) (sectors int64, err error) {
 	file := filepath.Join(sysBlock, fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)), "stat")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, fmt.Errorf("read the counters of a block device: %w", err)
 	}
 	fields := strings.Fields(string(text))
-	for _, i := range []int{statWrites, statDiscards} {
+	for _, i := range []int{statSectorsWritten, statSectorsDiscarded} {
 		if i >= len(fields) {
 			continue // an old kernel does not count discards
 		}
@@ -91,7 +94,7 @@ func writesTo(dev uint64) (writes int64, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("read the counters in %s: %w", file, err)
 		}
-		writes += n
+		sectors += n
 	}
-	return writes, nil
+	return sectors, nil
 }
