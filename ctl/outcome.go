@@ -58,11 +58,16 @@ func moved(m *api.Migration) []string {
 		cost += " in " + render.Duration(d) + ", from start to end"
 	}
 	lines = append(lines, "  moved     "+cost)
-	if m.StallMS.Start != nil || m.StallMS.Switch != nil {
+	ran := m.StallMS.Start != nil || m.StallMS.Switch != nil
+	if ran {
 		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", stall(m.StallMS.Start), stall(m.StallMS.Switch)))
 	}
 	if m.ExposedSeconds > 0 {
-		lines = append(lines, fmt.Sprintf("  exposed   %s: what the guest wrote in that time was in the overlay alone", seconds(m.ExposedSeconds)))
+		wrote := "what the guest wrote in that time"
+		if !ran {
+			wrote += ", if it ran,"
+		}
+		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", seconds(m.ExposedSeconds), wrote))
 	}
 	switch {
 	case m.DeleteSource && m.Error != nil:
