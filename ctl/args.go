@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -40,6 +41,16 @@ func arrange(app *cli.App, argv []string) []string {
 		}
 	}
 	return a.line(argv[0])
+}
+
+// typed is the command that a line names, with the program before it; the program alone
+// where it names none.
+func typed(app *cli.App, words []string) string {
+	command, _ := locate(app, words)
+	if command == nil {
+		return programName
+	}
+	return cmp.Or(command.HelpName, programName)
 }
 
 // arrangement is a command line taken apart.

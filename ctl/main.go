@@ -28,5 +28,5 @@ func run() int {
 	app := newApp(os.Stdout, os.Stderr)
 	args := arrange(app, os.Args)
 	err := app.RunContext(ctx, args)
-	return report(os.Stderr, err, wantsJSON(args))
+	return report(os.Stderr, err, typed(app, os.Args[1:]), wantsJSON(args))
 }

@@ -42,8 +42,8 @@ func (e *failedChecksError) Error() string {
 }
 
 // report tells the user of err, where there is one, and returns the exit
-// status.
-func report(stderr io.Writer, err error, asJSON bool) int {
+// status. Command is the one that was typed, whose help a wrong use of it names.
+func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if err == nil {
 		return api.ExitDone
 	}
@@ -65,7 +65,7 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {
-		render.Line(stderr, "See '%s --help', or --help after any command.", programName)
+		render.Line(stderr, "See '%s --help'", command)
 	}
 	return exit
 }

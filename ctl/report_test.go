@@ -9,7 +9,7 @@ import (
 
 func TestWaitThatWasLeftIsNoSuccess(t *testing.T) {
 	var stderr strings.Builder
-	if exit := report(&stderr, &detachedError{advice: "Detached; follow it so"}, false); exit != exitInterrupted {
+	if exit := report(&stderr, &detachedError{advice: "Detached; follow it so"}, programName, false); exit != exitInterrupted {
 		t.Errorf("exit status = %d, want %d: what was asked for is not done", exit, exitInterrupted)
 	}
 	if got := stderr.String(); got != "Detached; follow it so\n" {
