@@ -78,7 +78,7 @@ func attachmentShow(c *cli.Context, s *session) error {
 	r.Add("mode", string(at.Mode))
 	r.Add("device", at.Device)
 	r.Add("boot index", bootIndex(at.BootIndex))
-	r.Add("size", render.ExactBytes(at.Location.SizeBytes))
+	r.Add("size", api.ExactBytes(at.Location.SizeBytes))
 	addLocation(&r, "", at.Location)
 	r.Add("created", render.Time(at.CreatedAt))
 	r.Add("updated", render.Time(at.UpdatedAt))

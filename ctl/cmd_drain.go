@@ -193,7 +193,7 @@ func (v *drainView) update(d *api.Drain) {
 		if vol.Error != nil {
 			line += ": " + vol.Error.Message
 		}
-		v.s.say("%s  (%d of %s, %s of %s)", line, over, api.Count(len(d.Volumes), "volume"), render.Bytes(d.BytesDone), render.Bytes(d.BytesTotal))
+		v.s.say("%s  (%d of %s, %s of %s)", line, over, api.Count(len(d.Volumes), "volume"), api.Bytes(d.BytesDone), api.Bytes(d.BytesTotal))
 	}
 }
 
@@ -219,7 +219,7 @@ func drainList(c *cli.Context, s *session) error {
 	for _, d := range drains {
 		ids = append(ids, d.ID)
 		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
-			render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal), render.Time(d.StartedAt), leftBehind(d))
+			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Time(d.StartedAt), leftBehind(d))
 	}
 	return s.printList(a, ids, &t, "No pool is being drained: '"+programName+" pool drain POOL --to POOL' begins.")
 }
@@ -237,7 +237,7 @@ func drainShow(c *cli.Context, s *session) error {
 	r.Add("parallel", strconv.Itoa(d.Parallel))
 	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
 	r.Add("delete source", render.YesNo(d.DeleteSource))
-	r.Add("moved", render.Bytes(d.BytesDone)+" of "+render.Bytes(d.BytesTotal))
+	r.Add("moved", api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal))
 	r.Add("started", render.Time(d.StartedAt))
 	r.Add("finished", timeOrDash(d.FinishedAt))
 	if err := s.printRecord(a, d.ID, &r); err != nil || s.json || s.quiet {
@@ -252,7 +252,7 @@ func (s *session) printDrainVolumes(d *api.Drain) error {
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
 	reasons := []string{""}
 	for _, v := range d.Volumes {
-		t.Add(v.VolumeName, v.Host, render.Bytes(v.SizeBytes), v.State)
+		t.Add(v.VolumeName, v.Host, api.Bytes(v.SizeBytes), v.State)
 		if v.Error != nil {
 			reasons = append(reasons, fmt.Sprintf("%s %s: %s", v.VolumeName, v.State, v.Error.Message))
 		}

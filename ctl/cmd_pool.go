@@ -37,7 +37,7 @@ func poolList(c *cli.Context, s *session) error {
 	for _, p := range pools {
 		pooled = append(pooled, p.Name)
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
-			render.Bytes(p.FreeBytes), render.Bytes(p.CapacityBytes), p.Path)
+			api.Bytes(p.FreeBytes), api.Bytes(p.CapacityBytes), p.Path)
 	}
 	return s.printList(a, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'.")
 }
@@ -58,8 +58,8 @@ func poolShow(c *cli.Context, s *session) error {
 	r.Add("path", p.Path)
 	r.Add("active", render.YesNo(p.Active))
 	r.Add("shared", render.YesNo(p.Shared))
-	r.Add("free", render.ExactBytes(p.FreeBytes))
-	r.Add("capacity", render.ExactBytes(p.CapacityBytes))
+	r.Add("free", api.ExactBytes(p.FreeBytes))
+	r.Add("capacity", api.ExactBytes(p.CapacityBytes))
 	r.Add("as of", render.Time(p.UpdatedAt))
 	return s.printRecord(a, p.Name, &r)
 }

@@ -105,7 +105,7 @@ func volumeCreate(c *cli.Context, s *session) error {
 	if c.String("size") == "" {
 		return usagef("volume create: --size is missing: give for example --size 20GiB")
 	}
-	size, err := parseSize(c.String("size"))
+	size, err := diskSize(c.String("size"))
 	if err != nil {
 		return err
 	}

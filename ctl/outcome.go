@@ -41,7 +41,7 @@ func outcome(m *api.Migration) []string {
 		}
 	case api.MigrationCopied:
 		return []string{
-			fmt.Sprintf("Copied %s from %s to %s.", render.Bytes(m.BytesTotal), src, dst),
+			fmt.Sprintf("Copied %s from %s to %s.", api.Bytes(m.BytesTotal), src, dst),
 			fmt.Sprintf("Next: '%s'.", completeCommandLine(m)),
 		}
 	default:
@@ -53,7 +53,7 @@ func outcome(m *api.Migration) []string {
 // what became of the source.
 func moved(m *api.Migration) []string {
 	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", volumeName(m), place(m.Src), place(m.Dst))}
-	cost := render.Bytes(m.BytesTotal)
+	cost := api.Bytes(m.BytesTotal)
 	if d := took(m); d > 0 {
 		cost += " in " + render.Duration(d) + ", from start to end"
 	}

@@ -69,18 +69,18 @@ func (s *session) agree(c *cli.Context, question, unasked string) error {
 
 // showEstimate says who stands still, for how long, and what a host lacks for it.
 func (s *session) showEstimate(e api.PauseEstimate) {
-	s.say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), seconds(e.DowntimeSeconds), render.Bytes(e.CopyBytes))
+	s.say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
 	room := map[string]int64{}
 	for _, g := range e.Instances {
 		if _, seen := room[g.Host]; !seen {
 			room[g.Host] = g.FreeBytes
 		}
 		room[g.Host] -= g.MemoryBytes
-		s.say("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, render.Bytes(g.MemoryBytes))
+		s.say("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes))
 	}
 	for _, g := range e.Instances {
 		if left, unsaid := room[g.Host]; unsaid && left < 0 {
-			s.say("Host %s may lack %s of disk for the RAM of its guests.", g.Host, render.Bytes(-left))
+			s.say("Host %s may lack %s of disk for the RAM of its guests.", g.Host, api.Bytes(-left))
 		}
 		delete(room, g.Host)
 	}

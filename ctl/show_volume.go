@@ -42,7 +42,7 @@ func volumeList(c *cli.Context, s *session) error {
 		if v.MigrationID != "" {
 			status += ", moving"
 		}
-		t.Add(v.Name, v.ID, status, render.Bytes(v.SizeBytes), v.Type, strings.Join(hostsOf(v), ","), place(v.Location), strings.Join(users, ","))
+		t.Add(v.Name, v.ID, status, api.Bytes(v.SizeBytes), v.Type, strings.Join(hostsOf(v), ","), place(v.Location), strings.Join(users, ","))
 	}
 	return s.printList(a, ids, &t, "No volume yet: '"+programName+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.")
 }
@@ -57,7 +57,7 @@ func volumeShow(c *cli.Context, s *session) error {
 	r.Add("id", v.ID)
 	r.Add("name", v.Name)
 	r.Add("status", string(v.Status))
-	r.Add("size", render.ExactBytes(v.SizeBytes))
+	r.Add("size", api.ExactBytes(v.SizeBytes))
 	if v.SizeChangedAt != nil {
 		r.Add("size since", render.Time(*v.SizeChangedAt))
 	}
@@ -128,7 +128,7 @@ func volumeWhich(c *cli.Context, s *session) error {
 func chain(images []api.Location) []string {
 	lines := make([]string, 0, len(images))
 	for i, l := range images {
-		line := fmt.Sprintf("%s (%s, %s)", l.Path, l.Format, render.Bytes(l.SizeBytes))
+		line := fmt.Sprintf("%s (%s, %s)", l.Path, l.Format, api.Bytes(l.SizeBytes))
 		if i > 0 {
 			line = "over " + line
 		}

@@ -5,6 +5,8 @@ package main
 import (
 	"math/big"
 	"strings"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // sizeUnits are powers of 1024. "20G" and "20GB" are refused: to some they are
@@ -27,6 +29,23 @@ func parseSize(text string) (int64, error) {
 		return 0, usagef("--size %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", text)
 	}
 	return n, nil
+}
+
+// smallestMeant is the least size that a disk is believed to be meant to have: who writes
+// less has left out the unit.
+const smallestMeant = 1 << 20
+
+// diskSize reads --size of a disk, which has whole sectors.
+func diskSize(text string) (int64, error) {
+	n, err := parseSize(text)
+	if err != nil || n%api.SectorBytes == 0 {
+		return n, err
+	}
+	hint := ""
+	if number := strings.TrimSuffix(text, "B"); n < smallestMeant && strings.Trim(number, "0123456789") == "" {
+		hint = "; did you mean --size " + number + "GiB?"
+	}
+	return 0, usagef("size %d bytes: it must be a multiple of %d bytes%s", n, api.SectorBytes, hint)
 }
 
 // slowestBare is the least rate that is taken without a unit: who writes less

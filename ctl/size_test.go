@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
 )
 
 func TestSizes(t *testing.T) {
@@ -40,6 +40,24 @@ func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "20GiB") || !strings.Contains(err.Error(), "--size") {
 			t.Errorf("parseSize(%q) error = %v, want a usage error that names the flag and shows 20GiB", text, err)
 		}
+	}
+}
+
+func TestDiskHasWholeSectors(t *testing.T) {
+	for text, want := range map[string]string{
+		"40":      "size 40 bytes: it must be a multiple of 512 bytes; did you mean --size 40GiB?",
+		"40B":     "size 40 bytes: it must be a multiple of 512 bytes; did you mean --size 40GiB?",
+		"1.25KiB": "size 1280 bytes: it must be a multiple of 512 bytes",
+		"1048577": "size 1048577 bytes: it must be a multiple of 512 bytes",
+	} {
+		_, err := diskSize(text)
+		var usage *usageError
+		if !errors.As(err, &usage) || err.Error() != want {
+			t.Errorf("diskSize(%q) error = %v, want the usage error %q", text, err, want)
+		}
+	}
+	if got, err := diskSize("1.5KiB"); err != nil || got != 1536 {
+		t.Errorf("diskSize(1.5KiB) = %d, %v", got, err)
 	}
 }
 
@@ -83,8 +101,8 @@ func FuzzSize(f *testing.F) {
 
 func TestRoundSizesThatWerePrintedCanBeTyped(t *testing.T) {
 	for _, n := range []int64{1, 512, 1 << 10, 3 << 9, 64 << 20, 20 << 30, 3 << 29, 1 << 40} {
-		if got, err := parseSize(render.Bytes(n)); got != n {
-			t.Errorf("parseSize(%s) = %d, %v; want %d", render.Bytes(n), got, err, n)
+		if got, err := parseSize(api.Bytes(n)); got != n {
+			t.Errorf("parseSize(%s) = %d, %v; want %d", api.Bytes(n), got, err, n)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,7 +29,7 @@ func volumeResize(c *cli.Context, s *session) error {
 	if c.String("size") == "" {
 		return usagef("volume resize: --size is missing: give for example --size 40GiB")
 	}
-	size, err := parseSize(c.String("size"))
+	size, err := diskSize(c.String("size"))
 	if err != nil {
 		return err
 	}
@@ -48,5 +47,5 @@ func volumeResize(c *cli.Context, s *session) error {
 	if err := a.decode("volume", &v); err != nil {
 		return err
 	}
-	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, render.ExactBytes(v.SizeBytes)))
+	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, api.ExactBytes(v.SizeBytes)))
 }

@@ -12,8 +12,8 @@ import (
 // refuses it as its hosts would, without asking them.
 
 const (
-	// sectorBytes divides the size of every disk.
-	sectorBytes = 512
+	// SectorBytes divides the size of every disk.
+	SectorBytes = 512
 	// MaxStopTimeout bounds how long a guest may be given to shut down.
 	MaxStopTimeout = time.Hour
 )
@@ -92,8 +92,8 @@ func (in VolumeCreate) Check() error {
 func (in VolumeResize) Check() error { return checkSize(in.SizeBytes) }
 
 func checkSize(bytes int64) error {
-	if bytes <= 0 || bytes%sectorBytes != 0 {
-		return invalid("size_bytes is %d; it must be a positive multiple of %d", bytes, sectorBytes)
+	if bytes <= 0 || bytes%SectorBytes != 0 {
+		return invalid("size_bytes is %d; it must be a positive multiple of %d", bytes, SectorBytes)
 	}
 	return nil
 }

@@ -5,41 +5,15 @@ package render
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
-var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-
-// Bytes writes n with a binary unit and at most one decimal, and without a
-// blank, as sizes are typed: 512MiB, 1.5GiB.
-func Bytes(n int64) string {
-	v, unit := float64(n), 0
-	for math.Abs(v) >= 1024 && unit < len(byteUnits)-1 {
-		v /= 1024
-		unit++
-	}
-	// 1023.96KiB would round to 1024.0KiB.
-	if math.Abs(v) >= 1023.95 && unit > 0 && unit < len(byteUnits)-1 {
-		v /= 1024
-		unit++
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + byteUnits[unit]
-}
-
-// ExactBytes is Bytes, followed by the exact number where there is a
-// difference to be seen.
-func ExactBytes(n int64) string {
-	if n > -1024 && n < 1024 {
-		return Bytes(n)
-	}
-	return fmt.Sprintf("%s (%d bytes)", Bytes(n), n)
-}
-
 // Rate writes bytes per second: 100MiB/s.
-func Rate(bytesPerSecond int64) string { return Bytes(bytesPerSecond) + "/s" }
+func Rate(bytesPerSecond int64) string { return api.Bytes(bytesPerSecond) + "/s" }
 
 // Duration writes d as a person would say it, with two units at most: 450ms,
 // 8.2s, 3m20s, 2h5m, 4d3h.

@@ -103,7 +103,7 @@ func amounts(m *api.Migration) []string {
 	if m.BytesTotal <= 0 || !movesBytes(m) {
 		return nil
 	}
-	out := []string{fmt.Sprintf("%3d%%", percentOf(m)), Bytes(m.BytesDone) + " of " + Bytes(m.BytesTotal)}
+	out := []string{fmt.Sprintf("%3d%%", percentOf(m)), api.Bytes(m.BytesDone) + " of " + api.Bytes(m.BytesTotal)}
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
 		left := time.Duration(float64(m.BytesTotal-m.BytesDone) / float64(m.RateBytesPerSecond) * float64(time.Second))
 		out = append(out, Rate(m.RateBytesPerSecond))

@@ -35,7 +35,7 @@ func (g *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 		return api.Volume{}, err
 	}
 	if len(st.Outputs[stepNameRecord]) == 0 {
-		return api.Volume{}, api.Errorf(api.CodeNotYourHost, "the image of volume %.64s has %d bytes now, but the volume was taken from this host meanwhile; ask the registry where it is", ref, asked.SizeBytes)
+		return api.Volume{}, api.Errorf(api.CodeNotYourHost, "the image of volume %.64s has %s now, but the volume was taken from this host meanwhile; ask the registry where it is", ref, api.ExactBytes(asked.SizeBytes))
 	}
 	return volumeOf(st, stepNameRecord)
 }

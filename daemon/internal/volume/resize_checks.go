@@ -25,7 +25,7 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 	case len(vol.Attachments) > 1:
 		return in.cannot(api.CodeMultiattached, "it has %d attachments; detach all but one", len(vol.Attachments)).With("attachments", len(vol.Attachments))
 	case in.SizeBytes < vol.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "it has %d bytes, and %d are fewer: a volume is only made larger, for what lies at its end may be data", vol.SizeBytes, in.SizeBytes).
+		return in.cannot(api.CodeInvalidArgument, "it has %s, and %s is less: a volume is only made larger, for what lies at its end may be data", api.ExactBytes(vol.SizeBytes), api.ExactBytes(in.SizeBytes)).
 			With("size_bytes", vol.SizeBytes)
 	}
 	switch vol.Status {
@@ -87,7 +87,7 @@ func (g *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	case found < l.SizeBytes:
 		return request.Shrunk(in.VolumeName, l, found)
 	case found > in.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "its image %s has %d bytes already, and %d are fewer; say that size, or a larger one", l.Path, found, in.SizeBytes).
+		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, api.ExactBytes(found), api.ExactBytes(in.SizeBytes)).
 			With("found_bytes", found)
 	case found < in.SizeBytes && in.Block:
 		return in.tooSmall(found)
@@ -99,8 +99,8 @@ func (g *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 
 // tooSmall refuses a block device that has to be made larger by whoever has made it.
 func (in *resizeInput) tooSmall(found int64) error {
-	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %d bytes, and a device is made larger where it was made (of LVM with `lvextend --size %db %s`); do that, and ask again for the size that it has then: its guest and the registry get it",
-		in.Location.Path, found, in.SizeBytes, in.Location.Path).With("found_bytes", found).With("size_bytes", in.SizeBytes)
+	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `lvextend --size %db %s`); do that, and ask again for the size that it has then: its guest and the registry get it",
+		in.Location.Path, api.ExactBytes(found), in.SizeBytes, in.Location.Path).With("found_bytes", found).With("size_bytes", in.SizeBytes)
 }
 
 // checkHolder refuses a volume whose instance does not have it as the registry says, or
@@ -178,6 +178,6 @@ func (m *machine) checkGrowth(in *resizeInput, addedBytes int64) error {
 	if err != nil || free >= addedBytes {
 		return err
 	}
-	return in.cannot(api.CodeNoSpace, "the filesystem of %s has %d bytes free, and the volume may grow by %d", dir, free, addedBytes).
+	return in.cannot(api.CodeNoSpace, "the filesystem of %s has %s free, and the volume may grow by %s", dir, api.ExactBytes(free), api.ExactBytes(addedBytes)).
 		With("free_bytes", free).With("needed_bytes", addedBytes)
 }

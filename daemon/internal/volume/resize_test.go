@@ -295,7 +295,7 @@ func TestResizeIsRefused(t *testing.T) {
 			v.Location = api.Location{Path: "/etc/passwd", Format: api.FormatRaw, SizeBytes: testSize}
 		}), code: api.CodePermissionDenied, text: "allowed_paths"},
 		"half a sector":            {who: nobody, bytes: grownSize + 1, code: api.CodeInvalidArgument},
-		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: "only made larger"},
+		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: api.ExactBytes(testSize) + ", and " + api.ExactBytes(testSize-512) + " is less: a volume is only made larger"},
 		"smaller than its image":   {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, 2*grownSize)) }, code: api.CodeInvalidArgument},
 		"a shrunk image":           {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, testSize/2)) }, code: api.CodeSizeMismatch},
 		"moving":                   {who: running, before: volume(func(v *api.Volume) { v.MigrationID = "m" }), code: api.CodeMigrationActive},
@@ -318,7 +318,7 @@ func TestResizeIsRefused(t *testing.T) {
 		"mounted":                  {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.users[path] = "it is mounted" }, code: api.CodeVolumeInUse},
 		"written by somebody":      {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.written[path] = true }, code: api.CodeVolumeInUse},
 		"another domain's as well": {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { w.define(t, "foreign", path) }, code: api.CodeVolumeInUse},
-		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.free = grownSize - testSize - 1 }, code: api.CodeNoSpace},
+		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.free = grownSize - testSize - 1 }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
 		"no image":                 {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Remove(path)) }, code: api.CodeNotFound},
 		"registry away":            {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.registry.setDown(true) }, code: api.CodeRegistryUnavailable},
 		"libvirt away":             {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.Disconnect() }, code: api.CodeHypervisorUnavailable},
