@@ -49,7 +49,7 @@ func TestGuestGoesBackToASnapshotOfItsBootVolumeAsThePageSays(t *testing.T) {
 	r := &site.Reader{
 		At:     h.Caller,
 		Others: map[string]func(context.Context, string) error{"cp": runLine},
-		Names:  []string{"/srv/fast/win-vda.raw", image, "/srv/fast", fast, "start A ", "start " + a + " ", "cancel A", "cancel " + a, "win", g.Name},
+		Names:  []string{"/srv/fast/win-vda.raw", image, "/srv/fast", fast, "start A ", "start " + a + " ", "cancel A", "cancel " + a, "on host hv1", "on host lab", "win", g.Name},
 	}
 	do := func(b site.Block) {
 		t.Helper()
