@@ -19,7 +19,7 @@ func attachmentCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list attachments", Action: withSession(attachmentList),
-				Flags: filterFlags("volume", "instance", "host", "pool", "status"),
+				Flags: append(filterFlags("volume", "instance", "host", "pool"), filterStatus(api.AttachmentState("").Values())),
 			},
 			{Name: "show", Usage: "show one attachment", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentShow)},
 			{
@@ -61,7 +61,7 @@ func attachmentList(c *cli.Context, s *session) error {
 		t.Add(at.ID, nameOr(volumes, at.VolumeID), nameOr(instances, at.InstanceID), at.Device, bootIndex(at.BootIndex),
 			string(at.Mode), string(at.State), at.Host, place(at.Location))
 	}
-	return s.printList(a, ids, &t, "No attachment here.")
+	return s.printList(a, ids, &t, orNoMatch(c, "attachment", "No attachment here.", "volume", "instance", "host", "pool", "status"))
 }
 
 func attachmentShow(c *cli.Context, s *session) error {

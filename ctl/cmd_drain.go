@@ -37,7 +37,10 @@ func drainCommand() *cli.Command {
 		Name:  "drain",
 		Usage: "pools that are being emptied: follow, pause, stop",
 		Subcommands: []*cli.Command{
-			{Name: "list", Usage: "list drains", Action: withSession(drainList), Flags: filterFlags("pool", "status")},
+			{
+				Name: "list", Usage: "list drains", Action: withSession(drainList),
+				Flags: append(filterFlags("pool"), filterStatus([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped, api.DrainDone})),
+			},
 			{Name: "show", Usage: "show one drain with its volumes", ArgsUsage: "DRAIN", Action: withSession(drainShow)},
 			{
 				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
@@ -221,7 +224,8 @@ func drainList(c *cli.Context, s *session) error {
 		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
 			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Time(d.StartedAt), leftBehind(d))
 	}
-	return s.printList(a, ids, &t, "No pool is being drained: '"+programName+" pool drain POOL --to POOL' begins.")
+	empty := "No pool is being drained: '" + programName + " pool drain POOL --to POOL' begins."
+	return s.printList(a, ids, &t, orNoMatch(c, "drain", empty, "pool", "status"))
 }
 
 func drainShow(c *cli.Context, s *session) error {

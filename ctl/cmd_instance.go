@@ -18,7 +18,7 @@ func instanceCommand() *cli.Command {
 		Name:  "instance",
 		Usage: "libvirt domains under Volferry's care: look at them, start, stop, shelve and lock them",
 		Subcommands: append([]*cli.Command{
-			{Name: "list", Usage: "list instances", Action: withSession(instanceList), Flags: filterFlags("host", "status")},
+			{Name: "list", Usage: "list instances", Action: withSession(instanceList), Flags: append(filterFlags("host"), filterStatus(api.InstanceState("").Values()))},
 			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),

@@ -54,8 +54,12 @@ func migrationCommand() *cli.Command {
 			},
 			{
 				Name: "list", Usage: "list migrations that are not over", Action: withSession(migrationList),
-				Flags: append([]cli.Flag{&cli.BoolFlag{Name: "all", Usage: "those that are over, too; so has a --status that is an end"}},
-					filterFlags("volume", "instance", "host", "pool", "status")...),
+				Description: "--status goes by the column STATE.\n\n" +
+					"For example: " + programName + " migration list --pool old --status completed",
+				Flags: append(filterFlags("volume", "instance", "host"),
+					&cli.BoolFlag{Name: "all", Usage: "finished ones too (a finished --status implies it)"},
+					&cli.StringFlag{Name: "pool", Usage: "from or to `POOL`"},
+					filterStatus(api.MigrationState("").Values())),
 			},
 			{Name: "show", Usage: "show one migration", ArgsUsage: "MIGRATION", Action: withSession(migrationShow)},
 			{

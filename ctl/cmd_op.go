@@ -20,7 +20,7 @@ func opCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the operations of a host that are not finished", Action: withSession(opList),
-				Flags: append([]cli.Flag{hostFlag("the operations of `HOST`")}, filterFlags("status")...),
+				Flags: []cli.Flag{hostFlag("the operations of `HOST`"), filterStatus([]string{"running", "undoing", "needs_operator"})},
 			},
 			{Name: "show", Usage: "show one operation", ArgsUsage: "OP", Action: withSession(opShow)},
 			{
@@ -51,7 +51,7 @@ func opList(c *cli.Context, s *session) error {
 		ids = append(ids, o.ID)
 		t.Add(o.ID, o.Kind, render.OrDash(o.Subject), opState(o), render.Time(o.CreatedAt))
 	}
-	return s.printList(a, ids, &t, "No operation runs, waits or needs an operator.")
+	return s.printList(a, ids, &t, orNoMatch(c, "operation", "No operation runs, waits or needs an operator.", "status"))
 }
 
 // opState is the state of an op, and what it waits for.

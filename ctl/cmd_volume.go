@@ -45,7 +45,7 @@ func volumeCommand() *cli.Command {
 					hostFlag("the image is on `HOST`"),
 				},
 			},
-			{Name: "list", Usage: "list volumes", Action: withSession(volumeList), Flags: filterFlags("host", "pool", "status")},
+			{Name: "list", Usage: "list volumes", Action: withSession(volumeList), Flags: append(filterFlags("host", "pool"), filterStatus(api.VolumeStatus("").Values()))},
 			{Name: "show", Usage: "show one volume with its attachments", ArgsUsage: "VOLUME", Action: withSession(volumeShow)},
 			{
 				Name: "set", Usage: "change a volume", ArgsUsage: "VOLUME", Action: withSession(volumeSet),

@@ -52,6 +52,11 @@ func candidates(ctx context.Context, s *session, app *cli.App, words []string) [
 	switch command, at := locate(app, words[:len(words)-1]); {
 	case at.flag != "":
 		possible = append(possible, flagWords[at.flag]...)
+		if command != nil {
+			if f, ok := findFlag(command.Flags, at.flag).(statusFlag); ok {
+				possible = append(possible, f.words...)
+			}
+		}
 		possible = append(possible, things(ctx, s, flagThings[at.flag])...)
 	case isFlag(partial) || partial == "-":
 		possible = flagNames(app.Flags)

@@ -17,7 +17,6 @@ func filterFlags(flags ...string) []cli.Flag {
 	all := map[string]cli.Flag{
 		"host":     &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
 		"pool":     &cli.StringFlag{Name: "pool", Usage: "only what is in `POOL`"},
-		"status":   &cli.StringFlag{Name: "status", Usage: "only what is `STATUS`, as the list says"},
 		"volume":   &cli.StringFlag{Name: "volume", Usage: "only those of `VOLUME`"},
 		"instance": &cli.StringFlag{Name: "instance", Usage: "only those of `INSTANCE`"},
 	}
@@ -26,6 +25,34 @@ func filterFlags(flags ...string) []cli.Flag {
 		out = append(out, all[name])
 	}
 	return out
+}
+
+// statusFlag is a filter whose values are the words of one noun.
+type statusFlag struct {
+	*cli.StringFlag
+	words []string
+}
+
+// filterStatus is the filter of a list by what its column STATE or STATUS says.
+func filterStatus(words []string) cli.Flag {
+	return statusFlag{words: words, StringFlag: &cli.StringFlag{
+		Name: "status", Usage: "only what is `STATUS`: " + orList(words),
+		Action: func(_ *cli.Context, got string) error {
+			if err := oneWord(words, got); err != nil {
+				return usagef("--status: %w", err)
+			}
+			return nil
+		},
+	}}
+}
+
+// orNoMatch is what to say of an empty list: that no noun matches, where one of the
+// filters is set.
+func orNoMatch(c *cli.Context, noun, empty string, filters ...string) string {
+	if slices.ContainsFunc(filters, c.IsSet) {
+		return "No " + noun + " matches."
+	}
+	return empty
 }
 
 // fits says whether one of the values of a thing is the one that a flag asks for.

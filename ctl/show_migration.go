@@ -48,7 +48,7 @@ func migrationList(c *cli.Context, s *session) error {
 		}
 		t.Add(m.ID, volumeName(m), string(m.State), phase, render.Percent(m), rate, place(m.Src), place(m.Dst), ago(m.StartedAt, s.now))
 	}
-	return s.printList(a, ids, &t, empty)
+	return s.printList(a, ids, &t, orNoMatch(c, "migration", empty, "volume", "instance", "host", "pool", "status"))
 }
 
 func migrationShow(c *cli.Context, s *session) error {
