@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
 )
 
 // dirPool makes a storage pool in a directory beside the others: on one file
@@ -67,11 +68,27 @@ func (h *host) device(t *testing.T, dir string, sizeBytes int64) *lab.Loop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := loop.Close(); err != nil {
+		if err := errors.Join(h.forgetVolumeAt(context.WithoutCancel(t.Context()), loop.Path), loop.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	return loop
+}
+
+// forgetVolumeAt forgets the volume of a device, if it is one, before another test gets
+// a device of that name.
+func (h *host) forgetVolumeAt(ctx context.Context, path string) error {
+	volumes, err := site.Get[[]api.Volume](ctx, h.Caller, "volumes", "volume", "list")
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if v.Location.Path == path {
+			_, err := h.Ctl(ctx, "volume", "forget", v.Name)
+			return err
+		}
+	}
+	return nil
 }
 
 // diskIn makes a filled volume in a directory, for a guest or for no guest.
