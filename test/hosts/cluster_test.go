@@ -47,7 +47,6 @@ type cluster struct {
 func startCluster(t *testing.T, names ...string) *cluster {
 	t.Helper()
 	lab.Require(t)
-	t.Parallel()
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)

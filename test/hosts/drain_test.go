@@ -14,6 +14,7 @@ import (
 // registry dies in the middle of it; what cannot move says why.
 func TestDrainEmptiesAPoolOnAllHosts(t *testing.T) {
 	leftToTestHosts(t)
+	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()
 	ctl(t, admin, "type", "create", "clustered", "--multiattach")

@@ -14,6 +14,7 @@ import (
 // alone, before it may change anything again.
 func TestFencedHostLetsGoOfWhatItLost(t *testing.T) {
 	leftToTestHosts(t)
+	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()
 	h1, h2 := c.Hosts[0], c.Hosts[1]

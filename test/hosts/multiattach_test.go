@@ -13,6 +13,7 @@ import (
 // The safe flow of a volume that several instances share: it does not move
 // while two have it; one is detached, it moves under the other, and comes back.
 func TestVolumeSharedByTwoHostsMovesOnlyWhenOneHasIt(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()
 	ctl(t, admin, "type", "create", "clustered", "--multiattach")

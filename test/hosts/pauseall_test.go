@@ -18,6 +18,7 @@ import (
 // A volume that guests of two hosts write to moves with all of them saved, and goes
 // on where it was if one of them cannot be.
 func TestVolumeSharedByTwoHostsMovesWithAllGuestsPausedOrStays(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin := c.Registry.Caller()
 	ctl(t, admin, "type", "create", "clustered", "--multiattach")

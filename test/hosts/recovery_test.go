@@ -30,6 +30,7 @@ const (
 // by the commands of the page and no others.
 func TestSiteTakesOverAsThePageSays(t *testing.T) {
 	leftToTestHosts(t)
+	t.Parallel()
 	siteA, siteB := startCluster(t, "hv-a1"), startCluster(t, standbyHost)
 	b := siteB.Hosts[0]
 	replicas := filepath.Join(b.Dir, replicaPool)

@@ -17,6 +17,7 @@ import (
 // is killed meanwhile, and whoever asks at the same time, one host has it or none.
 func TestInstanceIsShelvedOnOneHostAndUnshelvedOnAnother(t *testing.T) {
 	leftToTestHosts(t)
+	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	t.Run("with all that it wrote", c.testShelfKeepsWrites)
 	t.Run("of two hosts that ask at once one gets it", c.testUnshelveRace)

@@ -16,6 +16,7 @@ import (
 // there. Then one volume gets another format while the instance is away.
 func TestAShelvedInstanceComesBackFromWhereItsVolumesWereMoved(t *testing.T) {
 	leftToTestHosts(t)
+	t.Parallel()
 	c := startCluster(t, "hv1", "hv2")
 	admin, h1, h2 := c.Registry.Caller(), c.Hosts[0], c.Hosts[1]
 	g := c.mobile(t, "web")
