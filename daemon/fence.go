@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // told is the uplink's configuration with what the migrations are told, and tell:

@@ -25,11 +25,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/op"
 )
 
 const (

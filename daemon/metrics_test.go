@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/daemon/internal/metrics"
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // The disk of a cancel that waits behind a copy is one, and is sampled once.

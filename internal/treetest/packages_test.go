@@ -54,7 +54,7 @@ var layers = [][]string{
 	{"registry/internal/relay", "registry/internal/rounds", "daemon/internal/instance"},
 	{"daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/image", "daemon/internal/audit", "daemon/internal/witness"},
 	{"daemon/internal/location", "daemon/internal/request"},
-	{"daemon/internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
+	{"internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg"},
 	{"internal/service", "internal/settings", "internal/mtls"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "internal/version"},

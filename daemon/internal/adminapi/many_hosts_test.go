@@ -16,11 +16,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 const nowhere = "/nonexistent/registry.sock"

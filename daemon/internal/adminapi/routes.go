@@ -7,9 +7,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/op"
 )
 
 type handler = func(http.ResponseWriter, *http.Request) error

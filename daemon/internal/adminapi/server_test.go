@@ -19,12 +19,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/audit"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
-	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 func everybody(*http.Request, httpjson.Route) error { return nil }

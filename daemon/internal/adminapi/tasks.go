@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // Perform makes the call of a task, as if its caller had made it here: the

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // Config is what the operator decides about attachments on this host.

@@ -5,9 +5,9 @@ package attach
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepConnect makes the location ready on this host, once it was looked at again:

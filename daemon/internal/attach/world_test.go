@@ -19,9 +19,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
-	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 // trial is a world in which one op is to run.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // begins are the calls of a manager, by what they ask for.

@@ -5,9 +5,9 @@ package instance
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // BeginUnshelve brings a shelved instance to this host. When the op is done it is

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 

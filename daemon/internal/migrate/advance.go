@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // Run brings migrations from one op to the next until ctx ends: what a `volume

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // runJob begins the way's block job if it does not run yet and waits until it

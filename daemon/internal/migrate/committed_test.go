@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/op/optest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 // committedByUser is a person who calls `virsh blockcommit --active --pivot`.

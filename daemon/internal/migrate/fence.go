@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // fence knows in which epoch this host is by the registry's newest word, and in

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/op"
-	"github.com/volferry/volferry/daemon/internal/op/optest"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 // The registry has ended the migration. Nothing is left at work, nothing is deleted

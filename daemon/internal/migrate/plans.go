@@ -6,8 +6,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // The op kinds of a migration. Live and cold are two ways to the same end; the

@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // runNote is written in the pause, before the definition names dst.

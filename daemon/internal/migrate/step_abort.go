@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // abortSteps end the copy job into dst that a mirror, or a complete that came to

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // cancelCommittedPlan is the cancel of a migration whose overlay somebody else has

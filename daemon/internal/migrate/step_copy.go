@@ -7,8 +7,8 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepCopy makes dst equal to the frozen src. It may be cut off at any moment

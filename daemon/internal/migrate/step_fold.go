@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepGuard keeps a stopped instance stopped while its overlay is folded. The

@@ -5,8 +5,8 @@ package migrate
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // letGoPlan ends what a migration of an instance leaves at work on this host when

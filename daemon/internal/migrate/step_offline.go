@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepHold keeps the instance of an offline migration, if it has one, stopped

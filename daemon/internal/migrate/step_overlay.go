@@ -7,8 +7,8 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepCreateOverlay makes the empty overlay over src. Whoever may use src may use the

@@ -6,9 +6,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepNameEnd makes the persistent XML name dst before the switch, while the

@@ -7,9 +7,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // stepRegister takes the migration lock at the registry and reserves dst: from

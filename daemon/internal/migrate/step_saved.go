@@ -7,8 +7,8 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // The op kinds of this host's part in a move with all guests paused.

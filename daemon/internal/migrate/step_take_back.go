@@ -6,8 +6,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // takeBackPlans fold the overlay of a migration that the registry has ended back

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // waitShutdown is what a switch waits for that was about to begin when the

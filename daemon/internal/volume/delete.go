@@ -12,9 +12,9 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/op"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // Delete deletes a volume that nobody uses, and its bytes, and returns what it

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // endless is longer than any op under test lasts, in fake time.

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // paused is a stage whose first and commit step are a critical section: a guest is

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // errInjected is the cause of failures that a test asked for.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // What a step did is durable before the journal says that it did it, be it done or

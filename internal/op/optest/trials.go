@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/volferry/volferry/daemon/internal/op"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // trial says what goes wrong in one run of an op, and how it may end.
