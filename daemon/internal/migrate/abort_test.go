@@ -23,19 +23,19 @@ func (d *daemon) folding() api.Migration {
 	return d.fold(d.copied())
 }
 
-func (d *daemon) fold(m api.Migration) api.Migration {
+func (d *daemon) fold(mig api.Migration) api.Migration {
 	d.t.Helper()
 	for range 20 {
 		d.world.guestWrites()
 	}
 	d.world.SetStep(0)
-	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 	must(d.t, err)
 	for !slices.Contains(d.world.Calls(), "BlockCopy") {
 		pass(10 * time.Millisecond)
 		synctest.Wait()
 	}
-	return d.get(m.ID)
+	return d.get(mig.ID)
 }
 
 // interruptComplete has the complete undone, with no cancel behind it.
@@ -90,14 +90,14 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 			}
 			t.Run(c.name+", "+string(state), func(t *testing.T) {
 				everyCall(t, hv.StateRunning, func(t *testing.T, d *daemon, fault hvtest.Fault) {
-					m := d.folding()
+					mig := d.folding()
 					if state == hv.StatePaused {
 						must(t, d.world.SuspendByUser(testInstance))
 					}
 					d.world.SetStep(2)
 					d.world.Inject(fault)
 					for {
-						_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+						_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 						if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable {
 							pass(time.Second)
 							continue
@@ -109,7 +109,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 						}
 						pass(time.Second) // the daemon dies in it
 					}
-					d.until(m.ID, api.MigrationCancelled)
+					d.until(mig.ID, api.MigrationCancelled)
 					calm(d)
 					d.stayed()
 				}, c.happen)
@@ -121,19 +121,19 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 // A complete that comes to nothing leaves its job, which the next one takes up.
 func TestACompleteTakesUpTheJobOfTheOneBefore(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.folding()
+		mig := d.folding()
 		d.interruptComplete()
-		m = d.until(m.ID, api.MigrationCopied)
-		if m.Phase != string(api.MigrationCopied) || m.BytesDone != m.BytesTotal || m.Error == nil {
-			t.Errorf("the migration shows phase %s, %d of %d bytes, %v", m.Phase, m.BytesDone, m.BytesTotal, m.Error)
+		mig = d.until(mig.ID, api.MigrationCopied)
+		if mig.Phase != string(api.MigrationCopied) || mig.BytesDone != mig.BytesTotal || mig.Error == nil {
+			t.Errorf("the migration shows phase %s, %d of %d bytes, %v", mig.Phase, mig.BytesDone, mig.BytesTotal, mig.Error)
 		}
 		for range 10 {
 			d.world.guestWrites()
 		}
 		d.world.SetStep(2)
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		begun := slices.DeleteFunc(d.world.Calls(), func(call string) bool { return call != "BlockCopy" && call != "AbortJob" })
 		if len(begun) != 1 {
 			t.Errorf("the calls were %v, want one job", begun)
@@ -145,19 +145,19 @@ func TestACopyIsRefusedWhileTheJobOfACompleteIsLeft(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		external := toNewPool
 		external.ExternalCopy = true
-		m := d.begin(external)
-		must(t, d.world.Copy(srcPath, m.Dst.Path))
-		m = d.fold(m)
+		mig := d.begin(external)
+		must(t, d.world.Copy(srcPath, mig.Dst.Path))
+		mig = d.fold(mig)
 		d.interruptComplete()
-		d.until(m.ID, api.MigrationStarted)
-		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		d.until(mig.ID, api.MigrationStarted)
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 		if api.CodeOf(err) != api.CodeStateForbidden {
 			t.Errorf("copy: %v, want state_forbidden", err)
 		}
 		d.world.SetStep(2)
-		_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()
 	})
 }
@@ -165,7 +165,7 @@ func TestACopyIsRefusedWhileTheJobOfACompleteIsLeft(t *testing.T) {
 // A person pauses the guest after the job was ended, and the cancel is undone then.
 func TestACancelThatIsUndoneDoesNotEndAPauseOfSomebodyElse(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.folding()
+		mig := d.folding()
 		d.journal.AfterAppend(func(r op.Record) {
 			if r.Step == "commit" && r.Kind == op.EventStarted {
 				d.journal.AfterAppend(nil)
@@ -175,9 +175,9 @@ func TestACancelThatIsUndoneDoesNotEndAPauseOfSomebodyElse(t *testing.T) {
 				}
 			}
 		})
-		_, id, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, id, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		if e := d.ended(id); e == nil {
+		if refused := d.ended(id); refused == nil {
 			t.Fatal("the cancel was not undone")
 		}
 		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -193,15 +193,15 @@ func TestAFenceDoesNotLeaveTheGuestPausedWhenAJobIsEnded(t *testing.T) {
 	for _, call := range []string{"Suspend", "AbortJob"} {
 		for _, mirror := range []bool{false, true} {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				var m api.Migration
+				var mig api.Migration
 				if mirror {
-					m = d.mirroring(mirrorToNewPool)
+					mig = d.mirroring(mirrorToNewPool)
 				} else {
-					m = d.folding()
+					mig = d.folding()
 				}
 				d.world.SetStep(2)
 				d.world.Inject(hvtest.Fault{Call: call, Do: d.fenced})
-				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(t, err)
 				pass(time.Minute)
 				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -210,7 +210,7 @@ func TestAFenceDoesNotLeaveTheGuestPausedWhenAJobIsEnded(t *testing.T) {
 					t.Errorf("fenced at %s, the guest is %s", call, dom.State)
 				}
 				d.rejoined()
-				d.until(m.ID, api.MigrationCancelled)
+				d.until(mig.ID, api.MigrationCancelled)
 				d.stayed()
 			})
 		}

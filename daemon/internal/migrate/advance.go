@@ -17,45 +17,45 @@ import (
 // migrate` has still to do, and what the world overtook. It begins with what a
 // daemon that died may have left, and calls caughtUp once when that was looked
 // at. Resume the runner first.
-func (g *Manager) Run(ctx context.Context, caughtUp func()) error {
-	changes := g.watch.all(ctx)
-	open, err := g.List(ctx, false)
+func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
+	changes := m.watch.all(ctx)
+	open, err := m.List(ctx, false)
 	if err != nil {
 		return err
 	}
 	for i := range open {
-		g.advance(ctx, open[i].ID)
+		m.advance(ctx, open[i].ID)
 	}
 	caughtUp()
 	for id := range changes {
-		g.advance(ctx, id)
+		m.advance(ctx, id)
 	}
 	return nil
 }
 
 // Changed is the runner's Config.OnChange: something was recorded of this op.
-func (g *Manager) Changed(opID string) {
-	known, _ := g.groups.Load(opID)
+func (m *Manager) Changed(opID string) {
+	known, _ := m.groups.Load(opID)
 	if id, ok := known.(string); ok {
-		g.watch.notify(id)
+		m.watch.notify(id)
 		return
 	}
 	// From memory, as the op is not retired yet: no change may be missed.
-	st, err := g.runner.Status(context.Background(), opID)
+	st, err := m.runner.Status(context.Background(), opID)
 	if err != nil {
-		g.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
+		m.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
 		return
 	}
 	if _, ours := goals[st.Op.Kind]; ours {
-		g.groups.Store(opID, st.Op.Group)
-		g.watch.notify(st.Op.Group)
+		m.groups.Store(opID, st.Op.Group)
+		m.watch.notify(st.Op.Group)
 	}
 }
 
 // atWork says whether an op of the migration is not at its end yet, from memory: as
 // long as it is, and the guest may be paused by it, the journal is not read.
-func (g *Manager) atWork(id string) bool {
-	return slices.ContainsFunc(g.runner.Active(), func(st op.Status) bool {
+func (m *Manager) atWork(id string) bool {
+	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final()
 	})
 }
@@ -66,20 +66,20 @@ const replanDelay = 100 * time.Millisecond
 
 // advance submits the op that a migration needs next, if any. What cannot be
 // done now is tried again, less and less often.
-func (g *Manager) advance(ctx context.Context, id string) {
-	g.admit.Lock()
-	defer g.admit.Unlock()
-	if g.atWork(id) {
+func (m *Manager) advance(ctx context.Context, id string) {
+	m.admit.Lock()
+	defer m.admit.Unlock()
+	if m.atWork(id) {
 		return
 	}
-	h, err := g.loadHistory(ctx, id)
+	h, err := m.loadHistory(ctx, id)
 	if err != nil {
-		g.tryAgain(id, err)
+		m.tryAgain(id, err)
 		return
 	}
 	todo, request, ok := h.next()
 	if !ok {
-		todo, request, ok = g.endedMeanwhile(ctx, h)
+		todo, request, ok = m.endedMeanwhile(ctx, h)
 	}
 	if !ok {
 		return
@@ -87,31 +87,31 @@ func (g *Manager) advance(ctx context.Context, id string) {
 	last := h.ops[len(h.ops)-1]
 	delay := time.Duration(h.replans()) * replanDelay
 	// More than the delay is a clock that was set back, which decides nothing.
-	if wait := last.FinishedAt.Add(delay).Sub(g.machine.now()); wait > 0 && wait <= delay {
-		time.AfterFunc(wait, func() { g.watch.notify(id) })
+	if wait := last.FinishedAt.Add(delay).Sub(m.env.now()); wait > 0 && wait <= delay {
+		time.AfterFunc(wait, func() { m.watch.notify(id) })
 		return
 	}
-	kind, err := g.nextKind(ctx, h, todo)
+	kind, err := m.nextKind(ctx, h, todo)
 	if err == nil && todo == goalComplete && last.goal == goalCopy {
-		err = g.restored(ctx, &h.spec)
+		err = m.restored(ctx, &h.spec)
 	}
 	if err == nil {
-		err = g.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
+		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
 	}
 	if err != nil {
-		g.tryAgain(id, err)
+		m.tryAgain(id, err)
 		return
 	}
-	g.stalled.over(id)
+	m.stalled.over(id)
 }
 
 // restored holds a `volume migrate` back whose guest was saved in the copy: its
 // switch would be refused until the guest was restored, and goes on then.
-func (g *Manager) restored(ctx context.Context, s *Spec) error {
+func (m *Manager) restored(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay {
 		return nil
 	}
-	v, err := g.machine.lookAt(ctx, s)
+	v, err := m.env.lookAt(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -121,17 +121,17 @@ func (g *Manager) restored(ctx context.Context, s *Spec) error {
 // endedMeanwhile is what is to be done for a migration that waits for somebody's
 // call, if the registry has ended it while this host was fenced: a cancel, which
 // finds that out.
-func (g *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, request string, ok bool) {
+func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, request string, ok bool) {
 	s := &h.spec
-	_, behind, _ := g.machine.fence.behind(s)
+	_, behind, _ := m.env.fence.behind(s)
 	if state, _ := h.state(); !behind || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
 		return "", "", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
-	row, err := g.machine.registry.Migration(ctx, s.MigrationID)
+	row, err := m.env.registry.Migration(ctx, s.MigrationID)
 	if err != nil {
-		g.tryAgain(s.MigrationID, err)
+		m.tryAgain(s.MigrationID, err)
 		return "", "", false
 	}
 	return goalCancel, h.ops[len(h.ops)-1].request, row.State.Final()
@@ -139,36 +139,36 @@ func (g *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, re
 
 // Rejoined has the manager look at every open migration: this host was fenced, and
 // the registry may have ended some meanwhile.
-func (g *Manager) Rejoined(ctx context.Context) error {
-	open, err := g.List(ctx, false)
+func (m *Manager) Rejoined(ctx context.Context) error {
+	open, err := m.List(ctx, false)
 	for i := range open {
-		g.watch.notify(open[i].ID)
+		m.watch.notify(open[i].ID)
 	}
 	return err
 }
 
 // Wake tells the ops that wait for libvirt or for the registry that it is back.
-func (g *Manager) Wake(hypervisor, registry bool) {
+func (m *Manager) Wake(hypervisor, registry bool) {
 	if hypervisor {
-		g.runner.Wake(request.WaitHypervisor)
+		m.runner.Wake(request.WaitHypervisor)
 	}
 	if registry {
-		g.runner.Wake(request.WaitRegistry)
+		m.runner.Wake(request.WaitRegistry)
 	}
-	g.stalled.hurry()
+	m.stalled.hurry()
 }
 
 // Request returns where the request stands that began with this op. An op that
 // is none of a migration stands for itself.
-func (g *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
-	st, err := g.runner.Status(ctx, opID)
+func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
+	st, err := m.runner.Status(ctx, opID)
 	if err != nil {
 		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
 	}
 	if _, ours := goals[st.Op.Kind]; !ours {
 		return describe(&st, st.State, apiError(st.Failure)), nil
 	}
-	h, err := g.loadHistory(ctx, st.Op.Group)
+	h, err := m.loadHistory(ctx, st.Op.Group)
 	if err != nil {
 		return api.Op{}, err
 	}
@@ -219,21 +219,21 @@ func remark(st *op.Status) string {
 // Watch yields the migration now and after every change, until it is over or
 // ctx ends. Seq grows with the journal; progress between two records has the Seq
 // of the first.
-func (g *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
-	for range g.watch.changes(ctx, id) {
-		h, err := g.loadHistory(ctx, id)
+func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
+	for range m.watch.changes(ctx, id) {
+		h, err := m.loadHistory(ctx, id)
 		if err != nil {
 			return err
 		}
-		m := g.render(h)
-		seq, err := g.sequence(ctx, h)
+		mig := m.render(h)
+		seq, err := m.sequence(ctx, h)
 		if err != nil {
 			return err
 		}
-		if !yield(api.Event{Seq: seq, At: g.machine.now().UTC(), What: "migration", Object: id, To: string(m.State), Migration: &m}) {
+		if !yield(api.Event{Seq: seq, At: m.env.now().UTC(), What: "migration", Object: id, To: string(mig.State), Migration: &mig}) {
 			return nil
 		}
-		if m.State.Final() {
+		if mig.State.Final() {
 			return nil
 		}
 	}
@@ -241,10 +241,10 @@ func (g *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bo
 }
 
 // sequence counts the records of a migration's ops.
-func (g *Manager) sequence(ctx context.Context, h *history) (int64, error) {
+func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
 	var n int64
 	for i := range h.ops {
-		records, err := g.journal.Records(ctx, h.ops[i].Op.ID)
+		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
 		if err != nil {
 			return 0, journalError(err)
 		}

@@ -17,8 +17,8 @@ import (
 // userOf says who has the image at path, in words that go on after its name: a
 // domain of this host other than those with the ids except, or what the kernel lends
 // it to. Empty if nobody that can be seen has it.
-func (m *machine) userOf(ctx context.Context, path string, except ...string) (string, error) {
-	doms, err := m.hv.Domains(ctx)
+func (e *Env) userOf(ctx context.Context, path string, except ...string) (string, error) {
+	doms, err := e.hv.Domains(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -30,7 +30,7 @@ func (m *machine) userOf(ctx context.Context, path string, except ...string) (st
 	case domain != "":
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
-	user, err := m.images.InUse(ctx, path)
+	user, err := e.images.InUse(ctx, path)
 	if err != nil {
 		return "", fmt.Errorf("see who uses %s: %w", path, err)
 	}
@@ -62,10 +62,10 @@ func cannotLook(err error) error {
 // would write to src while it is copied, and go on with it when the volume is at dst.
 // It is asked before a migration begins and again before the switch: the definitions
 // of domains are anybody's to change meanwhile.
-func (m *machine) alone(ctx context.Context, s *Spec) error {
-	user, err := m.userOf(ctx, s.Src.Path, s.InstanceID)
+func (e *Env) alone(ctx context.Context, s *Spec) error {
+	user, err := e.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
-		return m.hvError(err)
+		return e.hvError(err)
 	}
 	return notAlone(s, user)
 }

@@ -57,9 +57,9 @@ func TestAVolumeThatAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 	for _, state := range []hv.State{hv.StateStopped, hv.StateRunning} {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
-				m := d.copied()
+				mig := d.copied()
 				d.shareSrc()
-				c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
+				c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
 				_, _, err := d.manager().Complete(context.Background(), c)
 				must(t, err)
 				wantStranger(t, d.ended(c.OpID))
@@ -67,7 +67,7 @@ func TestAVolumeThatAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 				c.OpID = uuid.NewString()
 				_, _, err = d.manager().Complete(context.Background(), c)
 				must(t, err)
-				d.moved(d.until(m.ID, api.MigrationCompleted))
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 		})
 	}
@@ -75,11 +75,11 @@ func TestAVolumeThatAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 
 func TestAMirrorWhoseVolumeAStrangerHasGotMeanwhileIsNotSwitched(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.mirroring(mirrorToNewPool)
+		mig := d.mirroring(mirrorToNewPool)
 		d.shareSrc()
 		d.world.SetStep(testSize)
-		wantStranger(t, d.until(m.ID, api.MigrationCancelled).Error)
-		d.gone(m)
+		wantStranger(t, d.until(mig.ID, api.MigrationCancelled).Error)
+		d.gone(mig)
 	})
 }
 

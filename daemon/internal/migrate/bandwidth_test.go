@@ -18,20 +18,20 @@ func TestTheOperatorsCapHoldsWhenTheDaemonIsStartedAnew(t *testing.T) {
 			ctx := context.Background()
 			capped := mirrorToNewPool
 			capped.BandwidthBytesPerSecond = 1000
-			m := d.mirroring(capped)
+			mig := d.mirroring(capped)
 			for _, bps := range []int64{700, last} {
-				_, err := d.manager().SetBandwidth(ctx, m.ID, bps)
+				_, err := d.manager().SetBandwidth(ctx, mig.ID, bps)
 				must(t, err)
 			}
 			d.restart()
 			pass(time.Second)
 			job, err := d.world.Job(ctx, testInstance, "vda")
 			must(t, err)
-			if got := d.get(m.ID); job.BandwidthBps != last || got.BandwidthBytesPerSecond != last {
+			if got := d.get(mig.ID); job.BandwidthBps != last || got.BandwidthBytesPerSecond != last {
 				t.Errorf("the job has a cap of %d and the migration shows %d, want %d", job.BandwidthBps, got.BandwidthBytesPerSecond, last)
 			}
 			d.world.SetStep(2)
-			d.until(m.ID, api.MigrationCompleted)
+			d.until(mig.ID, api.MigrationCompleted)
 			if len(d.world.copier.caps) > 0 {
 				t.Errorf("caps are left: %v", d.world.copier.caps)
 			}

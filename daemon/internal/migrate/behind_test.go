@@ -97,13 +97,13 @@ func TestWhatOthersDoToTheInstanceIsFoundOutAndLosesNothing(t *testing.T) {
 			t.Run(b.name+", "+name, func(t *testing.T) {
 				inBubble(t, b.state, func(t *testing.T, d *daemon) {
 					ctx := context.Background()
-					m := d.copied()
+					mig := d.copied()
 					for range 10 {
 						d.world.guestWrites()
 					}
 					b.act(t, d)
-					before := d.images(t, m)
-					_, id, err := call.do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+					before := d.images(t, mig)
+					_, id, err := call.do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 					if err == nil {
 						err = apiOrNil(d.ended(id))
 					}
@@ -113,10 +113,10 @@ func TestWhatOthersDoToTheInstanceIsFoundOutAndLosesNothing(t *testing.T) {
 					if call.want == "" {
 						return
 					}
-					if after := d.images(t, m); !slices.Equal(before, after) {
+					if after := d.images(t, mig); !slices.Equal(before, after) {
 						t.Errorf("there were the images %v, and there are %v", before, after)
 					}
-					if got := d.get(m.ID); got.State.Final() {
+					if got := d.get(mig.ID); got.State.Final() {
 						t.Errorf("the migration is %s", got.State)
 					}
 					if slices.Contains(d.world.Calls(), "Suspend") {
@@ -142,7 +142,7 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 		t.Run(c.at, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				ctx := context.Background()
-				m := d.copied()
+				mig := d.copied()
 				d.journal.AfterAppend(func(r op.Record) {
 					if r.Step == c.at && r.Kind == op.EventStarted {
 						d.journal.AfterAppend(nil)
@@ -150,12 +150,12 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 					}
 				})
 				call := func() string {
-					_, id, err := c.do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+					_, id, err := c.do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 					must(t, err)
 					return id
 				}
-				if e := d.ended(call()); e == nil || e.Code != api.CodeChainChanged {
-					t.Errorf("%v, want chain_changed", e)
+				if refused := d.ended(call()); refused == nil || refused.Code != api.CodeChainChanged {
+					t.Errorf("%v, want chain_changed", refused)
 				}
 				dom, err := d.world.Fake.Domain(ctx, testInstance)
 				must(t, err)
@@ -166,16 +166,16 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 				must(t, d.world.AttachDisk(ctx, testInstance, hv.Config, hv.DiskSpec{Target: "vda", Bus: "virtio", Serial: live.Serial, Image: live.Top()}))
 				must(t, d.world.SetConfigChain(ctx, testInstance, "vda", live.Chain))
 				call()
-				d.until(m.ID, c.then)
+				d.until(mig.ID, c.then)
 			})
 		})
 	}
 }
 
 // images are those of a migration that are there.
-func (d *daemon) images(t *testing.T, m api.Migration) (there []string) {
+func (d *daemon) images(t *testing.T, mig api.Migration) (there []string) {
 	t.Helper()
-	for _, path := range []string{srcPath, m.Dst.Path, "/overlays/" + m.ID + ".qcow2"} {
+	for _, path := range []string{srcPath, mig.Dst.Path, "/overlays/" + mig.ID + ".qcow2"} {
 		if d.world.Exists(path) {
 			there = append(there, path)
 		}
@@ -183,11 +183,11 @@ func (d *daemon) images(t *testing.T, m api.Migration) (there []string) {
 	return there
 }
 
-func apiOrNil(e *api.Error) error {
-	if e == nil {
+func apiOrNil(refused *api.Error) error {
+	if refused == nil {
 		return nil
 	}
-	return e
+	return refused
 }
 
 // A mirror is given up then, since nothing of it is worth keeping: the guest goes on
@@ -203,10 +203,10 @@ func TestAMirrorUnderWhichTheDefinitionIsChangedIsGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := d.mirroring(mirrorToNewPool)
+				mig := d.mirroring(mirrorToNewPool)
 				act(t, d)
 				d.world.SetStep(testBlocks)
-				if got := d.until(m.ID, api.MigrationCancelled); got.Error == nil || got.Error.Code != api.CodeChainChanged {
+				if got := d.until(mig.ID, api.MigrationCancelled); got.Error == nil || got.Error.Code != api.CodeChainChanged {
 					t.Errorf("it was given up with %v, want chain_changed", got.Error)
 				}
 				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -214,7 +214,7 @@ func TestAMirrorUnderWhichTheDefinitionIsChangedIsGivenUp(t *testing.T) {
 				if live := dom.LiveDisk("vda"); dom.State != hv.StateRunning || live.Top().Path != srcPath || live.Mirror != nil {
 					t.Errorf("the guest is %s, on %+v", dom.State, live)
 				}
-				if d.world.Exists(m.Dst.Path) {
+				if d.world.Exists(mig.Dst.Path) {
 					t.Error("dst is left")
 				}
 			})

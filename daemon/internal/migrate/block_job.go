@@ -15,15 +15,15 @@ import (
 
 // runJob begins the way's block job if it does not run yet and waits until it
 // is ready, or until it has got nowhere for as long as patience (0: for ever).
-func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
-	least, since := int64(math.MaxInt64), m.now()
+func (e *Env) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
+	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
 	for {
-		if err := m.stillOurs(ctx, s); err != nil {
+		if err := e.stillOurs(ctx, s); err != nil {
 			return false, err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return false, err
 		}
@@ -42,13 +42,13 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 		case mirror == nil && !asked:
 			// Before it is begun, or taken for ended: a job may be at work that libvirt
 			// does not know of.
-			if _, err := m.sure(ctx, s); err != nil {
+			if _, err := e.sure(ctx, s); err != nil {
 				return false, err
 			}
 			asked = true
 			continue
 		case mirror == nil && begun != 0:
-			return false, m.jobFailed(ctx, s, w.to(s), begun)
+			return false, e.jobFailed(ctx, s, w.to(s), begun)
 		case mirror == nil && v.live != s.before():
 			// Without an overlay QEMU would quietly do a full copy and zero dst.
 			return false, changed(s, v)
@@ -56,21 +56,21 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 			return false, marked(s, v.dom)
 		case mirror == nil:
 			if err := begin(); err != nil {
-				err = m.guestError(ctx, s, err)
+				err = e.guestError(ctx, s, err)
 				if w.at == onSrc {
-					err = cmp.Or(m.strangeCommit(ctx, s), err)
+					err = cmp.Or(e.strangeCommit(ctx, s), err)
 				}
 				return false, err
 			}
 			begun, asked = v.dom.Run, false
 			continue
 		}
-		job := m.reportJob(ctx, s, &pace)
+		job := e.reportJob(ctx, s, &pace)
 		if job != nil && job.End-job.Current < least {
-			least, since = job.End-job.Current, m.now()
+			least, since = job.End-job.Current, e.now()
 		}
-		m.followCap(ctx, s, job)
-		if patience > 0 && m.now().Sub(since) >= patience {
+		e.followCap(ctx, s, job)
+		if patience > 0 && e.now().Sub(since) >= patience {
 			return false, nil
 		}
 		if err := request.Sleep(ctx, jobPoll); err != nil {
@@ -80,8 +80,8 @@ func (m *machine) runJob(ctx context.Context, s *Spec, w way, begin func() error
 }
 
 // reportJob shows the job's progress and returns it; nil if it is not known.
-func (m *machine) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
-	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
+func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
 		return nil
 	}
@@ -89,22 +89,22 @@ func (m *machine) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 	if s.Method == MethodMirror {
 		phase = "mirror"
 	}
-	m.board.set(s.MigrationID, Progress{
-		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBps: pace.rate(m.now(), job.Current),
+	e.progress.set(s.MigrationID, Progress{
+		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBps: pace.rate(e.now(), job.Current),
 	})
 	return job
 }
 
 // followCap makes the operator's latest cap the mirror's. A fold has none: it is
 // short, and the guest waits for its end.
-func (m *machine) followCap(ctx context.Context, s *Spec, job *hv.Job) {
-	want := m.bandwidth(s)
+func (e *Env) followCap(ctx context.Context, s *Spec, job *hv.Job) {
+	want := e.bandwidth(s)
 	if s.Method != MethodMirror || job == nil || job.BandwidthBps == want {
 		return
 	}
-	if err := m.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, want); err != nil {
+	if err := e.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, want); err != nil {
 		// It may have ended, which the next look tells; if not, it is tried again.
-		m.log.Debug("cannot change the bandwidth of a mirror", "migration", s.MigrationID, "err", err)
+		e.log.Debug("cannot change the bandwidth of a mirror", "migration", s.MigrationID, "err", err)
 	}
 }
 
@@ -138,9 +138,9 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 // abortCommit ends cancel's own job and keeps the guest where it is. It is not a
 // synchronous one, so that the guest need not be paused. Another job, or another
 // image on top, is not ours to touch: ours is not there then.
-func (m *machine) abortCommit(ctx context.Context, s *Spec) error {
-	m.board.clear(s.MigrationID)
-	v, err := m.sure(ctx, s)
+func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
+	e.progress.clear(s.MigrationID)
+	v, err := e.sure(ctx, s)
 	if err != nil || !v.active {
 		return err // a job dies with its process
 	}
@@ -150,16 +150,16 @@ func (m *machine) abortCommit(ctx context.Context, s *Spec) error {
 		}
 		return nil
 	}
-	if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
-		return m.hvError(err)
+	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return e.hvError(err)
 	}
 	return notEnded(s)
 }
 
 // observeJob says whether the way's job is ready.
-func (m *machine) observeJob(w way) op.ObserveFunc[Spec] {
+func (e *Env) observeJob(w way) op.ObserveFunc[Spec] {
 	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}

@@ -29,8 +29,8 @@ type Call struct {
 // one with this id, or of those that were started on this attachment the one
 // that is not over, or the newest. The error has code no_migration if there is
 // none.
-func (g *Manager) Find(ctx context.Context, subject string) (string, error) {
-	ids, err := g.ids(ctx)
+func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
+	ids, err := m.ids(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -39,7 +39,7 @@ func (g *Manager) Find(ctx context.Context, subject string) (string, error) {
 		if id == subject {
 			return id, nil
 		}
-		h, err := g.loadHistory(ctx, id)
+		h, err := m.loadHistory(ctx, id)
 		if err != nil {
 			return "", err
 		}
@@ -59,11 +59,11 @@ func (g *Manager) Find(ctx context.Context, subject string) (string, error) {
 
 // Copy begins the built-in copy of a started migration, or goes on with one
 // that failed.
-func (g *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
-	return g.call(ctx, goalCopy, c, func(h *history, state api.MigrationState) error {
+func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
+	return m.call(ctx, goalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationStarted:
-			return g.notFolding(ctx, h)
+			return m.notFolding(ctx, h)
 		case api.MigrationStarting:
 			return tooEarly(h, "copy")
 		default:
@@ -74,12 +74,12 @@ func (g *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 
 // notFolding refuses a copy into a dst that the job of an earlier complete still
 // writes to: it would put back what the guest has written since.
-func (g *Manager) notFolding(ctx context.Context, h *history) error {
+func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	s := &h.spec
 	if h.find(goalComplete) == nil || !s.attached() {
 		return nil
 	}
-	v, err := g.machine.lookAt(ctx, s)
+	v, err := m.env.lookAt(ctx, s)
 	if err != nil {
 		return noHypervisor()
 	}
@@ -92,19 +92,19 @@ func (g *Manager) notFolding(ctx context.Context, h *history) error {
 
 // Complete puts the instance onto the copy. It is refused before the copy is
 // there.
-func (g *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
-	return g.call(ctx, goalComplete, c, func(h *history, state api.MigrationState) error {
+func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
+	return m.call(ctx, goalComplete, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationCopied:
-			if err := g.machine.notResized(ctx, &h.spec); err != nil {
+			if err := m.env.notResized(ctx, &h.spec); err != nil {
 				return err
 			}
-			return g.registryAnswers(ctx, h)
+			return m.registryAnswers(ctx, h)
 		case api.MigrationStarted:
-			if err := g.copyMayBeThere(ctx, h); err != nil {
+			if err := m.copyMayBeThere(ctx, h); err != nil {
 				return err
 			}
-			return g.registryAnswers(ctx, h)
+			return m.registryAnswers(ctx, h)
 		case api.MigrationStarting:
 			return tooEarly(h, "complete")
 		case api.MigrationCopying:
@@ -117,15 +117,15 @@ func (g *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 
 // registryAnswers fails before anything is touched if the registry is away:
 // complete would hold the guest's disk half way until it is back.
-func (g *Manager) registryAnswers(ctx context.Context, h *history) error {
-	_, err := g.machine.registry.Migration(ctx, h.spec.MigrationID)
+func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
+	_, err := m.env.registry.Migration(ctx, h.spec.MigrationID)
 	return err
 }
 
 // copyMayBeThere refuses a complete where nobody can have made a copy yet.
-func (g *Manager) copyMayBeThere(ctx context.Context, h *history) error {
+func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	s := &h.spec
-	if err := g.machine.notResized(ctx, s); err != nil {
+	if err := m.env.notResized(ctx, s); err != nil {
 		return err
 	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
@@ -137,7 +137,7 @@ func (g *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	if s.ExternalCopy || !s.CreateDst {
 		return nil
 	}
-	info, err := g.machine.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	info, err := m.env.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if err != nil {
 		return err
 	}
@@ -152,14 +152,14 @@ func (g *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 const emptyImageBytes = 1 << 20
 
 // Cancel brings the instance back to src. Before the pivot it always wins.
-func (g *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
+func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
 	for {
-		if err := g.clearTheWay(ctx, c.Subject); err != nil {
+		if err := m.clearTheWay(ctx, c.Subject); err != nil {
 			return api.Migration{}, "", err
 		}
-		m, id, err := g.cancel(ctx, c)
+		mig, id, err := m.cancel(ctx, c)
 		if !errors.Is(err, errInTheWay) {
-			return m, id, err
+			return mig, id, err
 		}
 	}
 }
@@ -168,8 +168,8 @@ func (g *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 // op of a `volume migrate`, or one anew that the world overtook.
 var errInTheWay = errors.New("another op has begun")
 
-func (g *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
-	return g.call(ctx, goalCancel, c, func(h *history, state api.MigrationState) error {
+func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
+	return m.call(ctx, goalCancel, c, func(h *history, state api.MigrationState) error {
 		if o := h.running(); o != nil && o.goal != goalCancel {
 			return errInTheWay
 		}
@@ -191,12 +191,12 @@ var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelle
 // clearTheWay stops a copy or an uncommitted complete, which cancel goes before.
 // A start is let go to its end, which is a matter of a second; one that waits for the
 // operator is undone, or if it is past its switch goes on as far as it can.
-func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
-	id, err := g.Find(ctx, subject)
+func (m *Manager) clearTheWay(ctx context.Context, subject string) error {
+	id, err := m.Find(ctx, subject)
 	if err != nil {
 		return err
 	}
-	h, err := g.loadHistory(ctx, id)
+	h, err := m.loadHistory(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -205,11 +205,11 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 		return nil
 	}
 	parked := o.State == op.StateNeedsOperator
-	if err := g.goOn(ctx, o); err != nil {
+	if err := m.goOn(ctx, o); err != nil {
 		return err
 	}
 	if o.goal != goalStart || parked {
-		err := g.runner.Interrupt(o.Op.ID, errCancelled)
+		err := m.runner.Interrupt(o.Op.ID, errCancelled)
 		switch {
 		case errors.Is(err, op.ErrCommitted) && o.goal == goalComplete:
 			return pastPointOfNoReturn(&h.spec)
@@ -218,7 +218,7 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 			return fmt.Errorf("stop what runs: %w", err)
 		}
 	}
-	if _, err := g.runner.Wait(ctx, o.Op.ID); err != nil {
+	if _, err := m.runner.Wait(ctx, o.Op.ID); err != nil {
 		return fmt.Errorf("wait for what runs to stop: %w", err)
 	}
 	return nil
@@ -226,11 +226,11 @@ func (g *Manager) clearTheWay(ctx context.Context, subject string) error {
 
 // goOn is the operator's word for an op that waits for it: whoever calls again
 // has looked, and what the op cannot make sense of it will say again.
-func (g *Manager) goOn(ctx context.Context, o *opView) error {
+func (m *Manager) goOn(ctx context.Context, o *opView) error {
 	if o.State != op.StateNeedsOperator {
 		return nil
 	}
-	if err := g.runner.Continue(ctx, o.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) {
+	if err := m.runner.Continue(ctx, o.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) {
 		return journalError(err)
 	}
 	return nil
@@ -238,18 +238,18 @@ func (g *Manager) goOn(ctx context.Context, o *opView) error {
 
 // call is what copy, complete and cancel share: a repeated call and a call
 // whose work is being done or was done get that op; otherwise admit decides.
-func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
-	if id, err := g.repeated(ctx, c.OpID, what, c); id != "" || err != nil {
-		m, err := g.getOr(ctx, id, err)
-		return m, c.OpID, err
+func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
+	if id, err := m.repeated(ctx, c.OpID, what, c); id != "" || err != nil {
+		mig, err := m.getOr(ctx, id, err)
+		return mig, c.OpID, err
 	}
-	id, err := g.Find(ctx, c.Subject)
+	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	g.admit.Lock()
-	defer g.admit.Unlock()
-	h, err := g.loadHistory(ctx, id)
+	m.admit.Lock()
+	defer m.admit.Unlock()
+	h, err := m.loadHistory(ctx, id)
 	if err != nil {
 		return api.Migration{}, "", err
 	}
@@ -265,20 +265,20 @@ func (g *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 		return api.Migration{}, "", err
 	}
 	if same := h.alreadyServes(what); same != nil {
-		return g.render(h), same.request, g.goOn(ctx, same)
+		return m.render(h), same.request, m.goOn(ctx, same)
 	}
 	if err := admit(h, state); err != nil {
 		return api.Migration{}, "", err
 	}
-	kind, err := g.nextKind(ctx, h, what)
+	kind, err := m.nextKind(ctx, h, what)
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if err := g.submit(ctx, kind, c.OpID, input{Spec: h.spec, Request: c.OpID, Why: h.abandoned()}, c); err != nil {
+	if err := m.submit(ctx, kind, c.OpID, input{Spec: h.spec, Request: c.OpID, Why: h.abandoned()}, c); err != nil {
 		return api.Migration{}, "", err
 	}
-	m, err := g.Get(ctx, id)
-	return m, c.OpID, err
+	mig, err := m.Get(ctx, id)
+	return mig, c.OpID, err
 }
 
 // notByHand refuses the calls that the registry makes, or that a mirror makes by
@@ -309,14 +309,14 @@ func (h *history) alreadyServes(what goal) *opView {
 // nextKind is kindFor with an eye on what was before: of a migration that the
 // registry has ended there is nothing to bring back, unless src is still the
 // instance's.
-func (g *Manager) nextKind(ctx context.Context, h *history, what goal) (string, error) {
+func (m *Manager) nextKind(ctx context.Context, h *history, what goal) (string, error) {
 	ended := h.abandoned() != nil
 	if ended && what == goalCancel && (!h.keptSrc() || h.spec.Method != MethodOverlay) {
 		return kindLetGo, nil
 	}
-	kind, err := g.kindFor(ctx, &h.spec, what)
+	kind, err := m.kindFor(ctx, &h.spec, what)
 	if err == nil && !ended {
-		kind, err = g.committedKind(ctx, &h.spec, kind)
+		kind, err = m.committedKind(ctx, &h.spec, kind)
 	}
 	if back, ok := takeBack[kind]; ok && ended {
 		kind = back
@@ -328,7 +328,7 @@ func (g *Manager) nextKind(ctx context.Context, h *history, what goal) (string, 
 var takeBack = map[string]string{kindCancelLive: kindTakeBackLive, kindCancelCold: kindTakeBackCold}
 
 // kindFor picks the way to a goal by whether the instance runs now.
-func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {
+func (m *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {
 	switch {
 	case s.Method == MethodMirror:
 		return map[goal]string{goalStart: kindStartMirror, goalCopy: kindMirror, goalComplete: kindCompleteMirror, goalCancel: kindCancelMirror}[what], nil
@@ -337,7 +337,7 @@ func (g *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, erro
 	case s.Method == MethodOffline:
 		return map[goal]string{goalStart: kindStartOffline, goalComplete: kindCompleteOffline, goalCancel: kindCancelOffline}[what], nil
 	}
-	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
+	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return "", api.Errorf(api.CodeNeedsOperator, "instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s); define it again (virsh define), with its disk %s as it was, and call again; nothing was changed",
 			s.InstanceName, s.VolumeName, s.before(), s.leftovers(), s.Target)
@@ -371,8 +371,8 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 }
 
 // completed says whether a complete of the migration is past its commit point.
-func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
-	h, err := g.loadHistory(ctx, s.MigrationID)
+func (m *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
+	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil {
 		return false, op.Retry(request.BusyDelay, err)
 	}
@@ -383,8 +383,8 @@ func (g *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
 // it, and read it back if that was asked for, or a complete before this one has
 // compared it. Where other tools write to dst, what the copier saw there does not
 // count; what a complete saw does, since its fold may have begun after it.
-func (g *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
-	h, err := g.loadHistory(ctx, s.MigrationID)
+func (m *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
+	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil {
 		return false, op.Retry(request.BusyDelay, err)
 	}

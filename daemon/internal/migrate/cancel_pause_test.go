@@ -17,7 +17,7 @@ import (
 // the job is stepped, and returns once the job runs.
 func slowCancel(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
-	m := d.begin(toNewPool)
+	mig := d.begin(toNewPool)
 	for range 40 {
 		d.world.guestWrites()
 	}
@@ -25,13 +25,13 @@ func slowCancel(t *testing.T, d *daemon) api.Migration {
 	d.world.quiet = true
 	d.world.mu.Unlock()
 	d.world.SetStep(0)
-	_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+	_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 	must(t, err)
 	for !slices.Contains(d.world.Calls(), "CommitActive") {
 		pass(10 * time.Millisecond)
 		synctest.Wait()
 	}
-	return m
+	return mig
 }
 
 // stillRunning checks that nobody has paused the guest.
@@ -45,10 +45,10 @@ func (d *daemon) stillRunning() {
 	}
 }
 
-func (d *daemon) backOnSrc(m api.Migration) {
+func (d *daemon) backOnSrc(mig api.Migration) {
 	d.t.Helper()
 	d.world.SetStep(2)
-	d.until(m.ID, api.MigrationCancelled)
+	d.until(mig.ID, api.MigrationCancelled)
 	d.stayed()
 }
 
@@ -60,14 +60,14 @@ func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := slowCancel(t, d)
+				mig := slowCancel(t, d)
 				happen(d)
 				for range 12 { // slow, but it gets on
 					pass(7 * time.Second)
 					d.world.Step(1)
 					d.stillRunning()
 				}
-				d.backOnSrc(m)
+				d.backOnSrc(mig)
 			})
 		})
 	}
@@ -75,7 +75,7 @@ func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing
 
 func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := slowCancel(t, d)
+		mig := slowCancel(t, d)
 		pass(commitBound + commitBound/2)
 		if n := d.world.WriteLimit(testInstance, "vda"); n != throttleBps {
 			t.Errorf("the guest's writes are limited to %d, want %d", n, throttleBps)
@@ -87,6 +87,6 @@ func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 		if dom.State != hv.StatePaused {
 			t.Errorf("the guest is %s, and the commit gets nowhere", dom.State)
 		}
-		d.backOnSrc(m)
+		d.backOnSrc(mig)
 	})
 }

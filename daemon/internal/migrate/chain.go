@@ -54,10 +54,10 @@ type view struct {
 }
 
 // lookAt reads the domain. Its errors are already typed for the runner.
-func (m *machine) lookAt(ctx context.Context, s *Spec) (*view, error) {
-	dom, err := m.hv.Domain(ctx, s.InstanceID)
+func (e *Env) lookAt(ctx context.Context, s *Spec) (*view, error) {
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
 	if err != nil {
-		return nil, m.hvError(err)
+		return nil, e.hvError(err)
 	}
 	v := &view{dom: dom, active: dom.State.Active(), config: placeOf(s, dom.ConfigDisk(s.Target))}
 	if v.active {
@@ -174,9 +174,9 @@ func jobEnded(s *Spec, into hv.Image) string {
 // more after hours: that is for a person to look at, unless the guest's process is
 // about to be gone, which libvirt says of its jobs first.
 // The job was one of this run of the guest.
-func (m *machine) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
+func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
 	if s.Method == MethodMirror {
-		return m.guestErrorAfter(ctx, s, run, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
+		return e.guestErrorAfter(ctx, s, run, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
 	}
 	return foldEnded(s, into)
 }
@@ -187,7 +187,7 @@ func guestIsOn(s *Spec) error {
 
 // hvError gives an error of the hypervisor the type that tells the runner what
 // to do.
-func (m *machine) hvError(err error) error {
+func (e *Env) hvError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -219,19 +219,19 @@ const (
 // the call fails in libvirt's words only, a moment before libvirt says that the
 // guest is off; an op that is undone in that moment could find, half-way back,
 // a world that it cannot judge.
-func (m *machine) guestError(ctx context.Context, s *Spec, err error) error {
-	return m.guestErrorAfter(ctx, s, 0, deathNotice, err)
+func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
+	return e.guestErrorAfter(ctx, s, 0, deathNotice, err)
 }
 
 // guestErrorAfter is guestError that knows, unless run is 0, in which run of the guest
 // it was: one that was stopped and started again meanwhile is told from one that
 // runs on.
-func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
-	if typed := m.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
+func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
+	if typed := e.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
 		return typed
 	}
-	for until := m.now().Add(notice); err != nil && m.now().Before(until); {
-		v, lookErr := m.lookAt(ctx, s)
+	for until := e.now().Add(notice); err != nil && e.now().Before(until); {
+		v, lookErr := e.lookAt(ctx, s)
 		if lookErr != nil {
 			return lookErr
 		}
@@ -250,12 +250,12 @@ func (m *machine) guestErrorAfter(ctx context.Context, s *Spec, run int, notice 
 
 // registryError does the same for the registry. A host that was fenced waits as for
 // a registry that is away, until it has rejoined.
-func (m *machine) registryError(err error) error {
+func (e *Env) registryError(err error) error {
 	switch api.CodeOf(err) {
 	case api.CodeRegistryUnavailable:
 		return op.WaitFor(request.WaitRegistry, err)
 	case api.CodeStaleEpoch:
-		m.fence.raise(epochIn(err))
+		e.fence.raise(epochIn(err))
 		return op.WaitFor(request.WaitRegistry, err)
 	default:
 		return err
@@ -277,10 +277,10 @@ func Describe(err error) op.Failure {
 		}
 		return op.Failure{Code: string(code), Message: err.Error(), Details: abandoned.why.Details}
 	}
-	var e *api.Error
+	var refused *api.Error
 	switch {
-	case errors.As(err, &e):
-		return op.Failure{Code: string(e.Code), Message: e.Message, Details: e.Details}
+	case errors.As(err, &refused):
+		return op.Failure{Code: string(refused.Code), Message: refused.Message, Details: refused.Details}
 	case errors.Is(err, op.ErrJournal):
 		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
 	case errors.Is(err, hv.ErrUnavailable):

@@ -28,11 +28,11 @@ type chainProblems struct {
 
 // ChainProblems returns what the watch has found, by name of the instance. Each of
 // them is guarded.
-func (g *Manager) ChainProblems() []ChainProblem {
-	g.chains.mu.Lock()
-	defer g.chains.mu.Unlock()
+func (m *Manager) ChainProblems() []ChainProblem {
+	m.chains.mu.Lock()
+	defer m.chains.mu.Unlock()
 	var out []ChainProblem
-	for _, p := range g.chains.found {
+	for _, p := range m.chains.found {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b ChainProblem) int {
@@ -48,11 +48,11 @@ const chainWatchEvery = 30 * time.Second
 // are in an overlay, until ctx ends: at once when somebody changes a definition, and now and
 // then. One whose next start would miss them is guarded until that is over. What Volferry does itself its ops
 // look at.
-func (g *Manager) WatchChains(ctx context.Context) error {
-	events := g.machine.hv.Events(ctx)
+func (m *Manager) WatchChains(ctx context.Context) error {
+	events := m.env.hv.Events(ctx)
 	tick := time.NewTicker(chainWatchEvery)
 	defer tick.Stop()
-	g.lookAtChains(ctx, func(*history) bool { return true }, true)
+	m.lookAtChains(ctx, func(*history) bool { return true }, true)
 	for {
 		of := func(*history) bool { return true }
 		select {
@@ -69,43 +69,43 @@ func (g *Manager) WatchChains(ctx context.Context) error {
 				continue
 			}
 		}
-		g.lookAtChains(ctx, of, false)
+		m.lookAtChains(ctx, of, false)
 	}
 }
 
 // lookAtChains looks at the open migrations for which of is true, and with over at
 // those that are over as well: an older daemon may have left a guard.
-func (g *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
-	ids, err := g.ids(ctx)
+func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
+	ids, err := m.ids(ctx)
 	for _, id := range ids {
-		if _, ended := g.over.Load(id); ended && !over && !g.hasProblem(id) {
+		if _, ended := m.over.Load(id); ended && !over && !m.hasProblem(id) {
 			continue
 		}
 		var h *history
-		if h, err = g.loadHistory(ctx, id); err != nil {
+		if h, err = m.loadHistory(ctx, id); err != nil {
 			break
 		}
 		if h.spec.watched() && of(h) {
-			g.lookAtChain(ctx, h)
+			m.lookAtChain(ctx, h)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		g.log.Warn("cannot look at the chains of what is migrated", "err", err)
+		m.log.Warn("cannot look at the chains of what is migrated", "err", err)
 	}
 }
 
-func (g *Manager) hasProblem(id string) bool {
-	g.chains.mu.Lock()
-	defer g.chains.mu.Unlock()
-	_, has := g.chains.found[id]
+func (m *Manager) hasProblem(id string) bool {
+	m.chains.mu.Lock()
+	defer m.chains.mu.Unlock()
+	_, has := m.chains.found[id]
 	return has
 }
 
 // lookAtChain looks at the instance of one migration, unless an op is at it.
-func (g *Manager) lookAtChain(ctx context.Context, h *history) {
+func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	look := func() {
-		if problem, known := g.chainProblem(ctx, h); known {
-			g.noteChain(&h.spec, problem)
+		if problem, known := m.chainProblem(ctx, h); known {
+			m.noteChain(&h.spec, problem)
 		}
 	}
 	if o := h.running(); o != nil {
@@ -114,22 +114,22 @@ func (g *Manager) lookAtChain(ctx context.Context, h *history) {
 		}
 		return
 	}
-	g.runner.TryTurn([]string{h.spec.key()}, look)
+	m.runner.TryTurn([]string{h.spec.key()}, look)
 }
 
 // chainProblem says what is wrong with the chain of the instance, "" if nothing is.
 // Known is false if nobody can tell now.
-func (g *Manager) chainProblem(ctx context.Context, h *history) (problem string, known bool) {
+func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string, known bool) {
 	s := &h.spec
 	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
 	if !parked && !h.onOverlay() {
 		return "", true
 	}
-	v, err := g.machine.sure(ctx, s)
-	var e *errDisagree
+	v, err := m.env.sure(ctx, s)
+	var disagreed *errDisagree
 	switch {
-	case errors.As(err, &e):
-		return e.Error(), true
+	case errors.As(err, &disagreed):
+		return disagreed.Error(), true
 	case errors.Is(err, hv.ErrNotFound):
 		return "", true // there is nothing to start
 	case err != nil:
@@ -139,7 +139,7 @@ func (g *Manager) chainProblem(ctx context.Context, h *history) (problem string,
 	if !h.onOverlay() || d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) {
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that
 		// was saved where the witnesses disagreed would be restored to libvirt's chain.
-		guarded, err := g.machine.guards.Has(s.InstanceID, s.chainOwner())
+		guarded, err := m.env.guards.Has(s.InstanceID, s.chainOwner())
 		return "", err == nil && (!guarded || !v.dom.ManagedSave)
 	}
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
@@ -155,34 +155,34 @@ func (h *history) onOverlay() bool {
 }
 
 // noteChain keeps, or forgets, a problem, and sets or clears its guard.
-func (g *Manager) noteChain(s *Spec, text string) {
-	guards := g.machine.guards
+func (m *Manager) noteChain(s *Spec, text string) {
+	guards := m.env.guards
 	if text == "" {
 		has, err := guards.Has(s.InstanceID, s.chainOwner())
 		if err == nil && has {
 			err = guards.Clear(s.InstanceID, s.chainOwner())
 		}
 		if err != nil {
-			g.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
+			m.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
 			return // with the problem, so that it is tried again
 		}
-		g.chains.mu.Lock()
-		defer g.chains.mu.Unlock()
-		delete(g.chains.found, s.MigrationID)
+		m.chains.mu.Lock()
+		defer m.chains.mu.Unlock()
+		delete(m.chains.found, s.MigrationID)
 		return
 	}
 	if err := guards.Set(s.InstanceID, s.chainOwner(), text); err != nil {
-		g.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
+		m.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
 	}
-	g.chains.mu.Lock()
-	defer g.chains.mu.Unlock()
-	if g.chains.found == nil {
-		g.chains.found = map[string]ChainProblem{}
+	m.chains.mu.Lock()
+	defer m.chains.mu.Unlock()
+	if m.chains.found == nil {
+		m.chains.found = map[string]ChainProblem{}
 	}
-	if g.chains.found[s.MigrationID].Text != text {
-		g.log.Error("an instance is guarded", "instance", s.InstanceName, "migration", s.MigrationID, "why", text)
+	if m.chains.found[s.MigrationID].Text != text {
+		m.log.Error("an instance is guarded", "instance", s.InstanceName, "migration", s.MigrationID, "why", text)
 	}
-	g.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
+	m.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
 }
 
 // watched says whether the instance has a chain of the migration's making, or a job.
@@ -193,12 +193,12 @@ func (s *Spec) chainOwner() string { return "chain " + s.MigrationID }
 
 // MayStart refuses the start of an instance that would not be on the chain that has
 // its newest writes, by a look of now: the watch may not have seen it yet.
-func (g *Manager) MayStart(ctx context.Context, instanceID string) error {
-	return g.eachOpen(ctx, func(h *history) error {
+func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
+	return m.eachOpen(ctx, func(h *history) error {
 		if h.spec.InstanceID != instanceID || !h.spec.watched() {
 			return nil
 		}
-		problem, known := g.chainProblem(ctx, h)
+		problem, known := m.chainProblem(ctx, h)
 		if known && problem != "" {
 			return api.Errorf(api.CodeChainChanged, "%s", problem)
 		}
@@ -208,16 +208,16 @@ func (g *Manager) MayStart(ctx context.Context, instanceID string) error {
 
 // eachOpen calls f for the migrations that were not seen to be over, until it returns an
 // error.
-func (g *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
-	ids, err := g.ids(ctx)
+func (m *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
+	ids, err := m.ids(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if _, ended := g.over.Load(id); ended {
+		if _, ended := m.over.Load(id); ended {
 			continue
 		}
-		h, err := g.loadHistory(ctx, id)
+		h, err := m.loadHistory(ctx, id)
 		if err != nil {
 			return err
 		}

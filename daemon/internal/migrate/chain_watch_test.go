@@ -24,8 +24,8 @@ func (d *daemon) watched() {
 	d.t.Cleanup(func() { cancel(); <-ended })
 }
 
-func overlayChainOf(m api.Migration) []hv.Image {
-	return []hv.Image{{Type: hv.SourceFile, Format: "qcow2", Path: overlayOf(m)}, rawImage(srcPath)}
+func overlayChainOf(mig api.Migration) []hv.Image {
+	return []hv.Image{{Type: hv.SourceFile, Format: "qcow2", Path: overlayOf(mig)}, rawImage(srcPath)}
 }
 
 // Somebody defines the domain from an XML of before the migration (virsh define old.xml).
@@ -33,14 +33,14 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		d.watched()
-		m := d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		for range 20 {
 			d.world.guestWrites()
 		}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		synctest.Wait() // no time passes: the event is enough
 		problems := d.manager().ChainProblems()
-		if len(problems) != 1 || !strings.Contains(problems[0].Text, overlayOf(m)) {
+		if len(problems) != 1 || !strings.Contains(problems[0].Text, overlayOf(mig)) {
 			t.Fatalf("the watch has found %+v, want the overlay that the definition misses", problems)
 		}
 		if err := d.manager().MayStart(ctx, testInstance); api.CodeOf(err) != api.CodeChainChanged {
@@ -50,21 +50,21 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the instance was started on src")
 		}
-		_, opID, err := d.manager().Cancel(ctx, d.call(m.ID))
+		_, opID, err := d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
-		if e := d.ended(opID); e == nil || e.Code != api.CodeChainChanged {
-			t.Errorf("cancel ended with %v, want chain_changed", e)
+		if refused := d.ended(opID); refused == nil || refused.Code != api.CodeChainChanged {
+			t.Errorf("cancel ended with %v, want chain_changed", refused)
 		}
-		if got := d.get(m.ID).State; got != api.MigrationStarted {
+		if got := d.get(mig.ID).State; got != api.MigrationStarted {
 			t.Errorf("the migration is %s, want started: the cancel could not begin", got)
 		}
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", overlayChainOf(m)))
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", overlayChainOf(mig)))
 		synctest.Wait()
 		must(t, d.manager().MayStart(ctx, testInstance))
 		must(t, d.world.Start(testInstance))
-		_, _, err = d.manager().Cancel(ctx, d.call(m.ID))
+		_, _, err = d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		pass(2 * chainWatchEvery)
 		d.stayed()
 	})
@@ -104,12 +104,12 @@ func TestAGuestWhoseWitnessesDisagreeIsNotRestoredFromASave(t *testing.T) {
 
 func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
-		s := Spec{MigrationID: m.ID}
+		mig := d.begin(toNewPool)
+		s := Spec{MigrationID: mig.ID}
 		must(t, d.world.guards.Set(testInstance, s.chainOwner(), "as an older daemon saw it"))
-		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.restart()
 		d.watched()
 		synctest.Wait()

@@ -12,19 +12,19 @@ import (
 // not be moved from this instance without that either: for its image, for the instance
 // and its disk, and for who else on this host has it. Beside are the ids of the
 // instances that have it by the registry, which are all paused. It changes nothing.
-func (g *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
+func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
 	s := &Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: MethodSave}
-	if err := g.checkSource(ctx, s); err != nil {
+	if err := m.checkSource(ctx, s); err != nil {
 		return err
 	}
-	dom, disk, err := g.checkDisk(ctx, s, att)
+	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
 		return err
 	}
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
-	user, err := g.machine.userOf(ctx, s.Src.Path, beside...)
+	user, err := m.env.userOf(ctx, s.Src.Path, beside...)
 	if err != nil {
 		return cannotLook(err)
 	}
@@ -33,15 +33,15 @@ func (g *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 
 // CheckCopySaved makes every check of CopySaved, and says where dst would be. It changes
 // nothing.
-func (g *Manager) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Location, error) {
-	h, err := g.savedHistory(ctx, in.MigrationID)
+func (m *Manager) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Location, error) {
+	h, err := m.savedHistory(ctx, in.MigrationID)
 	if err != nil {
 		return api.Location{}, err
 	}
 	if err := h.mayCopySaved(); err != nil {
 		return api.Location{}, err
 	}
-	spec, err := g.preflightSaved(ctx, in)
+	spec, err := m.preflightSaved(ctx, in)
 	if err != nil {
 		return api.Location{}, err
 	}

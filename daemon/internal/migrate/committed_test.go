@@ -49,16 +49,16 @@ func (d *daemon) stayedBesides(overlay, dst string) {
 func TestAnOverlayThatSomebodyHasCommittedIsCancelledOntoSrc(t *testing.T) {
 	for name, stage := range map[string]func(*daemon, api.Migration){
 		"before the copy": func(*daemon, api.Migration) {},
-		"while another tool copies": func(d *daemon, m api.Migration) {
+		"while another tool copies": func(d *daemon, mig api.Migration) {
 			d.world.copier.gate = make(chan struct{})
-			_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+			_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 			must(d.t, err)
-			d.until(m.ID, api.MigrationCopying)
+			d.until(mig.ID, api.MigrationCopying)
 		},
-		"after the copy": func(d *daemon, m api.Migration) {
-			_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		"after the copy": func(d *daemon, mig api.Migration) {
+			_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 			must(d.t, err)
-			d.until(m.ID, api.MigrationCopied)
+			d.until(mig.ID, api.MigrationCopied)
 		},
 		"of a guest that was started on it": func(d *daemon, _ api.Migration) {
 			must(d.t, d.world.Stop(testInstance))
@@ -70,32 +70,32 @@ func TestAnOverlayThatSomebodyHasCommittedIsCancelledOntoSrc(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				ctx := context.Background()
 				d.watched()
-				m := d.begin(toNewPool)
+				mig := d.begin(toNewPool)
 				for range 10 {
 					d.world.guestWrites()
 				}
-				stage(d, m)
+				stage(d, mig)
 				d.world.committedByUser(t)
 				for range 10 {
 					d.world.guestWrites()
 				}
-				if _, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}); err == nil {
-					if e := d.ended(id); e == nil {
+				if _, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}); err == nil {
+					if refused := d.ended(id); refused == nil {
 						t.Error("complete went to a dst that lacks what was written since")
 					}
 				}
-				_, id, err := d.manager().Cancel(ctx, d.call(m.ID))
+				_, id, err := d.manager().Cancel(ctx, d.call(mig.ID))
 				must(t, err)
-				if e := d.ended(id); e != nil {
-					t.Fatal(e)
+				if refused := d.ended(id); refused != nil {
+					t.Fatal(refused)
 				}
-				d.until(m.ID, api.MigrationCancelled)
-				if got := d.get(m.ID); got.Error != nil || !strings.Contains(got.Remark, overlayOf(m)) {
+				d.until(mig.ID, api.MigrationCancelled)
+				if got := d.get(mig.ID); got.Error != nil || !strings.Contains(got.Remark, overlayOf(mig)) {
 					t.Errorf("the answer does not name the overlay that is kept: %q (%v)", got.Remark, got.Error)
 				}
 				d.world.guestWrites()
 				pass(time.Minute) // the watch looks again
-				d.stayedBesides(overlayOf(m), m.Dst.Path)
+				d.stayedBesides(overlayOf(mig), mig.Dst.Path)
 			})
 		})
 	}
@@ -105,7 +105,7 @@ func TestAnOverlayThatSomebodyHasCommittedIsCancelledOntoSrc(t *testing.T) {
 func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		m := d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		for range 10 {
 			d.world.guestWrites()
 		}
@@ -113,16 +113,16 @@ func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		d.world.setQuiet() // it lacks what it wrote
 		must(t, d.world.Start(testInstance))
-		_, id, err := d.manager().Cancel(ctx, d.call(m.ID))
+		_, id, err := d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
-		e := d.ended(id)
-		if e == nil || e.Code != api.CodeChainChanged || !strings.Contains(e.Message, overlayOf(m)) {
-			t.Errorf("cancel: %v, want chain_changed with the overlay", e)
+		refused := d.ended(id)
+		if refused == nil || refused.Code != api.CodeChainChanged || !strings.Contains(refused.Message, overlayOf(mig)) {
+			t.Errorf("cancel: %v, want chain_changed with the overlay", refused)
 		}
-		if got := d.get(m.ID).State; got != api.MigrationStarted {
+		if got := d.get(mig.ID).State; got != api.MigrationStarted {
 			t.Errorf("the migration is %s, want started", got)
 		}
-		if !d.world.Exists(overlayOf(m)) || !d.world.Exists(m.Dst.Path) {
+		if !d.world.Exists(overlayOf(mig)) || !d.world.Exists(mig.Dst.Path) {
 			t.Error("something was deleted")
 		}
 	})

@@ -110,17 +110,17 @@ func (d *daemon) migrate() string { return d.migrateTo(toNewPool) }
 
 func (d *daemon) migrateTo(target api.MigrationTarget) string {
 	d.t.Helper()
-	m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
+	mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
 	must(d.t, err)
-	return m.ID
+	return mig.ID
 }
 
 // begin makes a start by hand and waits until src is frozen.
 func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 	d.t.Helper()
-	m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target})
+	mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target})
 	must(d.t, err)
-	return d.until(m.ID, api.MigrationStarted)
+	return d.until(mig.ID, api.MigrationStarted)
 }
 
 // patience is longer than any migration in a world lasts, in fake time.
@@ -135,13 +135,13 @@ func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
 	d.t.Helper()
 	for began := time.Now(); ; pass(50 * time.Millisecond) {
 		synctest.Wait()
-		m, err := d.manager().Get(context.Background(), id)
+		mig, err := d.manager().Get(context.Background(), id)
 		must(d.t, err)
-		if slices.Contains(states, m.State) {
-			return m
+		if slices.Contains(states, mig.State) {
+			return mig
 		}
-		if m.State.Final() || m.State == api.MigrationNeedsOperator || time.Since(began) > patience {
-			d.t.Fatalf("the migration is %s (phase %s, %v), want %v", m.State, m.Phase, m.Error, states)
+		if mig.State.Final() || mig.State == api.MigrationNeedsOperator || time.Since(began) > patience {
+			d.t.Fatalf("the migration is %s (phase %s, %v), want %v", mig.State, mig.Phase, mig.Error, states)
 		}
 	}
 }
@@ -168,13 +168,13 @@ func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 }
 
 // moved checks that the volume ended at dst and nothing else changed.
-func (d *daemon) moved(m api.Migration) {
+func (d *daemon) moved(mig api.Migration) {
 	d.t.Helper()
-	if err := d.world.settled(m.Dst.Path); err != nil {
+	if err := d.world.settled(mig.Dst.Path); err != nil {
 		d.t.Error(err)
 	}
-	if at := d.world.registry.volume().Location.Path; at != m.Dst.Path {
-		d.t.Errorf("the registry has the volume at %s, want %s", at, m.Dst.Path)
+	if at := d.world.registry.volume().Location.Path; at != mig.Dst.Path {
+		d.t.Errorf("the registry has the volume at %s, want %s", at, mig.Dst.Path)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 	for _, cancel := range []bool{true, false} {
 		everyRecord(t, fmt.Sprintf("cancel %v", cancel), func(t *testing.T, d *daemon, arm func(func())) {
-			m := d.copied()
+			mig := d.copied()
 			for range 20 {
 				d.world.guestWrites()
 			}
@@ -38,17 +38,17 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 					d.world.SetStep(2)
 				})
 			})
-			c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
+			c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
 			if cancel {
 				_, _, err := d.manager().Cancel(context.Background(), c)
 				must(t, err)
-				d.until(m.ID, api.MigrationCancelled)
+				d.until(mig.ID, api.MigrationCancelled)
 				d.stayed()
 				return
 			}
 			_, _, err := d.manager().Complete(context.Background(), c)
 			must(t, err)
-			d.moved(d.until(m.ID, api.MigrationCompleted))
+			d.moved(d.until(mig.ID, api.MigrationCompleted))
 		})
 	}
 }
@@ -61,7 +61,7 @@ func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testin
 		for _, resumed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("resumed %t autostart %t", resumed, autostart), func(t *testing.T) {
 				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-					m := d.copied()
+					mig := d.copied()
 					d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
 						d.world.Disconnect()
 						d.journal.SetDown(true)
@@ -78,14 +78,14 @@ func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testin
 							}
 						})
 					}})
-					_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+					_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 					must(t, err)
 					if !resumed {
-						d.moved(d.until(m.ID, api.MigrationCompleted))
+						d.moved(d.until(mig.ID, api.MigrationCompleted))
 						return
 					}
-					d.until(m.ID, api.MigrationNeedsOperator)
-					if !d.world.Exists(overlayOf(m)) {
+					d.until(mig.ID, api.MigrationNeedsOperator)
+					if !d.world.Exists(overlayOf(mig)) {
 						t.Error("the overlay is gone, and what was flushed to it alone")
 					}
 				})

@@ -15,19 +15,19 @@ import (
 
 // resolveDestination fills in where the volume shall go, and refuses a place
 // that is not free for it.
-func (g *Manager) resolveDestination(ctx context.Context, s *Spec, t api.MigrationTarget) error {
+func (m *Manager) resolveDestination(ctx context.Context, s *Spec, t api.MigrationTarget) error {
 	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.sizeBytes()}
 	if t.ToFormat != "" {
 		s.Dst.Format = t.ToFormat
 	}
 	if t.ToPool != "" {
-		return g.destinationInPool(ctx, s, t.ToPool)
+		return m.destinationInPool(ctx, s, t.ToPool)
 	}
-	return g.destinationAtPath(ctx, s, t.ToPath)
+	return m.destinationAtPath(ctx, s, t.ToPath)
 }
 
-func (g *Manager) destinationInPool(ctx context.Context, s *Spec, name string) error {
-	pools, err := g.machine.hv.Pools(ctx)
+func (m *Manager) destinationInPool(ctx context.Context, s *Spec, name string) error {
+	pools, err := m.env.hv.Pools(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
 	}
@@ -45,11 +45,11 @@ func (g *Manager) destinationInPool(ctx context.Context, s *Spec, name string) e
 	s.CreateDst, s.DstBlock = true, !files
 	s.Dst.Pool, s.Dst.Name = name, destinationName(s, files)
 	s.Dst.Path = filepath.Join(pool.Path, s.Dst.Name)
-	free, err := location.FreeBytes(pool, g.machine.images.FreeBytes)
+	free, err := location.FreeBytes(pool, m.env.images.FreeBytes)
 	if err != nil {
 		return err
 	}
-	return g.checkDestinationSpace(s, free, files)
+	return m.checkDestinationSpace(s, free, files)
 }
 
 // destinationName is a name that no other volume or migration has: it carries
@@ -64,9 +64,9 @@ func destinationName(s *Spec, file bool) string {
 
 // checkDestinationSpace: a sparse file needs what src takes; a block device all
 // of it.
-func (g *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error {
+func (m *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error {
 	need := s.sizeBytes()
-	if n, err := g.machine.images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {
+	if n, err := m.env.images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {
 		need = min(need, n)
 	}
 	if free < need {
@@ -76,7 +76,7 @@ func (g *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error 
 	return nil
 }
 
-func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) error {
+func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) error {
 	same, err := location.SameImage(path, s.Src.Path)
 	switch {
 	case err != nil:
@@ -84,14 +84,14 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	}
-	if err := g.cfg.Rules.CheckPath(ctx, path); err != nil {
+	if err := m.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
 	}
 	s.Dst.Path = path
-	if err := g.checkNotUsed(ctx, s, path); err != nil {
+	if err := m.checkNotUsed(ctx, s, path); err != nil {
 		return err
 	}
-	info, err := g.machine.images.Inspect(ctx, path, s.Dst.Format)
+	info, err := m.env.images.Inspect(ctx, path, s.Dst.Format)
 	if !info.Block {
 		// A mistyped device, above all: what is made in /dev is gone at reboot.
 		if err := location.CheckPersistent(path); err != nil {
@@ -99,7 +99,7 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		}
 	}
 	if errors.Is(err, image.ErrAbsent) {
-		return g.destinationToCreate(s)
+		return m.destinationToCreate(s)
 	}
 	if info.Block && s.Dst.Format != api.FormatRaw {
 		return api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --to-format raw", path)
@@ -107,7 +107,7 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if err != nil {
 		return err
 	}
-	if s.DstPrint, err = g.machine.images.Fingerprint(ctx, path); err != nil {
+	if s.DstPrint, err = m.env.images.Fingerprint(ctx, path); err != nil {
 		return err
 	}
 	s.DstBlock = info.Block
@@ -117,21 +117,21 @@ func (g *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if info.Block {
 		return nil
 	}
-	free, err := g.machine.images.FreeBytes(filepath.Dir(path))
+	free, err := m.env.images.FreeBytes(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return g.checkDestinationSpace(s, free+info.AllocatedBytes, true)
+	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
-func (g *Manager) destinationToCreate(s *Spec) error {
+func (m *Manager) destinationToCreate(s *Spec) error {
 	dir := filepath.Dir(s.Dst.Path)
-	free, err := g.machine.images.FreeBytes(dir)
+	free, err := m.env.images.FreeBytes(dir)
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot create %s: the directory %s does not exist", s.Dst.Path, dir)
 	}
 	s.CreateDst = true
-	return g.checkDestinationSpace(s, free, true)
+	return m.checkDestinationSpace(s, free, true)
 }
 
 func shorten(s string) string {
@@ -143,20 +143,20 @@ func shorten(s string) string {
 }
 
 // checkNotUsed refuses a destination that somebody has.
-func (g *Manager) checkNotUsed(ctx context.Context, s *Spec, path string) error {
-	return cannotLook(g.machine.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
+func (m *Manager) checkNotUsed(ctx context.Context, s *Spec, path string) error {
+	return cannotLook(m.env.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }
 
 // free refuses an image that a domain of this host names or the kernel lends to
 // somebody, that is a volume, by whatever name, or that belongs to a migration.
-func (m *machine) free(ctx context.Context, path string, self location.Self) error {
-	user, err := m.userOf(ctx, path, "")
+func (e *Env) free(ctx context.Context, path string, self location.Self) error {
+	user, err := e.userOf(ctx, path, "")
 	if err != nil {
 		return err
 	}
 	if user == "" {
 		// Who takes an image and has not registered it yet is waited for.
-		holder, err := m.claims.Take(ctx, path, self, func() error { return nil })
+		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
 		if errors.Is(err, location.ErrCannotTell) {
 			return cannotTell(path, err)
 		}

@@ -69,9 +69,9 @@ func TestADestinationThatIsTakenBehindTheRegistryIsNotWritten(t *testing.T) {
 				r.others = []api.Volume{volumeAt(path)}
 			}
 		}
-		m := d.until(d.migrateTo(api.MigrationTarget{ToPath: names[1]}), api.MigrationError)
-		if m.Error == nil || m.Error.Code != api.CodeDstInUse {
-			t.Errorf("it ended with %v, want dst_in_use", m.Error)
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: names[1]}), api.MigrationError)
+		if mig.Error == nil || mig.Error.Code != api.CodeDstInUse {
+			t.Errorf("it ended with %v, want dst_in_use", mig.Error)
 		}
 		if info, err := d.world.Info(names[1]); err != nil || info.Allocated > 0 {
 			t.Errorf("%d blocks of the other volume were written (%v)", info.Allocated, err)
@@ -107,7 +107,7 @@ func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 			w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: "/old", Active: true})
 			w.AddPool(hv.PoolInfo{Name: "moved", Type: "dir", Path: "/moved", Active: true})
 			must(t, w.CreateImage("/moved/vol.raw", hvtest.Raw, testSize))
-			m := newMachine(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
+			m := newEnv(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
 			s := testSpec(MethodOffline)
 			if s.Src.Pool = c.pool; c.pool != "" {
 				s.Src.Name = "vol.raw"

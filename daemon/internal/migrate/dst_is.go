@@ -14,34 +14,34 @@ import (
 // mayWriteDst is asked right before the first byte is written to dst, and before each
 // time that a copy goes on: a domain may name it since preflight, or another file be at
 // its path. It returns the fingerprint that dst must have, empty if it is not known.
-func (m *machine) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
-	if err := m.dstIsWhatItWas(ctx, s); err != nil {
+func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
+	if err := e.dstIsWhatItWas(ctx, s); err != nil {
 		return "", err
 	}
-	if err := m.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
-		return "", m.hvError(m.registryError(err))
+	if err := e.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+		return "", e.hvError(e.registryError(err))
 	}
-	return m.dstPrint(ctx, s)
+	return e.dstPrint(ctx, s)
 }
 
 // mayMirrorToDst is mayWriteDst for a mirror, unless that writes already.
-func (m *machine) mayMirrorToDst(ctx context.Context, s *Spec) error {
-	v, err := m.lookAt(ctx, s)
+func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
+	v, err := e.lookAt(ctx, s)
 	if err != nil || v.mirror != nil {
 		return err
 	}
-	_, err = m.mayWriteDst(ctx, s)
+	_, err = e.mayWriteDst(ctx, s)
 	return err
 }
 
 // dstIsWhatItWas refuses a dst that is another image than the one that was made, or that
 // preflight saw.
-func (m *machine) dstIsWhatItWas(ctx context.Context, s *Spec) error {
-	want, err := m.dstPrint(ctx, s)
+func (e *Env) dstIsWhatItWas(ctx context.Context, s *Spec) error {
+	want, err := e.dstPrint(ctx, s)
 	if err != nil || want == "" {
 		return err
 	}
-	now, err := m.images.Fingerprint(ctx, s.Dst.Path)
+	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	if errors.Is(err, image.ErrAbsent) || err == nil && now != want {
 		return dstReplaced(s.Dst.Path)
 	}
@@ -50,14 +50,14 @@ func (m *machine) dstIsWhatItWas(ctx context.Context, s *Spec) error {
 
 // dstPrint is the fingerprint of dst, empty if nobody knows it: a copy that somebody else
 // makes may take the place of what was made (rsync renames).
-func (m *machine) dstPrint(ctx context.Context, s *Spec) (string, error) {
+func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	if s.ExternalCopy {
 		return "", nil
 	}
 	if !s.CreateDst {
 		return s.DstPrint, nil
 	}
-	note, err := m.made(ctx, s)
+	note, err := e.made(ctx, s)
 	return note.Print, err
 }
 

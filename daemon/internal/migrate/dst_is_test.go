@@ -38,7 +38,7 @@ func TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade(t *testing.T) 
 		for _, method := range []string{MethodOverlay, MethodMirror} {
 			t.Run(name+", "+method, func(t *testing.T) {
 				w := newWorld(t, hv.StateRunning)
-				m := newMachine(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
+				m := newEnv(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
 				s := testSpec(method)
 				must(t, w.CreateImage(dstPath, hvtest.Raw, testSize))
 				fingerprint, err := w.images.Fingerprint(t.Context(), dstPath)
@@ -69,17 +69,17 @@ func TestAMoveEndsWhereItsDstIsReplacedBeforeTheSwitch(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
-				m := d.begin(toNewPool)
-				_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+				mig := d.begin(toNewPool)
+				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCopied)
-				d.world.strange(t, m.Dst.Path)
-				c := d.call(m.ID)
-				c.DstAttachmentID = m.DstAttachmentID
+				d.until(mig.ID, api.MigrationCopied)
+				d.world.strange(t, mig.Dst.Path)
+				c := d.call(mig.ID)
+				c.DstAttachmentID = mig.DstAttachmentID
 				_, id, err := d.manager().Complete(context.Background(), c)
 				must(t, err)
-				if e := d.ended(id); e == nil || e.Code != api.CodeDstInUse {
-					t.Errorf("complete ended with %v, want dst_in_use", e)
+				if refused := d.ended(id); refused == nil || refused.Code != api.CodeDstInUse {
+					t.Errorf("complete ended with %v, want dst_in_use", refused)
 				}
 			})
 		})

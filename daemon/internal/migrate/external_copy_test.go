@@ -17,31 +17,31 @@ import (
 // not equal to src any more, which is as it should be.
 func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
-		must(t, d.world.Copy(srcPath, m.Dst.Path))
+		mig := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		must(t, d.world.Copy(srcPath, mig.Dst.Path))
 		for range 20 {
 			d.world.guestWrites()
 		}
 		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() { _ = d.world.Destroy(testInstance) }})
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
 // Another tool may write to dst after the built-in copier has read it back.
 func TestAnExternalCopyIsComparedAlsoAfterTheBuiltInCopierMadeOne(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
-		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		mig := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopied)
-		must(t, d.world.WriteBlock(m.Dst.Path, 1, 77))
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		d.until(mig.ID, api.MigrationCopied)
+		must(t, d.world.WriteBlock(mig.Dst.Path, 1, 77))
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		m = d.until(m.ID, api.MigrationCopied, api.MigrationStarted)
-		if m.Error == nil || m.Error.Code != api.CodeCopyMismatch {
-			t.Errorf("the migration is %s with error %v, want copy_mismatch", m.State, m.Error)
+		mig = d.until(mig.ID, api.MigrationCopied, api.MigrationStarted)
+		if mig.Error == nil || mig.Error.Code != api.CodeCopyMismatch {
+			t.Errorf("the migration is %s with error %v, want copy_mismatch", mig.State, mig.Error)
 		}
 	})
 }
@@ -60,13 +60,13 @@ func TestTheCopierTrustsOnlyANewFileThatNobodyWrote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/vg", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
-				m := d.begin(api.MigrationTarget{ToPool: c.pool})
+				mig := d.begin(api.MigrationTarget{ToPool: c.pool})
 				if c.written {
-					must(t, d.world.WriteBlock(m.Dst.Path, 1, 77))
+					must(t, d.world.WriteBlock(mig.Dst.Path, 1, 77))
 				}
-				_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCopied)
+				d.until(mig.ID, api.MigrationCopied)
 				if got := d.world.copier.last.DstIsZero; got != c.want {
 					t.Errorf("DstIsZero is %v, want %v", got, c.want)
 				}

@@ -61,15 +61,15 @@ func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{})
 // it with what each report is answered with, be that a host or the detail "epoch"
 // of stale_epoch. A newer one than that of a migration stops what touches its
 // images, until the registry has said that it is still this host's.
-func (g *Manager) Epoch(epoch int64) { g.machine.fence.raise(epoch) }
+func (m *Manager) Epoch(epoch int64) { m.env.fence.raise(epoch) }
 
 // epochIn is the epoch that a refusal for a stale one names, 0 if it names none.
 func epochIn(err error) int64 {
-	var e *api.Error
-	if !errors.As(err, &e) {
+	var refused *api.Error
+	if !errors.As(err, &refused) {
 		return 0
 	}
-	switch epoch := e.Details["epoch"].(type) {
+	switch epoch := refused.Details["epoch"].(type) {
 	case int64:
 		return epoch
 	case float64: // as JSON has it
@@ -98,32 +98,32 @@ const (
 // stillOurs is asked before anything is begun that touches the images of a
 // migration. It is nil unless the host was fenced since; then the registry has to
 // say that it has the migration as this host's again, however long that takes.
-func (m *machine) stillOurs(ctx context.Context, s *Spec) error {
-	epoch, behind, _ := m.fence.behind(s)
+func (e *Env) stillOurs(ctx context.Context, s *Spec) error {
+	epoch, behind, _ := e.fence.behind(s)
 	if !behind {
 		return nil
 	}
-	row, err := m.registry.Migration(ctx, s.MigrationID)
+	row, err := e.registry.Migration(ctx, s.MigrationID)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		return op.UnknownOutcome(api.Errorf(api.CodeStaleEpoch,
 			"this host was fenced, and the registry knows nothing of migration %s of volume %s any more", s.MigrationID, s.VolumeName))
 	case err != nil:
-		return m.registryError(err)
+		return e.registryError(err)
 	case row.State == api.MigrationOrphaned:
 		return op.WaitFor(request.WaitRegistry, api.Errorf(api.CodeStaleEpoch,
 			"this host was fenced: the migration of volume %s stands still until the host has rejoined", s.VolumeName))
 	case row.State.Final():
-		return m.abandoned(ctx, s, row.State)
+		return e.abandoned(ctx, s, row.State)
 	}
-	m.fence.hold(s, epoch)
+	e.fence.hold(s, epoch)
 	return nil
 }
 
 // abandoned is the error for a migration that an operator gave up while this host
 // was fenced.
-func (m *machine) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
-	kept, err := m.keptSrc(ctx, s, at)
+func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
+	kept, err := e.keptSrc(ctx, s, at)
 	if err != nil {
 		return err
 	}
@@ -138,16 +138,16 @@ func (m *machine) abandoned(ctx context.Context, s *Spec, at api.MigrationState)
 // keptSrc says whether the operator who gave the migration up kept src, and the
 // instance has it by the same attachment, alone, as it was at the beginning: then
 // nobody else can have written it, and what the guest wrote still belongs there.
-func (m *machine) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
+func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
 	if at != api.MigrationCancelled || !s.attached() {
 		return false, nil
 	}
-	vol, err := m.registry.Volume(ctx, s.VolumeID)
+	vol, err := e.registry.Volume(ctx, s.VolumeID)
 	switch code := api.CodeOf(err); {
 	case code == api.CodeNotFound || code == api.CodeNotYourHost:
 		return false, nil
 	case err != nil:
-		return false, m.registryError(err)
+		return false, e.registryError(err)
 	}
 	if vol.MigrationID != "" || vol.Generation != s.Generation || len(vol.Attachments) != 1 {
 		return false, nil
@@ -166,9 +166,9 @@ func (s *Spec) leftovers() string {
 
 // whileOurs is ctx until the host is fenced: what copies for hours stops writing
 // then.
-func (m *machine) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
+func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	_, behind, changed := m.fence.behind(s)
+	_, behind, changed := e.fence.behind(s)
 	fenced := op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
 	if behind {
 		cancel(fenced)
@@ -202,14 +202,14 @@ func stepNames(names ...string) map[string]bool {
 // fenced makes the steps of a plan up to its commit point ask stillOurs before
 // they touch anything. Behind it an op goes forward, and the registry answers for
 // itself: what it has ended then is for a person.
-func (m *machine) fenced(p op.Plan) op.Plan {
+func (e *Env) fenced(p op.Plan) op.Plan {
 	committed := false
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if committed {
 			st.Do = handedOver(st.Do)
 		} else {
-			st.Do, st.Undo = m.fencedDo(st), m.fencedUndo(st)
+			st.Do, st.Undo = e.fencedDo(st), e.fencedUndo(st)
 		}
 		committed = committed || st.Name == p.Commit
 	}
@@ -218,7 +218,7 @@ func (m *machine) fenced(p op.Plan) op.Plan {
 
 type rawFunc = func(context.Context, *op.Run) error
 
-func (m *machine) fencedDo(st *op.Step) rawFunc {
+func (e *Env) fencedDo(st *op.Step) rawFunc {
 	do := st.Do
 	if doneUnfenced[st.Name] {
 		return do
@@ -228,11 +228,11 @@ func (m *machine) fencedDo(st *op.Step) rawFunc {
 		if err != nil {
 			return err
 		}
-		if _, behind, _ := m.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin) {
+		if _, behind, _ := e.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin) {
 			// A halt would wait for a step that waits for the registry here.
 			return &errWorldChanged{"this host was fenced"}
 		}
-		if err := m.stillOurs(ctx, s); err != nil {
+		if err := e.stillOurs(ctx, s); err != nil {
 			return err
 		}
 		return do(ctx, r)
@@ -240,7 +240,7 @@ func (m *machine) fencedDo(st *op.Step) rawFunc {
 }
 
 // fencedUndo: what is abandoned counts as undone.
-func (m *machine) fencedUndo(st *op.Step) rawFunc {
+func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	undo := st.Undo
 	if undo == nil {
 		return nil
@@ -248,7 +248,7 @@ func (m *machine) fencedUndo(st *op.Step) rawFunc {
 	return func(ctx context.Context, r *op.Run) error {
 		s, err := specOf(r)
 		if err == nil && !undoneUnfenced[st.Name] {
-			err = m.stillOurs(ctx, s)
+			err = e.stillOurs(ctx, s)
 		}
 		if err == nil {
 			err = undo(ctx, r)

@@ -42,7 +42,7 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 		t.Run("copying "+target.Method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.copier.gate = make(chan struct{})
-				m := d.mirroring(target)
+				mig := d.mirroring(target)
 				d.fenced()
 				pass(time.Second)
 				close(d.world.copier.gate)
@@ -51,13 +51,13 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 				if calls := d.changes(before); len(calls) > 0 {
 					t.Errorf("a fenced host made the calls %v", calls)
 				}
-				got := d.get(m.ID)
+				got := d.get(mig.ID)
 				if got.Phase != "waiting for registry" || got.State != api.MigrationCopying {
 					t.Errorf("the migration is %s (%s)", got.State, got.Phase)
 				}
 				d.world.SetStep(2)
 				d.rejoined()
-				d.moved(d.until(m.ID, api.MigrationCompleted))
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 		})
 	}
@@ -82,17 +82,17 @@ func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 					}
 				})
 				req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
-				m, err := d.manager().Start(context.Background(), req)
+				mig, err := d.manager().Start(context.Background(), req)
 				for api.CodeOf(err) == api.CodeStaleEpoch { // refused, with nothing done
 					if list, err := d.manager().List(context.Background(), false); err != nil || len(list) != 0 {
 						t.Fatalf("call %d: a refused start left %v (%v)", n, list, err)
 					}
 					pass(2 * time.Minute)
 					req.OpID = uuid.NewString()
-					m, err = d.manager().Start(context.Background(), req)
+					mig, err = d.manager().Start(context.Background(), req)
 				}
 				must(t, err)
-				d.moved(d.until(m.ID, api.MigrationCompleted))
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 			if !reached || t.Failed() {
 				break
@@ -112,14 +112,14 @@ func TestAnAbandonedMigrationIsLetGoIfTheGuestIsOff(t *testing.T) {
 		d.world.registry.take()
 		before := len(d.world.Calls())
 		d.rejoined()
-		m := d.until(id, api.MigrationError)
-		if m.Error == nil || m.Error.Code != api.CodeNoMigration || !strings.Contains(m.Error.Message, overlayOf(m)) {
-			t.Errorf("the migration says %v", m.Error)
+		mig := d.until(id, api.MigrationError)
+		if mig.Error == nil || mig.Error.Code != api.CodeNoMigration || !strings.Contains(mig.Error.Message, overlayOf(mig)) {
+			t.Errorf("the migration says %v", mig.Error)
 		}
 		if calls := d.changes(before); len(calls) > 0 {
 			t.Errorf("what was abandoned was touched: %v", calls)
 		}
-		if !d.world.Exists(overlayOf(m)) || !d.world.Exists(m.Dst.Path) {
+		if !d.world.Exists(overlayOf(mig)) || !d.world.Exists(mig.Dst.Path) {
 			t.Error("something of an abandoned migration was deleted")
 		}
 		if open, err := d.manager().List(context.Background(), false); err != nil || len(open) != 0 {
@@ -133,14 +133,14 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 		t.Run(target.Method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.copier.gate = make(chan struct{})
-				m := d.mirroring(target)
+				mig := d.mirroring(target)
 				d.fenced()
-				d.world.registry.abandon(m.ID)
+				d.world.registry.abandon(mig.ID)
 				d.world.registry.take()
 				d.rejoined()
-				m = d.until(m.ID, api.MigrationNeedsOperator)
-				if m.Error == nil || !strings.Contains(m.Error.Message, "fenced") {
-					t.Errorf("the migration says %v", m.Error)
+				mig = d.until(mig.ID, api.MigrationNeedsOperator)
+				if mig.Error == nil || !strings.Contains(mig.Error.Message, "fenced") {
+					t.Errorf("the migration says %v", mig.Error)
 				}
 				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 				must(t, err)
@@ -150,11 +150,11 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 				// Once the guest is off, a cancel is the word to look again.
 				must(t, d.world.Stop(testInstance))
 				before := len(d.world.Calls())
-				_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
+				_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
 				if code := api.CodeOf(err); err != nil && code != api.CodeNoMigration {
 					t.Errorf("cancel: %v", err)
 				}
-				d.until(m.ID, api.MigrationError)
+				d.until(mig.ID, api.MigrationError)
 				if calls := d.changes(before); len(calls) > 0 {
 					t.Errorf("what was abandoned was touched: %v", calls)
 				}
@@ -171,18 +171,18 @@ func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
 			t.Run(fmt.Sprintf("%s off=%t", target.Method, off), func(t *testing.T) {
 				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 					d.world.copier.gate = make(chan struct{})
-					m := d.mirroring(target)
+					mig := d.mirroring(target)
 					d.world.guestWrites()
 					d.fenced()
 					if off {
 						must(t, d.world.Stop(testInstance))
 					}
-					d.world.registry.abandon(m.ID)
+					d.world.registry.abandon(mig.ID)
 					d.world.SetStep(2)
 					d.rejoined()
-					d.until(m.ID, api.MigrationCancelled, api.MigrationError)
+					d.until(mig.ID, api.MigrationCancelled, api.MigrationError)
 					d.stayed()
-					if !d.world.Exists(m.Dst.Path) {
+					if !d.world.Exists(mig.Dst.Path) {
 						t.Error("dst was deleted, and may be another volume's")
 					}
 				})
@@ -194,12 +194,12 @@ func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
 // The same for one that waited for its caller, with no op at work.
 func TestAnAbandonedMigrationThatNobodyWorksOnIsTakenBackToo(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		d.world.guestWrites()
 		d.fenced()
-		d.world.registry.abandon(m.ID)
+		d.world.registry.abandon(mig.ID)
 		d.rejoined()
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()
 	})
 }
@@ -216,8 +216,8 @@ func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
 			if dom.State != hv.StateRunning {
 				t.Errorf("the guest is %s", dom.State)
 			}
-			if m := d.get(id); m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
-				t.Errorf("the migration is %s (%s)", m.State, m.Phase)
+			if mig := d.get(id); mig.State != api.MigrationCompleting || mig.Phase != "waiting for registry" {
+				t.Errorf("the migration is %s (%s)", mig.State, mig.Phase)
 			}
 			d.rejoined()
 			d.moved(d.until(id, api.MigrationCompleted))

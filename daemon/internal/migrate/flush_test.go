@@ -17,21 +17,21 @@ import (
 func TestTheEndIsFlushedBeforeTheOverlayGoes(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			m, end := d.begin(toNewPool), srcPath
+			mig, end := d.begin(toNewPool), srcPath
 			if back {
-				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCancelled)
+				d.until(mig.ID, api.MigrationCancelled)
 			} else {
-				end = m.Dst.Path
-				_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+				end = mig.Dst.Path
+				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCopied)
-				c := d.call(m.ID)
-				c.DstAttachmentID = m.DstAttachmentID
+				d.until(mig.ID, api.MigrationCopied)
+				c := d.call(mig.ID)
+				c.DstAttachmentID = mig.DstAttachmentID
 				_, _, err = d.manager().Complete(context.Background(), c)
 				must(t, err)
-				d.until(m.ID, api.MigrationCompleted)
+				d.until(mig.ID, api.MigrationCompleted)
 			}
 			d.world.images.mu.Lock()
 			defer d.world.images.mu.Unlock()

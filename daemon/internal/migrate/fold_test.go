@@ -41,20 +41,20 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 		for _, cancel := range []bool{false, true} {
 			everyRecord(t, fmt.Sprintf("%s, cancel %v", name, cancel), func(t *testing.T, d *daemon, arm func(func())) {
 				d.world.OnStart = nil
-				m := d.copied()
+				mig := d.copied()
 				must(t, d.world.Stop(testInstance))
 				arm(func() { run(d) })
-				c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
+				c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
 				if cancel {
 					_, _, err := d.manager().Cancel(context.Background(), c)
 					must(t, err)
-					d.until(m.ID, api.MigrationCancelled)
+					d.until(mig.ID, api.MigrationCancelled)
 					d.stayed()
 					return
 				}
 				_, _, err := d.manager().Complete(context.Background(), c)
 				must(t, err)
-				d.moved(d.until(m.ID, api.MigrationCompleted))
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 		}
 	}
@@ -89,10 +89,10 @@ func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm 
 // copied makes a start and a copy by hand.
 func (d *daemon) copied() api.Migration {
 	d.t.Helper()
-	m := d.begin(toNewPool)
-	_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+	mig := d.begin(toNewPool)
+	_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 	must(d.t, err)
-	return d.until(m.ID, api.MigrationCopied)
+	return d.until(mig.ID, api.MigrationCopied)
 }
 
 // Two disks of one instance, of which one is moved with the instance held: the
@@ -115,24 +115,24 @@ func TestAFoldDoesNotEndTheHoldOfAnotherMigration(t *testing.T) {
 func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		m := d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		d.world.guestWrites()
 		must(t, d.world.Stop(testInstance))
 		src := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", src))
 		before, err := d.world.ReadImage(srcPath)
 		must(t, err)
-		_, id, err := d.manager().Cancel(ctx, d.call(m.ID))
+		_, id, err := d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
-		if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
-			t.Errorf("cancel with the instance on src: %v, want chain_changed", e)
+		if refused := d.ended(id); refused == nil || refused.Code != api.CodeChainChanged {
+			t.Errorf("cancel with the instance on src: %v, want chain_changed", refused)
 		}
 		after, err := d.world.ReadImage(srcPath)
 		must(t, err)
-		if len(before) != len(after) || !d.world.Exists(overlayOf(m)) {
+		if len(before) != len(after) || !d.world.Exists(overlayOf(mig)) {
 			t.Error("the overlay was folded or removed")
 		}
 	})
 }
 
-func overlayOf(m api.Migration) string { return "/overlays/" + m.ID + ".qcow2" }
+func overlayOf(mig api.Migration) string { return "/overlays/" + mig.ID + ".qcow2" }

@@ -70,17 +70,17 @@ func TestAForeignSnapshotIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				ctx := context.Background()
-				m := d.begin(toNewPool)
-				_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+				mig := d.begin(toNewPool)
+				_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCopied)
+				d.until(mig.ID, api.MigrationCopied)
 				d.world.snapshotByUser(t)
-				_, id, err := do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+				_, id, err := do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 				must(t, err)
-				if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
-					t.Errorf("%s with a foreign snapshot: %v, want chain_changed", name, e)
+				if refused := d.ended(id); refused == nil || refused.Code != api.CodeChainChanged {
+					t.Errorf("%s with a foreign snapshot: %v, want chain_changed", name, refused)
 				}
-				if got, err := d.manager().Get(ctx, m.ID); err != nil || got.State == api.MigrationNeedsOperator {
+				if got, err := d.manager().Get(ctx, mig.ID); err != nil || got.State == api.MigrationNeedsOperator {
 					t.Errorf("the migration is %s (%v)", got.State, err)
 				}
 			})
@@ -96,27 +96,27 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				ctx := context.Background()
-				m := d.begin(toNewPool)
-				_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+				mig := d.begin(toNewPool)
+				_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCopied)
+				d.until(mig.ID, api.MigrationCopied)
 				other := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}
 				must(t, d.world.CreateImage(other.Path, hvtest.Raw, testSize))
 				must(t, d.world.BlockCopy(ctx, testInstance, "vda", other, hv.CopyOptions{Synchronous: true}))
-				c := Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID}
+				c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
 				_, id, err := do(d.manager(), ctx, c)
 				must(t, err)
-				if e := d.ended(id); e == nil || e.Code != api.CodeChainChanged {
-					t.Errorf("%s with a foreign block job: %v, want chain_changed", name, e)
+				if refused := d.ended(id); refused == nil || refused.Code != api.CodeChainChanged {
+					t.Errorf("%s with a foreign block job: %v, want chain_changed", name, refused)
 				}
-				if got, err := d.manager().Get(ctx, m.ID); err != nil || got.State == api.MigrationNeedsOperator {
+				if got, err := d.manager().Get(ctx, mig.ID); err != nil || got.State == api.MigrationNeedsOperator {
 					t.Errorf("the migration is %s (%v)", got.State, err)
 				}
 				must(t, d.world.AbortJob(ctx, testInstance, "vda"))
 				c.OpID = uuid.NewString()
 				_, _, err = do(d.manager(), ctx, c)
 				must(t, err)
-				d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
+				d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)
 			})
 		})
 	}

@@ -17,17 +17,17 @@ func TestAStartThatQEMUDoesNotFreezeIsAnErrorOfTheStartAndUndone(t *testing.T) {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 			must(t, d.world.KeepWritable(testInstance))
 			id := uuid.NewString()
-			m, err := d.manager().Start(context.Background(), StartRequest{OpID: id, VolumeID: testVolume, Target: toNewPool, Composite: composite})
+			mig, err := d.manager().Start(context.Background(), StartRequest{OpID: id, VolumeID: testVolume, Target: toNewPool, Composite: composite})
 			must(t, err)
-			m = d.until(m.ID, api.MigrationCancelled)
+			mig = d.until(mig.ID, api.MigrationCancelled)
 			calm(d)
-			d.gone(m)
+			d.gone(mig)
 			o, err := d.manager().Request(context.Background(), id)
 			must(t, err)
 			if o.State != "undone" || o.Error == nil || o.Error.Code != api.CodeUnsupportedDisk {
 				t.Errorf("the start is %s: %v, want undone: unsupported_disk", o.State, o.Error)
 			}
-			if m.Error == nil {
+			if mig.Error == nil {
 				t.Error("the migration does not say why it was cancelled")
 			}
 		})

@@ -101,8 +101,8 @@ func (s *ioStops) every() time.Duration {
 
 // guestPaused says why the guest of a migration stands still, "" if no I/O error was
 // seen.
-func (g *Manager) guestPaused(h *history) string {
-	if stop := g.ioStops.of(h.spec.MigrationID); stop != nil && h.onOverlay() {
+func (m *Manager) guestPaused(h *history) string {
+	if stop := m.ioStops.of(h.spec.MigrationID); stop != nil && h.onOverlay() {
 		return stop.text
 	}
 	return ""
@@ -111,18 +111,18 @@ func (g *Manager) guestPaused(h *history) string {
 // WatchOverlays looks for guests that an I/O error has paused while their newest writes
 // are in an overlay, until ctx ends, and lets those go on for whose overlay there was no
 // room and is room again. It touches no guest that a person or an op has paused.
-func (g *Manager) WatchOverlays(ctx context.Context) error {
-	events := g.machine.hv.Events(ctx)
-	for e, more := (hv.Event{}), true; more; e, more = g.nextOverlayEvent(ctx, events) {
-		g.lookAtOverlays(ctx, e)
+func (m *Manager) WatchOverlays(ctx context.Context) error {
+	events := m.env.hv.Events(ctx)
+	for e, more := (hv.Event{}), true; more; e, more = m.nextOverlayEvent(ctx, events) {
+		m.lookAtOverlays(ctx, e)
 	}
 	return nil
 }
 
 // nextOverlayEvent waits for an event that a guest may stand still by, or until it is
 // time to look at all of them, which is the zero event.
-func (g *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
-	tick := time.NewTimer(g.ioStops.every())
+func (m *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
+	tick := time.NewTimer(m.ioStops.every())
 	defer tick.Stop()
 	for {
 		select {
@@ -141,47 +141,47 @@ func (g *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) 
 	}
 }
 
-func (g *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
+func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 	seen := map[string]bool{}
-	err := g.eachOpen(ctx, func(h *history) error {
+	err := m.eachOpen(ctx, func(h *history) error {
 		s := &h.spec
 		seen[s.MigrationID] = true
 		switch {
 		case s.Overlay == "" || !s.attached() || e.DomainID != "" && e.DomainID != s.InstanceID:
 		case !h.onOverlay():
-			g.ioStops.set(s.MigrationID, nil)
+			m.ioStops.set(s.MigrationID, nil)
 		default:
-			g.lookAtOverlay(ctx, s, e.Kind == hv.EventIOError && e.Detail == enospc && e.Path == s.Overlay)
+			m.lookAtOverlay(ctx, s, e.Kind == hv.EventIOError && e.Detail == enospc && e.Path == s.Overlay)
 		}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		g.log.Warn("cannot look at the overlays of what is migrated", "err", err)
+		m.log.Warn("cannot look at the overlays of what is migrated", "err", err)
 	}
 	if err == nil {
-		g.ioStops.keep(seen)
+		m.ioStops.keep(seen)
 	}
 }
 
 // lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just met the end
 // of the overlay's filesystem.
-func (g *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
-	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
-	was := g.ioStops.of(s.MigrationID)
+func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
+	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
+	was := m.ioStops.of(s.MigrationID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
-		g.ioStops.set(s.MigrationID, nil)
+		m.ioStops.set(s.MigrationID, nil)
 		return
 	case err != nil:
 		return // what was seen before stands
 	}
 	if !stoppedByIO(dom) {
-		g.ranOn(s, was)
+		m.ranOn(s, was)
 		return
 	}
-	free, err := g.machine.images.FreeBytes(filepath.Dir(s.Overlay))
+	free, err := m.env.images.FreeBytes(filepath.Dir(s.Overlay))
 	if err != nil {
-		g.log.Warn("cannot see how much room an overlay has", "overlay", s.Overlay, "err", err)
+		m.log.Warn("cannot see how much room an overlay has", "overlay", s.Overlay, "err", err)
 		return
 	}
 	is := ioStop{}
@@ -191,15 +191,15 @@ func (g *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 	is.full = is.full || noRoom || free < fullBelow
 	is.text = standsStillText(s, is.full, free)
 	if was == nil || was.text == "" {
-		g.log.Error("a guest stands still", "instance", s.InstanceName, "migration", s.MigrationID, "why", is.text)
-		g.auditGuest(s, "guest.io_error", map[string]any{"overlay": s.Overlay, "full": is.full})
+		m.log.Error("a guest stands still", "instance", s.InstanceName, "migration", s.MigrationID, "why", is.text)
+		m.auditGuest(s, "guest.io_error", map[string]any{"overlay": s.Overlay, "full": is.full})
 	}
-	g.ioStops.set(s.MigrationID, &is)
+	m.ioStops.set(s.MigrationID, &is)
 	if was == nil || was.text != is.text {
-		g.watch.notify(s.MigrationID)
+		m.watch.notify(s.MigrationID)
 	}
-	if is.full && free >= enoughRoom && !g.machine.now().Before(is.next) {
-		g.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { g.letGoOn(ctx, s, is) })
+	if is.full && free >= enoughRoom && !m.env.now().Before(is.next) {
+		m.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { m.letGoOn(ctx, s, is) })
 	}
 }
 
@@ -210,50 +210,50 @@ func stoppedByIO(dom *hv.Domain) bool {
 
 // ranOn notes that a guest does not stand still. One that was resumed is remembered for
 // as long as it is to be left alone.
-func (g *Manager) ranOn(s *Spec, was *ioStop) {
+func (m *Manager) ranOn(s *Spec, was *ioStop) {
 	if was == nil {
 		return
 	}
-	if g.machine.now().Before(was.next) {
-		g.ioStops.set(s.MigrationID, &ioStop{resumes: was.resumes, next: was.next})
+	if m.env.now().Before(was.next) {
+		m.ioStops.set(s.MigrationID, &ioStop{resumes: was.resumes, next: was.next})
 	} else {
-		g.ioStops.set(s.MigrationID, nil)
+		m.ioStops.set(s.MigrationID, nil)
 	}
 	if was.text != "" {
-		g.watch.notify(s.MigrationID)
+		m.watch.notify(s.MigrationID)
 	}
 }
 
 // letGoOn resumes a guest for whose overlay there is room again. It has the turn of the
 // instance: no op has paused the guest or is about to.
-func (g *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
-	if err := g.machine.stillOurs(ctx, s); err != nil {
-		g.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
+func (m *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
+	if err := m.env.stillOurs(ctx, s); err != nil {
+		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
 	}
-	dom, err := g.machine.hv.Domain(ctx, s.InstanceID)
+	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
 	if err != nil || !stoppedByIO(dom) || dom.Occupied {
 		return // it is looked at again
 	}
-	is.next = g.machine.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
+	is.next = m.env.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
 	is.resumes++
-	g.ioStops.set(s.MigrationID, &is)
-	if err := g.machine.hv.Resume(ctx, s.InstanceID); err != nil {
-		g.log.Warn("cannot resume a guest that stands still", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
+	m.ioStops.set(s.MigrationID, &is)
+	if err := m.env.hv.Resume(ctx, s.InstanceID); err != nil {
+		m.log.Warn("cannot resume a guest that stands still", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
 	}
-	g.log.Info("there is room for the overlay again, and its guest is resumed", "instance", s.InstanceName, "migration", s.MigrationID, "time", is.resumes)
-	g.auditGuest(s, "guest.resume", map[string]any{"overlay": s.Overlay, "time": is.resumes})
-	g.ranOn(s, &is)
+	m.log.Info("there is room for the overlay again, and its guest is resumed", "instance", s.InstanceName, "migration", s.MigrationID, "time", is.resumes)
+	m.auditGuest(s, "guest.resume", map[string]any{"overlay": s.Overlay, "time": is.resumes})
+	m.ranOn(s, &is)
 }
 
 // auditGuest tells the audit trail what happened to the guest of a migration.
-func (g *Manager) auditGuest(s *Spec, what string, details map[string]any) {
-	if g.machine.audit == nil {
+func (m *Manager) auditGuest(s *Spec, what string, details map[string]any) {
+	if m.env.audit == nil {
 		return
 	}
 	details["migration_id"] = s.MigrationID
-	g.machine.audit(api.EventPost{At: g.machine.now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
+	m.env.audit(api.EventPost{At: m.env.now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
 }
 
 func standsStillText(s *Spec, full bool, free int64) string {

@@ -26,9 +26,9 @@ func (d *daemon) overlaysWatched() {
 }
 
 // fill takes all room from the overlay, and lets the guest write until it is paused.
-func (d *daemon) fill(m api.Migration) {
+func (d *daemon) fill(mig api.Migration) {
 	d.t.Helper()
-	must(d.t, d.world.SetFull(overlayOf(m), true))
+	must(d.t, d.world.SetFull(overlayOf(mig), true))
 	d.world.images.free.Store(1)
 	d.world.guestWrites()
 	if dom := d.instance(); dom.PauseReason != hv.PauseIOError {
@@ -37,9 +37,9 @@ func (d *daemon) fill(m api.Migration) {
 }
 
 // makeRoom gives the overlay room again.
-func (d *daemon) makeRoom(m api.Migration, free int64) {
+func (d *daemon) makeRoom(mig api.Migration, free int64) {
 	d.t.Helper()
-	must(d.t, d.world.SetFull(overlayOf(m), false))
+	must(d.t, d.world.SetFull(overlayOf(mig), false))
 	d.world.images.free.Store(free)
 }
 
@@ -53,31 +53,31 @@ func (d *daemon) instance() *hv.Domain {
 func TestAGuestWithoutRoomForItsOverlayIsToldOfAndGoesOnWhenThereIsRoom(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.overlaysWatched()
-		m := d.begin(toNewPool)
-		d.fill(m)
+		mig := d.begin(toNewPool)
+		d.fill(mig)
 		synctest.Wait() // no time passes: the event is enough
-		if got := d.get(m.ID).GuestPaused; !strings.Contains(got, "no room for its overlay") {
+		if got := d.get(mig.ID).GuestPaused; !strings.Contains(got, "no room for its overlay") {
 			t.Errorf("the migration says %q, want that there is no room", got)
 		}
-		d.makeRoom(m, enoughRoom-1)
+		d.makeRoom(mig, enoughRoom-1)
 		pass(2 * overlayWatchEvery)
 		if dom := d.instance(); dom.State != hv.StatePaused {
 			t.Error("the guest was resumed with too little room")
 		}
-		d.makeRoom(m, enoughRoom)
+		d.makeRoom(mig, enoughRoom)
 		pass(2 * overlayPoll)
 		if dom := d.instance(); dom.State != hv.StateRunning {
 			t.Fatalf("the guest is %s (%s) though there is room", dom.State, dom.PauseReason)
 		}
-		if got := d.get(m.ID).GuestPaused; got != "" {
+		if got := d.get(mig.ID).GuestPaused; got != "" {
 			t.Errorf("the migration still says %q", got)
 		}
 		if got, want := d.world.audits(), []string{"guest.io_error instance/" + testInstance, "guest.resume instance/" + testInstance}; !slices.Equal(got, want) {
 			t.Errorf("the audit trail was told %q, want %q", got, want)
 		}
-		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()
 	})
 }
@@ -85,8 +85,8 @@ func TestAGuestWithoutRoomForItsOverlayIsToldOfAndGoesOnWhenThereIsRoom(t *testi
 func TestAGuestThatFillsItsOverlayAgainIsResumedLessAndLessOften(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.overlaysWatched()
-		m := d.begin(toNewPool)
-		must(t, d.world.SetFull(overlayOf(m), true)) // whatever the filesystem says: a quota
+		mig := d.begin(toNewPool)
+		must(t, d.world.SetFull(overlayOf(mig), true)) // whatever the filesystem says: a quota
 		d.world.guestWrites()
 		pass(time.Hour)
 		resumes := 0
@@ -99,7 +99,7 @@ func TestAGuestThatFillsItsOverlayAgainIsResumedLessAndLessOften(t *testing.T) {
 		if resumes < 5 || resumes > 11 {
 			t.Errorf("the guest was resumed %d times in an hour", resumes)
 		}
-		if d.get(m.ID).GuestPaused == "" {
+		if d.get(mig.ID).GuestPaused == "" {
 			t.Error("the migration says nothing of the guest that stands still")
 		}
 	})
@@ -116,14 +116,14 @@ func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := d.begin(toNewPool)
+				mig := d.begin(toNewPool)
 				pause(d)
 				d.overlaysWatched()
 				pass(4 * overlayWatchEvery)
 				if dom := d.instance(); dom.State != hv.StatePaused {
 					t.Errorf("the guest is %s", dom.State)
 				}
-				if got := d.get(m.ID).GuestPaused; strings.Contains(got, "by an I/O error") != strings.Contains(name, "I/O error") {
+				if got := d.get(mig.ID).GuestPaused; strings.Contains(got, "by an I/O error") != strings.Contains(name, "I/O error") {
 					t.Errorf("the migration says %q", got)
 				}
 			})

@@ -80,8 +80,8 @@ type history struct {
 
 // loadHistory reads a migration from the journal. An *api.Error with not_found
 // if there is none.
-func (g *Manager) loadHistory(ctx context.Context, id string) (*history, error) {
-	ops, err := g.journal.Group(ctx, id)
+func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) {
+	ops, err := m.journal.Group(ctx, id)
 	if err != nil {
 		return nil, journalError(err)
 	}
@@ -97,7 +97,7 @@ func (g *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		if i == 0 {
 			h.spec = in.Spec
 		}
-		st, err := g.runner.Status(ctx, o.ID)
+		st, err := m.runner.Status(ctx, o.ID)
 		if err != nil {
 			return nil, journalError(err)
 		}

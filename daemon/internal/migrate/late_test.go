@@ -42,13 +42,13 @@ func TestASnapshotThatLandsLateIsWaitedFor(t *testing.T) {
 
 func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.copied()
+		mig := d.copied()
 		d.late("Suspend", 20*time.Minute, func(ctx context.Context) error { return d.world.Fake.Suspend(ctx, testInstance) })
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
 		pass(time.Minute)
-		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(m.ID)) }()
-		d.until(m.ID, api.MigrationCancelled, api.MigrationCompleted)
+		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) }()
+		d.until(mig.ID, api.MigrationCancelled, api.MigrationCompleted)
 		calm(d)
 		r := &recorder{}
 		d.world.AssertClean(r)
@@ -63,12 +63,12 @@ func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
 // undoes it: the next boot has to find what the guest writes from then on.
 func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := new(api.Migration)
+		mig := new(api.Migration)
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Err: hv.ErrUnsupported})
 		d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Nth: 2, After: true, Do: func() {
 			all, err := d.manager().List(context.Background(), true)
 			must(t, err)
-			*m = all[0]
+			*mig = all[0]
 			must(t, d.world.Fake.Snapshot(context.Background(), testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(all[0])}))
 			must(t, d.world.Fake.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)})) // as the undo had it
 		}})
@@ -84,7 +84,7 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 		for _, err := range r.problems {
 			t.Error(err)
 		}
-		if !d.world.Exists(overlayOf(*m)) {
+		if !d.world.Exists(overlayOf(*mig)) {
 			t.Error("the overlay is gone")
 		}
 	})

@@ -87,9 +87,9 @@ func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
 					if !stranger {
 						d.moved(d.until(id, api.MigrationCompleted))
 					} else {
-						m := d.until(id, api.MigrationError)
-						if m.Error == nil || m.Error.Code != api.CodeDstInUse {
-							t.Errorf("it ended with %v, want dst_in_use", m.Error)
+						mig := d.until(id, api.MigrationError)
+						if mig.Error == nil || mig.Error.Code != api.CodeDstInUse {
+							t.Errorf("it ended with %v, want dst_in_use", mig.Error)
 						}
 						if !d.world.Exists(path) || d.world.born(t, path) != born {
 							t.Error("the file of somebody else is gone")
@@ -127,13 +127,13 @@ func TestACancelDeletesOnlyTheDstThatTheMigrationMade(t *testing.T) {
 				if pool == "" {
 					target.ToPath = filepath.Join(t.TempDir(), "dst.raw")
 				}
-				m := d.begin(target)
-				born := d.world.strange(t, m.Dst.Path)
-				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				mig := d.begin(target)
+				born := d.world.strange(t, mig.Dst.Path)
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCancelled)
+				d.until(mig.ID, api.MigrationCancelled)
 				synctest.Wait()
-				if !d.world.Exists(m.Dst.Path) || d.world.born(t, m.Dst.Path) != born {
+				if !d.world.Exists(mig.Dst.Path) || d.world.born(t, mig.Dst.Path) != born {
 					t.Error("the image of somebody else is gone")
 				}
 				d.stayed()

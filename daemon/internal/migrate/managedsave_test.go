@@ -24,10 +24,10 @@ func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
 		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.Inject(hvtest.Fault{Nth: n, Do: func() { reached = d.world.Save(testInstance) == nil }})
-				m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
+				mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
 				calm(d)
 				if err == nil {
-					m, err = d.manager().Get(context.Background(), m.ID)
+					mig, err = d.manager().Get(context.Background(), mig.ID)
 					must(t, err)
 				}
 				before, err := d.world.ReadImage(srcPath)
@@ -38,10 +38,10 @@ func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
 				}
 				after, err := d.world.ReadImage(srcPath)
 				must(t, err)
-				if m.State == api.MigrationStarted && fmt.Sprint(before) != fmt.Sprint(after) {
+				if mig.State == api.MigrationStarted && fmt.Sprint(before) != fmt.Sprint(after) {
 					t.Error("src was written after start had returned")
 				}
-				if m.State != api.MigrationStarted {
+				if mig.State != api.MigrationStarted {
 					d.stayed()
 				}
 			})
@@ -55,12 +55,12 @@ func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
 func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		m := d.begin(toNewPool)
-		_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+		mig := d.begin(toNewPool)
+		_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopied)
+		d.until(mig.ID, api.MigrationCopied)
 		must(t, d.world.Save(testInstance))
-		_, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
 		_, err = d.runner.Wait(ctx, id)
 		must(t, err)
@@ -68,9 +68,9 @@ func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
 			t.Errorf("complete with a managed save image: %+v (%v), want state_forbidden", o.Error, err)
 		}
 		must(t, d.world.Start(testInstance))
-		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
@@ -84,8 +84,8 @@ func TestAMoveWhoseGuestIsSavedInTheCopyGoesOnWhenItIsRestored(t *testing.T) {
 		close(d.world.copier.gate)
 		d.until(id, api.MigrationCopied)
 		pass(time.Hour)
-		if m := d.get(id); m.State != api.MigrationCopied || m.Error != nil {
-			t.Errorf("the migration is %s (%v), want copied, waiting for the guest", m.State, m.Error)
+		if mig := d.get(id); mig.State != api.MigrationCopied || mig.Error != nil {
+			t.Errorf("the migration is %s (%v), want copied, waiting for the guest", mig.State, mig.Error)
 		}
 		must(t, d.world.Start(testInstance))
 		d.moved(d.until(id, api.MigrationCompleted))
@@ -94,12 +94,12 @@ func TestAMoveWhoseGuestIsSavedInTheCopyGoesOnWhenItIsRestored(t *testing.T) {
 
 func TestAnUndefinedGuestThatRunsIsNotSaidToBeOnAnotherChain(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.copied()
+		mig := d.copied()
 		must(t, d.world.Undefine(testInstance))
-		_, opID, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, opID, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		if e := d.ended(opID); e == nil || strings.Contains(e.Message, string(foreign)) || !strings.Contains(e.Message, "virsh define") {
-			t.Errorf("complete ended with %v, want that it has to be defined again", e)
+		if refused := d.ended(opID); refused == nil || strings.Contains(refused.Message, string(foreign)) || !strings.Contains(refused.Message, "virsh define") {
+			t.Errorf("complete ended with %v, want that it has to be defined again", refused)
 		}
 	})
 }

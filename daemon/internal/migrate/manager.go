@@ -45,7 +45,7 @@ type Host struct {
 // is safe for concurrent use.
 type Manager struct {
 	cfg     Config
-	machine *machine
+	env     *Env
 	journal Journal
 	host    func(context.Context) (Host, error)
 	log     *slog.Logger
@@ -74,16 +74,16 @@ type Manager struct {
 // Bind the manager to the runner that runs its Plans before any other call.
 func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
-	g.machine = newMachine(ports, host, g.watch.notify, log)
-	g.machine.past, g.machine.made = g.past, g.made
+	g.env = newEnv(ports, host, g.watch.notify, log)
+	g.env.past, g.env.made = g.past, g.made
 	return g
 }
 
 // Bind gives the manager its runner.
-func (g *Manager) Bind(r *op.Runner) { g.runner = r }
+func (m *Manager) Bind(r *op.Runner) { m.runner = r }
 
-func (g *Manager) overlayPath(migrationID string) string {
-	return filepath.Join(g.cfg.OverlayDir, migrationID+".qcow2")
+func (m *Manager) overlayPath(migrationID string) string {
+	return filepath.Join(m.cfg.OverlayDir, migrationID+".qcow2")
 }
 
 // StartRequest asks for a migration. Composite is `volume migrate`: everything
@@ -98,36 +98,36 @@ type StartRequest struct {
 // Start makes all checks, stores the migration and begins it. It returns as
 // soon as the registry has granted the lock, or with the refusal. A repeated
 // request gets the same migration.
-func (g *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
-	switch id, err := g.repeated(ctx, req.OpID, goalStart, req); {
+func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
+	switch id, err := m.repeated(ctx, req.OpID, goalStart, req); {
 	case err != nil:
 		return api.Migration{}, err
 	case id != "":
-		return g.granted(ctx, id, req.OpID)
+		return m.granted(ctx, id, req.OpID)
 	}
-	vol, err := g.machine.registry.Volume(ctx, req.VolumeID)
+	vol, err := m.env.registry.Volume(ctx, req.VolumeID)
 	if err != nil {
 		return api.Migration{}, err
 	}
-	id, err := g.admitStart(ctx, vol, req)
+	id, err := m.admitStart(ctx, vol, req)
 	if err != nil {
 		return api.Migration{}, err
 	}
-	return g.granted(ctx, id, req.OpID)
+	return m.granted(ctx, id, req.OpID)
 }
 
 // admitStart returns the id of the migration that it has stored, or that the
 // same request, made at the same time, has.
-func (g *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
-	g.admit.Lock()
-	defer g.admit.Unlock()
-	if id, err := g.repeated(ctx, req.OpID, goalStart, req); id != "" || err != nil {
+func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
+	m.admit.Lock()
+	defer m.admit.Unlock()
+	if id, err := m.repeated(ctx, req.OpID, goalStart, req); id != "" || err != nil {
 		return id, err
 	}
-	if err := g.noOther(ctx, vol); err != nil {
+	if err := m.noOther(ctx, vol); err != nil {
 		return "", err
 	}
-	spec, err := g.preflight(ctx, vol, req.Target)
+	spec, err := m.preflight(ctx, vol, req.Target)
 	if err != nil {
 		return "", err
 	}
@@ -135,21 +135,21 @@ func (g *Manager) admitStart(ctx context.Context, vol api.Volume, req StartReque
 	if err := checkByHand(spec, req); err != nil {
 		return "", err
 	}
-	kind, err := g.kindFor(ctx, spec, goalStart)
+	kind, err := m.kindFor(ctx, spec, goalStart)
 	if err != nil {
 		return "", err
 	}
-	if err := g.submit(ctx, kind, req.OpID, input{Spec: *spec, Request: req.OpID}, req); err != nil {
+	if err := m.submit(ctx, kind, req.OpID, input{Spec: *spec, Request: req.OpID}, req); err != nil {
 		return "", err
 	}
-	g.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
 	return spec.MigrationID, nil
 }
 
 // noOther refuses a second migration of a volume by the journal's word; the
 // registry says the same, but may be behind.
-func (g *Manager) noOther(ctx context.Context, vol api.Volume) error {
-	open, err := g.List(ctx, false)
+func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
+	open, err := m.List(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -170,11 +170,11 @@ const grantBound = 10 * time.Second
 // answer to the request and not a surprise later. The answer is the same however
 // often and late it is asked for: a start that got its lock is a migration, even
 // if it came to nothing afterwards.
-func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
+func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
-	for range g.watch.changes(ctx, id) {
-		st, err := g.runner.Status(ctx, opID)
+	for range m.watch.changes(ctx, id) {
+		st, err := m.runner.Status(ctx, opID)
 		if err != nil {
 			return api.Migration{}, journalError(err)
 		}
@@ -185,11 +185,11 @@ func (g *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 			return api.Migration{}, apiError(st.Failure)
 		}
 	}
-	return g.Get(context.WithoutCancel(ctx), id)
+	return m.Get(context.WithoutCancel(ctx), id)
 }
 
 // submit stores and starts one op of a migration.
-func (g *Manager) submit(ctx context.Context, kind, opID string, in input, asked any) error {
+func (m *Manager) submit(ctx context.Context, kind, opID string, in input, asked any) error {
 	var err error
 	if in.Asked, err = json.Marshal(asked); err != nil {
 		return fmt.Errorf("encode request: %w", err)
@@ -199,7 +199,7 @@ func (g *Manager) submit(ctx context.Context, kind, opID string, in input, asked
 		return fmt.Errorf("encode input of op %s: %w", opID, err)
 	}
 	spec := &in.Spec
-	g.groups.Store(opID, spec.MigrationID)
+	m.groups.Store(opID, spec.MigrationID)
 	keys := []string{spec.key(), spec.copyKey()}
 	switch goals[kind] {
 	case goalCopy:
@@ -208,8 +208,8 @@ func (g *Manager) submit(ctx context.Context, kind, opID string, in input, asked
 		keys = []string{spec.key()}
 	case goalComplete, goalCancel:
 	}
-	err = g.runner.Submit(ctx, op.Op{
-		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: g.machine.now().UTC(),
+	err = m.runner.Submit(ctx, op.Op{
+		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: m.env.now().UTC(),
 	})
 	if errors.Is(err, op.ErrMismatch) {
 		return idempotencyMismatch(opID)
@@ -226,8 +226,8 @@ func idempotencyMismatch(opID string) *api.Error {
 
 // repeated finds the migration of a request that was made before under the same
 // op id; "" if there was none.
-func (g *Manager) repeated(ctx context.Context, opID string, what goal, asked any) (string, error) {
-	o, err := g.journal.Op(ctx, opID)
+func (m *Manager) repeated(ctx context.Context, opID string, what goal, asked any) (string, error) {
+	o, err := m.journal.Op(ctx, opID)
 	if errors.Is(err, op.ErrNotFound) {
 		return "", nil
 	}
@@ -248,20 +248,20 @@ func (g *Manager) repeated(ctx context.Context, opID string, what goal, asked an
 	return o.Group, nil
 }
 
-func (g *Manager) getOr(ctx context.Context, id string, err error) (api.Migration, error) {
+func (m *Manager) getOr(ctx context.Context, id string, err error) (api.Migration, error) {
 	if err != nil {
 		return api.Migration{}, err
 	}
-	return g.Get(ctx, id)
+	return m.Get(ctx, id)
 }
 
 // Get returns a migration.
-func (g *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
-	h, err := g.loadHistory(ctx, id)
+func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
+	h, err := m.loadHistory(ctx, id)
 	if err != nil {
 		return api.Migration{}, err
 	}
-	return g.render(h), nil
+	return m.render(h), nil
 }
 
 // minPrefix is how much of an id is enough to name a migration.
@@ -269,15 +269,15 @@ const minPrefix = 4
 
 // Resolve returns the migration with this id, or the only one whose id begins
 // so.
-func (g *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
-	ids, err := g.ids(ctx)
+func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
+	ids, err := m.ids(ctx)
 	if err != nil {
 		return api.Migration{}, err
 	}
 	var found []string
 	for _, id := range ids {
 		if id == name {
-			return g.Get(ctx, id)
+			return m.Get(ctx, id)
 		}
 		if len(name) >= minPrefix && strings.HasPrefix(id, name) {
 			found = append(found, id)
@@ -287,42 +287,42 @@ func (g *Manager) Resolve(ctx context.Context, name string) (api.Migration, erro
 	case 0:
 		return api.Migration{}, api.Errorf(api.CodeNotFound, "no migration %s on this host; `volferryctl migration list --all` shows them", shorten(name))
 	case 1:
-		return g.Get(ctx, found[0])
+		return m.Get(ctx, found[0])
 	}
 	return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
 }
 
 // List returns the migrations of this host, oldest first: those that are not
 // over, or all.
-func (g *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
-	ids, err := g.ids(ctx)
+func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
+	ids, err := m.ids(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := []api.Migration{}
 	for _, id := range ids {
-		if _, over := g.over.Load(id); over && !all {
+		if _, over := m.over.Load(id); over && !all {
 			continue
 		}
-		m, err := g.Get(ctx, id)
+		mig, err := m.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if over(&m) {
-			g.over.Store(id, nil)
+		if over(&mig) {
+			m.over.Store(id, nil)
 		}
-		if all || !over(&m) {
-			out = append(out, m)
+		if all || !over(&mig) {
+			out = append(out, mig)
 		}
 	}
 	return out, nil
 }
 
 // ids returns the ids of all migrations, oldest first.
-func (g *Manager) ids(ctx context.Context) ([]string, error) {
+func (m *Manager) ids(ctx context.Context) ([]string, error) {
 	var ops []op.Op
 	for _, kind := range []string{kindStart, kindStartOffline, kindStartMirror, kindCopySaved} {
-		more, err := g.journal.Ops(ctx, kind, false)
+		more, err := m.journal.Ops(ctx, kind, false)
 		if err != nil {
 			return nil, journalError(err)
 		}
@@ -338,27 +338,27 @@ func (g *Manager) ids(ctx context.Context) ([]string, error) {
 
 // SetBandwidth changes the cap of a migration's copy; 0 lifts it. It holds until
 // the end of the migration.
-func (g *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond int64) (api.Migration, error) {
+func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond int64) (api.Migration, error) {
 	if bytesPerSecond < 0 {
 		return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", bytesPerSecond)
 	}
-	m, err := g.Get(ctx, id)
+	mig, err := m.Get(ctx, id)
 	if err != nil {
-		return m, err
+		return mig, err
 	}
-	if m.State.Final() {
-		return m, api.Errorf(api.CodeNoMigration, "migration %s is %s; there is nothing to slow down", m.ID, m.State)
+	if mig.State.Final() {
+		return mig, api.Errorf(api.CodeNoMigration, "migration %s is %s; there is nothing to slow down", mig.ID, mig.State)
 	}
-	h, err := g.loadHistory(ctx, id)
+	h, err := m.loadHistory(ctx, id)
 	if err == nil {
-		err = g.machine.copier.SetCap(h.spec.copyKey(), bytesPerSecond)
+		err = m.env.copier.SetCap(h.spec.copyKey(), bytesPerSecond)
 	}
 	if err != nil {
-		return m, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
+		return mig, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
 	}
-	g.machine.board.setBandwidth(id, bytesPerSecond)
-	g.watch.notify(id)
-	return g.Get(ctx, id)
+	m.env.progress.setBandwidth(id, bytesPerSecond)
+	m.watch.notify(id)
+	return m.Get(ctx, id)
 }
 
 // followUpID is the id of an op that the manager submits by itself: the same

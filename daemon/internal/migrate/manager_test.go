@@ -34,8 +34,8 @@ func TestVolumeThatIsNotAttachedMoves(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		must(t, d.world.Undefine(testInstance))
 		d.world.registry.vol.Attachments, d.world.registry.vol.Status = nil, api.VolumeAvailable
-		m := d.until(d.migrate(), api.MigrationCompleted)
-		got, err := d.world.ReadImage(m.Dst.Path)
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		got, err := d.world.ReadImage(mig.Dst.Path)
 		must(t, err)
 		if len(got) != testBlocks/2 {
 			t.Errorf("dst has %d blocks of data, want %d", len(got), testBlocks/2)
@@ -45,7 +45,7 @@ func TestVolumeThatIsNotAttachedMoves(t *testing.T) {
 
 func TestStartFreezesSrcUntilCancel(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		before, err := d.world.ReadImage(srcPath)
 		must(t, err)
 		for range 50 {
@@ -61,38 +61,38 @@ func TestStartFreezesSrcUntilCancel(t *testing.T) {
 				t.Errorf("block %d of src changed after start had returned", b)
 			}
 		}
-		_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()
 	})
 }
 
 func TestTheGuestMayStopAndStartBetweenStartAndComplete(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		must(t, d.world.Stop(testInstance))
-		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopied)
+		d.until(mig.ID, api.MigrationCopied)
 		must(t, d.world.Start(testInstance))
 		for range 20 {
 			d.world.guestWrites()
 		}
 		must(t, d.world.Stop(testInstance))
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.SrcAttachmentID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
 func TestExternalCopyIsComparedBeforeItIsUsed(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
-		must(t, d.world.Copy(srcPath, m.Dst.Path))
-		must(t, d.world.WriteBlock(m.Dst.Path, 3, 99))
+		mig := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		must(t, d.world.Copy(srcPath, mig.Dst.Path))
+		must(t, d.world.WriteBlock(mig.Dst.Path, 3, 99))
 		complete := func() string {
-			_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+			_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 			must(t, err)
 			_, err = d.runner.Wait(context.Background(), id)
 			must(t, err)
@@ -103,33 +103,33 @@ func TestExternalCopyIsComparedBeforeItIsUsed(t *testing.T) {
 		if o.Error == nil || o.Error.Code != api.CodeCopyMismatch {
 			t.Fatalf("complete of a wrong copy ended with %v, want copy_mismatch", o.Error)
 		}
-		if got, err := d.manager().Get(context.Background(), m.ID); err != nil || got.State != api.MigrationStarted {
+		if got, err := d.manager().Get(context.Background(), mig.ID); err != nil || got.State != api.MigrationStarted {
 			t.Fatalf("the migration is %s (%v), want started", got.State, err)
 		}
-		must(t, d.world.WriteBlock(m.Dst.Path, 3, 0))
+		must(t, d.world.WriteBlock(mig.Dst.Path, 3, 0))
 		complete()
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
 func TestCompleteIsRefusedBeforeTheCopyIsThere(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		mig := d.begin(toNewPool)
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeCopyNotVerified {
 			t.Errorf("complete without a copy: %v, want copy_not_verified", err)
 		}
 		d.world.copier.gate = make(chan struct{})
-		_, _, err = d.manager().Copy(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopying)
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		d.until(mig.ID, api.MigrationCopying)
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeCopyNotVerified {
 			t.Errorf("complete during the copy: %v, want copy_not_verified", err)
 		}
-		_, _, err = d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()
 	})
 }
@@ -138,11 +138,11 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
-		m, err := d.manager().Start(ctx, req)
+		mig, err := d.manager().Start(ctx, req)
 		must(t, err)
 		again, err := d.manager().Start(ctx, req)
-		if err != nil || again.ID != m.ID {
-			t.Errorf("the same start made migration %s (%v), want %s", again.ID, err, m.ID)
+		if err != nil || again.ID != mig.ID {
+			t.Errorf("the same start made migration %s (%v), want %s", again.ID, err, mig.ID)
 		}
 		other := req
 		other.Target.Verify = VerifyNone
@@ -153,20 +153,20 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 		if _, err := d.manager().Start(ctx, other); api.CodeOf(err) != api.CodeMigrationActive {
 			t.Errorf("a second start: %v, want migration_active", err)
 		}
-		d.until(m.ID, api.MigrationStarted)
-		_, _, err = d.manager().Copy(ctx, d.call(m.SrcAttachmentID))
+		d.until(mig.ID, api.MigrationStarted)
+		_, _, err = d.manager().Copy(ctx, d.call(mig.SrcAttachmentID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopied)
-		complete := Call{OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: m.DstAttachmentID}
+		d.until(mig.ID, api.MigrationCopied)
+		complete := Call{OpID: uuid.NewString(), Subject: mig.SrcAttachmentID, DstAttachmentID: mig.DstAttachmentID}
 		_, first, err := d.manager().Complete(ctx, complete)
 		must(t, err)
-		d.until(m.ID, api.MigrationCompleted)
+		d.until(mig.ID, api.MigrationCompleted)
 		complete.OpID = uuid.NewString()
 		done, second, err := d.manager().Complete(ctx, complete)
 		if err != nil || second != first || done.State != api.MigrationCompleted {
 			t.Errorf("complete of a completed migration: op %s (%v), want %s", second, err, first)
 		}
-		if _, _, err := d.manager().Cancel(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodePastPointOfNoReturn {
+		if _, _, err := d.manager().Cancel(ctx, d.call(mig.ID)); api.CodeOf(err) != api.CodePastPointOfNoReturn {
 			t.Errorf("cancel of a completed migration: %v, want past_point_of_no_return", err)
 		}
 	})
@@ -185,10 +185,10 @@ func (j *groupReads) Group(ctx context.Context, group string) ([]op.Op, error) {
 
 func TestTheHistoryOfWhatIsOverIsNotReadToListWhatIsOpen(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
-		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		mig := d.begin(toNewPool)
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		_, err = d.manager().List(context.Background(), false)
 		must(t, err)
 		open := d.begin(toNewPool)
@@ -208,18 +208,18 @@ func TestTheHistoryOfWhatIsOverIsNotReadToListWhatIsOpen(t *testing.T) {
 func TestAfterCancelOnlyCancelIsAnswered(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		m := d.begin(toNewPool)
-		_, first, err := d.manager().Cancel(ctx, d.call(m.ID))
+		mig := d.begin(toNewPool)
+		_, first, err := d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
-		if _, second, err := d.manager().Cancel(ctx, d.call(m.ID)); err != nil || second != first {
+		d.until(mig.ID, api.MigrationCancelled)
+		if _, second, err := d.manager().Cancel(ctx, d.call(mig.ID)); err != nil || second != first {
 			t.Errorf("cancel of a cancelled migration: op %s (%v), want %s", second, err, first)
 		}
-		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeNoMigration {
 			t.Errorf("complete after cancel: %v, want no_migration", err)
 		}
-		if _, _, err := d.manager().Copy(ctx, d.call(m.ID)); api.CodeOf(err) != api.CodeNoMigration {
+		if _, _, err := d.manager().Copy(ctx, d.call(mig.ID)); api.CodeOf(err) != api.CodeNoMigration {
 			t.Errorf("copy after cancel: %v, want no_migration", err)
 		}
 	})
@@ -280,8 +280,8 @@ func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
 		d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { d.world.registry.setDown(true) }})
 		id := d.migrate()
 		pass(time.Hour)
-		if m := d.get(id); m.State != api.MigrationCompleting || m.Phase != "waiting for registry" {
-			t.Fatalf("the migration is %s (%s) without its registry", m.State, m.Phase)
+		if mig := d.get(id); mig.State != api.MigrationCompleting || mig.Phase != "waiting for registry" {
+			t.Fatalf("the migration is %s (%s) without its registry", mig.State, mig.Phase)
 		}
 		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); err != nil || dom.State != hv.StateRunning {
 			t.Errorf("the guest is %s (%v) while the registry is away", dom.State, err)

@@ -32,10 +32,10 @@ type phase struct {
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
 	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
-	m := newMachine(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
+	e := newEnv(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
 	yes := func(context.Context, *Spec) (bool, error) { return true, nil }
 	no := func(context.Context, *Spec) (bool, error) { return false, nil }
-	plans := m.plans(yes, no)
+	plans := e.plans(yes, no)
 	for _, plan := range plans {
 		if plan.Kind == kindLetGo {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])

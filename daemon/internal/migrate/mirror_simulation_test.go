@@ -23,26 +23,26 @@ func simulateMirror(begun, mayGiveUp bool) simulation {
 		}
 		var id string
 		for id == "" {
-			m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
+			mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
 			if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeInstanceBusy {
 				pass(time.Second)
 				continue
 			}
 			must(t, err)
-			id = m.ID
+			id = mig.ID
 		}
 		if begun {
 			d.world.Inject(fault)
 		}
-		m := d.until(id, api.MigrationCompleted, api.MigrationCancelled)
+		mig := d.until(id, api.MigrationCompleted, api.MigrationCancelled)
 		calm(d)
 		switch {
-		case m.State == api.MigrationCompleted:
-			d.moved(m)
+		case mig.State == api.MigrationCompleted:
+			d.moved(mig)
 		case !mayGiveUp:
-			t.Errorf("the migration was given up: %v", m.Error)
+			t.Errorf("the migration was given up: %v", mig.Error)
 		default:
-			d.gone(m)
+			d.gone(mig)
 		}
 	}
 }
@@ -111,16 +111,16 @@ func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.
 				must(t, d.world.Stop(testInstance))
 			})
 		})
-		m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
+		mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true})
 		if code := api.CodeOf(err); code == api.CodeJournalUnavailable {
 			return // refused with nothing done
 		}
 		must(t, err)
-		m = d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
-		if m.State == api.MigrationCompleted {
-			d.moved(m)
+		mig = d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)
+		if mig.State == api.MigrationCompleted {
+			d.moved(mig)
 		} else {
-			d.gone(m)
+			d.gone(mig)
 		}
 	})
 }

@@ -24,9 +24,9 @@ var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: MethodMirror}
 func (d *daemon) get(id string) api.Migration {
 	d.t.Helper()
 	synctest.Wait()
-	m, err := d.manager().Get(context.Background(), id)
+	mig, err := d.manager().Get(context.Background(), id)
 	must(d.t, err)
-	return m
+	return mig
 }
 
 // mirroring begins a mirror that does not get on by itself.
@@ -40,11 +40,11 @@ func (d *daemon) mirroring(target api.MigrationTarget) api.Migration {
 }
 
 // gone checks that the migration ended without a trace.
-func (d *daemon) gone(m api.Migration) {
+func (d *daemon) gone(mig api.Migration) {
 	d.t.Helper()
 	d.stayed()
-	if d.world.Exists(m.Dst.Path) {
-		d.t.Errorf("%s is left", m.Dst.Path)
+	if d.world.Exists(mig.Dst.Path) {
+		d.t.Errorf("%s is left", mig.Dst.Path)
 	}
 }
 
@@ -52,10 +52,10 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 	for _, state := range activeStates {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
-				m := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
-				d.moved(m)
-				if m.Method != MethodMirror || m.Verify != VerifyNone || m.ExposedSeconds != 0 {
-					t.Errorf("method %s, verify %s, exposed %v s; want mirror, none, 0", m.Method, m.Verify, m.ExposedSeconds)
+				mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
+				d.moved(mig)
+				if mig.Method != MethodMirror || mig.Verify != VerifyNone || mig.ExposedSeconds != 0 {
+					t.Errorf("method %s, verify %s, exposed %v s; want mirror, none, 0", mig.Method, mig.Verify, mig.ExposedSeconds)
 				}
 				for _, call := range d.world.Calls() {
 					if call == "Snapshot" {
@@ -65,8 +65,8 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 				if d.world.copier.last.Key != "" {
 					t.Error("the copy engine was used")
 				}
-				if stalled := m.StallMS.Switch != nil; stalled != (state == hv.StateRunning) {
-					t.Errorf("the pause of the switch is %v of a guest that was %s", m.StallMS.Switch, state)
+				if stalled := mig.StallMS.Switch != nil; stalled != (state == hv.StateRunning) {
+					t.Errorf("the pause of the switch is %v of a guest that was %s", mig.StallMS.Switch, state)
 				}
 			})
 		})
@@ -77,10 +77,10 @@ func TestAShareableDiskOfARunningGuestIsMirrored(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
 		must(t, d.world.Start(testInstance))
-		m := d.until(d.migrate(), api.MigrationCompleted)
-		d.moved(m)
-		if m.Method != MethodMirror {
-			t.Errorf("the method is %s, want mirror", m.Method)
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		d.moved(mig)
+		if mig.Method != MethodMirror {
+			t.Errorf("the method is %s, want mirror", mig.Method)
 		}
 	})
 }
@@ -88,10 +88,10 @@ func TestAShareableDiskOfARunningGuestIsMirrored(t *testing.T) {
 func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-			m := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
-			d.moved(m)
-			if m.Method != MethodOffline || m.Verify != VerifyFull {
-				t.Errorf("method %s, verify %s; want offline, full", m.Method, m.Verify)
+			mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
+			d.moved(mig)
+			if mig.Method != MethodOffline || mig.Verify != VerifyFull {
+				t.Errorf("method %s, verify %s; want offline, full", mig.Method, mig.Verify)
 			}
 		})
 	})
@@ -99,8 +99,8 @@ func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			must(t, d.world.Undefine(testInstance))
 			d.world.registry.vol.Attachments, d.world.registry.vol.Status = nil, api.VolumeAvailable
-			if m := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); m.Method != MethodOffline {
-				t.Errorf("the method is %s, want offline", m.Method)
+			if mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); mig.Method != MethodOffline {
+				t.Errorf("the method is %s, want offline", mig.Method)
 			}
 		})
 	})
@@ -140,21 +140,21 @@ func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
 func TestTheStepsOfAMirrorAreNotCalledByHand(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		m := d.mirroring(mirrorToNewPool)
+		mig := d.mirroring(mirrorToNewPool)
 		calls := func(want api.Code) {
 			t.Helper()
-			_, _, err := d.manager().Copy(ctx, d.call(m.ID))
+			_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
 			if api.CodeOf(err) != want {
 				t.Errorf("copy: %v, want %s", err, want)
 			}
-			_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+			_, _, err = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 			if api.CodeOf(err) != want {
 				t.Errorf("complete: %v, want %s", err, want)
 			}
 		}
 		calls(api.CodeStateForbidden)
 		d.world.SetStep(2)
-		d.until(m.ID, api.MigrationCompleted)
+		d.until(mig.ID, api.MigrationCompleted)
 		calls(api.CodeNoMigration)
 	})
 }
@@ -164,7 +164,7 @@ func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
 		d.world.setQuiet()
 		capped := mirrorToNewPool
 		capped.BandwidthBytesPerSecond = 1000
-		m := d.mirroring(capped)
+		mig := d.mirroring(capped)
 		bandwidth := func(want int64) {
 			t.Helper()
 			job, err := d.world.Job(context.Background(), testInstance, "vda")
@@ -174,7 +174,7 @@ func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
 		}
 		bandwidth(1000)
 		for _, bps := range []int64{500, 0} {
-			_, err := d.manager().SetBandwidth(context.Background(), m.ID, bps)
+			_, err := d.manager().SetBandwidth(context.Background(), mig.ID, bps)
 			must(t, err)
 			pass(time.Second)
 			bandwidth(bps)
@@ -183,12 +183,12 @@ func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
 			d.world.Step(1)
 			pass(time.Second)
 		}
-		m = d.get(m.ID)
-		if m.Phase != "mirror" || m.BytesDone != 4*hvtest.BlockSize || m.BytesTotal < m.BytesDone || m.RateBytesPerSecond <= 0 {
-			t.Errorf("phase %s, %d of %d bytes, %d B/s", m.Phase, m.BytesDone, m.BytesTotal, m.RateBytesPerSecond)
+		mig = d.get(mig.ID)
+		if mig.Phase != "mirror" || mig.BytesDone != 4*hvtest.BlockSize || mig.BytesTotal < mig.BytesDone || mig.RateBytesPerSecond <= 0 {
+			t.Errorf("phase %s, %d of %d bytes, %d B/s", mig.Phase, mig.BytesDone, mig.BytesTotal, mig.RateBytesPerSecond)
 		}
 		d.world.SetStep(2)
-		d.until(m.ID, api.MigrationCompleted)
+		d.until(mig.ID, api.MigrationCompleted)
 	})
 }
 
@@ -196,22 +196,22 @@ func TestAMirrorThatFailsIsUndoneAndSaysWhy(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.SetStep(0)
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: mirrorToNewPool, Composite: true}
-		m, err := d.manager().Start(context.Background(), req)
+		mig, err := d.manager().Start(context.Background(), req)
 		must(t, err)
-		d.until(m.ID, api.MigrationCopying)
+		d.until(mig.ID, api.MigrationCopying)
 		pass(time.Second)
 		must(t, d.world.BreakJob(testInstance, "vda"))
-		m = d.until(m.ID, api.MigrationCancelled)
-		d.gone(m)
-		if m.Error == nil || !strings.Contains(m.Error.Message, "QEMU ended the copy") {
-			t.Errorf("the migration says %v", m.Error)
+		mig = d.until(mig.ID, api.MigrationCancelled)
+		d.gone(mig)
+		if mig.Error == nil || !strings.Contains(mig.Error.Message, "QEMU ended the copy") {
+			t.Errorf("the migration says %v", mig.Error)
 		}
 		o, err := d.manager().Request(context.Background(), req.OpID)
 		must(t, err)
 		if o.State != string(op.StateUndone) || o.Error == nil {
 			t.Errorf("the request is %s (%v), want undone with the reason", o.State, o.Error)
 		}
-		if row, err := d.world.registry.Migration(context.Background(), m.ID); err != nil || row.Error == nil {
+		if row, err := d.world.registry.Migration(context.Background(), mig.ID); err != nil || row.Error == nil {
 			t.Errorf("the registry was not told why: %+v (%v)", row, err)
 		}
 		d.until(d.migrateTo(mirrorToNewPool), api.MigrationCopying) // it may be tried again
@@ -222,7 +222,7 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 	for name, off := range map[string]time.Duration{"a restart": 10 * time.Second, "for good": 2 * offBound} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := d.mirroring(mirrorToNewPool)
+				mig := d.mirroring(mirrorToNewPool)
 				d.world.Step(3)
 				must(t, d.world.Stop(testInstance))
 				pass(off)
@@ -231,14 +231,14 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 					d.world.guestWrites()
 				}
 				d.world.SetStep(2)
-				m = d.until(m.ID, api.MigrationCompleted, api.MigrationCancelled)
+				mig = d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)
 				if off < offBound {
-					d.moved(m)
+					d.moved(mig)
 					return
 				}
-				d.gone(m)
-				if m.Error == nil || m.Error.Code != api.CodeStateForbidden || !strings.Contains(m.Error.Message, "migrate it again") {
-					t.Errorf("the migration says %v", m.Error)
+				d.gone(mig)
+				if mig.Error == nil || mig.Error.Code != api.CodeStateForbidden || !strings.Contains(mig.Error.Message, "migrate it again") {
+					t.Errorf("the migration says %v", mig.Error)
 				}
 			})
 		})
@@ -248,13 +248,13 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 // libvirt says that the job is gone a moment before it says so of the guest.
 func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.mirroring(mirrorToNewPool)
+		mig := d.mirroring(mirrorToNewPool)
 		must(t, d.world.BreakJob(testInstance, "vda"))
 		time.AfterFunc(destroyNotice/2, func() { _ = d.world.Destroy(testInstance) })
 		pass(destroyNotice)
 		must(t, d.world.Start(testInstance))
 		d.world.SetStep(2)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
@@ -263,7 +263,7 @@ func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
 	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": destroyNotice / 2} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := d.mirroring(mirrorToNewPool)
+				mig := d.mirroring(mirrorToNewPool)
 				d.world.Step(3)
 				if before > 0 {
 					must(t, d.world.BreakJob(testInstance, "vda"))
@@ -271,7 +271,7 @@ func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
 				}
 				must(t, errors.Join(d.world.Destroy(testInstance), d.world.Start(testInstance)))
 				d.world.SetStep(2)
-				d.moved(d.until(m.ID, api.MigrationCompleted))
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 		})
 	}
@@ -309,10 +309,10 @@ func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) 
 	})
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.copier.differs = true
-		m := d.until(d.migrateTo(verified), api.MigrationCancelled)
-		d.gone(m)
-		if m.Error == nil || m.Error.Code != api.CodeCopyMismatch {
-			t.Errorf("the migration says %v, want copy_mismatch", m.Error)
+		mig := d.until(d.migrateTo(verified), api.MigrationCancelled)
+		d.gone(mig)
+		if mig.Error == nil || mig.Error.Code != api.CodeCopyMismatch {
+			t.Errorf("the migration says %v, want copy_mismatch", mig.Error)
 		}
 	})
 }
@@ -342,15 +342,15 @@ func TestCancelOfAMirrorWinsAtEveryCallBeforeThePivot(t *testing.T) {
 	everyCall(t, hv.StateRunning, func(t *testing.T, d *daemon, fault hvtest.Fault) {
 		d.world.Inject(fault)
 		id := d.migrateTo(mirrorToNewPool)
-		m := d.until(id, api.MigrationCancelled, api.MigrationCompleted)
+		mig := d.until(id, api.MigrationCancelled, api.MigrationCompleted)
 		calm(d)
-		if m.State == api.MigrationCompleted {
-			d.moved(m)
+		if mig.State == api.MigrationCompleted {
+			d.moved(mig)
 			return
 		}
-		d.gone(m)
-		if m.Error != nil {
-			t.Errorf("the migration was cancelled and says %v", m.Error)
+		d.gone(mig)
+		if mig.Error != nil {
+			t.Errorf("the migration was cancelled and says %v", mig.Error)
 		}
 	}, func(d *daemon) hvtest.Fault {
 		return hvtest.Fault{Do: func() {
@@ -373,7 +373,7 @@ func TestCancelOfAMirrorWinsAtEveryCallBeforeThePivot(t *testing.T) {
 func TestAMirrorIsAbortedOnlyWhileTheGuestIsPaused(t *testing.T) {
 	for _, state := range activeStates {
 		inBubble(t, state, func(t *testing.T, d *daemon) {
-			m := d.mirroring(mirrorToNewPool)
+			mig := d.mirroring(mirrorToNewPool)
 			aborted := false
 			d.world.Inject(hvtest.Fault{Call: "AbortJob", Do: func() {
 				aborted = true
@@ -383,10 +383,10 @@ func TestAMirrorIsAbortedOnlyWhileTheGuestIsPaused(t *testing.T) {
 					t.Errorf("the job was ended with the guest %s", dom.State)
 				}
 			}})
-			_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+			_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 			must(t, err)
-			d.until(m.ID, api.MigrationCancelled)
-			d.gone(m)
+			d.until(mig.ID, api.MigrationCancelled)
+			d.gone(mig)
 			dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 			must(t, err)
 			if !aborted || dom.State != state {

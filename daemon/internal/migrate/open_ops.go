@@ -12,9 +12,9 @@ import (
 
 // OpenOps returns the ops of this host, of every kind, that are not finished, the
 // oldest first: those that run, those that wait, and those that need the operator.
-func (g *Manager) OpenOps() []api.Op {
+func (m *Manager) OpenOps() []api.Op {
 	open := []api.Op{}
-	for _, st := range g.runner.Active() {
+	for _, st := range m.runner.Active() {
 		if st.State.Final() {
 			continue
 		}

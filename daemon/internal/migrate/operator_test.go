@@ -16,10 +16,10 @@ import (
 // parked brings a complete to where it waits for the operator, because the guest died in
 // the switch and somebody has named another image in the persistent XML, and returns what
 // names the right one again.
-func parked(t *testing.T, d *daemon) (m api.Migration, name func(chain ...hv.Image)) {
+func parked(t *testing.T, d *daemon) (mig api.Migration, name func(chain ...hv.Image)) {
 	t.Helper()
 	ctx := context.Background()
-	m = d.copied()
+	mig = d.copied()
 	must(t, d.world.CreateImage("/old/other.raw", hvtest.Raw, testSize))
 	name = func(chain ...hv.Image) {
 		t.Helper()
@@ -29,10 +29,10 @@ func parked(t *testing.T, d *daemon) (m api.Migration, name func(chain ...hv.Ima
 		must(t, d.world.Destroy(testInstance))
 		name(rawImage("/old/other.raw"))
 	}})
-	_, _, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+	_, _, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 	must(t, err)
-	d.until(m.ID, api.MigrationNeedsOperator)
-	return m, name
+	d.until(mig.ID, api.MigrationNeedsOperator)
+	return mig, name
 }
 
 func rawImage(path string) hv.Image {
@@ -41,34 +41,34 @@ func rawImage(path string) hv.Image {
 
 func TestWhatNeedsAnOperatorGoesOnWhenCalledAgain(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m, name := parked(t, d)
-		name(rawImage(m.Dst.Path))
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		mig, name := parked(t, d)
+		name(rawImage(mig.Dst.Path))
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
 func TestWhatNeedsAnOperatorCanBeCancelled(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m, name := parked(t, d)
-		name(hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(m)}, rawImage(srcPath))
-		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		mig, name := parked(t, d)
+		name(hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(mig)}, rawImage(srcPath))
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCancelled)
+		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()
 	})
 }
 
 func TestCallingAgainTooSoonChangesNothing(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m, _ := parked(t, d)
-		_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		mig, _ := parked(t, d)
+		_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
 		_, err = d.runner.Wait(context.Background(), id)
 		must(t, err)
-		d.until(m.ID, api.MigrationNeedsOperator)
-		_, _, err = d.manager().Copy(context.Background(), d.call(m.ID))
+		d.until(mig.ID, api.MigrationNeedsOperator)
+		_, _, err = d.manager().Copy(context.Background(), d.call(mig.ID))
 		if api.CodeOf(err) != api.CodeNeedsOperator {
 			t.Errorf("copy of what needs an operator: %v, want needs_operator", err)
 		}

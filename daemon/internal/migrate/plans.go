@@ -54,8 +54,8 @@ var goals = map[string]goal{
 }
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
-func (g *Manager) Plans() []op.Plan {
-	return append(g.machine.plans(g.copied, g.completed), g.machine.savedPlans(g.copied)...)
+func (m *Manager) Plans() []op.Plan {
+	return append(m.env.plans(m.copied, m.completed), m.env.savedPlans(m.copied)...)
 }
 
 // ask is a question about a migration that its other ops answer.
@@ -67,12 +67,12 @@ type ask func(context.Context, *Spec) (bool, error)
 // it before it deletes it.
 // Copied says whether dst is known to be a copy of
 // src; completed, whether a complete is past its commit point.
-func (m *machine) plans(copied, completed ask) []op.Plan {
-	all := slices.Concat(m.overlayPlans(copied, completed), m.offlinePlans(copied, completed), m.mirrorPlans(completed))
+func (e *Env) plans(copied, completed ask) []op.Plan {
+	all := slices.Concat(e.overlayPlans(copied, completed), e.offlinePlans(copied, completed), e.mirrorPlans(completed))
 	for i := range all {
-		all[i] = m.fenced(all[i])
+		all[i] = e.fenced(all[i])
 	}
-	all = append(append(all, m.takeBackPlans()...), m.letGoPlan())
+	all = append(append(all, e.takeBackPlans()...), e.letGoPlan())
 	for i := range all {
 		for j := range all[i].Steps {
 			all[i].Steps[j].Critical = duringPause[all[i].Steps[j].Name]
@@ -83,115 +83,115 @@ func (m *machine) plans(copied, completed ask) []op.Plan {
 
 // overlayPlans: src is frozen under an overlay, which is folded into dst, or
 // back into src.
-func (m *machine) overlayPlans(copied, completed ask) []op.Plan {
+func (e *Env) overlayPlans(copied, completed ask) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStart, Commit: "switch_to_overlay", Steps: []op.Step{
-			m.stepRegister(),
-			m.stepCreateDestination(),
-			m.stepCreateOverlay(),
-			m.stepNameOverlay(),
-			m.stepSwitchToOverlay(),
-			m.stepVerifyFrozen(),
-			m.stepPublish("publish_started", api.MigrationStarted, ""),
+			e.stepRegister(),
+			e.stepCreateDestination(),
+			e.stepCreateOverlay(),
+			e.stepNameOverlay(),
+			e.stepSwitchToOverlay(),
+			e.stepVerifyFrozen(),
+			e.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindCopy, Steps: []op.Step{
-			m.stepCopy(),
+			e.stepCopy(),
 		}},
 		{Kind: kindCompleteLive, Commit: "pivot", Steps: []op.Step{
-			m.stepVerifyCopy(copied),
-			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			m.stepMirror(),
-			m.stepPause(toSwitch),
-			m.stepDrain(toDst),
-			m.stepNameEnd(toDst),
-			m.stepPivot(toDst),
-			m.stepResume(toSwitch),
-			m.stepSettle(toDst),
-			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			m.stepRemoveOverlay(),
-			m.stepReleaseSource(),
+			e.stepVerifyCopy(copied),
+			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+			e.stepMirror(),
+			e.stepPause(toSwitch),
+			e.stepDrain(toDst),
+			e.stepNameEnd(toDst),
+			e.stepPivot(toDst),
+			e.stepResume(toSwitch),
+			e.stepSettle(toDst),
+			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
+			e.stepRemoveOverlay(),
+			e.stepReleaseSource(),
 		}},
 		{Kind: kindCompleteCold, Commit: "fold", Steps: []op.Step{
-			m.stepVerifyCopy(copied),
-			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			m.stepGuard("moving"),
-			m.stepFold(toDst),
-			m.stepUnguard(),
-			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			m.stepRemoveOverlay(),
-			m.stepReleaseSource(),
+			e.stepVerifyCopy(copied),
+			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+			e.stepGuard("moving"),
+			e.stepFold(toDst),
+			e.stepUnguard(),
+			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
+			e.stepRemoveOverlay(),
+			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelLive, Commit: "pivot", Steps: slices.Concat(
-			[]op.Step{m.stepAdmitCancel(completed)},
-			m.abortSteps(m.stepAbortMirror()),
-			m.backLiveSteps(),
-			m.cancelledSteps(),
+			[]op.Step{e.stepAdmitCancel(completed)},
+			e.abortSteps(e.stepAbortMirror()),
+			e.backLiveSteps(),
+			e.cancelledSteps(),
 		)},
 		{Kind: kindCancelCold, Commit: "fold", Steps: slices.Concat(
-			[]op.Step{m.stepAdmitCancel(completed)},
-			m.backColdSteps(),
-			m.cancelledSteps(),
+			[]op.Step{e.stepAdmitCancel(completed)},
+			e.backColdSteps(),
+			e.cancelledSteps(),
 		)},
-		m.cancelCommittedPlan(completed),
+		e.cancelCommittedPlan(completed),
 	}
 }
 
 // backLiveSteps bring a running guest back to src, with all that it wrote to the
 // overlay. Their commit point is the pivot.
-func (m *machine) backLiveSteps() []op.Step {
+func (e *Env) backLiveSteps() []op.Step {
 	return []op.Step{
-		m.stepCommit(),
-		m.stepPause(toSwitch),
-		m.stepDrain(toSrc),
-		m.stepPivot(toSrc),
-		m.stepNameLeft(toSrc),
-		m.stepResume(toSwitch),
-		m.stepSettle(toSrc),
-		m.stepRemoveOverlay(),
+		e.stepCommit(),
+		e.stepPause(toSwitch),
+		e.stepDrain(toSrc),
+		e.stepPivot(toSrc),
+		e.stepNameLeft(toSrc),
+		e.stepResume(toSwitch),
+		e.stepSettle(toSrc),
+		e.stepRemoveOverlay(),
 	}
 }
 
 // backColdSteps are backLiveSteps for an instance that is off. Their commit point is
 // the fold.
-func (m *machine) backColdSteps() []op.Step {
+func (e *Env) backColdSteps() []op.Step {
 	return []op.Step{
-		m.stepGuard("bringing back"),
-		m.stepFold(toSrc),
-		m.stepUnguard(),
-		m.stepRemoveOverlay(),
+		e.stepGuard("bringing back"),
+		e.stepFold(toSrc),
+		e.stepUnguard(),
+		e.stepRemoveOverlay(),
 	}
 }
 
 // cancelledSteps end a cancel: dst goes before the registry frees its place.
-func (m *machine) cancelledSteps() []op.Step {
+func (e *Env) cancelledSteps() []op.Step {
 	return []op.Step{
-		m.stepRemoveDestination(),
-		m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
+		e.stepRemoveDestination(),
+		e.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 	}
 }
 
 // offlinePlans: src is frozen because nothing may open it.
-func (m *machine) offlinePlans(copied, completed ask) []op.Plan {
+func (e *Env) offlinePlans(copied, completed ask) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStartOffline, Commit: "publish_started", Steps: []op.Step{
-			m.stepRegister(),
-			m.stepHold(),
-			m.stepCreateDestination(),
-			m.stepPublish("publish_started", api.MigrationStarted, ""),
+			e.stepRegister(),
+			e.stepHold(),
+			e.stepCreateDestination(),
+			e.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindCompleteOffline, Commit: "publish_completed", Steps: []op.Step{
-			m.stepVerifyCopy(copied),
-			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			m.stepNameDestination(),
-			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			m.stepLetGo(),
-			m.stepReleaseSource(),
+			e.stepVerifyCopy(copied),
+			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+			e.stepNameDestination(),
+			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
+			e.stepLetGo(),
+			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
-			m.stepAdmitCancel(completed),
-			m.stepRemoveDestination(),
-			m.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-			m.stepLetGo(),
+			e.stepAdmitCancel(completed),
+			e.stepRemoveDestination(),
+			e.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
+			e.stepLetGo(),
 		}},
 	}
 }
@@ -199,33 +199,33 @@ func (m *machine) offlinePlans(copied, completed ask) []op.Plan {
 // mirrorPlans: src is not frozen. QEMU makes dst equal to it and keeps it so until
 // the switch, which is that of the overlay's method. The mirror is an op of its
 // own, since it takes long and needs no lock of the instance.
-func (m *machine) mirrorPlans(completed ask) []op.Plan {
+func (e *Env) mirrorPlans(completed ask) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStartMirror, Commit: "publish_started", Steps: []op.Step{
-			m.stepRegister(),
-			m.stepCreateDestination(),
-			m.stepPublish("publish_started", api.MigrationStarted, ""),
+			e.stepRegister(),
+			e.stepCreateDestination(),
+			e.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindMirror, Steps: []op.Step{
-			m.stepMirror(),
+			e.stepMirror(),
 		}},
 		{Kind: kindCompleteMirror, Commit: "pivot", Steps: []op.Step{
-			m.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			m.stepReady(),
-			m.stepPause(toSwitch),
-			m.stepDrain(toDst),
-			m.stepCompare(),
-			m.stepNameEnd(toDst),
-			m.stepPivot(toDst),
-			m.stepResume(toSwitch),
-			m.stepSettle(toDst),
-			m.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			m.stepReleaseSource(),
+			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+			e.stepReady(),
+			e.stepPause(toSwitch),
+			e.stepDrain(toDst),
+			e.stepCompare(),
+			e.stepNameEnd(toDst),
+			e.stepPivot(toDst),
+			e.stepResume(toSwitch),
+			e.stepSettle(toDst),
+			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
+			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: slices.Concat(
-			[]op.Step{m.stepAdmitCancel(completed)},
-			m.abortSteps(m.stepAbortMirror()),
-			m.cancelledSteps(),
+			[]op.Step{e.stepAdmitCancel(completed)},
+			e.abortSteps(e.stepAbortMirror()),
+			e.cancelledSteps(),
 		)},
 	}
 }
@@ -233,7 +233,7 @@ func (m *machine) mirrorPlans(completed ask) []op.Plan {
 // stepAdmitCancel is asked when it is cancel's turn: a complete that was ahead
 // of it may have passed its commit point meanwhile. A copy that ran until now
 // is worth nothing once src is written again, so its cursor goes.
-func (m *machine) stepAdmitCancel(completed ask) op.Step {
+func (e *Env) stepAdmitCancel(completed ask) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := completed(ctx, s)
 		if err != nil {
@@ -242,10 +242,10 @@ func (m *machine) stepAdmitCancel(completed ask) op.Step {
 		if yes {
 			return pastPointOfNoReturn(s)
 		}
-		if err := m.mayBringBack(ctx, s, r.OpID()); err != nil {
+		if err := e.mayBringBack(ctx, s, r.OpID()); err != nil {
 			return err
 		}
-		if err := m.copier.Forget(ctx, s.copyKey()); err != nil {
+		if err := e.copier.Forget(ctx, s.copyKey()); err != nil {
 			return err
 		}
 		return r.SetOutput(admittedOutput{Admitted: true})
@@ -263,22 +263,22 @@ type admittedOutput struct {
 // mayBringBack refuses a cancel that cannot succeed before it changes anything: its
 // overlay is not the disk's any more, or src is not as it was. One that has begun to
 // write src has to go on.
-func (m *machine) mayBringBack(ctx context.Context, s *Spec, opID string) error {
+func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil
 	}
-	p, err := m.past(ctx, s, opID)
+	p, err := e.past(ctx, s, opID)
 	if err != nil || p.folding {
 		return err
 	}
-	v, err := m.sure(ctx, s)
+	v, err := e.sure(ctx, s)
 	if err != nil {
 		return err
 	}
 	if v.active && v.live != onOverlay || !v.active && v.config != onOverlay {
 		return changed(s, v)
 	}
-	return m.sealedUnlessCommitted(ctx, s, v, opID)
+	return e.sealedUnlessCommitted(ctx, s, v, opID)
 }
 
 func pastPointOfNoReturn(s *Spec) *api.Error {

@@ -19,11 +19,11 @@ import (
 
 // preflight makes every check that can be made before anything is touched, and
 // turns what the caller asks for into a spec. It changes nothing.
-func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*Spec, error) {
+func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*Spec, error) {
 	if err := checkTarget(target); err != nil {
 		return nil, err
 	}
-	host, err := g.host(ctx)
+	host, err := m.host(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,36 +36,36 @@ func (g *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := checkVolume(vol); err != nil {
 		return nil, err
 	}
-	if err := g.checkReach(ctx, vol, host); err != nil {
+	if err := m.checkReach(ctx, vol, host); err != nil {
 		return nil, err
 	}
-	if err := g.checkSource(ctx, s); err != nil {
+	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
 	}
 	if !vol.Unheld() {
-		if err := g.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
+		if err := m.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
 			return nil, err
 		}
 	}
-	if err := g.checkAlone(ctx, s); err != nil {
+	if err := m.checkAlone(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := checkMethod(s, &target); err != nil {
 		return nil, err
 	}
-	if err := g.resolveDestination(ctx, s, target); err != nil {
+	if err := m.resolveDestination(ctx, s, target); err != nil {
 		return nil, err
 	}
 	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}
 	if s.Method == MethodOverlay {
-		s.Overlay = g.overlayPath(s.MigrationID)
-		if err := g.checkOverlaySpace(s); err != nil {
+		s.Overlay = m.overlayPath(s.MigrationID)
+		if err := m.checkOverlaySpace(s); err != nil {
 			return nil, err
 		}
 	}
-	return s, g.checkReachable(ctx, s)
+	return s, m.checkReachable(ctx, s)
 }
 
 // checkTarget refuses what makes no sense by itself.
@@ -97,7 +97,7 @@ func checkVolume(vol api.Volume) error {
 
 // checkReach refuses a volume whose bytes, or whose instance, another host has. One
 // that no host has at an instance is moved by any host that has its shared pool.
-func (g *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) error {
+func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {
 		owner = vol.Attachments[0].Host
@@ -109,23 +109,23 @@ func (g *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 	if !vol.Unheld() || vol.Location.Pool == "" {
 		return elsewhere
 	}
-	pools, err := g.machine.hv.Pools(ctx)
+	pools, err := m.env.hv.Pools(ctx)
 	if err != nil {
 		return noHypervisor()
 	}
 	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == vol.Location.Pool })
-	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(g.cfg.SharedPools, pools[i].Name)) {
+	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(m.cfg.SharedPools, pools[i].Name)) {
 		return elsewhere
 	}
 	// Another host says where it is: what this one has at that path may be anything.
-	err = location.CheckPool(ctx, g.machine.hv, vol.Location, "cannot migrate volume "+vol.Name)
+	err = location.CheckPool(ctx, m.env.hv, vol.Location, "cannot migrate volume "+vol.Name)
 	return cannotLook(err)
 }
 
 // checkSource looks at the image itself: it must be what the registry says, and
 // lean on no other file.
-func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
-	info, err := g.machine.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+func (m *Manager) checkSource(ctx context.Context, s *Spec) error {
+	info, err := m.env.images.Inspect(ctx, s.Src.Path, s.Src.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
@@ -133,19 +133,19 @@ func (g *Manager) checkSource(ctx context.Context, s *Spec) error {
 		return err
 	}
 	s.SrcBlock = info.Block
-	if s.SrcPrint, err = g.machine.images.Fingerprint(ctx, s.Src.Path); err != nil {
+	if s.SrcPrint, err = m.env.images.Fingerprint(ctx, s.Src.Path); err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
-	if s.SrcRights, err = g.machine.images.Rights(ctx, s.Src.Path); err != nil {
+	if s.SrcRights, err = m.env.images.Rights(ctx, s.Src.Path); err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
-	s.Src.SizeBytes, err = request.TakeSize(ctx, g.machine.registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
+	s.Src.SizeBytes, err = request.TakeSize(ctx, m.env.registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
 	return err
 }
 
-// checkAlone is machine.alone for whoever asks for a migration.
-func (g *Manager) checkAlone(ctx context.Context, s *Spec) error {
-	user, err := g.machine.userOf(ctx, s.Src.Path, s.InstanceID)
+// checkAlone is Env.alone for whoever asks for a migration.
+func (m *Manager) checkAlone(ctx context.Context, s *Spec) error {
+	user, err := m.env.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
 		return cannotLook(err)
 	}
@@ -153,18 +153,18 @@ func (g *Manager) checkAlone(ctx context.Context, s *Spec) error {
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
-func (g *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment, asked string) error {
-	dom, disk, err := g.checkDisk(ctx, s, att)
+func (m *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment, asked string) error {
+	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
 		return err
 	}
-	return g.chooseMethod(s, dom, disk, asked)
+	return m.chooseMethod(s, dom, disk, asked)
 }
 
 // checkDisk looks at an instance and at the disk that the volume is in it, whatever the
 // method.
-func (g *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
-	dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
+func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
+	dom, err := m.env.hv.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
 		return nil, nil, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
@@ -186,7 +186,7 @@ func (g *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*
 		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
 			att.Device, dom.Name, s.Src.Path, s.VolumeName)
 	}
-	if err := g.checkJob(ctx, s, dom); err != nil {
+	if err := m.checkJob(ctx, s, dom); err != nil {
 		return nil, nil, err
 	}
 	return dom, disk, nil
@@ -220,12 +220,12 @@ func unsupported(s *Spec, format string, args ...any) *api.Error {
 }
 
 // checkJob refuses a disk that somebody else's block job works on.
-func (g *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
+func (m *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 	if !dom.State.Active() {
 		return nil
 	}
 	live := dom.LiveDisk(s.Target)
-	job, err := g.machine.hv.Job(ctx, dom.ID, s.Target)
+	job, err := m.env.hv.Job(ctx, dom.ID, s.Target)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return noHypervisor()
@@ -242,7 +242,7 @@ func (g *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 }
 
 // chooseMethod decides between overlay, mirror and offline, or refuses the disk.
-func (g *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
+func (m *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
@@ -258,7 +258,7 @@ func (g *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk, asked str
 		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
 			s.Target, dom.Name, reason)
 	}
-	if err := g.machine.guards.Enforced(); err != nil {
+	if err := m.env.guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, err)
 	}
@@ -352,16 +352,16 @@ func chooseVerify(s *Spec) error {
 }
 
 // checkOverlaySpace: an overlay that fills its filesystem pauses the guest.
-func (g *Manager) checkOverlaySpace(s *Spec) error {
-	free, err := g.machine.images.FreeBytes(g.cfg.OverlayDir)
+func (m *Manager) checkOverlaySpace(s *Spec) error {
+	free, err := m.env.images.FreeBytes(m.cfg.OverlayDir)
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
 	}
 	// No overlay grows beyond the volume and its own tables.
-	need := min(g.cfg.OverlayMinFreeBytes, s.sizeBytes()+s.sizeBytes()/100+1<<20)
+	need := min(m.cfg.OverlayMinFreeBytes, s.sizeBytes()+s.sizeBytes()/100+1<<20)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %d bytes free and the guest's writes may need %d; make room or set overlay_dir",
-			s.VolumeName, g.cfg.OverlayDir, free, need).With("free_bytes", free).With("needed_bytes", need)
+			s.VolumeName, m.cfg.OverlayDir, free, need).With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
 }

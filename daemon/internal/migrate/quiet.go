@@ -10,7 +10,7 @@ import (
 
 // Quiet returns when no guest is paused for a switch, or when ctx ends. It keeps
 // none from being paused afterwards.
-func (g *Manager) Quiet(ctx context.Context) {
-	for g.switching() && request.Sleep(ctx, stopPoll) == nil {
+func (m *Manager) Quiet(ctx context.Context) {
+	for m.switching() && request.Sleep(ctx, stopPoll) == nil {
 	}
 }

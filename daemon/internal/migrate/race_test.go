@@ -45,11 +45,11 @@ func TestTheSameStartFromManySidesIsOneMigration(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range ids {
 			calls.Go(func() {
-				m, err := d.manager().Start(context.Background(), req)
+				mig, err := d.manager().Start(context.Background(), req)
 				if err != nil {
 					t.Error(err)
 				}
-				ids[i] = m.ID
+				ids[i] = mig.ID
 			})
 		}
 		calls.Wait()
@@ -67,15 +67,15 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 	for _, state := range allStates {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
-				m := d.begin(toNewPool)
+				mig := d.begin(toNewPool)
 				d.world.registry.tell(func(to api.MigrationState) {
-					if to == api.MigrationCancelled && d.world.Exists(m.Dst.Path) {
+					if to == api.MigrationCancelled && d.world.Exists(mig.Dst.Path) {
 						t.Error("dst is free in the registry and not removed yet")
 					}
 				})
-				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCancelled)
+				d.until(mig.ID, api.MigrationCancelled)
 				d.stayed()
 			})
 		})
@@ -91,11 +91,11 @@ func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
 				}}}))
 			}
 		})
-		m, err := d.manager().Start(context.Background(), StartRequest{
+		mig, err := d.manager().Start(context.Background(), StartRequest{
 			OpID: uuid.NewString(), VolumeID: testVolume, Composite: true, Target: api.MigrationTarget{ToPool: "new", DeleteSource: true},
 		})
 		must(t, err)
-		d.until(m.ID, api.MigrationNeedsOperator)
+		d.until(mig.ID, api.MigrationNeedsOperator)
 		if !d.world.Exists(srcPath) {
 			t.Error("src was deleted")
 		}
@@ -105,10 +105,10 @@ func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
 func TestACallMeansTheMigrationOfItsSrcAttachment(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		m := d.until(d.migrate(), api.MigrationCompleted)
+		mig := d.until(d.migrate(), api.MigrationCompleted)
 		for name, c := range map[string]Call{
-			"the attachment that the last migration made": {OpID: uuid.NewString(), Subject: m.DstAttachmentID, DstAttachmentID: m.DstAttachmentID},
-			"another destination":                         {OpID: uuid.NewString(), Subject: m.SrcAttachmentID, DstAttachmentID: uuid.NewString()},
+			"the attachment that the last migration made": {OpID: uuid.NewString(), Subject: mig.DstAttachmentID, DstAttachmentID: mig.DstAttachmentID},
+			"another destination":                         {OpID: uuid.NewString(), Subject: mig.SrcAttachmentID, DstAttachmentID: uuid.NewString()},
 		} {
 			if _, _, err := d.manager().Complete(ctx, c); api.CodeOf(err) != api.CodeNoMigration {
 				t.Errorf("complete of %s: %v, want no_migration", name, err)
@@ -126,7 +126,7 @@ func TestACallMeansTheMigrationThatIsOpenWhateverTheClock(t *testing.T) {
 		_, _, err := d.manager().Cancel(ctx, d.call(first.ID))
 		must(t, err)
 		d.until(first.ID, api.MigrationCancelled)
-		d.manager().machine.now = func() time.Time { return time.Now().Add(-time.Hour) }
+		d.manager().env.now = func() time.Time { return time.Now().Add(-time.Hour) }
 		second := d.begin(toNewPool)
 		if got, err := d.manager().Find(ctx, testSrcAtt); err != nil || got != second.ID {
 			t.Errorf("the attachment's migration is %s (%v), want %s", got, err, second.ID)
@@ -138,7 +138,7 @@ func TestAClockThatIsSetBackDoesNotHoldAMigrationUp(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
 			_ = d.world.Destroy(testInstance)
-			d.manager().machine.now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
+			d.manager().env.now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
 		}})
 		d.moved(d.until(d.migrate(), api.MigrationCompleted))
 	})

@@ -26,8 +26,8 @@ func (s *Spec) top() string {
 	return s.Src.Path
 }
 
-func (m *machine) noteRun(ctx context.Context, r *op.Run, s *Spec, v *view) error {
-	stamp, err := m.images.Stamp(ctx, s.top())
+func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, v *view) error {
+	stamp, err := e.images.Stamp(ctx, s.top())
 	if err != nil {
 		return err
 	}
@@ -38,13 +38,13 @@ func (m *machine) noteRun(ctx context.Context, r *op.Run, s *Spec, v *view) erro
 // guest was resumed by hand with the daemon dead, wrote, and the host went down: with a
 // synchronous job every write is in both, but a flush of the guest is one of the
 // overlay alone. What was flushed last may be in the overlay only.
-func (m *machine) ranSince(ctx context.Context, r *op.Run, s *Spec, w way, v *view) error {
+func (e *Env) ranSince(ctx context.Context, r *op.Run, s *Spec, w way, v *view) error {
 	var note runNote
 	noted, err := r.Noted("name_"+string(onDst), &note)
 	if err != nil || !noted || w.at != onDst || v.active && v.dom.Run == note.Run {
 		return err
 	}
-	now, err := m.images.Stamp(ctx, s.top())
+	now, err := e.images.Stamp(ctx, s.top())
 	if err != nil || !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
 		return err
 	}

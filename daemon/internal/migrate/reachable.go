@@ -16,8 +16,8 @@ import (
 
 // checkReachable refuses directories that the guest's QEMU cannot pass, and a dst that it
 // cannot open: it would be told of them at the switch only, or at its next start.
-func (g *Manager) checkReachable(ctx context.Context, s *Spec) error {
-	user, confined, err := g.machine.qemuUser(ctx, s)
+func (m *Manager) checkReachable(ctx context.Context, s *Spec) error {
+	user, confined, err := m.env.qemuUser(ctx, s)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return noHypervisor()
 	}
@@ -29,7 +29,7 @@ func (g *Manager) checkReachable(ctx context.Context, s *Spec) error {
 		dirs = append(dirs, filepath.Dir(s.Overlay))
 	}
 	for _, dir := range dirs {
-		err := g.machine.images.Reach(user, dir)
+		err := m.env.images.Reach(user, dir)
 		var blocked *image.ReachError
 		if errors.As(err, &blocked) {
 			return blocked.Refusal("migrate volume "+s.VolumeName, dir)
@@ -41,28 +41,28 @@ func (g *Manager) checkReachable(ctx context.Context, s *Spec) error {
 	if s.CreateDst {
 		return nil
 	}
-	return cannotOpen(s, g.machine.images.MayOpen(user, s.Dst.Path))
+	return cannotOpen(s, m.env.images.MayOpen(user, s.Dst.Path))
 }
 
 // checkOpens refuses an image that was just made, or is about to be used, if the guest's
 // QEMU could not open it. Nobody has it yet.
-func (m *machine) checkOpens(ctx context.Context, s *Spec, path string) error {
-	user, confined, err := m.qemuUser(ctx, s)
+func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
+	user, confined, err := e.qemuUser(ctx, s)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return op.WaitFor(request.WaitHypervisor, noHypervisor())
 	}
 	if err != nil || !confined {
 		return err
 	}
-	return cannotOpen(s, m.images.MayOpen(user, path))
+	return cannotOpen(s, e.images.MayOpen(user, path))
 }
 
 // unlessShut is what was observed of an image that was made, unless checkOpens refuses that.
-func (m *machine) unlessShut(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
+func (e *Env) unlessShut(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err
 	}
-	err = m.checkOpens(ctx, s, path)
+	err = e.checkOpens(ctx, s, path)
 	if api.CodeOf(err) == api.CodePermissionDenied {
 		return op.NotDone, nil
 	}
@@ -73,8 +73,8 @@ func (m *machine) unlessShut(ctx context.Context, s *Spec, path string, is op.Ob
 }
 
 // qemuUser is the user of the guest's QEMU, not confined if that is no other than libvirt's.
-func (m *machine) qemuUser(ctx context.Context, s *Spec) (user hv.ProcessUser, confined bool, err error) {
-	user, err = m.hv.QEMUUser(ctx, s.InstanceID)
+func (e *Env) qemuUser(ctx context.Context, s *Spec) (user hv.ProcessUser, confined bool, err error) {
+	user, err = e.hv.QEMUUser(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrUnsupported) {
 		return user, false, nil
 	}

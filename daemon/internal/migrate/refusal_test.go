@@ -171,19 +171,19 @@ func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
 func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
-		m := d.begin(toNewPool)
-		if m.Method != MethodOffline {
-			t.Errorf("the method is %s, want %s", m.Method, MethodOffline)
+		mig := d.begin(toNewPool)
+		if mig.Method != MethodOffline {
+			t.Errorf("the method is %s, want %s", mig.Method, MethodOffline)
 		}
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the instance started while its volume was being moved")
 		}
-		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopied)
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		d.until(mig.ID, api.MigrationCopied)
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		must(t, d.world.Start(testInstance))
 	})
 }
@@ -228,17 +228,17 @@ func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.
 // libvirt shows a job that has failed as one of another kind, until it is gone.
 func TestAJobThatFailsIsNotTakenForSomebodyElses(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.mirroring(mirrorToNewPool)
+		mig := d.mirroring(mirrorToNewPool)
 		d.world.mu.Lock()
 		d.world.seen = func(dom *hv.Domain) {
 			dom.LiveDisk("vda").Mirror.Job = hv.JobOther
 			must(t, d.world.BreakJob(testInstance, "vda"))
 		}
 		d.world.mu.Unlock()
-		m = d.until(m.ID, api.MigrationCancelled)
-		if m.Error == nil || !strings.Contains(m.Error.Message, "QEMU ended the copy") {
-			t.Errorf("the migration says %v", m.Error)
+		mig = d.until(mig.ID, api.MigrationCancelled)
+		if mig.Error == nil || !strings.Contains(mig.Error.Message, "QEMU ended the copy") {
+			t.Errorf("the migration says %v", mig.Error)
 		}
-		d.gone(m)
+		d.gone(mig)
 	})
 }

@@ -80,8 +80,8 @@ func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
 					req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Composite: true, Target: api.MigrationTarget{ToPool: "new", Method: method}}
 					var id string
 					d.asked(func() error {
-						m, err := d.manager().Start(context.Background(), req)
-						id = m.ID
+						mig, err := d.manager().Start(context.Background(), req)
+						id = mig.ID
 						return err
 					})
 					d.moved(d.until(id, api.MigrationCompleted))
@@ -93,16 +93,16 @@ func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
 		t.Run("cancel, "+string(state), func(t *testing.T) {
 			everyRegistryCall(t, state, func(_ *testing.T, d *daemon) {
 				req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
-				var m api.Migration
+				var mig api.Migration
 				d.asked(func() (err error) {
-					m, err = d.manager().Start(context.Background(), req)
+					mig, err = d.manager().Start(context.Background(), req)
 					return err
 				})
-				d.until(m.ID, api.MigrationStarted)
-				_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+				d.until(mig.ID, api.MigrationStarted)
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(d.t, err)
-				d.until(m.ID, api.MigrationCancelled)
-				d.gone(m)
+				d.until(mig.ID, api.MigrationCancelled)
+				d.gone(mig)
 			})
 		})
 	}
@@ -121,9 +121,9 @@ func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
 				t.Errorf("libvirt was called %d times", n-before)
 			}
 			d.world.registry.setDown(false)
-			m, err := d.manager().Start(context.Background(), req) // the same op id may be used again
+			mig, err := d.manager().Start(context.Background(), req) // the same op id may be used again
 			must(t, err)
-			d.moved(d.until(m.ID, api.MigrationCompleted))
+			d.moved(d.until(mig.ID, api.MigrationCompleted))
 		})
 	}
 }
@@ -133,20 +133,20 @@ func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
 func TestWithoutTheLockNothingIsTouched(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { d.world.registry.setDown(true) }})
-		m, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+		mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
 		must(t, err)
 		synctest.Wait() // the answer may be of the moment before it begins to wait
-		m, err = d.manager().Get(context.Background(), m.ID)
+		mig, err = d.manager().Get(context.Background(), mig.ID)
 		must(t, err)
-		if m.State != api.MigrationStarting || m.Phase != "waiting for registry" {
-			t.Errorf("the migration is %s (%s)", m.State, m.Phase)
+		if mig.State != api.MigrationStarting || mig.Phase != "waiting for registry" {
+			t.Errorf("the migration is %s (%s)", mig.State, mig.Phase)
 		}
-		if d.world.Exists(m.Dst.Path) || d.world.Exists(overlayOf(m)) {
+		if d.world.Exists(mig.Dst.Path) || d.world.Exists(overlayOf(mig)) {
 			t.Error("something was made without the lock")
 		}
 		d.world.registry.setDown(false)
 		d.manager().Wake(false, true)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
@@ -159,11 +159,11 @@ func TestTheCopyGoesOnWithoutTheRegistry(t *testing.T) {
 		close(d.world.copier.gate)
 		d.until(id, api.MigrationCompleting) // the copy is made
 		pass(time.Minute)
-		m := d.get(id)
-		if m.Phase != "waiting for registry" {
-			t.Errorf("the complete is at %q", m.Phase)
+		mig := d.get(id)
+		if mig.Phase != "waiting for registry" {
+			t.Errorf("the complete is at %q", mig.Phase)
 		}
-		d.onOverlay(m)
+		d.onOverlay(mig)
 		d.world.registry.setDown(false)
 		d.manager().Wake(false, true)
 		d.moved(d.until(id, api.MigrationCompleted))
@@ -171,25 +171,25 @@ func TestTheCopyGoesOnWithoutTheRegistry(t *testing.T) {
 }
 
 // onOverlay checks that the guest runs on its overlay, unpaused and without a job.
-func (d *daemon) onOverlay(m api.Migration) {
+func (d *daemon) onOverlay(mig api.Migration) {
 	d.t.Helper()
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 	must(d.t, err)
-	if live := dom.LiveDisk("vda"); live.Top().Path != overlayOf(m) || live.Mirror != nil || dom.State != hv.StateRunning {
+	if live := dom.LiveDisk("vda"); live.Top().Path != overlayOf(mig) || live.Mirror != nil || dom.State != hv.StateRunning {
 		d.t.Errorf("the guest is %s on %+v", dom.State, live)
 	}
 }
 
 func TestACompleteByHandIsRefusedWithoutTheRegistry(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.copied()
+		mig := d.copied()
 		d.world.registry.setDown(true)
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeRegistryUnavailable {
 			t.Errorf("complete: %v, want registry_unavailable", err)
 		}
-		d.onOverlay(m)
-		if got := d.get(m.ID); got.State != api.MigrationCopied {
+		d.onOverlay(mig)
+		if got := d.get(mig.ID); got.State != api.MigrationCopied {
 			t.Errorf("the migration is %s", got.State)
 		}
 	})
@@ -197,10 +197,10 @@ func TestACompleteByHandIsRefusedWithoutTheRegistry(t *testing.T) {
 
 func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.mirroring(mirrorToNewPool)
+		mig := d.mirroring(mirrorToNewPool)
 		d.world.registry.setDown(true)
 		d.world.SetStep(2)
-		d.until(m.ID, api.MigrationCompleting)
+		d.until(mig.ID, api.MigrationCompleting)
 		pass(time.Hour + time.Second)
 		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 		must(t, err)
@@ -208,12 +208,12 @@ func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
 		if live.Top().Path != srcPath || live.Mirror == nil || !live.Mirror.Ready || dom.State != hv.StateRunning {
 			t.Errorf("the guest is %s on %+v, want it on src with the mirror ready", dom.State, live)
 		}
-		if got := d.get(m.ID); got.Phase != "waiting for registry" {
+		if got := d.get(mig.ID); got.Phase != "waiting for registry" {
 			t.Errorf("it is at %q", got.Phase)
 		}
 		d.world.registry.setDown(false)
 		d.manager().Wake(false, true)
-		d.moved(d.until(m.ID, api.MigrationCompleted))
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 
@@ -221,16 +221,16 @@ func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 			d.world.copier.gate = make(chan struct{})
-			m := d.mirroring(target)
+			mig := d.mirroring(target)
 			d.world.SetStep(2)
 			d.world.registry.setDown(true)
-			_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+			_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 			must(t, err)
 			pass(time.Hour + time.Second)
 			if err := d.world.settled(srcPath); err != nil {
 				t.Error(err)
 			}
-			if got := d.get(m.ID); got.State != api.MigrationCancelling || got.Phase != "waiting for registry" {
+			if got := d.get(mig.ID); got.State != api.MigrationCancelling || got.Phase != "waiting for registry" {
 				t.Errorf("the migration is %s (%s)", got.State, got.Phase)
 			}
 			if d.world.registry.volume().MigrationID == "" {
@@ -238,8 +238,8 @@ func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 			}
 			d.world.registry.setDown(false)
 			d.manager().Wake(false, true)
-			d.until(m.ID, api.MigrationCancelled)
-			d.gone(m)
+			d.until(mig.ID, api.MigrationCancelled)
+			d.gone(mig)
 		})
 	}
 }
@@ -253,8 +253,8 @@ func TestTheRefusalOfAStartIsTheAnswerHoweverOftenItIsAskedFor(t *testing.T) {
 		}})
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true}
 		for range 3 {
-			if m, err := d.manager().Start(context.Background(), req); api.CodeOf(err) != api.CodeMigrationActive {
-				t.Errorf("start: %s %s (%v), want migration_active", m.ID, m.State, err)
+			if mig, err := d.manager().Start(context.Background(), req); api.CodeOf(err) != api.CodeMigrationActive {
+				t.Errorf("start: %s %s (%v), want migration_active", mig.ID, mig.State, err)
 			}
 		}
 	})
@@ -264,15 +264,15 @@ func TestAStartThatGotItsLockIsAMigrationWhateverBecomesOfIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "CreateVolume", Err: hv.ErrUnsupported})
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true}
-		m, err := d.manager().Start(context.Background(), req)
+		mig, err := d.manager().Start(context.Background(), req)
 		must(t, err)
 		pass(time.Minute)
 		again, err := d.manager().Start(context.Background(), req)
 		must(t, err)
-		if again.ID != m.ID || again.State != api.MigrationError || again.Error == nil {
-			t.Errorf("the migration is %s %s (%v), want %s in error", again.ID, again.State, again.Error, m.ID)
+		if again.ID != mig.ID || again.State != api.MigrationError || again.Error == nil {
+			t.Errorf("the migration is %s %s (%v), want %s in error", again.ID, again.State, again.Error, mig.ID)
 		}
-		d.gone(m)
+		d.gone(mig)
 	})
 }
 

@@ -13,11 +13,11 @@ import (
 // notResized refuses to complete if somebody made the disk larger while it moves: the
 // overlay has the new size, dst the old one, and QEMU mirrors into nothing but an equal.
 // A cancel makes src as large as the overlay.
-func (m *machine) notResized(ctx context.Context, s *Spec) error {
+func (e *Env) notResized(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay || !s.attached() {
 		return nil
 	}
-	_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+	_, err := e.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 	var size *image.SizeError
 	if !errors.As(err, &size) {
 		return nil // what else is wrong with it is found by who uses it

@@ -19,10 +19,10 @@ func TestASourceThatHasGrownIsMovedWhole(t *testing.T) {
 		vol := &d.world.registry.vol
 		vol.SizeBytes -= hvtest.BlockSize
 		vol.Location.SizeBytes -= hvtest.BlockSize
-		m := d.until(d.migrate(), api.MigrationCompleted)
-		d.moved(m)
-		if m.Dst.SizeBytes != testSize {
-			t.Errorf("dst has %d bytes, want %d", m.Dst.SizeBytes, testSize)
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		d.moved(mig)
+		if mig.Dst.SizeBytes != testSize {
+			t.Errorf("dst has %d bytes, want %d", mig.Dst.SizeBytes, testSize)
 		}
 	})
 }
@@ -30,16 +30,16 @@ func TestASourceThatHasGrownIsMovedWhole(t *testing.T) {
 // QEMU would end the mirror ten times without a word.
 func TestACompleteOfADiskThatWasResizedSaysTheSizesAndTheWayOut(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		m := d.begin(toNewPool)
-		_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+		mig := d.begin(toNewPool)
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
-		d.until(m.ID, api.MigrationCopied)
+		d.until(mig.ID, api.MigrationCopied)
 		d.world.images.resized.Store(2 * testSize)
-		c := d.call(m.ID)
-		c.DstAttachmentID = m.DstAttachmentID
+		c := d.call(mig.ID)
+		c.DstAttachmentID = mig.DstAttachmentID
 		_, _, err = d.manager().Complete(context.Background(), c)
 		if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), fmt.Sprintf("from %d to %d bytes", testSize, 2*testSize)) ||
-			!strings.Contains(err.Error(), "migration cancel "+m.ID) {
+			!strings.Contains(err.Error(), "migration cancel "+mig.ID) {
 			t.Errorf("complete says %v, want the sizes and the way out", err)
 		}
 	})

@@ -25,9 +25,9 @@ func (i *fakeImages) given(path string) bool {
 func TestAnImageThatTheMigrationMakesGetsTheRightsOfSrc(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		inBubble(t, state, func(t *testing.T, d *daemon) {
-			m := d.begin(toNewPool)
-			overlay := d.manager().overlayPath(m.ID)
-			for what, path := range map[string]string{"dst": m.Dst.Path, "the overlay": overlay} {
+			mig := d.begin(toNewPool)
+			overlay := d.manager().overlayPath(mig.ID)
+			for what, path := range map[string]string{"dst": mig.Dst.Path, "the overlay": overlay} {
 				if !d.world.images.given(path) {
 					t.Errorf("%s: %s has not the rights of src", state, what)
 				}
@@ -72,20 +72,20 @@ func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.state, func(t *testing.T, d *daemon) {
-				m := d.begin(toNewPool)
+				mig := d.begin(toNewPool)
 				if c.cancel {
-					_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+					_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 					must(t, err)
-					d.until(m.ID, api.MigrationCancelled)
+					d.until(mig.ID, api.MigrationCancelled)
 				} else {
-					_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+					_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 					must(t, err)
-					d.until(m.ID, api.MigrationCopied)
-					call := d.call(m.ID)
-					call.DstAttachmentID = m.DstAttachmentID
+					d.until(mig.ID, api.MigrationCopied)
+					call := d.call(mig.ID)
+					call.DstAttachmentID = mig.DstAttachmentID
 					_, _, err = d.manager().Complete(context.Background(), call)
 					must(t, err)
-					d.until(m.ID, api.MigrationCompleted)
+					d.until(mig.ID, api.MigrationCompleted)
 				}
 				d.world.images.mu.Lock()
 				defer d.world.images.mu.Unlock()
@@ -104,12 +104,12 @@ func TestAnImageThatQEMUCannotOpenEndsTheStartBeforeTheFreeze(t *testing.T) {
 	for _, dir := range []string{"/new", "/overlays"} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 			d.world.images.shut = dir
-			m := d.until(d.migrate(), api.MigrationError)
-			if m.Error == nil || m.Error.Code != api.CodePermissionDenied || !strings.Contains(m.Error.Message, dir+"/") {
-				t.Errorf("it ended with %v, want permission_denied and the path", m.Error)
+			mig := d.until(d.migrate(), api.MigrationError)
+			if mig.Error == nil || mig.Error.Code != api.CodePermissionDenied || !strings.Contains(mig.Error.Message, dir+"/") {
+				t.Errorf("it ended with %v, want permission_denied and the path", mig.Error)
 			}
 			d.stayed()
-			if d.world.Exists(m.Dst.Path) {
+			if d.world.Exists(mig.Dst.Path) {
 				t.Error("dst is left")
 			}
 		})

@@ -23,37 +23,37 @@ const MethodSave = api.MethodSave
 // CopySaved makes dst and copies src to it, while every guest that has the volume is
 // saved. It returns as soon as that has begun; its op has dst as its location (see
 // Request). An op that is undone has removed what it made.
-func (g *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
-	g.admit.Lock()
-	defer g.admit.Unlock()
-	if id, err := g.repeated(ctx, opID, goalCopy, in); id != "" || err != nil {
-		return g.getOr(ctx, id, err)
+func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
+	m.admit.Lock()
+	defer m.admit.Unlock()
+	if id, err := m.repeated(ctx, opID, goalCopy, in); id != "" || err != nil {
+		return m.getOr(ctx, id, err)
 	}
-	h, err := g.savedHistory(ctx, in.MigrationID)
+	h, err := m.savedHistory(ctx, in.MigrationID)
 	if err != nil {
 		return api.Migration{}, err
 	}
 	if err := h.mayCopySaved(); err != nil {
 		return api.Migration{}, err
 	}
-	spec, err := g.preflightSaved(ctx, in)
+	spec, err := m.preflightSaved(ctx, in)
 	if err != nil {
 		return api.Migration{}, err
 	}
-	if err := g.submit(ctx, kindCopySaved, opID, input{Spec: *spec, Request: opID}, in); err != nil {
+	if err := m.submit(ctx, kindCopySaved, opID, input{Spec: *spec, Request: opID}, in); err != nil {
 		return api.Migration{}, err
 	}
-	g.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return g.Get(ctx, spec.MigrationID)
+	m.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return m.Get(ctx, spec.MigrationID)
 }
 
 // savedHistory is what this host has done for a move that the registry leads:
 // nothing yet, if the journal knows nothing of it.
-func (g *Manager) savedHistory(ctx context.Context, id string) (*history, error) {
+func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
 	}
-	h, err := g.loadHistory(ctx, id)
+	h, err := m.loadHistory(ctx, id)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		return &history{}, nil
@@ -77,7 +77,7 @@ func (h *history) mayCopySaved() error {
 }
 
 // preflightSaved makes every check that can be made before anything is touched.
-func (g *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, error) {
+func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, error) {
 	target := api.MigrationTarget{
 		ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify,
 	}
@@ -87,7 +87,7 @@ func (g *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 	if err := checkTarget(target); err != nil {
 		return nil, err
 	}
-	host, err := g.host(ctx)
+	host, err := m.host(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,13 +97,13 @@ func (g *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: MethodSave,
 	}
 	// The volume may be another host's, which has said where it is.
-	if err := location.CheckPool(ctx, g.machine.hv, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
+	if err := location.CheckPool(ctx, m.env.hv, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
 		return nil, cannotLook(err)
 	}
-	if err := g.checkSource(ctx, s); err != nil {
+	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := g.resolveDestination(ctx, s, target); err != nil {
+	if err := m.resolveDestination(ctx, s, target); err != nil {
 		return nil, err
 	}
 	if err := s.callDestination(in.Dst.Name); err != nil {
@@ -130,20 +130,20 @@ func (s *Spec) callDestination(name string) error {
 // DropSaved removes one end of the copy that this host made for a move with all
 // guests paused. It returns as soon as that has begun. A copy that still runs is
 // stopped first, and one that is asked for later is refused.
-func (g *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
+func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: kindDropSrc, api.DropDst: kindDropDst}[in.Drop]
 	if kind == "" {
 		return api.Errorf(api.CodeInvalidArgument, "drop is %.20q; it must be %s or %s", in.Drop, api.DropSrc, api.DropDst)
 	}
-	if err := g.stopCopySaved(ctx, in); err != nil {
+	if err := m.stopCopySaved(ctx, in); err != nil {
 		return err
 	}
-	g.admit.Lock()
-	defer g.admit.Unlock()
-	if id, err := g.repeated(ctx, opID, goals[kind], in); id != "" || err != nil {
+	m.admit.Lock()
+	defer m.admit.Unlock()
+	if id, err := m.repeated(ctx, opID, goals[kind], in); id != "" || err != nil {
 		return err
 	}
-	h, err := g.savedHistory(ctx, in.MigrationID)
+	h, err := m.savedHistory(ctx, in.MigrationID)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (g *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) 
 	spec := h.spec
 	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, MethodSave
 	spec.DeleteSource = kind == kindDropSrc
-	return g.submit(ctx, kind, opID, input{Spec: spec, Request: opID}, in)
+	return m.submit(ctx, kind, opID, input{Spec: spec, Request: opID}, in)
 }
 
 // mayDropSrc: what this host has not copied, whole and compared, it does not delete.
@@ -170,8 +170,8 @@ func (h *history) mayDropSrc(in api.DropSaved) error {
 
 // stopCopySaved stops a copy whose dst is to be dropped, and waits until it is
 // undone.
-func (g *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
-	h, err := g.savedHistory(ctx, in.MigrationID)
+func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
+	h, err := m.savedHistory(ctx, in.MigrationID)
 	if err != nil || in.Drop != api.DropDst {
 		return err
 	}
@@ -179,10 +179,10 @@ func (g *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 	if o == nil || o.goal != goalCopy {
 		return nil
 	}
-	if err := g.goOn(ctx, o); err != nil {
+	if err := m.goOn(ctx, o); err != nil {
 		return err
 	}
-	if err := g.runner.Interrupt(o.Op.ID, errCancelled); err != nil && !errors.Is(err, op.ErrFinished) {
+	if err := m.runner.Interrupt(o.Op.ID, errCancelled); err != nil && !errors.Is(err, op.ErrFinished) {
 		return fmt.Errorf("stop the copy: %w", err)
 	}
 	return nil // the drop gets its turn behind it
@@ -208,8 +208,8 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 
 // over says whether this host has nothing more to do for a migration. One that the
 // registry leads is over here when it is copied.
-func over(m *api.Migration) bool {
-	return m.State.Final() || (m.Method == MethodSave && m.State == api.MigrationCopied)
+func over(mig *api.Migration) bool {
+	return mig.State.Final() || (mig.Method == MethodSave && mig.State == api.MigrationCopied)
 }
 
 // made is the location that the op of a copy-saved has made, nil for other ops and

@@ -80,7 +80,7 @@ type savedPhase struct{ *phase }
 // Plans implements optest.World.
 func (p savedPhase) Plans() []op.Plan {
 	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
-	m := newMachine(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
+	m := newEnv(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
 	return m.savedPlans(func(context.Context, *Spec) (bool, error) { return true, nil })
 }
 

@@ -29,9 +29,9 @@ type past struct {
 }
 
 // past reads what steps ask about. A complete of this op id does not count.
-func (g *Manager) past(ctx context.Context, s *Spec, except string) (past, error) {
+func (m *Manager) past(ctx context.Context, s *Spec, except string) (past, error) {
 	var p past
-	h, err := g.loadHistory(ctx, s.MigrationID)
+	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil {
 		return p, op.Retry(request.BusyDelay, err)
 	}
@@ -48,7 +48,7 @@ func (g *Manager) past(ctx context.Context, s *Spec, except string) (past, error
 		case o.goal == goalComplete && o.Op.ID != except:
 			p.completing = true
 		case o.goal == goalCancel && !p.folding:
-			if p.folding, err = g.beganToFold(ctx, o.Op.ID); err != nil {
+			if p.folding, err = m.beganToFold(ctx, o.Op.ID); err != nil {
 				return p, op.Retry(request.BusyDelay, err)
 			}
 		}
@@ -61,8 +61,8 @@ type foldingNote struct {
 	Folding bool `json:"folding"`
 }
 
-func (g *Manager) beganToFold(ctx context.Context, opID string) (bool, error) {
-	records, err := g.journal.Records(ctx, opID)
+func (m *Manager) beganToFold(ctx context.Context, opID string) (bool, error) {
+	records, err := m.journal.Records(ctx, opID)
 	if err != nil {
 		return false, journalError(err)
 	}
@@ -73,8 +73,8 @@ func (g *Manager) beganToFold(ctx context.Context, opID string) (bool, error) {
 }
 
 // stampSrc is the stamp of src as it is now.
-func (m *machine) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
-	stamp, err := m.images.Stamp(ctx, s.Src.Path)
+func (e *Env) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
+	stamp, err := e.images.Stamp(ctx, s.Src.Path)
 	return &stamp, err
 }
 
@@ -83,15 +83,15 @@ func (m *machine) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
 // lose what was written. A cancel that has begun to write it back is the one
 // exception. Of a file its time of modification and size tell, of a block device the
 // kernel's counters, as long as the host is not rebooted.
-func (m *machine) sealed(ctx context.Context, s *Spec, opID string) error {
+func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay && s.Method != MethodOffline {
 		return nil
 	}
-	p, err := m.past(ctx, s, opID)
+	p, err := e.past(ctx, s, opID)
 	if err != nil || p.seal == nil || p.folding {
 		return err
 	}
-	now, err := m.stampSrc(ctx, s)
+	now, err := e.stampSrc(ctx, s)
 	if err != nil || !now.WrittenSince(*p.seal) {
 		return err
 	}
@@ -100,11 +100,11 @@ func (m *machine) sealed(ctx context.Context, s *Spec, opID string) error {
 
 // sealedUnlessCommitted is sealed but for a commit of the overlay that is at work: a person has
 // begun it, and it writes src as a cancel would, which takes it up.
-func (m *machine) sealedUnlessCommitted(ctx context.Context, s *Spec, v *view, opID string) error {
+func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, v *view, opID string) error {
 	if v.active && v.live == onOverlay && v.ours(toSrc, s) != nil {
 		return nil
 	}
-	return m.sealed(ctx, s, opID)
+	return e.sealed(ctx, s, opID)
 }
 
 func written(s *Spec, seal *image.Stamp) *api.Error {
@@ -121,12 +121,12 @@ func written(s *Spec, seal *image.Stamp) *api.Error {
 // sealedOrSame is sealed that believes the content more than the stamp: a program may
 // have touched src without changing it. It can be compared with the copy only if that
 // was made of the frozen src, and before part of the overlay came to dst.
-func (m *machine) sealedOrSame(ctx context.Context, s *Spec, opID string, copied ask) error {
-	refused := m.sealed(ctx, s, opID)
+func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string, copied ask) error {
+	refused := e.sealed(ctx, s, opID)
 	if api.CodeOf(refused) != api.CodeChainChanged {
 		return refused
 	}
-	p, err := m.past(ctx, s, opID)
+	p, err := e.past(ctx, s, opID)
 	if err != nil {
 		return err
 	}
@@ -137,12 +137,12 @@ func (m *machine) sealedOrSame(ctx context.Context, s *Spec, opID string, copied
 	if !known || p.completing || s.ExternalCopy || s.Verify != VerifyFull {
 		return refused
 	}
-	if err := m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(), func(p Progress) { m.board.set(s.MigrationID, p) }); err != nil {
+	if err := e.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) }); err != nil {
 		if api.CodeOf(err) == api.CodeCopyMismatch {
 			return refused
 		}
 		return err
 	}
-	m.log.Warn("the source was touched since the migration began, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
+	e.log.Warn("the source was touched since the migration began, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
 	return nil
 }

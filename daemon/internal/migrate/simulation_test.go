@@ -52,20 +52,20 @@ func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
 	d.until(id, api.MigrationCopying)
 	d.world.Inject(fault)
 	close(d.world.copier.gate)
-	m := d.until(id, api.MigrationCompleted)
+	mig := d.until(id, api.MigrationCompleted)
 	calm(d)
-	d.moved(m)
+	d.moved(mig)
 }
 
 func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
-	m := d.begin(toNewPool)
+	mig := d.begin(toNewPool)
 	for range 20 {
 		d.world.guestWrites()
 	}
 	d.world.Inject(fault)
 	for {
-		_, _, err := d.manager().Cancel(context.Background(), d.call(m.ID))
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		if code := api.CodeOf(err); code == api.CodeHypervisorUnavailable || code == api.CodeJournalUnavailable {
 			pass(time.Second) // what a person would do
 			continue
@@ -73,7 +73,7 @@ func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 		must(t, err)
 		break
 	}
-	d.until(m.ID, api.MigrationCancelled)
+	d.until(mig.ID, api.MigrationCancelled)
 	calm(d)
 	d.stayed()
 }

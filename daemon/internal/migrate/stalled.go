@@ -66,11 +66,11 @@ func (s *stalled) hurry() {
 
 // tryAgain has advance called again after a while, a longer one each time. It is
 // said once: a fence may last for hours.
-func (g *Manager) tryAgain(id string, why error) {
-	n := g.stalled.again(id, func() { g.watch.notify(id) })
+func (m *Manager) tryAgain(id string, why error) {
+	n := m.stalled.again(id, func() { m.watch.notify(id) })
 	level := slog.LevelDebug
 	if n == 1 {
 		level = slog.LevelWarn
 	}
-	g.log.Log(context.Background(), level, "cannot go on with a migration yet", "migration", id, "try", n, "err", why)
+	m.log.Log(context.Background(), level, "cannot go on with a migration yet", "migration", id, "try", n, "err", why)
 }

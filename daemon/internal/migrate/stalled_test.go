@@ -59,8 +59,8 @@ func TestAMigrationBetweenTwoOpsGoesOnSoonAfterTheHostIsBack(t *testing.T) {
 		id := d.migrate()
 		<-halted
 		pass(time.Hour)
-		if m := d.get(id); m.State != api.MigrationStarted {
-			t.Errorf("the migration is %s, want it between its start and its copy", m.State)
+		if mig := d.get(id); mig.State != api.MigrationStarted {
+			t.Errorf("the migration is %s, want it between its start and its copy", mig.State)
 		}
 		d.manager().Wake(false, true)
 		must(t, d.runner.Resume(context.Background()))

@@ -15,23 +15,23 @@ import (
 // nothing, has left. QEMU 7.2 corrupts its heap, and the guest dies, if a
 // synchronous job ends while a write of the guest is on its way to both sides: so
 // the guest is paused for it. Where there is no job the guest is left alone.
-func (m *machine) abortSteps(abort op.Step) []op.Step {
+func (e *Env) abortSteps(abort op.Step) []op.Step {
 	return []op.Step{
-		m.ifMirrored(m.stepPause(toAbort)),
+		e.ifMirrored(e.stepPause(toAbort)),
 		abort,
-		m.stepResume(toAbort),
+		e.stepResume(toAbort),
 	}
 }
 
 // ifMirrored makes a step one of nothing where no job of ours is left to end.
-func (m *machine) ifMirrored(st op.Step) op.Step {
+func (e *Env) ifMirrored(st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	idle := func(ctx context.Context, r *op.Run) (bool, error) {
 		s, err := specOf(r)
 		if err != nil {
 			return false, err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		return err == nil && v.ours(toDst, s) == nil, err
 	}
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -50,9 +50,9 @@ func (m *machine) ifMirrored(st op.Step) op.Step {
 }
 
 // stepAbortMirror ends the job before cancel begins its own.
-func (m *machine) stepAbortMirror() op.Step {
+func (e *Env) stepAbortMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -62,12 +62,12 @@ func (m *machine) stepAbortMirror() op.Step {
 		if _, err := v.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && v.ours(toSrc, s) == nil {
 			return err
 		}
-		return m.endMirror(ctx, s, v)
+		return e.endMirror(ctx, s, v)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
-			return op.Unknown, m.standStill(ctx, r, s, toAbort, err)
+			return op.Unknown, e.standStill(ctx, r, s, toAbort, err)
 		}
 		// An active commit is cancel's own, from before a crash.
 		return op.DoneIf(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
@@ -79,17 +79,17 @@ const abortStep = "abort_mirror"
 
 // endMirror ends the copy job if it is there and the guest does not run. The guest
 // goes on where it is.
-func (m *machine) endMirror(ctx context.Context, s *Spec, v *view) error {
-	m.board.clear(s.MigrationID)
+func (e *Env) endMirror(ctx context.Context, s *Spec, v *view) error {
+	e.progress.clear(s.MigrationID)
 	switch {
 	case v.ours(toDst, s) == nil:
 		return nil
 	case v.dom.State == hv.StateRunning:
 		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
 	}
-	m.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", v.dom.State)
-	if err := m.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
-		return m.hvError(err)
+	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", v.dom.State)
+	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return e.hvError(err)
 	}
 	return notEnded(s)
 }

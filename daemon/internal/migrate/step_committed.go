@@ -17,14 +17,14 @@ import (
 // guest is where a cancel would bring it, and src has been written since, so that dst is
 // worth nothing. The overlay is kept: nothing proves what became of its blocks
 // once the guest has written over them.
-func (m *machine) cancelCommittedPlan(completed ask) op.Plan {
+func (e *Env) cancelCommittedPlan(completed ask) op.Plan {
 	return op.Plan{Kind: kindCancelCommitted, Commit: "publish_cancelled", Steps: append(
 		[]op.Step{
-			m.stepAdmitCommitted(completed),
-			m.stepNameLeft(toSrc),
-			m.stepSettle(toSrc),
+			e.stepAdmitCommitted(completed),
+			e.stepNameLeft(toSrc),
+			e.stepSettle(toSrc),
 		},
-		m.cancelledSteps()...,
+		e.cancelledSteps()...,
 	)}
 }
 
@@ -36,7 +36,7 @@ type committedOutput struct {
 }
 
 // stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
-func (m *machine) stepAdmitCommitted(completed ask) op.Step {
+func (e *Env) stepAdmitCommitted(completed ask) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := completed(ctx, s)
 		if err != nil {
@@ -45,10 +45,10 @@ func (m *machine) stepAdmitCommitted(completed ask) op.Step {
 		if yes {
 			return pastPointOfNoReturn(s)
 		}
-		if err := m.wasCommitted(ctx, s, r.OpID()); err != nil {
+		if err := e.wasCommitted(ctx, s, r.OpID()); err != nil {
 			return err
 		}
-		if err := m.copier.Forget(ctx, s.copyKey()); err != nil {
+		if err := e.copier.Forget(ctx, s.copyKey()); err != nil {
 			return err
 		}
 		return r.SetOutput(committedOutput{admittedOutput{Admitted: true}, fmt.Sprintf(
@@ -63,23 +63,23 @@ func (m *machine) stepAdmitCommitted(completed ask) op.Step {
 // overlay alone. A guest that was started on src lacks what the overlay has, and so
 // does one whose disk was taken out and put in again. So it has to be the process that
 // start has put onto the overlay, or one that was started with it.
-func (m *machine) wasCommitted(ctx context.Context, s *Spec, opID string) error {
-	v, err := m.sure(ctx, s)
+func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
+	v, err := e.sure(ctx, s)
 	if err != nil {
 		return err
 	}
-	h, err := m.openOf(ctx, s)
+	h, err := e.openOf(ctx, s)
 	if err != nil {
 		return err
 	}
 	if !v.active || v.live != onSrc || v.mirror != nil || !h.srcWritable || !h.agrees(s, v) || v.config != onSrc && v.config != onOverlay {
 		return changed(s, v)
 	}
-	p, err := m.past(ctx, s, opID)
+	p, err := e.past(ctx, s, opID)
 	if err != nil {
 		return err
 	}
-	process, err := m.hv.Process(ctx, s.InstanceID, s.Target)
+	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
 	if err != nil {
 		return op.WaitFor(request.WaitHypervisor, err)
 	}
@@ -93,21 +93,21 @@ func (m *machine) wasCommitted(ctx context.Context, s *Spec, opID string) error 
 
 // committedKind is the way of a cancel whose guest is on src, by both witnesses, though no
 // cancel has begun to bring it there; kind in all other cases.
-func (g *Manager) committedKind(ctx context.Context, s *Spec, kind string) (string, error) {
+func (m *Manager) committedKind(ctx context.Context, s *Spec, kind string) (string, error) {
 	if kind != kindCancelLive {
 		return kind, nil
 	}
-	p, err := g.past(ctx, s, "")
+	p, err := m.past(ctx, s, "")
 	if err != nil || p.folding {
 		return kind, err
 	}
-	v, err := g.machine.lookAt(ctx, s)
+	v, err := m.env.lookAt(ctx, s)
 	if err == nil && (v.live != onSrc || v.mirror != nil) {
 		return kind, nil
 	}
 	var h *held
 	if err == nil {
-		h, err = g.machine.openOf(ctx, s)
+		h, err = m.env.openOf(ctx, s)
 	}
 	switch {
 	case err != nil:

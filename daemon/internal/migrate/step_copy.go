@@ -13,33 +13,33 @@ import (
 
 // stepCopy makes dst equal to the frozen src. It may be cut off at any moment
 // and goes on from its cursor.
-func (m *machine) stepCopy() op.Step {
+func (e *Env) stepCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.checkSizes(ctx, s); err != nil {
+		if err := e.checkSizes(ctx, s); err != nil {
 			return err
 		}
-		if err := m.sealed(ctx, s, r.OpID()); err != nil {
+		if err := e.sealed(ctx, s, r.OpID()); err != nil {
 			return err
 		}
-		zero, err := m.dstIsZero(ctx, r, s)
+		zero, err := e.dstIsZero(ctx, r, s)
 		if err != nil {
 			return err
 		}
-		fingerprint, err := m.mayWriteDst(ctx, s)
+		fingerprint, err := e.mayWriteDst(ctx, s)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := m.whileOurs(ctx, s)
+		ctx, cancel := e.whileOurs(ctx, s)
 		defer cancel()
-		res, err := m.copier.Copy(ctx, CopyRequest{
+		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.copyKey(), Src: s.srcImage(), Dst: s.dstImage(), SizeBytes: s.sizeBytes(), DstPrint: fingerprint,
 			Verify: s.Verify == VerifyFull, DstIsZero: zero,
-			BandwidthBps: func() int64 { return m.bandwidth(s) },
-			GuestWrites:  m.guestWrites(s),
-			Progress:     func(p Progress) { m.board.set(s.MigrationID, p) },
+			BandwidthBps: func() int64 { return e.bandwidth(s) },
+			GuestWrites:  e.guestWrites(s),
+			Progress:     func(p Progress) { e.progress.set(s.MigrationID, p) },
 		})
 		if err == nil {
-			err = m.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
+			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
 		}
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ type copyNote struct {
 // dstIsZero says whether dst reads as zeros wherever the copy has not written:
 // a file that was made for this migration and had nothing in it when the copy
 // began. A new block device has what its extents held before.
-func (m *machine) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
+func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
 	if !s.CreateDst || s.DstBlock {
 		return false, nil
 	}
@@ -67,7 +67,7 @@ func (m *machine) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, erro
 	if again, err := r.Noted(copyStep, &note); err != nil || again {
 		return note.DstIsZero, err
 	}
-	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if err != nil {
 		return false, err
 	}
@@ -76,23 +76,23 @@ func (m *machine) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, erro
 }
 
 // guestWrites samples the guest's own writes to the disk, for the pacer.
-func (m *machine) guestWrites(s *Spec) func(context.Context) (*hv.DiskStats, error) {
+func (e *Env) guestWrites(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.attached() {
 		return nil
 	}
 	return func(ctx context.Context) (*hv.DiskStats, error) {
-		return m.hv.DiskStats(ctx, s.InstanceID, s.Target)
+		return e.hv.DiskStats(ctx, s.InstanceID, s.Target)
 	}
 }
 
 // checkSizes refuses a dst whose size is not src's to the byte: QEMU would
 // refuse it later, and qemu-img would resize it.
-func (m *machine) checkSizes(ctx context.Context, s *Spec) error {
-	src, err := m.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
+	src, err := e.images.Inspect(ctx, s.Src.Path, s.Src.Format)
 	if err != nil {
 		return err
 	}
-	dst, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	dst, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if err != nil {
 		return err
 	}
@@ -125,32 +125,32 @@ type verifiedOutput struct {
 // comparing every byte, unless the operator said not to. A copy that was compared
 // once is not compared again: a fold that was cut off has left part of the
 // overlay in dst, which the next fold writes again.
-func (m *machine) stepVerifyCopy(copied ask) op.Step {
+func (e *Env) stepVerifyCopy(copied ask) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		m.board.clear(s.MigrationID)
-		if err := m.checkSizes(ctx, s); err != nil {
+		e.progress.clear(s.MigrationID)
+		if err := e.checkSizes(ctx, s); err != nil {
 			return err
 		}
-		if err := m.notResized(ctx, s); err != nil {
+		if err := e.notResized(ctx, s); err != nil {
 			return err
 		}
-		if err := m.alone(ctx, s); err != nil {
+		if err := e.alone(ctx, s); err != nil {
 			return err
 		}
-		if err := m.dstIsWhatItWas(ctx, s); err != nil {
+		if err := e.dstIsWhatItWas(ctx, s); err != nil {
 			return err
 		}
-		if err := m.sealedOrSame(ctx, s, r.OpID(), copied); err != nil {
+		if err := e.sealedOrSame(ctx, s, r.OpID(), copied); err != nil {
 			return err
 		}
 		known, err := copied(ctx, s)
 		if err != nil || known || s.Verify == VerifyNone {
 			return err
 		}
-		err = m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
-			func(p Progress) { m.board.set(s.MigrationID, p) })
+		err = e.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
+			func(p Progress) { e.progress.set(s.MigrationID, p) })
 		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
-			return errors.Join(err, m.copier.Forget(ctx, s.copyKey()))
+			return errors.Join(err, e.copier.Forget(ctx, s.copyKey()))
 		}
 		if err != nil {
 			return err

@@ -37,12 +37,12 @@ type claimNote struct {
 
 // stepCreateDestination makes dst, in a pool or at a path, unless the operator
 // named an image that exists.
-func (m *machine) stepCreateDestination() op.Step {
+func (e *Env) stepCreateDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		// Once more, now that dst is reserved: somebody may have taken it meanwhile,
 		// by a name of which the registry knows nothing.
-		if err := m.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
-			return m.hvError(m.registryError(err))
+		if err := e.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+			return e.hvError(e.registryError(err))
 		}
 		if !s.CreateDst {
 			return r.Note(ctx, claimNote{Free: true}) // and preflight has opened it
@@ -51,43 +51,43 @@ func (m *machine) stepCreateDestination() op.Step {
 		if _, err := r.Noted(createDestinationStep, &note); err != nil {
 			return err
 		}
-		if err := m.makeDestination(ctx, r, s, note); err != nil {
+		if err := e.makeDestination(ctx, r, s, note); err != nil {
 			return err
 		}
-		return m.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
+		return e.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var note claimNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil || !note.Ours {
 			return err
 		}
-		return m.removeDestination(ctx, s, note)
+		return e.removeDestination(ctx, s, note)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note claimNote
 		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
 			return op.NotDone, err
 		}
-		is, err := m.observeDestination(ctx, s, note)
-		return m.unlessShut(ctx, s, s.Dst.Path, is, err)
+		is, err := e.observeDestination(ctx, s, note)
+		return e.unlessShut(ctx, s, s.Dst.Path, is, err)
 	}
 	return step(createDestinationStep, do, undo, observe)
 }
 
 // makeDestination makes dst, or ends what a try that was cut off has left. What is at
 // the place of dst and is not what the journal knows is somebody else's.
-func (m *machine) makeDestination(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
-	if err := m.removeTemporary(ctx, s, note); err != nil {
+func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
-	whose, err := m.whoseDestination(ctx, s, note)
+	whose, err := e.whoseDestination(ctx, s, note)
 	switch {
 	case err != nil:
 		return err
 	case whose == others:
-		return m.destinationTaken(ctx, r, s)
+		return e.destinationTaken(ctx, r, s)
 	case whose == ours:
-		return m.noteMade(ctx, r, s, note)
+		return e.noteMade(ctx, r, s, note)
 	}
 	note = claimNote{Ours: true}
 	if s.Dst.Pool == "" {
@@ -97,21 +97,21 @@ func (m *machine) makeDestination(ctx context.Context, r *op.Run, s *Spec, note 
 		return err
 	}
 	if s.Dst.Pool != "" {
-		err = m.createInPool(ctx, r, s, note)
+		err = e.createInPool(ctx, r, s, note)
 	} else {
-		err = m.createAtPath(ctx, r, s, note)
+		err = e.createAtPath(ctx, r, s, note)
 	}
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, hv.ErrExists) {
-		return m.destinationTaken(ctx, r, s)
+		return e.destinationTaken(ctx, r, s)
 	}
-	return m.hvError(err)
+	return e.hvError(err)
 }
 
-func (m *machine) createAtPath(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
-	return m.images.Create(ctx, s.dstImage(), s.sizeBytes(), image.NewFile{
+func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	return e.images.Create(ctx, s.dstImage(), s.sizeBytes(), image.NewFile{
 		Temporary: note.Temporary,
 		Rights:    s.rightsOfDst(),
-		Left:      func(left []string) { m.tellLeft(s, s.Dst.Path, left) },
+		Left:      func(left []string) { e.tellLeft(s, s.Dst.Path, left) },
 		Whole: func(fingerprint string) error {
 			note.Print = fingerprint
 			return r.Note(ctx, note)
@@ -119,29 +119,29 @@ func (m *machine) createAtPath(ctx context.Context, r *op.Run, s *Spec, note cla
 	})
 }
 
-func (m *machine) createInPool(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
-	vol, err := m.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
+func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
 	if err != nil {
 		return err
 	}
 	if vol.Path != s.Dst.Path {
 		err := api.Errorf(api.CodeInternal, "pool %s made %s where %s was reserved", s.Dst.Pool, vol.Path, s.Dst.Path)
-		return errors.Join(err, m.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+		return errors.Join(err, e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
 	}
-	return m.noteMade(ctx, r, s, note)
+	return e.noteMade(ctx, r, s, note)
 }
 
 // noteMade notes what is at the place of dst, which is known to be what was made, when it
 // has its rights.
-func (m *machine) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
 	if note.Print != "" {
 		return nil
 	}
-	err := m.giveDst(ctx, s)
+	err := e.giveDst(ctx, s)
 	if err != nil {
 		return err
 	}
-	if note.Print, err = m.images.Fingerprint(ctx, s.Dst.Path); err != nil {
+	if note.Print, err = e.images.Fingerprint(ctx, s.Dst.Path); err != nil {
 		return err
 	}
 	return r.Note(ctx, note)
@@ -149,7 +149,7 @@ func (m *machine) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNo
 
 // destinationTaken refuses a place that somebody else has, and notes that nothing there
 // is to be deleted.
-func (m *machine) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
+func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
 		return err
 	}
@@ -158,11 +158,11 @@ func (m *machine) destinationTaken(ctx context.Context, r *op.Run, s *Spec) erro
 
 // removeTemporary removes what a try that was cut off has left under its temporary
 // name, which nobody else knows.
-func (m *machine) removeTemporary(ctx context.Context, s *Spec, note claimNote) error {
+func (e *Env) removeTemporary(ctx context.Context, s *Spec, note claimNote) error {
 	if note.Temporary == "" {
 		return nil
 	}
-	return m.images.Remove(ctx, temporaryPath(s, note))
+	return e.images.Remove(ctx, temporaryPath(s, note))
 }
 
 func temporaryPath(s *Spec, note claimNote) string {
@@ -181,11 +181,11 @@ const (
 // whoseDestination says whose is what is at the place of dst. In a pool, what has its
 // name is ours also before the journal has its fingerprint: the name carries the id of
 // the migration, and was free when the journal was told that it would be made.
-func (m *machine) whoseDestination(ctx context.Context, s *Spec, note claimNote) (whose, error) {
-	now, err := m.images.Fingerprint(ctx, s.Dst.Path)
+func (e *Env) whoseDestination(ctx context.Context, s *Spec, note claimNote) (whose, error) {
+	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
-		return m.whoseInPool(ctx, s)
+		return e.whoseInPool(ctx, s)
 	case err != nil:
 		return others, err
 	case !note.Ours:
@@ -200,21 +200,21 @@ func (m *machine) whoseDestination(ctx context.Context, s *Spec, note claimNote)
 
 // whoseInPool is about a dst that has no path now: a logical volume that is not active
 // is there all the same.
-func (m *machine) whoseInPool(ctx context.Context, s *Spec) (whose, error) {
+func (e *Env) whoseInPool(ctx context.Context, s *Spec) (whose, error) {
 	if s.Dst.Pool == "" {
 		return nobodys, nil
 	}
-	_, err := m.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
+	_, err := e.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nobodys, nil
 	}
-	return others, m.hvError(err)
+	return others, e.hvError(err)
 }
 
 // observeDestination says whether dst is there, as the journal knows it and with the
 // right size, and nothing else is left of making it.
-func (m *machine) observeDestination(ctx context.Context, s *Spec, note claimNote) (op.Observation, error) {
-	info, err := m.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+func (e *Env) observeDestination(ctx context.Context, s *Spec, note claimNote) (op.Observation, error) {
+	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return op.NotDone, nil
 	}
@@ -228,22 +228,22 @@ func (m *machine) observeDestination(ctx context.Context, s *Spec, note claimNot
 		return op.Done, nil
 	}
 	if note.Temporary != "" {
-		if _, err := m.images.Fingerprint(ctx, temporaryPath(s, note)); !errors.Is(err, image.ErrAbsent) {
+		if _, err := e.images.Fingerprint(ctx, temporaryPath(s, note)); !errors.Is(err, image.ErrAbsent) {
 			return op.NotDone, err
 		}
 	}
-	whose, err := m.whoseDestination(ctx, s, note)
+	whose, err := e.whoseDestination(ctx, s, note)
 	return op.DoneIf(whose == ours && note.Print != ""), err
 }
 
 // made is what the journal has of the dst of a migration, whichever of its ops made it.
-func (g *Manager) made(ctx context.Context, s *Spec) (claimNote, error) {
-	ops, err := g.journal.Group(ctx, s.MigrationID)
+func (m *Manager) made(ctx context.Context, s *Spec) (claimNote, error) {
+	ops, err := m.journal.Group(ctx, s.MigrationID)
 	if err != nil {
 		return claimNote{}, op.Retry(request.BusyDelay, journalError(err))
 	}
 	for _, o := range slices.Backward(ops) {
-		records, err := g.journal.Records(ctx, o.ID)
+		records, err := m.journal.Records(ctx, o.ID)
 		if err != nil {
 			return claimNote{}, op.Retry(request.BusyDelay, journalError(err))
 		}

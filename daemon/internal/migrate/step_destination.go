@@ -15,20 +15,20 @@ import (
 
 // removeDestination deletes a dst that the migration made, and nothing else that is at
 // its place. It refuses while the disk is on it.
-func (m *machine) removeDestination(ctx context.Context, s *Spec, note claimNote) error {
-	if err := m.removeTemporary(ctx, s, note); err != nil {
+func (e *Env) removeDestination(ctx context.Context, s *Spec, note claimNote) error {
+	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
-	whose, err := m.whoseDestination(ctx, s, note)
+	whose, err := e.whoseDestination(ctx, s, note)
 	if err != nil || whose == nobodys {
 		return err
 	}
 	if whose == others {
-		m.log.Warn("dst is not deleted: what is there is not known to be what the migration made", "migration", s.MigrationID, "path", s.Dst.Path)
+		e.log.Warn("dst is not deleted: what is there is not known to be what the migration made", "migration", s.MigrationID, "path", s.Dst.Path)
 		return nil
 	}
 	if s.attached() {
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -36,21 +36,21 @@ func (m *machine) removeDestination(ctx context.Context, s *Spec, note claimNote
 			return op.UnknownOutcome(changed(s, v))
 		}
 	}
-	if err := m.notNamed(ctx, s.Dst.Path); err != nil {
+	if err := e.notNamed(ctx, s.Dst.Path); err != nil {
 		return err
 	}
 	if s.Dst.Pool != "" {
-		return m.hvError(m.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+		return e.hvError(e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
 	}
-	return m.images.Remove(ctx, s.Dst.Path)
+	return e.images.Remove(ctx, s.Dst.Path)
 }
 
 // notNamed makes sure, before an image is deleted, that no domain of this host
 // has it in a chain, and no process of one open.
-func (m *machine) notNamed(ctx context.Context, path string) error {
-	doms, err := m.hv.Domains(ctx)
+func (e *Env) notNamed(ctx context.Context, path string) error {
+	doms, err := e.hv.Domains(ctx)
 	if err != nil {
-		return m.hvError(err)
+		return e.hvError(err)
 	}
 	domain, target, err := location.DiskOf(doms, path)
 	switch {
@@ -59,31 +59,31 @@ func (m *machine) notNamed(ctx context.Context, path string) error {
 	case domain != "":
 		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
 	}
-	return m.notHeld(ctx, doms, path)
+	return e.notHeld(ctx, doms, path)
 }
 
 // stepRemoveDestination ends a cancelled migration: a dst that it made is of no
 // use any more.
-func (m *machine) stepRemoveDestination() op.Step {
+func (e *Env) stepRemoveDestination() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if !s.CreateDst {
 			return nil
 		}
-		note, err := m.made(ctx, s)
+		note, err := e.made(ctx, s)
 		if err != nil {
 			return err
 		}
-		return m.removeDestination(ctx, s, note)
+		return e.removeDestination(ctx, s, note)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		if !s.CreateDst {
 			return op.Done, nil
 		}
-		note, err := m.made(ctx, s)
+		note, err := e.made(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		whose, err := m.whoseDestination(ctx, s, note)
+		whose, err := e.whoseDestination(ctx, s, note)
 		return op.DoneIf(whose != ours), err
 	}
 	return step("remove_destination", do, nil, observe)
@@ -91,13 +91,13 @@ func (m *machine) stepRemoveDestination() op.Step {
 
 // stepReleaseSource ends a completed migration: src is the operator's again, or
 // is deleted if that was asked for and the copy was read back.
-func (m *machine) stepReleaseSource() op.Step {
+func (e *Env) stepReleaseSource() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if err := m.copier.Forget(ctx, s.copyKey()); err != nil || !mayDeleteSource(s) {
+		if err := e.copier.Forget(ctx, s.copyKey()); err != nil || !mayDeleteSource(s) {
 			return err
 		}
 		if s.attached() {
-			v, err := m.sure(ctx, s)
+			v, err := e.sure(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -105,46 +105,46 @@ func (m *machine) stepReleaseSource() op.Step {
 				return op.UnknownOutcome(changed(s, v))
 			}
 		}
-		if err := m.notNamed(ctx, s.Src.Path); err != nil {
+		if err := e.notNamed(ctx, s.Src.Path); err != nil {
 			return err
 		}
-		return m.deleteSource(ctx, s)
+		return e.deleteSource(ctx, s)
 	}
 	return step("release_source", do, nil, nil)
 }
 
 // deleteSource deletes src, unless what is at its place is not src any more, or has
 // become somebody else's: the registry has given the place back before.
-func (m *machine) deleteSource(ctx context.Context, s *Spec) error {
+func (e *Env) deleteSource(ctx context.Context, s *Spec) error {
 	self := location.Self{MigrationID: s.MigrationID}
-	holder, err := m.claims.Take(ctx, s.Src.Path, self, func() error {
-		is, err := m.isSource(ctx, s)
+	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
+		is, err := e.isSource(ctx, s)
 		if err != nil {
 			return err
 		}
 		if !is {
-			m.log.Warn("src is not deleted: something else is at its place by now", "migration", s.MigrationID, "path", s.Src.Path)
+			e.log.Warn("src is not deleted: something else is at its place by now", "migration", s.MigrationID, "path", s.Src.Path)
 			return nil
 		}
 		if s.Src.Pool != "" {
-			return m.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name)
+			return e.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name)
 		}
-		return m.images.Remove(ctx, s.Src.Path)
+		return e.images.Remove(ctx, s.Src.Path)
 	})
 	if errors.Is(err, location.ErrCannotTell) {
 		return op.UnknownOutcome(cannotTell(s.Src.Path, err))
 	}
 	if err == nil && holder.Words != "" {
-		m.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)
+		e.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)
 	}
-	return m.hvError(m.registryError(err))
+	return e.hvError(e.registryError(err))
 }
 
 // isSource says whether what is at the place of src is the image that was moved. Where
 // nothing is left there is nothing that could be another one.
-func (m *machine) isSource(ctx context.Context, s *Spec) (bool, error) {
+func (e *Env) isSource(ctx context.Context, s *Spec) (bool, error) {
 	if s.SrcPrint != "" {
-		now, err := m.images.Fingerprint(ctx, s.Src.Path)
+		now, err := e.images.Fingerprint(ctx, s.Src.Path)
 		if errors.Is(err, image.ErrAbsent) {
 			return true, nil
 		}
@@ -155,7 +155,7 @@ func (m *machine) isSource(ctx context.Context, s *Spec) (bool, error) {
 	if s.Src.Pool == "" {
 		return true, nil
 	}
-	found, err := m.hv.LookupVolume(ctx, s.Src.Pool, s.Src.Name)
+	found, err := e.hv.LookupVolume(ctx, s.Src.Pool, s.Src.Name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return true, nil
 	}

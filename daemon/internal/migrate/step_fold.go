@@ -13,13 +13,13 @@ import (
 // stepGuard keeps a stopped instance stopped while its overlay is folded. The
 // guard comes first and the look at the state second, so that a start cannot
 // slip in between.
-func (m *machine) stepGuard(doing string) op.Step {
+func (e *Env) stepGuard(doing string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		reason := fmt.Sprintf("Volferry is %s volume %s of this instance; it may start again in a moment", doing, s.VolumeName)
-		if err := m.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
+		if err := e.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
 			return err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -28,18 +28,18 @@ func (m *machine) stepGuard(doing string) op.Step {
 		}
 		return atRest(s, v)
 	}
-	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.guards.Clear(s.InstanceID, s.owner()) }
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.guards.Clear(s.InstanceID, s.owner()) }
 	return step("guard", do, undo, nil)
 }
 
 // stepUnguard lets the instance start again, when src is its owner's.
-func (m *machine) stepUnguard() op.Step {
+func (e *Env) stepUnguard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		m.giveBackSrc(ctx, s)
-		return m.guards.Clear(s.InstanceID, s.owner())
+		e.giveBackSrc(ctx, s)
+		return e.guards.Clear(s.InstanceID, s.owner())
 	}
 	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		has, err := m.guards.Has(s.InstanceID, s.owner())
+		has, err := e.guards.Has(s.InstanceID, s.owner())
 		return op.DoneIf(!has), err
 	}
 	return step("unguard", do, nil, observe)
@@ -58,37 +58,37 @@ type foldNote struct {
 // was cut off is made again, and one that was not followed by the new name as
 // well: on a host where the guard hook does not work the instance may have run
 // on the overlay since.
-func (m *machine) stepFold(w way) op.Step {
+func (e *Env) stepFold(w way) op.Step {
 	const name = "fold"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.mayFold(ctx, s, w); err != nil {
+		if err := e.mayFold(ctx, s, w); err != nil {
 			return err
 		}
-		if err := m.beginFold(ctx, r, s, w); err != nil {
+		if err := e.beginFold(ctx, r, s, w); err != nil {
 			return err
 		}
-		m.board.set(s.MigrationID, Progress{Phase: "fold"})
-		if err := m.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
+		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
+		if err := e.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
 			// An instance that was started since mayFold has its images locked.
-			return cmp.Or(m.mayFold(ctx, s, w), err)
+			return cmp.Or(e.mayFold(ctx, s, w), err)
 		}
 		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{w.at == onSrc}}); err != nil {
 			return err
 		}
-		if err := m.mayFold(ctx, s, w); err != nil {
+		if err := e.mayFold(ctx, s, w); err != nil {
 			return err
 		}
-		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
-			return m.hvError(err)
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
+			return e.hvError(err)
 		}
-		return m.takeBackIfStarted(ctx, s, w)
+		return e.takeBackIfStarted(ctx, s, w)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note foldNote
 		if _, err := r.Noted(name, &note); err != nil || !note.Folded {
 			return op.NotDone, err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -99,23 +99,23 @@ func (m *machine) stepFold(w way) op.Step {
 
 // beginFold looks whether src is still as it was, and notes that it will not be when
 // it is the end of the way.
-func (m *machine) beginFold(ctx context.Context, r *op.Run, s *Spec, w way) error {
+func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, w way) error {
 	var note foldNote
 	if _, err := r.Noted("fold", &note); err != nil || note.Folding || w.at != onSrc {
 		return err // a complete has looked when it looked at the copy
 	}
-	if err := m.sealed(ctx, s, r.OpID()); err != nil {
+	if err := e.sealed(ctx, s, r.OpID()); err != nil {
 		return err
 	}
 	return r.Note(ctx, foldNote{foldingNote: foldingNote{Folding: true}})
 }
 
 // mayFold: the instance is off and its disk is the overlay.
-func (m *machine) mayFold(ctx context.Context, s *Spec, w way) error {
-	if err := m.takeBackIfStarted(ctx, s, w); err != nil {
+func (e *Env) mayFold(ctx context.Context, s *Spec, w way) error {
+	if err := e.takeBackIfStarted(ctx, s, w); err != nil {
 		return err
 	}
-	v, err := m.sure(ctx, s)
+	v, err := e.sure(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (m *machine) mayFold(ctx context.Context, s *Spec, w way) error {
 // takeBackIfStarted: on a host where the guard hook does not work, somebody may
 // have started the instance on the old chain while the XML was changed. Its new
 // writes are there, so the XML must name it.
-func (m *machine) takeBackIfStarted(ctx context.Context, s *Spec, w way) error {
-	v, err := m.lookAt(ctx, s)
+func (e *Env) takeBackIfStarted(ctx context.Context, s *Spec, w way) error {
+	v, err := e.lookAt(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (m *machine) takeBackIfStarted(ctx context.Context, s *Spec, w way) error {
 	case v.live != onOverlay:
 		return op.UnknownOutcome(changed(s, v))
 	}
-	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
-		return m.hvError(err)
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+		return e.hvError(err)
 	}
 	return guestIsOn(s)
 }

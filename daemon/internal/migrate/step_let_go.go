@@ -13,21 +13,21 @@ import (
 // the registry has ended it without us: the copy job, since dst may be another
 // volume's by now. The guest goes on where it is, nothing is deleted and no name
 // is changed.
-func (m *machine) letGoPlan() op.Plan {
-	return op.Plan{Kind: kindLetGo, Steps: append(m.abortSteps(m.stepEndMirror()), m.stepHandOver())}
+func (e *Env) letGoPlan() op.Plan {
+	return op.Plan{Kind: kindLetGo, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
 }
 
 // stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.
-func (m *machine) stepEndMirror() op.Step {
+func (e *Env) stepEndMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
-		return m.endMirror(ctx, s, v)
+		return e.endMirror(ctx, s, v)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -39,14 +39,14 @@ func (m *machine) stepEndMirror() op.Step {
 // stepHandOver ends the migration if the guest is off, or on a src that is its own.
 // Of another guest that runs, with src, dst or the overlay open, only a person can
 // tell whether it may.
-func (m *machine) stepHandOver() op.Step {
+func (e *Env) stepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil || !v.active {
 			return err
 		}
 		if v.live == onSrc && v.config == onSrc {
-			if kept, err := m.keptSrc(ctx, s, api.MigrationCancelled); kept || err != nil {
+			if kept, err := e.keptSrc(ctx, s, api.MigrationCancelled); kept || err != nil {
 				return err
 			}
 		}

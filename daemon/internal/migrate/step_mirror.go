@@ -35,27 +35,27 @@ var (
 //
 // It has no undo: the job is left to the next try, which takes it up, or to the
 // cancel, which ends it with the guest paused (abortSteps).
-func (m *machine) stepMirror() op.Step {
+func (e *Env) stepMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if s.Method == MethodMirror {
-			if err := m.mayMirror(ctx, s); err != nil {
+			if err := e.mayMirror(ctx, s); err != nil {
 				return err
 			}
 		}
-		if err := m.mayMirrorToDst(ctx, s); err != nil {
+		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
 		begin := func() error {
 			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
 			if s.Method == MethodMirror {
-				opts.BandwidthBps = m.bandwidth(s)
+				opts.BandwidthBps = e.bandwidth(s)
 			}
-			return m.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.dstImage(), opts)
+			return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.dstImage(), opts)
 		}
-		_, err := m.runJob(ctx, s, toDst, begin, 0)
+		_, err := e.runJob(ctx, s, toDst, begin, 0)
 		return err
 	}
-	return step("mirror", do, nil, m.observeJob(toDst))
+	return step("mirror", do, nil, e.observeJob(toDst))
 }
 
 // offBound is how long a mirror waits for a guest that went off: one that is
@@ -67,16 +67,16 @@ const (
 )
 
 // mayMirror: the sizes are equal, and the guest runs or does so again soon.
-func (m *machine) mayMirror(ctx context.Context, s *Spec) error {
-	if err := m.checkSizes(ctx, s); err != nil {
+func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
+	if err := e.checkSizes(ctx, s); err != nil {
 		return err
 	}
-	for until := m.now().Add(offBound); ; {
-		v, err := m.lookAt(ctx, s)
+	for until := e.now().Add(offBound); ; {
+		v, err := e.lookAt(ctx, s)
 		if err != nil || v.active {
 			return err
 		}
-		if !m.now().Before(until) {
+		if !e.now().Before(until) {
 			return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
 				s.InstanceName, s.VolumeName, offBound)
 		}
@@ -88,10 +88,10 @@ func (m *machine) mayMirror(ctx context.Context, s *Spec) error {
 
 // stepReady holds the switch of a mirror back unless the mirror is there and
 // ready: the guest is not paused for nothing.
-func (m *machine) stepReady() op.Step {
+func (e *Env) stepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		m.board.clear(s.MigrationID)
-		v, err := m.lookAt(ctx, s)
+		e.progress.clear(s.MigrationID)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (m *machine) stepReady() op.Step {
 		if mirror == nil || !mirror.Ready {
 			return foldEnded(s, s.dstImage())
 		}
-		if err := m.alone(ctx, s); err != nil {
+		if err := e.alone(ctx, s); err != nil {
 			return err
 		}
 		return v.mayName(s, toDst)
@@ -131,20 +131,20 @@ const throttleBps = 1 << 20
 // synchronous mode for that, so a guest that writes faster than the job is
 // first slowed down and then, by the next step, paused: it always ends. As long
 // as the job gets on, however much is left to do, the guest is left alone.
-func (m *machine) stepCommit() op.Step {
+func (e *Env) stepCommit() op.Step {
 	const name = "commit"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		begin := func() error { return m.hv.CommitActive(ctx, s.InstanceID, s.Target, 0) }
+		begin := func() error { return e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0) }
 		var note slowNote
 		if _, err := r.Noted(name, &note); err != nil {
 			return err
 		}
 		if !note.Folding {
-			v, err := m.lookAt(ctx, s)
+			v, err := e.lookAt(ctx, s)
 			if err != nil {
 				return err
 			}
-			if err := m.sealedUnlessCommitted(ctx, s, v, r.OpID()); err != nil {
+			if err := e.sealedUnlessCommitted(ctx, s, v, r.OpID()); err != nil {
 				return err
 			}
 		}
@@ -155,7 +155,7 @@ func (m *machine) stepCommit() op.Step {
 			}
 		}
 		if !note.Throttled {
-			ready, err := m.runJob(ctx, s, toSrc, begin, commitBound)
+			ready, err := e.runJob(ctx, s, toSrc, begin, commitBound)
 			if err != nil || ready {
 				return err
 			}
@@ -163,28 +163,28 @@ func (m *machine) stepCommit() op.Step {
 				return err
 			}
 		}
-		err := m.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, throttleBps)
+		err := e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, throttleBps)
 		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
-			return m.hvError(err)
+			return e.hvError(err)
 		}
-		ready, err := m.runJob(ctx, s, toSrc, begin, commitBound)
+		ready, err := e.runJob(ctx, s, toSrc, begin, commitBound)
 		if err != nil || ready {
 			return err
 		}
 		return r.Note(ctx, slowNote{Throttled: true, Pause: true, foldingNote: folding})
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.liftThrottle(ctx, r, s); err != nil {
+		if err := e.liftThrottle(ctx, r, s); err != nil {
 			return err
 		}
-		return m.abortCommit(ctx, s)
+		return e.abortCommit(ctx, s)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note slowNote
 		if _, err := r.Noted(name, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -196,14 +196,14 @@ func (m *machine) stepCommit() op.Step {
 
 // liftThrottle lets the guest write at full speed again if stepCommit slowed
 // it down.
-func (m *machine) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
+func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	var note slowNote
 	if _, err := r.Noted("commit", &note); err != nil || !note.Throttled {
 		return err
 	}
-	v, err := m.lookAt(ctx, s)
+	v, err := e.lookAt(ctx, s)
 	if err != nil || !v.active {
 		return err
 	}
-	return m.hvError(m.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
+	return e.hvError(e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
 }

@@ -12,17 +12,17 @@ import (
 
 // stepHold keeps the instance of an offline migration, if it has one, stopped
 // until the migration ends: src is frozen because nothing may open it.
-func (m *machine) stepHold() op.Step {
+func (e *Env) stepHold() op.Step {
 	hold := func(ctx context.Context, s *Spec) error {
 		if !s.attached() {
 			return nil
 		}
 		reason := fmt.Sprintf("volume %s of this instance is being moved with the instance stopped; "+
 			"wait, or cancel it: volferryctl migration cancel %s", s.VolumeName, s.MigrationID)
-		if err := m.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
+		if err := e.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
 			return err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -39,45 +39,45 @@ func (m *machine) stepHold() op.Step {
 		if err := hold(ctx, s); err != nil {
 			return err
 		}
-		seal, err := m.stampSrc(ctx, s)
+		seal, err := e.stampSrc(ctx, s)
 		if err != nil {
 			return err
 		}
-		return r.SetOutput(frozenOutput{At: m.now().UTC(), Src: seal})
+		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
-	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return m.letGo(s) }
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.letGo(s) }
 	return step("hold", do, undo, nil)
 }
 
 // stepLetGo ends stepHold.
-func (m *machine) stepLetGo() op.Step {
-	do := func(_ context.Context, _ *op.Run, s *Spec) error { return m.letGo(s) }
+func (e *Env) stepLetGo() op.Step {
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.letGo(s) }
 	return step("let_go", do, nil, nil)
 }
 
-func (m *machine) letGo(s *Spec) error {
+func (e *Env) letGo(s *Spec) error {
 	if !s.attached() {
 		return nil
 	}
-	return m.guards.Clear(s.InstanceID, s.owner())
+	return e.guards.Clear(s.InstanceID, s.owner())
 }
 
 // stepNameDestination makes the XML of the held instance name dst. The copy is
 // verified and nothing has run since, so both names read the same and the step
 // can be undone.
-func (m *machine) stepNameDestination() op.Step {
+func (e *Env) stepNameDestination() op.Step {
 	name := func(ctx context.Context, s *Spec, w way) error {
 		if !s.attached() {
 			return nil
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
 		if v.active || (v.config != onSrc && v.config != onDst) {
 			return op.UnknownOutcome(changed(s, v))
 		}
-		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
 	}
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toDst) }
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toSrc) }
@@ -85,7 +85,7 @@ func (m *machine) stepNameDestination() op.Step {
 		if !s.attached() {
 			return op.Done, nil
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}

@@ -14,64 +14,64 @@ import (
 // stepCreateOverlay makes the empty overlay over src. Whoever may use src may use the
 // overlay, too: QEMU, where libvirt gives it no image, and afterwards src's owner, since
 // libvirt gives a src that the guest is brought back to the owner that the overlay had.
-func (m *machine) stepCreateOverlay() op.Step {
+func (e *Env) stepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if err := m.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes(), s.SrcRights); err != nil {
+		if err := e.images.CreateOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes(), s.SrcRights); err != nil {
 			return err
 		}
-		return m.checkOpens(ctx, s, s.Overlay)
+		return e.checkOpens(ctx, s, s.Overlay)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		// A file that was cut off while it was made is no overlay yet; nothing
 		// names it, and CreateOverlay makes it anew.
-		return m.unlessShut(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
+		return e.unlessShut(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
-	return step("create_overlay", do, m.removeOverlay, observe)
+	return step("create_overlay", do, e.removeOverlay, observe)
 }
 
 // removeOverlay deletes the overlay once no chain names it. It is the undo of
 // stepCreateOverlay and the act of stepRemoveOverlay.
-func (m *machine) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
-	v, err := m.sure(ctx, s)
+func (e *Env) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
+	v, err := e.sure(ctx, s)
 	if err != nil {
 		return err
 	}
 	if v.config == onOverlay || v.config == foreign || (v.active && (v.live == onOverlay || v.live == foreign)) {
 		return op.UnknownOutcome(changed(s, v))
 	}
-	if err := m.notNamed(ctx, s.Overlay); err != nil {
+	if err := e.notNamed(ctx, s.Overlay); err != nil {
 		return err
 	}
-	return m.images.Remove(ctx, s.Overlay)
+	return e.images.Remove(ctx, s.Overlay)
 }
 
 // stepRemoveOverlay ends a migration: what the overlay held is in dst (or back
 // in src) and the registry knows.
-func (m *machine) stepRemoveOverlay() op.Step {
+func (e *Env) stepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		_, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
 	}
-	return step("remove_overlay", m.removeOverlay, nil, observe)
+	return step("remove_overlay", e.removeOverlay, nil, observe)
 }
 
 // stepNameOverlay makes the persistent XML name the overlay over src before the
 // running guest is switched to it. The overlay is empty and reads exactly as
 // src, so a crash on either side of the switch is harmless ("superset first").
-func (m *machine) stepNameOverlay() op.Step {
+func (e *Env) stepNameOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
 		if v.config != onSrc && v.config != onOverlay {
 			return changed(s, v)
 		}
-		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
 	}
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -81,12 +81,12 @@ func (m *machine) stepNameOverlay() op.Step {
 		case v.config != onOverlay, v.active && v.live != onSrc:
 			return op.UnknownOutcome(changed(s, v))
 		case v.active:
-			return m.unnameLiveOverlay(ctx, s)
+			return e.unnameLiveOverlay(ctx, s)
 		}
-		return m.unnameUnusedOverlay(ctx, s)
+		return e.unnameUnusedOverlay(ctx, s)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -97,18 +97,18 @@ func (m *machine) stepNameOverlay() op.Step {
 
 // unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
 // src, and looks again: the snapshot may have been in libvirt's queue before it.
-func (m *machine) unnameLiveOverlay(ctx context.Context, s *Spec) error {
-	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()); err != nil {
-		return m.hvError(err)
+func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()); err != nil {
+		return e.hvError(err)
 	}
-	v, err := m.sure(ctx, s)
-	var e *errDisagree
-	late := errors.As(err, &e) && e.at == onOverlay || err == nil && v.active && v.live == onOverlay
+	v, err := e.sure(ctx, s)
+	var disagreed *errDisagree
+	late := errors.As(err, &disagreed) && disagreed.at == onOverlay || err == nil && v.active && v.live == onOverlay
 	if !late {
 		return err
 	}
-	if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
-		return m.hvError(err)
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+		return e.hvError(err)
 	}
 	if err == nil {
 		err = op.UnknownOutcome(changed(s, v))
@@ -119,25 +119,25 @@ func (m *machine) unnameLiveOverlay(ctx context.Context, s *Spec) error {
 // unnameUnusedOverlay takes the overlay's name out of the XML of a stopped
 // instance. The instance may have run on the overlay since: only an overlay
 // that is empty is given up, and no start may slip in between.
-func (m *machine) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
-	if err := m.guards.Set(s.InstanceID, s.owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
+func (e *Env) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
+	if err := e.guards.Set(s.InstanceID, s.owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err
 	}
-	err := m.unnameUnderGuard(ctx, s)
-	return errors.Join(err, m.guards.Clear(s.InstanceID, s.owner()))
+	err := e.unnameUnderGuard(ctx, s)
+	return errors.Join(err, e.guards.Clear(s.InstanceID, s.owner()))
 }
 
-func (m *machine) unnameUnderGuard(ctx context.Context, s *Spec) error {
-	v, err := m.sure(ctx, s)
+func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
+	v, err := e.sure(ctx, s)
 	if err != nil {
 		return err
 	}
 	if v.active {
 		return op.Retry(request.BusyDelay, guestIsOn(s))
 	}
-	empty, err := m.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
+	empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 	if err != nil || !empty {
 		return op.UnknownOutcome(errors.Join(changed(s, v), err))
 	}
-	return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
+	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
 }

@@ -34,12 +34,12 @@ var (
 )
 
 // stepPause pauses the guest.
-func (m *machine) stepPause(p pause) op.Step {
+func (e *Env) stepPause(p pause) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.mayPause(); err != nil {
+		if err := e.mayPause(); err != nil {
 			return err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -65,15 +65,15 @@ func (m *machine) stepPause(p pause) op.Step {
 			// would be wrong, and it would stay paused for good.
 			return nil
 		}
-		m.board.pausedAt(s.MigrationID, m.now())
-		return m.guestError(ctx, s, m.hv.Suspend(ctx, s.InstanceID))
+		e.progress.pausedAt(s.MigrationID, e.now())
+		return e.guestError(ctx, s, e.hv.Suspend(ctx, s.InstanceID))
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
 		if noted, err := r.Noted(p.begin, &note); err != nil || !noted {
 			return op.NotDone, err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -87,15 +87,15 @@ func (m *machine) stepPause(p pause) op.Step {
 		if ended, err := r.Output(p.end, &over); err != nil || ended {
 			return err // if it is paused again, that is a person's
 		}
-		if v, err := m.lookAt(ctx, s); err != nil {
+		if v, err := e.lookAt(ctx, s); err != nil {
 			return err
 		} else if err := mayStillPause(s, v); err != nil {
 			return err
 		}
-		if err := m.resume(ctx, r, s, p); err != nil {
+		if err := e.resume(ctx, r, s, p); err != nil {
 			return err
 		}
-		m.board.takePausedAt(s.MigrationID) // the next pause is another one
+		e.progress.takePausedAt(s.MigrationID) // the next pause is another one
 		return nil
 	}
 	return step(p.begin, do, undo, observe)
@@ -112,16 +112,16 @@ func mayStillPause(s *Spec, v *view) error {
 }
 
 // resume lets a guest run that stepPause paused.
-func (m *machine) resume(ctx context.Context, r *op.Run, s *Spec, p pause) error {
+func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, p pause) error {
 	var note pauseNote
 	if _, err := r.Noted(p.begin, &note); err != nil || !note.Resume {
 		return err
 	}
-	v, err := m.lookAt(ctx, s)
+	v, err := e.lookAt(ctx, s)
 	if err != nil || v.dom.State != hv.StatePaused {
 		return err
 	}
-	return m.hvError(m.hv.Resume(ctx, s.InstanceID))
+	return e.hvError(e.hv.Resume(ctx, s.InstanceID))
 }
 
 // resumeOutput is what a pause cost the guest.
@@ -132,49 +132,49 @@ type resumeOutput struct {
 }
 
 // stepResume ends the pause.
-func (m *machine) stepResume(p pause) op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error { return m.resume(ctx, r, s, p) }
+func (e *Env) stepResume(p pause) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error { return e.resume(ctx, r, s, p) }
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
 		if _, err := r.Noted(p.begin, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
 		if note.Resume && v.dom.State == hv.StatePaused {
 			return op.NotDone, nil
 		}
-		return op.Done, r.SetOutput(m.pauseOutput(s, note))
+		return op.Done, r.SetOutput(e.pauseOutput(s, note))
 	}
 	return step(p.end, do, nil, observe)
 }
 
-func (m *machine) pauseOutput(s *Spec, note pauseNote) resumeOutput {
-	began := m.board.takePausedAt(s.MigrationID)
+func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
+	began := e.progress.takePausedAt(s.MigrationID)
 	if !note.Resume || began.IsZero() {
 		return resumeOutput{}
 	}
-	return resumeOutput{StallMS: milliseconds(m.now().Sub(began))}
+	return resumeOutput{StallMS: milliseconds(e.now().Sub(began))}
 }
 
 // stepDrain waits until the paused guest's job has nothing left to do.
-func (m *machine) stepDrain(w way) op.Step {
+func (e *Env) stepDrain(w way) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		began := m.now()
+		began := e.now()
 		for {
-			v, err := m.lookAt(ctx, s)
+			v, err := e.lookAt(ctx, s)
 			if err != nil {
 				return err
 			}
-			clean, err := m.drained(ctx, s, w, v)
+			clean, err := e.drained(ctx, s, w, v)
 			if err != nil || clean {
 				return err
 			}
 			// The guest's writes have stopped, so this ends unless the image
 			// that is written to is stuck.
-			waited := m.now().Sub(began)
+			waited := e.now().Sub(began)
 			if w.kind == hv.JobCopy && waited > drainBound {
 				return notClean(s, w)
 			}
@@ -189,11 +189,11 @@ func (m *machine) stepDrain(w way) op.Step {
 // notClean ends a pause in which dst takes too long. A mirror, which is ready and
 // stays, is given another pause later.
 func notClean(s *Spec, w way) error {
-	e := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", w.to(s).Path, drainBound)
+	refused := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", w.to(s).Path, drainBound)
 	if s.Method == MethodMirror {
-		return &errWorldChanged{e.Message}
+		return &errWorldChanged{refused.Message}
 	}
-	return e
+	return refused
 }
 
 // drainPollFor looks often at first, because every millisecond is a stall, and
@@ -203,7 +203,7 @@ func drainPollFor(waited time.Duration) time.Duration {
 }
 
 // drained says whether the guest is paused and the job has copied everything.
-func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
+func (e *Env) drained(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
 	if !v.active {
 		return false, guestIsOff(s)
 	}
@@ -222,16 +222,16 @@ func (m *machine) drained(ctx context.Context, s *Spec, w way, v *view) (bool, e
 	if v.dom.State != hv.StatePaused || !mirror.Ready {
 		return false, nil
 	}
-	job, err := m.hv.Job(ctx, s.InstanceID, s.Target)
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil {
-		return false, m.guestError(ctx, s, err)
+		return false, e.guestError(ctx, s, err)
 	}
 	return job != nil && job.Current == job.End, nil
 }
 
 // stepCompare compares both sides of a mirror while the guest is paused, if that
 // was asked for: src is not frozen at any other time. The guest waits for it.
-func (m *machine) stepCompare() op.Step {
+func (e *Env) stepCompare() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if s.Verify != VerifyFull {
 			return nil
@@ -239,11 +239,11 @@ func (m *machine) stepCompare() op.Step {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		// A daemon that stops must not leave the guest paused: not even for this.
-		defer context.AfterFunc(m.stopping, func() {
+		defer context.AfterFunc(e.stopping, func() {
 			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
 		})()
-		return m.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
-			func(p Progress) { m.board.set(s.MigrationID, p) })
+		return e.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(),
+			func(p Progress) { e.progress.set(s.MigrationID, p) })
 	}
 	return step("compare", do, nil, nil)
 }

@@ -15,9 +15,9 @@ import (
 // guest is paused and both chains read the same: whatever dies now, either name
 // is right. It stays right if somebody resumes the guest before the switch, since
 // the mirror writes to both.
-func (m *machine) stepNameEnd(w way) op.Step {
+func (e *Env) stepNameEnd(w way) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -27,13 +27,13 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		if err := v.mayName(s, w); err != nil {
 			return err
 		}
-		if err := m.noteRun(ctx, r, s, v); err != nil {
+		if err := e.noteRun(ctx, r, s, v); err != nil {
 			return err
 		}
-		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookedInPause(ctx, r, s)
+		v, err := e.lookedInPause(ctx, r, s)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		case v.config == s.before() && (!v.active || v.live == s.before()):
 			return nil
 		case v.active && v.live == s.before() && v.config == w.at:
-			return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
+			return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
 		case v.active && v.live == s.before():
 			// It is somebody else's XML. The guest, which is paused, is where it was.
 			return nil
@@ -51,7 +51,7 @@ func (m *machine) stepNameEnd(w way) op.Step {
 		return op.UnknownOutcome(changed(s, v))
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -72,12 +72,12 @@ func (v *view) mayName(s *Spec, w way) error {
 // does not write to both, so the XML names the overlay as long as the guest may
 // write to it. libvirt has renamed it with the switch; this makes sure. What somebody
 // else has made of the XML is not for a paused guest to wait for: stepSettle tells.
-func (m *machine) stepNameLeft(w way) op.Step {
+func (e *Env) stepNameLeft(w way) op.Step {
 	named := func(v *view) bool {
 		return v.config == w.at || v.config != onOverlay && v.active && v.live == w.at
 	}
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookedInPause(ctx, r, s)
+		v, err := e.lookedInPause(ctx, r, s)
 		switch {
 		case err != nil:
 			return err
@@ -87,10 +87,10 @@ func (m *machine) stepNameLeft(w way) op.Step {
 			// It may have been started on the overlay again.
 			return op.UnknownOutcome(changed(s, v))
 		}
-		return m.hvError(m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -105,9 +105,9 @@ const pivotRetry = 5 * time.Millisecond
 // stepPivot makes the end the running guest's disk. It is the commit point. If
 // the process died in the window and the persistent XML names the end, there is
 // nothing left to switch: the paused guest's last write is in both chains.
-func (m *machine) stepPivot(w way) op.Step {
+func (e *Env) stepPivot(w way) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -117,24 +117,24 @@ func (m *machine) stepPivot(w way) op.Step {
 		case !v.active:
 			return guestIsOff(s)
 		}
-		clean, err := m.drained(ctx, s, w, v)
+		clean, err := e.drained(ctx, s, w, v)
 		if err != nil {
 			return err
 		}
 		if !clean {
 			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", w.to(s).Path))
 		}
-		err = m.hv.Pivot(ctx, s.InstanceID, s.Target)
+		err = e.hv.Pivot(ctx, s.InstanceID, s.Target)
 		if err == nil {
 			return nil
 		}
-		if v, lookErr := m.lookedInPause(ctx, r, s); lookErr == nil && v.active && v.live == s.before() && v.mirror == nil {
+		if v, lookErr := e.lookedInPause(ctx, r, s); lookErr == nil && v.active && v.live == s.before() && v.mirror == nil {
 			return foldEnded(s, w.to(s)) // it is another process by now
 		}
-		return m.guestError(ctx, s, err)
+		return e.guestError(ctx, s, err)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		v, err := m.lookedInPause(ctx, r, s)
+		v, err := e.lookedInPause(ctx, r, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -142,7 +142,7 @@ func (m *machine) stepPivot(w way) op.Step {
 		case v.mirror != nil && v.mirror.Ending:
 			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", w.to(s).Path))
 		case !v.active && v.config == w.at, v.active && v.live == w.at && v.mirror == nil:
-			if err := m.ranSince(ctx, r, s, w, v); err != nil {
+			if err := e.ranSince(ctx, r, s, w, v); err != nil {
 				return op.Unknown, err
 			}
 			return op.Done, nil
@@ -156,13 +156,13 @@ func (m *machine) stepPivot(w way) op.Step {
 
 // stepSettle makes sure, with the guest running again, that nothing names or
 // holds the chain that was left.
-func (m *machine) stepSettle(w way) op.Step {
+func (e *Env) stepSettle(w way) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		m.board.clear(s.MigrationID)
-		if err := m.liftThrottle(ctx, r, s); err != nil {
+		e.progress.clear(s.MigrationID)
+		if err := e.liftThrottle(ctx, r, s); err != nil {
 			return err
 		}
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -170,33 +170,33 @@ func (m *machine) stepSettle(w way) op.Step {
 		if (v.config != w.at && v.config != s.before()) || (v.active && v.live != w.at) {
 			return op.UnknownOutcome(changed(s, v))
 		}
-		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
-			return m.hvError(err)
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
+			return e.hvError(err)
 		}
 		// Before anything goes of which the end is a copy: with some cache modes QEMU
 		// leaves flushes out.
-		if err := m.images.Flush(ctx, w.to(s).Path); err != nil {
+		if err := e.images.Flush(ctx, w.to(s).Path); err != nil {
 			return op.Retry(request.BusyDelay, err)
 		}
 		if w.at == onDst {
 			if v.active {
-				if err := m.assertClosed(ctx, s, s.Src.Path); err != nil {
+				if err := e.assertClosed(ctx, s, s.Src.Path); err != nil {
 					return err
 				}
 			}
-			m.giveBackSrc(ctx, s) // which no definition names any more
+			e.giveBackSrc(ctx, s) // which no definition names any more
 		}
 		if !v.active || s.Overlay == "" {
 			return nil
 		}
-		return m.assertClosed(ctx, s, s.Overlay)
+		return e.assertClosed(ctx, s, s.Overlay)
 	}
 	return step("settle", do, nil, nil)
 }
 
 // assertClosed waits until the guest's process has let go of an image.
-func (m *machine) assertClosed(ctx context.Context, s *Spec, path string) error {
-	files, err := m.hv.OpenFiles(ctx, s.InstanceID, path)
+func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
+	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
 	if err != nil {
 		return op.Retry(frozenRetry, err)
 	}

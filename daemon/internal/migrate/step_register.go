@@ -14,12 +14,12 @@ import (
 
 // stepRegister takes the migration lock at the registry and reserves dst: from
 // here on nobody else attaches, deletes or migrates the volume, or uses dst.
-func (m *machine) stepRegister() op.Step {
+func (e *Env) stepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := m.notLeaving(ctx, s); err != nil {
+		if err := e.notLeaving(ctx, s); err != nil {
 			return err
 		}
-		_, err := m.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
+		_, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
 			ID: s.MigrationID, VolumeID: s.VolumeID,
 			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
@@ -27,30 +27,30 @@ func (m *machine) stepRegister() op.Step {
 		})
 		if api.CodeOf(err) == api.CodeStaleEpoch {
 			// What was checked before is worth nothing: whoever asked may ask again.
-			m.fence.raise(epochIn(err))
+			e.fence.raise(epochIn(err))
 			return err
 		}
-		return m.registryError(err)
+		return e.registryError(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		switch _, err := m.registry.Migration(ctx, s.MigrationID); {
+		switch _, err := e.registry.Migration(ctx, s.MigrationID); {
 		case api.CodeOf(err) == api.CodeNotFound:
 			return nil
 		case err != nil:
-			return m.registryError(err)
+			return e.registryError(err)
 		}
-		if err := m.mayRelease(ctx, s); err != nil {
+		if err := e.mayRelease(ctx, s); err != nil {
 			return err
 		}
-		return m.transition(ctx, r, s, api.MigrationError)
+		return e.transition(ctx, r, s, api.MigrationError)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		row, err := m.registry.Migration(ctx, s.MigrationID)
+		row, err := e.registry.Migration(ctx, s.MigrationID)
 		if api.CodeOf(err) == api.CodeNotFound {
 			return op.NotDone, nil
 		}
 		if err != nil {
-			return op.Unknown, m.registryError(err)
+			return op.Unknown, e.registryError(err)
 		}
 		if row.State.Final() {
 			return op.NotDone, nil
@@ -65,11 +65,11 @@ const registerStep = "register"
 // notLeaving refuses a volume whose guest may let go of it: QEMU would lose the disk
 // under its overlay or its job. It is asked when the instance's other ops are over,
 // since one of them may be the detach that was given up.
-func (m *machine) notLeaving(ctx context.Context, s *Spec) error {
-	if m.mayMove == nil || !s.attached() {
+func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
+	if e.mayMove == nil || !s.attached() {
 		return nil
 	}
-	err := m.mayMove(ctx, s.VolumeID)
+	err := e.mayMove(ctx, s.VolumeID)
 	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
 		return op.WaitFor(request.WaitHypervisor, err)
 	}
@@ -91,23 +91,23 @@ var openStates = []api.MigrationState{
 // stepPublish brings the registry's row to a state, from any of the given ones.
 // Going to completed flips the attachment to dst and frees src; to cancelled,
 // the reverse. It waits for a registry that is away, as long as it takes.
-func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
+func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if to.Final() {
-			if err := m.mayRelease(ctx, s); err != nil {
+			if err := e.mayRelease(ctx, s); err != nil {
 				return err
 			}
 		}
-		return m.transition(ctx, r, s, to)
+		return e.transition(ctx, r, s, to)
 	}
 	var undo op.DoFunc[Spec]
 	if undoTo != "" {
-		undo = func(ctx context.Context, r *op.Run, s *Spec) error { return m.transition(ctx, r, s, undoTo) }
+		undo = func(ctx context.Context, r *op.Run, s *Spec) error { return e.transition(ctx, r, s, undoTo) }
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		row, err := m.registry.Migration(ctx, s.MigrationID)
+		row, err := e.registry.Migration(ctx, s.MigrationID)
 		if err != nil {
-			return op.Unknown, m.registryError(err)
+			return op.Unknown, e.registryError(err)
 		}
 		return op.DoneIf(row.State == to), nil
 	}
@@ -121,10 +121,10 @@ func (m *machine) stepPublish(name string, to api.MigrationState, undoTo api.Mig
 // It is made in the epoch of now and not in that of the op's beginning: a host
 // that was fenced and has rejoined goes on with what the registry still has as
 // its own. For what it has not, the registry refuses in the same transaction.
-func (m *machine) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
-	host, err := m.host(ctx)
+func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
+	host, err := e.host(ctx)
 	if err != nil {
-		return m.registryError(err)
+		return e.registryError(err)
 	}
 	var in input
 	if err := r.Input(&in); err != nil {
@@ -140,18 +140,18 @@ func (m *machine) transition(ctx context.Context, r *op.Run, s *Spec, to api.Mig
 	if t.Epoch != s.Epoch {
 		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another request by its body
 	}
-	_, err = m.registry.TransitionMigration(ctx, id, s.MigrationID, t)
+	_, err = e.registry.TransitionMigration(ctx, id, s.MigrationID, t)
 	if api.CodeOf(err) == api.CodeNoMigration {
-		return m.overAtRegistry(ctx, s, err)
+		return e.overAtRegistry(ctx, s, err)
 	}
-	return m.registryError(err)
+	return e.registryError(err)
 }
 
 // overAtRegistry: only somebody else can have ended the migration there.
-func (m *machine) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
-	row, err := m.registry.Migration(ctx, s.MigrationID)
+func (e *Env) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
+	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {
-		return m.registryError(cmp.Or(err, refused))
+		return e.registryError(cmp.Or(err, refused))
 	}
-	return m.abandoned(ctx, s, row.State)
+	return e.abandoned(ctx, s, row.State)
 }

@@ -20,26 +20,26 @@ const (
 
 // savedPlans: src is frozen because no guest is there that could write. The registry
 // leads, so each step asks it first, and nothing is told to it but the end.
-func (m *machine) savedPlans(copied ask) []op.Plan {
+func (e *Env) savedPlans(copied ask) []op.Plan {
 	plans := []op.Plan{
 		{Kind: kindCopySaved, Steps: []op.Step{
-			m.wanted(m.stepClosed("closed"), toCopy),
-			m.wanted(m.stepCreateDestination(), toCopy),
-			m.wanted(m.forgotten(m.stepCopy()), toCopy),
-			m.wanted(m.stepClosed("still_closed"), toCopy),
+			e.wanted(e.stepClosed("closed"), toCopy),
+			e.wanted(e.stepCreateDestination(), toCopy),
+			e.wanted(e.forgotten(e.stepCopy()), toCopy),
+			e.wanted(e.stepClosed("still_closed"), toCopy),
 		}},
 		{Kind: kindDropDst, Steps: []op.Step{
-			m.stepForget(),
-			m.wanted(onlyIf(copied, m.stepRemoveDestination()), toCancel),
+			e.stepForget(),
+			e.wanted(onlyIf(copied, e.stepRemoveDestination()), toCancel),
 		}},
 		{Kind: kindDropSrc, Steps: []op.Step{
-			m.stepForget(),
-			m.wanted(m.stepClosed("closed"), toDelete),
-			m.wanted(m.stepReleaseSource(), toDelete),
+			e.stepForget(),
+			e.wanted(e.stepClosed("closed"), toDelete),
+			e.wanted(e.stepReleaseSource(), toDelete),
 		}},
 	}
 	for i := range plans {
-		plans[i] = m.fenced(plans[i])
+		plans[i] = e.fenced(plans[i])
 	}
 	return plans
 }
@@ -80,20 +80,20 @@ func openForCopy(state api.MigrationState) bool {
 
 // wanted makes a step ask the registry, which is waited for, whether its effect is
 // still what it wants: what it asked for may reach this host late.
-func (m *machine) wanted(st op.Step, p purpose) op.Step {
+func (e *Env) wanted(st op.Step, p purpose) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
 		s, err := specOf(r)
 		if err != nil {
 			return err
 		}
-		row, err := m.registry.Migration(ctx, s.MigrationID)
+		row, err := e.registry.Migration(ctx, s.MigrationID)
 		if err != nil {
-			return m.registryError(err)
+			return e.registryError(err)
 		}
-		vol, err := m.registry.Volume(ctx, s.VolumeID)
+		vol, err := e.registry.Volume(ctx, s.VolumeID)
 		if err != nil {
-			return m.registryError(err)
+			return e.registryError(err)
 		}
 		if row.Method != MethodSave || row.VolumeID != s.VolumeID || !p.is(s, &row, &vol) {
 			return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s for migration %s: by the registry it is %s, and the volume is at %s",
@@ -136,29 +136,29 @@ func asked(ctx context.Context, r *op.Run, question ask) (bool, error) {
 
 // stepClosed makes sure that nobody on this host has src open. Before a copy it also
 // makes sure that nothing old is read of it: others wrote to it from elsewhere.
-func (m *machine) stepClosed(name string) op.Step {
+func (e *Env) stepClosed(name string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if err := m.closed(ctx, s); err != nil {
+		if err := e.closed(ctx, s); err != nil {
 			return err
 		}
-		return m.images.Connect(ctx, s.Src.Path)
+		return e.images.Connect(ctx, s.Src.Path)
 	}
 	return step(name, do, nil, nil)
 }
 
 // closed refuses a src that somebody on this host has open, by the definition of
 // what runs, by the kernel's word, or lent to a mount or a device.
-func (m *machine) closed(ctx context.Context, s *Spec) error {
-	doms, err := m.hv.Domains(ctx)
+func (e *Env) closed(ctx context.Context, s *Spec) error {
+	doms, err := e.hv.Domains(ctx)
 	if err != nil {
-		return m.hvError(err)
+		return e.hvError(err)
 	}
 	for i := range doms {
-		if open, err := location.Opens(ctx, m.hv, &doms[i], s.Src.Path); err != nil || open {
-			return errors.Join(m.hvError(err), inUseBy(s, open, "instance "+doms[i].Name))
+		if open, err := location.Opens(ctx, e.hv, &doms[i], s.Src.Path); err != nil || open {
+			return errors.Join(e.hvError(err), inUseBy(s, open, "instance "+doms[i].Name))
 		}
 	}
-	user, err := m.images.InUse(ctx, s.Src.Path)
+	user, err := e.images.InUse(ctx, s.Src.Path)
 	if err != nil {
 		return err
 	}
@@ -174,13 +174,13 @@ func inUseBy(s *Spec, yes bool, who string) error {
 
 // forgotten is the copy of a dst that does not outlive it: the cursor goes before
 // dst does, or the next copy would go on in the middle of an empty one.
-func (m *machine) forgotten(st op.Step) op.Step {
-	st.Undo = m.stepForget().Do
+func (e *Env) forgotten(st op.Step) op.Step {
+	st.Undo = e.stepForget().Do
 	return st
 }
 
 // stepForget drops the cursor of the copy.
-func (m *machine) stepForget() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return m.copier.Forget(ctx, s.copyKey()) }
+func (e *Env) stepForget() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.copier.Forget(ctx, s.copyKey()) }
 	return step("forget", do, nil, nil)
 }

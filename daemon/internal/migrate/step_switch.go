@@ -33,9 +33,9 @@ type switchNote struct {
 // point of start: from here the overlay may hold the guest's writes, and the
 // way back is cancel. With no guest running there is nothing to switch: the
 // persistent XML names the overlay already, so every later boot is on it.
-func (m *machine) stepSwitchToOverlay() op.Step {
+func (e *Env) stepSwitchToOverlay() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -48,17 +48,17 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if v.live != onSrc || v.mirror != nil || v.config != onOverlay {
 			return changed(s, v)
 		}
-		began := m.now()
-		if err := m.hv.Snapshot(ctx, s.InstanceID, s.Target, s.overlayImage()); err != nil {
-			return m.guestError(ctx, s, err)
+		began := e.now()
+		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.overlayImage()); err != nil {
+			return e.guestError(ctx, s, err)
 		}
-		stall := milliseconds(m.now().Sub(began))
+		stall := milliseconds(e.now().Sub(began))
 		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
 			return err
 		}
-		process, err := m.hv.Process(ctx, s.InstanceID, s.Target)
+		process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
 		if err != nil {
-			m.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
+			e.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
 		}
 		return r.SetOutput(switchOutput{StallMS: stall, Process: process.ID})
 	}
@@ -67,7 +67,7 @@ func (m *machine) stepSwitchToOverlay() op.Step {
 		if _, err := r.Noted(switchStep, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := m.sure(ctx, s)
+		v, err := e.sure(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -112,9 +112,9 @@ const frozenRetry = 50 * time.Millisecond
 // stepVerifyFrozen proves the promise of start: the chain is the overlay over
 // src in both XMLs, and no process of the guest has src open for writing, by
 // the kernel's word.
-func (m *machine) stepVerifyFrozen() op.Step {
+func (e *Env) stepVerifyFrozen() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := m.lookAt(ctx, s)
+		v, err := e.lookAt(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -123,11 +123,11 @@ func (m *machine) stepVerifyFrozen() op.Step {
 		}
 		// libvirt rewrites the persistent XML at a live snapshot and leaves the
 		// chain without an end; write it out in full.
-		if err := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
-			return m.hvError(err)
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
+			return e.hvError(err)
 		}
 		if v.active {
-			wrong, err := m.awaitNotWritten(ctx, s)
+			wrong, err := e.awaitNotWritten(ctx, s)
 			if err != nil {
 				return err
 			}
@@ -135,20 +135,20 @@ func (m *machine) stepVerifyFrozen() op.Step {
 				return r.SetOutput(frozenOutput{NotFrozen: wrong})
 			}
 		}
-		seal, err := m.stampSrc(ctx, s)
+		seal, err := e.stampSrc(ctx, s)
 		if err != nil {
 			return err
 		}
-		return r.SetOutput(frozenOutput{At: m.now().UTC(), Src: seal})
+		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
 	return step("verify_frozen", do, nil, nil)
 }
 
 // awaitNotWritten waits until no process of the guest has src open for writing, and
 // says which one has if that does not come to be.
-func (m *machine) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
-	for until := m.now().Add(frozenBound); ; {
-		files, err := m.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
+func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
+	for until := e.now().Add(frozenBound); ; {
+		files, err := e.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
 		if err != nil {
 			return "", op.Retry(frozenRetry, err) // the guest may just have stopped
 		}
@@ -156,7 +156,7 @@ func (m *machine) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, e
 		if i < 0 {
 			return "", nil
 		}
-		if !m.now().Before(until) {
+		if !e.now().Before(until) {
 			return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
 				s.InstanceName, s.Src.Path, files[i].FD, frozenBound), nil
 		}

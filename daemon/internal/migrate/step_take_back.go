@@ -13,34 +13,34 @@ import (
 // takeBackPlans fold the overlay of a migration that the registry has ended back
 // into src, which is still the instance's. Dst is not touched: it may be another
 // volume's by now.
-func (m *machine) takeBackPlans() []op.Plan {
+func (e *Env) takeBackPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindTakeBackLive, Commit: "pivot", Steps: slices.Concat(
-			[]op.Step{m.stepAdmitTakeBack()},
-			m.abortSteps(m.stepEndMirror()),
-			m.backLiveSteps(),
+			[]op.Step{e.stepAdmitTakeBack()},
+			e.abortSteps(e.stepEndMirror()),
+			e.backLiveSteps(),
 		)},
 		{Kind: kindTakeBackCold, Commit: "fold", Steps: slices.Concat(
-			[]op.Step{m.stepAdmitTakeBack()},
-			m.backColdSteps(),
+			[]op.Step{e.stepAdmitTakeBack()},
+			e.backColdSteps(),
 		)},
 	}
 }
 
 // stepAdmitTakeBack looks once more whether src is still the instance's. If it is,
 // that stands until this host is fenced again.
-func (m *machine) stepAdmitTakeBack() op.Step {
+func (e *Env) stepAdmitTakeBack() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		epoch, _, _ := m.fence.behind(s)
-		kept, err := m.keptSrc(ctx, s, api.MigrationCancelled)
+		epoch, _, _ := e.fence.behind(s)
+		kept, err := e.keptSrc(ctx, s, api.MigrationCancelled)
 		if err != nil {
 			return err
 		}
 		if !kept {
-			return m.abandoned(ctx, s, api.MigrationCancelled)
+			return e.abandoned(ctx, s, api.MigrationCancelled)
 		}
-		m.fence.hold(s, epoch)
-		return m.copier.Forget(ctx, s.copyKey())
+		e.fence.hold(s, epoch)
+		return e.copier.Forget(ctx, s.copyKey())
 	}
 	return step("admit", do, nil, nil)
 }

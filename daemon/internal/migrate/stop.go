@@ -23,16 +23,16 @@ const stopPoll = 5 * time.Millisecond
 // goes: no guest is paused any more, and those that are get to the end of their
 // switch, or back, unless ctx ends first. A daemon that stops leaves no guest
 // paused; one that is killed leaves it to the next start.
-func (g *Manager) ComeOut(ctx context.Context) {
-	g.machine.stop()
-	for g.switching() && request.Sleep(ctx, stopPoll) == nil {
+func (m *Manager) ComeOut(ctx context.Context) {
+	m.env.stop()
+	for m.switching() && request.Sleep(ctx, stopPoll) == nil {
 	}
 }
 
 // switching says whether an op is between the pause of its guest and its end, or
 // wakes one that was saved.
-func (g *Manager) switching() bool {
-	for _, st := range g.runner.Active() {
+func (m *Manager) switching() bool {
+	for _, st := range m.runner.Active() {
 		if st.Waiting == "" && st.State != op.StateNeedsOperator && (duringPause[st.Step] || waking[st.Step]) {
 			return true
 		}
@@ -50,8 +50,8 @@ var duringPause = stepNames(
 var waking = stepNames(instance.WakingSteps()...)
 
 // mayPause holds a switch back that was about to begin in a daemon that stops.
-func (m *machine) mayPause() error {
-	if m.stopping.Err() != nil {
+func (e *Env) mayPause() error {
+	if e.stopping.Err() != nil {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
 	}
 	return nil

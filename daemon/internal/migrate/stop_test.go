@@ -24,10 +24,10 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 	for _, at := range []string{"mirror", "pause", "drain", "name_dst", "pivot", "resume", "settle"} {
 		t.Run(at, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				m := d.begin(toNewPool)
-				_, _, err := d.manager().Copy(context.Background(), d.call(m.ID))
+				mig := d.begin(toNewPool)
+				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)
-				d.until(m.ID, api.MigrationCopied)
+				d.until(mig.ID, api.MigrationCopied)
 				stopped := make(chan struct{})
 				d.journal.AfterAppend(func(r op.Record) {
 					if r.Step != at || r.Kind != op.EventStarted {
@@ -41,7 +41,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 					}()
 					pass(time.Millisecond) // so that the stop is under way
 				})
-				_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+				_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 				must(t, err)
 				<-stopped
 				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -50,7 +50,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 					t.Errorf("a daemon that was stopped at %s left the guest %s", at, dom.State)
 				}
 				d.boot()
-				d.moved(d.until(m.ID, api.MigrationCompleted))
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 		})
 	}

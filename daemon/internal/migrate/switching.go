@@ -10,8 +10,8 @@ import (
 
 // Switching says whether a migration may be holding the instance paused now: it
 // must not be let run by anybody else then.
-func (g *Manager) Switching(instanceID string) bool {
-	for _, st := range g.runner.Active() {
+func (m *Manager) Switching(instanceID string) bool {
+	for _, st := range m.runner.Active() {
 		if duringPause[st.Step] && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
 			return true
 		}

@@ -54,10 +54,10 @@ func TestAVolumeOfShelvedInstancesIsMovedAsIfItWereAttachedToNothing(t *testing.
 			d.shelve(n)
 			target := toNewPool
 			target.DeleteSource = true
-			m := d.until(d.migrateTo(target), api.MigrationCompleted)
-			d.unheldAt(m.Dst.Path, srcPath)
-			if m.Method != MethodOffline || m.InstanceID != "" || m.SrcAttachmentID != "" || m.DstAttachmentID != "" {
-				t.Errorf("the migration is %+v", m)
+			mig := d.until(d.migrateTo(target), api.MigrationCompleted)
+			d.unheldAt(mig.Dst.Path, srcPath)
+			if mig.Method != MethodOffline || mig.InstanceID != "" || mig.SrcAttachmentID != "" || mig.DstAttachmentID != "" {
+				t.Errorf("the migration is %+v", mig)
 			}
 			if last := d.world.registry.last; last.SrcAttachmentID != "" || last.DstAttachmentID != "" {
 				t.Errorf("registered %+v", last)
@@ -103,18 +103,18 @@ func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 	t.Run("complete", func(t *testing.T) {
 		atEveryCall(t, func(d *daemon, id string) {
 			close(d.world.copier.gate)
-			m := d.until(id, api.MigrationCompleted)
+			mig := d.until(id, api.MigrationCompleted)
 			calm(d)
-			d.unheldAt(m.Dst.Path)
+			d.unheldAt(mig.Dst.Path)
 		})
 	})
 	t.Run("cancel", func(t *testing.T) {
 		atEveryCall(t, func(d *daemon, id string) {
 			_, _, err := d.manager().Cancel(context.Background(), d.call(id))
 			must(d.t, err)
-			m := d.until(id, api.MigrationCancelled)
+			mig := d.until(id, api.MigrationCancelled)
 			calm(d)
-			d.unheldAt(srcPath, m.Dst.Path)
+			d.unheldAt(srcPath, mig.Dst.Path)
 		})
 	})
 }
@@ -131,10 +131,10 @@ func TestAFencedHostLetsGoOfTheVolumeOfAShelvedInstance(t *testing.T) {
 		d.world.registry.abandon(id)
 		close(d.world.copier.gate)
 		d.rejoined()
-		m := d.until(id, api.MigrationError)
+		mig := d.until(id, api.MigrationError)
 		pass(time.Minute)
 		d.unheldAt(srcPath)
-		if !d.world.Exists(m.Dst.Path) {
+		if !d.world.Exists(mig.Dst.Path) {
 			t.Error("dst is gone, which may be another volume's")
 		}
 	})

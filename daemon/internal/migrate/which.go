@@ -16,16 +16,16 @@ import (
 // Which says what registry, journal and libvirt each hold to be the volume's
 // chain, and which of them has every write that the guest was told is done. It
 // changes nothing and guesses nothing.
-func (g *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
+func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: []api.Location{vol.Location}}
-	h, err := g.newest(ctx, vol.ID)
+	h, err := m.newest(ctx, vol.ID)
 	if err != nil {
 		return w, err
 	}
 	if h != nil && h.spec.Method != MethodSave { // where that ended is the registry's word
 		w.Journal = h.chain()
 	}
-	hold, of, err := g.holder(ctx, &vol, &w)
+	hold, of, err := m.holder(ctx, &vol, &w)
 	if err != nil {
 		return w, err
 	}
@@ -52,13 +52,13 @@ const (
 // host if there is one, and returns the attachment that counts. Reserved is a word of
 // the registry alone, and what is on its way to an instance, or away from it, may not
 // be there.
-func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (hold holding, of *api.Attachment, err error) {
+func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (hold holding, of *api.Attachment, err error) {
 	for i := range vol.Attachments {
 		att := &vol.Attachments[i]
 		if att.State == api.AttachmentReserved {
 			continue
 		}
-		dom, err := g.machine.hv.Domain(ctx, att.InstanceID)
+		dom, err := m.env.hv.Domain(ctx, att.InstanceID)
 		if err != nil && !errors.Is(err, hv.ErrNotFound) {
 			return holdNobody, nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 		}
@@ -69,7 +69,7 @@ func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 		if w.Live != nil || w.Persistent != nil {
 			return holdHere, att, nil
 		}
-		here, err := g.placeOf(ctx, att, dom)
+		here, err := m.placeOf(ctx, att, dom)
 		if err != nil {
 			return holdNobody, nil, err
 		}
@@ -83,14 +83,14 @@ func (g *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 
 // placeOf says where the instance of an attachment is, whose disk is not in dom, by the
 // word of the registry. Of a domain that is here all the same it says that.
-func (g *Manager) placeOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
+func (m *Manager) placeOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:
 		return holdHere, nil
 	case att.Host == "":
 		return holdShelved, nil
 	}
-	host, err := g.host(ctx)
+	host, err := m.host(ctx)
 	if err != nil {
 		return holdNobody, err
 	}
@@ -101,13 +101,13 @@ func (g *Manager) placeOf(ctx context.Context, att *api.Attachment, dom *hv.Doma
 }
 
 // newest returns the newest migration of a volume on this host, nil if none.
-func (g *Manager) newest(ctx context.Context, volumeID string) (*history, error) {
-	ids, err := g.ids(ctx)
+func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error) {
+	ids, err := m.ids(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range slices.Backward(ids) {
-		h, err := g.loadHistory(ctx, id)
+		h, err := m.loadHistory(ctx, id)
 		if err != nil {
 			return nil, err
 		}

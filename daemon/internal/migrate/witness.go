@@ -23,7 +23,7 @@ type held struct {
 }
 
 // openOf asks the kernel. Its errors are typed for the runner.
-func (m *machine) openOf(ctx context.Context, s *Spec) (*held, error) {
+func (e *Env) openOf(ctx context.Context, s *Spec) (*held, error) {
 	h := &held{process: true}
 	for _, image := range []struct {
 		path string
@@ -32,7 +32,7 @@ func (m *machine) openOf(ctx context.Context, s *Spec) (*held, error) {
 		if image.path == "" {
 			continue
 		}
-		is, err := witness.Look(ctx, m.hv, s.InstanceID, s.InstanceName, image.path)
+		is, err := witness.Look(ctx, e.hv, s.InstanceID, s.InstanceName, image.path)
 		if err != nil {
 			return nil, err
 		}
@@ -103,18 +103,18 @@ type errDisagree struct {
 	at, config place
 }
 
-func (e *errDisagree) Error() string { return e.why.Message }
-func (e *errDisagree) Unwrap() error { return e.why }
+func (disagreed *errDisagree) Error() string { return disagreed.why.Message }
+func (disagreed *errDisagree) Unwrap() error { return disagreed.why }
 
 // sure is lookAt that asks the second witness as well. Its errors are typed for the
 // runner.
-func (m *machine) sure(ctx context.Context, s *Spec) (*view, error) {
-	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second, Now: m.now}
+func (e *Env) sure(ctx context.Context, s *Spec) (*view, error) {
+	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second, Now: e.now}
 	return witness.Agreed(ctx, patience, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*view], err error) {
-		if heard.View, err = m.lookAt(ctx, s); err != nil {
+		if heard.View, err = e.lookAt(ctx, s); err != nil {
 			return heard, err
 		}
-		h, err := m.openOf(ctx, s)
+		h, err := e.openOf(ctx, s)
 		if err != nil {
 			return heard, err
 		}
@@ -140,12 +140,12 @@ func disagree(s *Spec, v *view, h *held) *api.Error {
 
 // strangeCommit says that QEMU may be at work on a commit into src that libvirt does
 // not know of: it refuses ours, and has src open for writing.
-func (m *machine) strangeCommit(ctx context.Context, s *Spec) error {
-	v, err := m.lookAt(ctx, s)
+func (e *Env) strangeCommit(ctx context.Context, s *Spec) error {
+	v, err := e.lookAt(ctx, s)
 	if err != nil {
 		return err
 	}
-	h, err := m.openOf(ctx, s)
+	h, err := e.openOf(ctx, s)
 	if err != nil || !v.active || v.live != onOverlay || v.mirror != nil || !h.srcWritable {
 		return err
 	}
@@ -156,40 +156,40 @@ func (m *machine) strangeCommit(ctx context.Context, s *Spec) error {
 // by the op: nothing is undone, but it may not wait for a person. Both chains are
 // equal in the pause, so the definition is made to name the one that the process has
 // before it goes on. Other errors are passed on.
-func (m *machine) standStill(ctx context.Context, r *op.Run, s *Spec, p pause, err error) error {
-	var e *errDisagree
-	if !errors.As(err, &e) {
+func (e *Env) standStill(ctx context.Context, r *op.Run, s *Spec, p pause, err error) error {
+	var disagreed *errDisagree
+	if !errors.As(err, &disagreed) {
 		return err
 	}
 	chains := map[place][]hv.Image{onSrc: s.srcChain(), onDst: s.dstChain()}
 	if s.Overlay != "" {
 		chains[onOverlay] = s.overlayChain()
 	}
-	if _, ours := chains[e.config]; ours && e.at != foreign && e.at != e.config {
-		if nameErr := m.hv.SetConfigChain(ctx, s.InstanceID, s.Target, chains[e.at]); nameErr != nil {
-			return m.hvError(nameErr)
+	if _, ours := chains[disagreed.config]; ours && disagreed.at != foreign && disagreed.at != disagreed.config {
+		if nameErr := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, chains[disagreed.at]); nameErr != nil {
+			return e.hvError(nameErr)
 		}
 	}
-	if resumeErr := m.resume(ctx, r, s, p); resumeErr != nil {
+	if resumeErr := e.resume(ctx, r, s, p); resumeErr != nil {
 		return resumeErr
 	}
 	return err
 }
 
 // lookedInPause is sure for a step in the pause of a switch.
-func (m *machine) lookedInPause(ctx context.Context, r *op.Run, s *Spec) (*view, error) {
-	v, err := m.sure(ctx, s)
+func (e *Env) lookedInPause(ctx context.Context, r *op.Run, s *Spec) (*view, error) {
+	v, err := e.sure(ctx, s)
 	if err != nil {
-		return nil, m.standStill(ctx, r, s, toSwitch, err)
+		return nil, e.standStill(ctx, r, s, toSwitch, err)
 	}
 	return v, nil
 }
 
 // notHeld makes sure, before an image is deleted, that no process of a domain of this
 // host has it open, whatever libvirt says of the domain.
-func (m *machine) notHeld(ctx context.Context, doms []hv.Domain, path string) error {
+func (e *Env) notHeld(ctx context.Context, doms []hv.Domain, path string) error {
 	for i := range doms {
-		h, err := witness.Look(ctx, m.hv, doms[i].ID, doms[i].Name, path)
+		h, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, path)
 		if err != nil {
 			return err
 		}
@@ -203,16 +203,16 @@ func (m *machine) notHeld(ctx context.Context, doms []hv.Domain, path string) er
 
 // mayRelease is asked before the registry is told that the migration is over, so that
 // others may have src, dst or the volume.
-func (m *machine) mayRelease(ctx context.Context, s *Spec) error {
+func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 	if !s.attached() {
 		return nil
 	}
-	_, err := m.sure(ctx, s)
+	_, err := e.sure(ctx, s)
 	if !errors.Is(err, hv.ErrNotFound) {
 		return err
 	}
 	// It was undefined: what it had is known by its process alone.
-	h, err := m.openOf(ctx, s)
+	h, err := e.openOf(ctx, s)
 	if err != nil {
 		return err
 	}

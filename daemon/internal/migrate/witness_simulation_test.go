@@ -45,26 +45,26 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what goa
 	}
 	close(d.world.copier.gate)
 	for range 10 {
-		m := d.untilItStands(id)
-		if m.State.Final() {
+		mig := d.untilItStands(id)
+		if mig.State.Final() {
 			break
 		}
 		staysWhole(t, d)
 		_ = d.world.Destroy(testInstance)
 		must(t, d.world.Start(testInstance))
 		staysWhole(t, d)
-		askAgain(d, &m, what)
+		askAgain(d, &mig, what)
 	}
 	calm(d)
-	switch m, err := d.manager().Get(context.Background(), id); {
+	switch mig, err := d.manager().Get(context.Background(), id); {
 	case err != nil:
 		t.Fatal(err)
-	case m.State == api.MigrationCompleted:
-		d.moved(m)
-	case m.State.Final():
+	case mig.State == api.MigrationCompleted:
+		d.moved(mig)
+	case mig.State.Final():
 		d.stayed()
 	default:
-		t.Errorf("the migration is %s in the end: %v", m.State, m.Error)
+		t.Errorf("the migration is %s in the end: %v", mig.State, mig.Error)
 	}
 }
 
@@ -73,23 +73,23 @@ func (d *daemon) untilItStands(id string) api.Migration {
 	d.t.Helper()
 	pass(10 * time.Minute)
 	synctest.Wait()
-	m, err := d.manager().Get(context.Background(), id)
+	mig, err := d.manager().Get(context.Background(), id)
 	must(d.t, err)
-	return m
+	return mig
 }
 
 // askAgain is a person who has stopped and started the guest as he was told.
-func askAgain(d *daemon, m *api.Migration, what goal) {
+func askAgain(d *daemon, mig *api.Migration, what goal) {
 	if what == goalComplete {
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if err == nil {
 			return
 		}
-		if _, _, err := d.manager().Copy(context.Background(), d.call(m.ID)); err == nil {
+		if _, _, err := d.manager().Copy(context.Background(), d.call(mig.ID)); err == nil {
 			return
 		}
 	}
-	_, _, _ = d.manager().Cancel(context.Background(), d.call(m.ID)) // refused: the next round asks again
+	_, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) // refused: the next round asks again
 }
 
 // staysWhole fails the test if anything that the guest was told is missing, in its
@@ -117,18 +117,18 @@ func TestAJobThatLibvirtDoesNotKnowOfIsNamedWithTheWayOut(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.DieInside(testInstance, "BlockCopy", 1, func() { awayFor(d, 3*time.Second) })
-				m := d.untilItStands(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method}))
+				mig := d.untilItStands(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method}))
 				for _, what := range []goal{goalComplete, goalCancel} {
-					if m.State.Final() || m.Error == nil {
-						t.Fatalf("the migration is %s: %v", m.State, m.Error)
+					if mig.State.Final() || mig.Error == nil {
+						t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
 					}
-					for _, part := range []string{"and dst open", "shut it down, start it again", "complete or cancel of migration " + m.ID} {
-						if !strings.Contains(m.Error.Message, part) {
-							t.Errorf("before %s the message lacks %q: %s", what, part, m.Error.Message)
+					for _, part := range []string{"and dst open", "shut it down, start it again", "complete or cancel of migration " + mig.ID} {
+						if !strings.Contains(mig.Error.Message, part) {
+							t.Errorf("before %s the message lacks %q: %s", what, part, mig.Error.Message)
 						}
 					}
-					askAgain(d, &m, what)
-					m = d.untilItStands(m.ID)
+					askAgain(d, &mig, what)
+					mig = d.untilItStands(mig.ID)
 				}
 				staysWhole(t, d)
 			})

@@ -29,8 +29,8 @@ type Ports struct {
 	Audit func(e api.EventPost)
 }
 
-// machine is what the steps share: the ports, and what is known only in memory.
-type machine struct {
+// Env is what the steps share: the ports, and what is known only in memory.
+type Env struct {
 	hv       hv.Hypervisor
 	images   Images
 	copier   Copier
@@ -42,10 +42,10 @@ type machine struct {
 	// past answers from the journal what a migration has done so far.
 	past func(ctx context.Context, s *Spec, except string) (past, error)
 	// made answers from the journal what it has of a dst that the migration made.
-	made  func(ctx context.Context, s *Spec) (claimNote, error)
-	board *board
-	log   *slog.Logger
-	now   func() time.Time
+	made     func(ctx context.Context, s *Spec) (claimNote, error)
+	progress *progressTracker
+	log      *slog.Logger
+	now      func() time.Time
 	// stopping ends when the daemon is told to stop, by stop: from then on no
 	// guest is to be paused.
 	stopping context.Context
@@ -55,26 +55,26 @@ type machine struct {
 	fence fence
 }
 
-// newMachine makes a machine. Change is told the id of each migration whose
+// newEnv makes an Env on these ports. Change is told the id of each migration whose
 // progress changes.
-func newMachine(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *machine {
-	m := &machine{
+func newEnv(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
+	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		past:  func(context.Context, *Spec, string) (past, error) { return past{}, nil },
-		made:  func(context.Context, *Spec) (claimNote, error) { return claimNote{Ours: true}, nil },
-		board: newBoard(change), log: log, now: time.Now, host: host,
+		past:     func(context.Context, *Spec, string) (past, error) { return past{}, nil },
+		made:     func(context.Context, *Spec) (claimNote, error) { return claimNote{Ours: true}, nil },
+		progress: newProgressTracker(change), log: log, now: time.Now, host: host,
 	}
-	m.stopping, m.stop = context.WithCancel(context.Background())
-	return m
+	e.stopping, e.stop = context.WithCancel(context.Background())
+	return e
 }
 
 // bandwidth is the cap of a migration's copy now: the operator's latest word, also
 // from before a restart, else what the migration was started with.
-func (m *machine) bandwidth(s *Spec) int64 {
-	return m.board.bandwidth(s.MigrationID, func() int64 {
-		bps, set, err := m.copier.Cap(s.copyKey())
+func (e *Env) bandwidth(s *Spec) int64 {
+	return e.progress.bandwidth(s.MigrationID, func() int64 {
+		bps, set, err := e.copier.Cap(s.copyKey())
 		if err != nil {
-			m.log.Warn("cannot read which cap a migration was given", "migration", s.MigrationID, "err", err)
+			e.log.Warn("cannot read which cap a migration was given", "migration", s.MigrationID, "err", err)
 		}
 		if err != nil || !set {
 			return s.BandwidthBps
