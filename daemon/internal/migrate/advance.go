@@ -111,11 +111,11 @@ func (m *Manager) restored(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay {
 		return nil
 	}
-	v, err := m.env.lookAt(ctx, s)
+	disk, err := m.env.readDisk(ctx, s)
 	if err != nil {
 		return err
 	}
-	return atRest(s, v)
+	return atRest(s, disk)
 }
 
 // endedMeanwhile is what is to be done for a migration that waits for somebody's

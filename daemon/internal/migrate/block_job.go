@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// runJob begins the way's block job if it does not run yet and waits until it
-// is ready, or until it has got nowhere for as long as patience (0: for ever).
-func (e *Env) runJob(ctx context.Context, s *Spec, w way, begin func() error, patience time.Duration) (ready bool, err error) {
+// runJob begins the block job of a direction if it does not run yet and waits until
+// it is ready, or until it has got nowhere for as long as patience (0: for ever).
+func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() error, patience time.Duration) (ready bool, err error) {
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
@@ -23,46 +23,46 @@ func (e *Env) runJob(ctx context.Context, s *Spec, w way, begin func() error, pa
 		if err := e.stillOurs(ctx, s); err != nil {
 			return false, err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return false, err
 		}
-		if !v.active {
+		if !disk.active {
 			return false, guestIsOff(s)
 		}
-		mirror, err := v.mirrorTo(w.kind, w.to(s))
+		mirror, err := disk.mirrorTo(to.job, to.image(s))
 		if err != nil {
 			return false, err
 		}
 		switch {
 		case mirror != nil && mirror.Ready:
-			return true, v.mayName(s, w) // or the guest would be paused for nothing
-		case mirror == nil && begun != 0 && begun != v.dom.Run:
+			return true, disk.mayName(s, to) // or the guest would be paused for nothing
+		case mirror == nil && begun != 0 && begun != disk.dom.Run:
 			return false, guestRestarted(s)
 		case mirror == nil && !asked:
 			// Before it is begun, or taken for ended: a job may be at work that libvirt
 			// does not know of.
-			if _, err := e.sure(ctx, s); err != nil {
+			if _, err := e.confirmDisk(ctx, s); err != nil {
 				return false, err
 			}
 			asked = true
 			continue
 		case mirror == nil && begun != 0:
-			return false, e.jobFailed(ctx, s, w.to(s), begun)
-		case mirror == nil && v.live != s.before():
+			return false, e.jobFailed(ctx, s, to.image(s), begun)
+		case mirror == nil && disk.live != s.before():
 			// Without an overlay QEMU would quietly do a full copy and zero dst.
-			return false, changed(s, v)
-		case mirror == nil && v.dom.Snapshots+v.dom.Checkpoints > 0:
-			return false, marked(s, v.dom)
+			return false, chainChanged(s, disk)
+		case mirror == nil && disk.dom.Snapshots+disk.dom.Checkpoints > 0:
+			return false, snapshotsLost(s, disk.dom)
 		case mirror == nil:
 			if err := begin(); err != nil {
 				err = e.guestError(ctx, s, err)
-				if w.at == onSrc {
-					err = cmp.Or(e.strangeCommit(ctx, s), err)
+				if to.end == onSrc {
+					err = cmp.Or(e.unknownCommit(ctx, s), err)
 				}
 				return false, err
 			}
-			begun, asked = v.dom.Run, false
+			begun, asked = disk.dom.Run, false
 			continue
 		}
 		job := e.reportJob(ctx, s, &pace)
@@ -140,13 +140,13 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 // image on top, is not ours to touch: ours is not there then.
 func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	e.progress.clear(s.MigrationID)
-	v, err := e.sure(ctx, s)
-	if err != nil || !v.active {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil || !disk.active {
 		return err // a job dies with its process
 	}
-	if v.ours(toSrc, s) == nil {
-		if v.live == toSrc.at {
-			return op.UnknownOutcome(changed(s, v))
+	if disk.ours(toSrc, s) == nil {
+		if disk.live == toSrc.end {
+			return op.UnknownOutcome(chainChanged(s, disk))
 		}
 		return nil
 	}
@@ -156,15 +156,15 @@ func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	return notEnded(s)
 }
 
-// observeJob says whether the way's job is ready.
-func (e *Env) observeJob(w way) op.ObserveFunc[Spec] {
+// observeJob says whether the job of a direction is ready.
+func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := e.sure(ctx, s)
+		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
 		// If not, Do finds out why, and has the op planned anew or refuses.
-		mirror := v.ours(w, s)
-		return op.DoneIf(mirror != nil && mirror.Ready && v.mayName(s, w) == nil), nil
+		mirror := disk.ours(to, s)
+		return op.DoneIf(mirror != nil && mirror.Ready && disk.mayName(s, to) == nil), nil
 	}
 }

@@ -79,11 +79,11 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	if h.find(goalComplete) == nil || !s.attached() {
 		return nil
 	}
-	v, err := m.env.lookAt(ctx, s)
+	disk, err := m.env.readDisk(ctx, s)
 	if err != nil {
 		return noHypervisor()
 	}
-	if v.mirror == nil {
+	if disk.mirror == nil {
 		return nil
 	}
 	return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s to %s: the block job of a complete that did not come to its end still writes there; complete goes on with it, cancel ends it",
@@ -327,7 +327,7 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what goal) (string, 
 // takeBack are the ways of a cancel for a migration that the registry has ended.
 var takeBack = map[string]string{kindCancelLive: kindTakeBackLive, kindCancelCold: kindTakeBackCold}
 
-// kindFor picks the way to a goal by whether the instance runs now.
+// kindFor picks the op kind that reaches a goal, by whether the instance runs now.
 func (m *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {
 	switch {
 	case s.Method == MethodMirror:

@@ -125,8 +125,8 @@ func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string,
 	if !parked && !h.onOverlay() {
 		return "", true
 	}
-	v, err := m.env.sure(ctx, s)
-	var disagreed *errDisagree
+	disk, err := m.env.confirmDisk(ctx, s)
+	var disagreed *errWitnessesDisagree
 	switch {
 	case errors.As(err, &disagreed):
 		return disagreed.Error(), true
@@ -135,23 +135,23 @@ func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string,
 	case err != nil:
 		return "", false
 	}
-	d := v.dom.ConfigDisk(s.Target)
+	d := disk.dom.ConfigDisk(s.Target)
 	if !h.onOverlay() || d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) {
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that
 		// was saved where the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := m.env.guards.Has(s.InstanceID, s.chainOwner())
-		return "", err == nil && (!guarded || !v.dom.ManagedSave)
+		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there; docs/how-to/recover.md (A definition that was put back) says what can be done",
-		s.InstanceName, s.Target, v.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
+		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
 }
 
 // onOverlay says whether the newest writes of the guest are in the overlay, by the
 // journal's word.
 func (h *history) onOverlay() bool {
 	state, _ := h.state()
-	return !state.Final() && h.place() == onOverlay
+	return !state.Final() && h.at() == onOverlay
 }
 
 // noteChain keeps, or forgets, a problem, and sets or clears its guard.

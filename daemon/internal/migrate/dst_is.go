@@ -26,8 +26,8 @@ func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 
 // mayMirrorToDst is mayWriteDst for a mirror, unless that writes already.
 func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
-	v, err := e.lookAt(ctx, s)
-	if err != nil || v.mirror != nil {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.mirror != nil {
 		return err
 	}
 	_, err = e.mayWriteDst(ctx, s)

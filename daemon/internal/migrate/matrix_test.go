@@ -115,11 +115,11 @@ func onOverlayStill(p *phase) error {
 	if err != nil {
 		return err
 	}
-	if at := placeOf(&p.spec, dom.ConfigDisk("vda")); at != onOverlay {
+	if at := positionOf(&p.spec, dom.ConfigDisk("vda")); at != onOverlay {
 		r.Errorf("the persistent chain is %s", at)
 	}
-	if dom.State.Active() && placeOf(&p.spec, dom.LiveDisk("vda")) != onOverlay {
-		r.Errorf("the live chain is %s", placeOf(&p.spec, dom.LiveDisk("vda")))
+	if dom.State.Active() && positionOf(&p.spec, dom.LiveDisk("vda")) != onOverlay {
+		r.Errorf("the live chain is %s", positionOf(&p.spec, dom.LiveDisk("vda")))
 	}
 	if g := p.guards.all(); len(g) > 0 {
 		r.Errorf("guards are left: %v", g)
@@ -326,7 +326,7 @@ func (p *phase) mirrored() error {
 		return err
 	}
 	live := dom.LiveDisk("vda")
-	if live.Mirror == nil || !live.Mirror.Ready || placeOf(&p.spec, live) != onSrc {
+	if live.Mirror == nil || !live.Mirror.Ready || positionOf(&p.spec, live) != onSrc {
 		return fmt.Errorf("the live disk is %+v, want a ready mirror on src", live)
 	}
 	return p.copier.Compare(context.Background(), p.spec.srcImage(), p.spec.dstImage(), testSize, nil)

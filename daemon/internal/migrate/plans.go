@@ -58,8 +58,8 @@ func (m *Manager) Plans() []op.Plan {
 	return append(m.env.plans(m.copied, m.completed), m.env.savedPlans(m.copied)...)
 }
 
-// ask is a question about a migration that its other ops answer.
-type ask func(context.Context, *Spec) (bool, error)
+// predicate is a question about a migration that its other ops answer.
+type predicate func(context.Context, *Spec) (bool, error)
 
 // plans assembles the steps. What the registry has freed may be somebody else's
 // the next moment, so cancel removes dst first; complete frees src first all the
@@ -67,7 +67,7 @@ type ask func(context.Context, *Spec) (bool, error)
 // it before it deletes it.
 // Copied says whether dst is known to be a copy of
 // src; completed, whether a complete is past its commit point.
-func (e *Env) plans(copied, completed ask) []op.Plan {
+func (e *Env) plans(copied, completed predicate) []op.Plan {
 	all := slices.Concat(e.overlayPlans(copied, completed), e.offlinePlans(copied, completed), e.mirrorPlans(completed))
 	for i := range all {
 		all[i] = e.fenced(all[i])
@@ -83,7 +83,7 @@ func (e *Env) plans(copied, completed ask) []op.Plan {
 
 // overlayPlans: src is frozen under an overlay, which is folded into dst, or
 // back into src.
-func (e *Env) overlayPlans(copied, completed ask) []op.Plan {
+func (e *Env) overlayPlans(copied, completed predicate) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStart, Commit: "switch_to_overlay", Steps: []op.Step{
 			e.stepRegister(),
@@ -171,7 +171,7 @@ func (e *Env) cancelledSteps() []op.Step {
 }
 
 // offlinePlans: src is frozen because nothing may open it.
-func (e *Env) offlinePlans(copied, completed ask) []op.Plan {
+func (e *Env) offlinePlans(copied, completed predicate) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStartOffline, Commit: "publish_started", Steps: []op.Step{
 			e.stepRegister(),
@@ -199,7 +199,7 @@ func (e *Env) offlinePlans(copied, completed ask) []op.Plan {
 // mirrorPlans: src is not frozen. QEMU makes dst equal to it and keeps it so until
 // the switch, which is that of the overlay's method. The mirror is an op of its
 // own, since it takes long and needs no lock of the instance.
-func (e *Env) mirrorPlans(completed ask) []op.Plan {
+func (e *Env) mirrorPlans(completed predicate) []op.Plan {
 	return []op.Plan{
 		{Kind: kindStartMirror, Commit: "publish_started", Steps: []op.Step{
 			e.stepRegister(),
@@ -233,7 +233,7 @@ func (e *Env) mirrorPlans(completed ask) []op.Plan {
 // stepAdmitCancel is asked when it is cancel's turn: a complete that was ahead
 // of it may have passed its commit point meanwhile. A copy that ran until now
 // is worth nothing once src is written again, so its cursor goes.
-func (e *Env) stepAdmitCancel(completed ask) op.Step {
+func (e *Env) stepAdmitCancel(completed predicate) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := completed(ctx, s)
 		if err != nil {
@@ -271,14 +271,14 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if err != nil || p.folding {
 		return err
 	}
-	v, err := e.sure(ctx, s)
+	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
 	}
-	if v.active && v.live != onOverlay || !v.active && v.config != onOverlay {
-		return changed(s, v)
+	if disk.active && disk.live != onOverlay || !disk.active && disk.config != onOverlay {
+		return chainChanged(s, disk)
 	}
-	return e.sealedUnlessCommitted(ctx, s, v, opID)
+	return e.sealedUnlessCommitted(ctx, s, disk, opID)
 }
 
 func pastPointOfNoReturn(s *Spec) *api.Error {

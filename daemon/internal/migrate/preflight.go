@@ -182,7 +182,7 @@ func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*
 	if disk == nil {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
 	}
-	if placeOf(s, disk) != onSrc || (dom.State.Active() && placeOf(s, dom.LiveDisk(att.Device)) != onSrc) {
+	if positionOf(s, disk) != onSrc || (dom.State.Active() && positionOf(s, dom.LiveDisk(att.Device)) != onSrc) {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
 			att.Device, dom.Name, s.Src.Path, s.VolumeName)
 	}

@@ -100,8 +100,8 @@ func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 
 // sealedUnlessCommitted is sealed but for a commit of the overlay that is at work: a person has
 // begun it, and it writes src as a cancel would, which takes it up.
-func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, v *view, opID string) error {
-	if v.active && v.live == onOverlay && v.ours(toSrc, s) != nil {
+func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, disk *diskState, opID string) error {
+	if disk.active && disk.live == onOverlay && disk.ours(toSrc, s) != nil {
 		return nil
 	}
 	return e.sealed(ctx, s, opID)
@@ -121,7 +121,7 @@ func written(s *Spec, seal *image.Stamp) *api.Error {
 // sealedOrSame is sealed that believes the content more than the stamp: a program may
 // have touched src without changing it. It can be compared with the copy only if that
 // was made of the frozen src, and before part of the overlay came to dst.
-func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string, copied ask) error {
+func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string, copied predicate) error {
 	refused := e.sealed(ctx, s, opID)
 	if api.CodeOf(refused) != api.CodeChainChanged {
 		return refused

@@ -111,7 +111,7 @@ func (s *Spec) overlayChain() []hv.Image { return []hv.Image{s.overlayImage(), s
 
 // before is where the disk is until the switch to dst, and beforeChain the chain
 // there.
-func (s *Spec) before() place {
+func (s *Spec) before() position {
 	if s.Method == MethodOverlay {
 		return onOverlay
 	}

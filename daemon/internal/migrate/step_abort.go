@@ -31,8 +31,8 @@ func (e *Env) ifMirrored(st op.Step) op.Step {
 		if err != nil {
 			return false, err
 		}
-		v, err := e.lookAt(ctx, s)
-		return err == nil && v.ours(toDst, s) == nil, err
+		disk, err := e.readDisk(ctx, s)
+		return err == nil && disk.ours(toDst, s) == nil, err
 	}
 	st.Do = func(ctx context.Context, r *op.Run) error {
 		if none, err := idle(ctx, r); none || err != nil {
@@ -52,25 +52,25 @@ func (e *Env) ifMirrored(st op.Step) op.Step {
 // stepAbortMirror ends the job before cancel begins its own.
 func (e *Env) stepAbortMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.active && v.mirror == nil && v.live != s.before() {
-			return changed(s, v)
+		if disk.active && disk.mirror == nil && disk.live != s.before() {
+			return chainChanged(s, disk)
 		}
-		if _, err := v.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && v.ours(toSrc, s) == nil {
+		if _, err := disk.mirrorTo(hv.JobCopy, s.dstImage()); err != nil && disk.ours(toSrc, s) == nil {
 			return err
 		}
-		return e.endMirror(ctx, s, v)
+		return e.endMirror(ctx, s, disk)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		v, err := e.sure(ctx, s)
+		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
-			return op.Unknown, e.standStill(ctx, r, s, toAbort, err)
+			return op.Unknown, e.endPauseOnDisagreement(ctx, r, s, toAbort, err)
 		}
 		// An active commit is cancel's own, from before a crash.
-		return op.DoneIf(!v.active || (v.live == s.before() && (v.mirror == nil || v.ours(toSrc, s) != nil))), nil
+		return op.DoneIf(!disk.active || (disk.live == s.before() && (disk.mirror == nil || disk.ours(toSrc, s) != nil))), nil
 	}
 	return step(abortStep, do, nil, observe)
 }
@@ -79,15 +79,15 @@ const abortStep = "abort_mirror"
 
 // endMirror ends the copy job if it is there and the guest does not run. The guest
 // goes on where it is.
-func (e *Env) endMirror(ctx context.Context, s *Spec, v *view) error {
+func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	e.progress.clear(s.MigrationID)
 	switch {
-	case v.ours(toDst, s) == nil:
+	case disk.ours(toDst, s) == nil:
 		return nil
-	case v.dom.State == hv.StateRunning:
+	case disk.dom.State == hv.StateRunning:
 		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
 	}
-	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", v.dom.State)
+	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", disk.dom.State)
 	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 		return e.hvError(err)
 	}

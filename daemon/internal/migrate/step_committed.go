@@ -17,7 +17,7 @@ import (
 // guest is where a cancel would bring it, and src has been written since, so that dst is
 // worth nothing. The overlay is kept: nothing proves what became of its blocks
 // once the guest has written over them.
-func (e *Env) cancelCommittedPlan(completed ask) op.Plan {
+func (e *Env) cancelCommittedPlan(completed predicate) op.Plan {
 	return op.Plan{Kind: kindCancelCommitted, Commit: "publish_cancelled", Steps: append(
 		[]op.Step{
 			e.stepAdmitCommitted(completed),
@@ -36,7 +36,7 @@ type committedOutput struct {
 }
 
 // stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
-func (e *Env) stepAdmitCommitted(completed ask) op.Step {
+func (e *Env) stepAdmitCommitted(completed predicate) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := completed(ctx, s)
 		if err != nil {
@@ -64,16 +64,16 @@ func (e *Env) stepAdmitCommitted(completed ask) op.Step {
 // does one whose disk was taken out and put in again. So it has to be the process that
 // start has put onto the overlay, or one that was started with it.
 func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
-	v, err := e.sure(ctx, s)
+	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
 	}
-	h, err := e.openOf(ctx, s)
+	open, err := e.openImages(ctx, s)
 	if err != nil {
 		return err
 	}
-	if !v.active || v.live != onSrc || v.mirror != nil || !h.srcWritable || !h.agrees(s, v) || v.config != onSrc && v.config != onOverlay {
-		return changed(s, v)
+	if !disk.active || disk.live != onSrc || disk.mirror != nil || !open.srcWritable || !open.agrees(s, disk) || disk.config != onSrc && disk.config != onOverlay {
+		return chainChanged(s, disk)
 	}
 	p, err := e.past(ctx, s, opID)
 	if err != nil {
@@ -91,8 +91,8 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	return nil
 }
 
-// committedKind is the way of a cancel whose guest is on src, by both witnesses, though no
-// cancel has begun to bring it there; kind in all other cases.
+// committedKind is the op kind of a cancel whose guest is on src, by both witnesses, though
+// no cancel has begun to bring it there; kind in all other cases.
 func (m *Manager) committedKind(ctx context.Context, s *Spec, kind string) (string, error) {
 	if kind != kindCancelLive {
 		return kind, nil
@@ -101,18 +101,18 @@ func (m *Manager) committedKind(ctx context.Context, s *Spec, kind string) (stri
 	if err != nil || p.folding {
 		return kind, err
 	}
-	v, err := m.env.lookAt(ctx, s)
-	if err == nil && (v.live != onSrc || v.mirror != nil) {
+	disk, err := m.env.readDisk(ctx, s)
+	if err == nil && (disk.live != onSrc || disk.mirror != nil) {
 		return kind, nil
 	}
-	var h *held
+	var open *openImages
 	if err == nil {
-		h, err = m.env.openOf(ctx, s)
+		open, err = m.env.openImages(ctx, s)
 	}
 	switch {
 	case err != nil:
 		return "", cannotLookAt(s, err)
-	case h.agrees(s, v):
+	case open.agrees(s, disk):
 		return kindCancelCommitted, nil
 	}
 	return kind, nil

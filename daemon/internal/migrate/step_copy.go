@@ -125,7 +125,7 @@ type verifiedOutput struct {
 // comparing every byte, unless the operator said not to. A copy that was compared
 // once is not compared again: a fold that was cut off has left part of the
 // overlay in dst, which the next fold writes again.
-func (e *Env) stepVerifyCopy(copied ask) op.Step {
+func (e *Env) stepVerifyCopy(copied predicate) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
 		if err := e.checkSizes(ctx, s); err != nil {

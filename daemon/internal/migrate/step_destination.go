@@ -28,12 +28,12 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note claimNote) er
 		return nil
 	}
 	if s.attached() {
-		v, err := e.sure(ctx, s)
+		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.config == onDst || v.live == onDst || v.mirror != nil {
-			return op.UnknownOutcome(changed(s, v))
+		if disk.config == onDst || disk.live == onDst || disk.mirror != nil {
+			return op.UnknownOutcome(chainChanged(s, disk))
 		}
 	}
 	if err := e.notNamed(ctx, s.Dst.Path); err != nil {
@@ -59,7 +59,7 @@ func (e *Env) notNamed(ctx context.Context, path string) error {
 	case domain != "":
 		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
 	}
-	return e.notHeld(ctx, doms, path)
+	return e.notOpen(ctx, doms, path)
 }
 
 // stepRemoveDestination ends a cancelled migration: a dst that it made is of no
@@ -97,12 +97,12 @@ func (e *Env) stepReleaseSource() op.Step {
 			return err
 		}
 		if s.attached() {
-			v, err := e.sure(ctx, s)
+			disk, err := e.confirmDisk(ctx, s)
 			if err != nil {
 				return err
 			}
-			if v.config != onDst || (v.active && v.live != onDst) {
-				return op.UnknownOutcome(changed(s, v))
+			if disk.config != onDst || (disk.active && disk.live != onDst) {
+				return op.UnknownOutcome(chainChanged(s, disk))
 			}
 		}
 		if err := e.notNamed(ctx, s.Src.Path); err != nil {

@@ -19,14 +19,14 @@ func (e *Env) stepGuard(doing string) op.Step {
 		if err := e.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
 			return err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.active {
+		if disk.active {
 			return guestIsOn(s)
 		}
-		return atRest(s, v)
+		return atRest(s, disk)
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.guards.Clear(s.InstanceID, s.owner()) }
 	return step("guard", do, undo, nil)
@@ -52,56 +52,56 @@ type foldNote struct {
 	foldingNote
 }
 
-// stepFold merges the overlay of a stopped instance into the end of the way, and
-// makes the persistent XML name the end. It is the commit point: from here the
+// stepFold merges the overlay of a stopped instance into the end of the direction, and
+// makes the persistent XML name that end. It is the commit point: from here the
 // end is the authoritative copy. The overlay keeps its data, so that a fold that
 // was cut off is made again, and one that was not followed by the new name as
 // well: on a host where the guard hook does not work the instance may have run
 // on the overlay since.
-func (e *Env) stepFold(w way) op.Step {
+func (e *Env) stepFold(to direction) op.Step {
 	const name = "fold"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := e.mayFold(ctx, s, w); err != nil {
+		if err := e.mayFold(ctx, s, to); err != nil {
 			return err
 		}
-		if err := e.beginFold(ctx, r, s, w); err != nil {
+		if err := e.beginFold(ctx, r, s, to); err != nil {
 			return err
 		}
 		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
-		if err := e.images.Fold(ctx, s.Overlay, w.to(s)); err != nil {
+		if err := e.images.Fold(ctx, s.Overlay, to.image(s)); err != nil {
 			// An instance that was started since mayFold has its images locked.
-			return cmp.Or(e.mayFold(ctx, s, w), err)
+			return cmp.Or(e.mayFold(ctx, s, to), err)
 		}
-		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{w.at == onSrc}}); err != nil {
+		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{to.end == onSrc}}); err != nil {
 			return err
 		}
-		if err := e.mayFold(ctx, s, w); err != nil {
+		if err := e.mayFold(ctx, s, to); err != nil {
 			return err
 		}
-		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)); err != nil {
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)); err != nil {
 			return e.hvError(err)
 		}
-		return e.takeBackIfStarted(ctx, s, w)
+		return e.takeBackIfStarted(ctx, s, to)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note foldNote
 		if _, err := r.Noted(name, &note); err != nil || !note.Folded {
 			return op.NotDone, err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.config == w.at && (!v.active || v.live == w.at)), nil
+		return op.DoneIf(disk.config == to.end && (!disk.active || disk.live == to.end)), nil
 	}
 	return step(name, do, nil, observe)
 }
 
 // beginFold looks whether src is still as it was, and notes that it will not be when
-// it is the end of the way.
-func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, w way) error {
+// it is the end of the direction.
+func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note foldNote
-	if _, err := r.Noted("fold", &note); err != nil || note.Folding || w.at != onSrc {
+	if _, err := r.Noted("fold", &note); err != nil || note.Folding || to.end != onSrc {
 		return err // a complete has looked when it looked at the copy
 	}
 	if err := e.sealed(ctx, s, r.OpID()); err != nil {
@@ -111,40 +111,40 @@ func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, w way) error {
 }
 
 // mayFold: the instance is off and its disk is the overlay.
-func (e *Env) mayFold(ctx context.Context, s *Spec, w way) error {
-	if err := e.takeBackIfStarted(ctx, s, w); err != nil {
+func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
+	if err := e.takeBackIfStarted(ctx, s, to); err != nil {
 		return err
 	}
-	v, err := e.sure(ctx, s)
+	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
 	}
 	switch {
-	case v.active:
+	case disk.active:
 		return guestIsOn(s)
-	case v.config != onOverlay:
-		return changed(s, v)
-	case v.dom.Snapshots+v.dom.Checkpoints > 0:
-		return marked(s, v.dom)
+	case disk.config != onOverlay:
+		return chainChanged(s, disk)
+	case disk.dom.Snapshots+disk.dom.Checkpoints > 0:
+		return snapshotsLost(s, disk.dom)
 	}
-	return atRest(s, v)
+	return atRest(s, disk)
 }
 
 // takeBackIfStarted: on a host where the guard hook does not work, somebody may
 // have started the instance on the old chain while the XML was changed. Its new
 // writes are there, so the XML must name it.
-func (e *Env) takeBackIfStarted(ctx context.Context, s *Spec, w way) error {
-	v, err := e.lookAt(ctx, s)
+func (e *Env) takeBackIfStarted(ctx context.Context, s *Spec, to direction) error {
+	disk, err := e.readDisk(ctx, s)
 	if err != nil {
 		return err
 	}
 	switch {
-	case !v.active || v.live == w.at:
+	case !disk.active || disk.live == to.end:
 		return nil
-	case v.config != w.at:
+	case disk.config != to.end:
 		return guestIsOn(s)
-	case v.live != onOverlay:
-		return op.UnknownOutcome(changed(s, v))
+	case disk.live != onOverlay:
+		return op.UnknownOutcome(chainChanged(s, disk))
 	}
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
 		return e.hvError(err)

@@ -20,18 +20,18 @@ func (e *Env) letGoPlan() op.Plan {
 // stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.
 func (e *Env) stepEndMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		return e.endMirror(ctx, s, v)
+		return e.endMirror(ctx, s, disk)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.ours(toDst, s) == nil), nil
+		return op.DoneIf(disk.ours(toDst, s) == nil), nil
 	}
 	return step(abortStep, do, nil, observe)
 }
@@ -41,11 +41,11 @@ func (e *Env) stepEndMirror() op.Step {
 // tell whether it may.
 func (e *Env) stepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := e.lookAt(ctx, s)
-		if err != nil || !v.active {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil || !disk.active {
 			return err
 		}
-		if v.live == onSrc && v.config == onSrc {
+		if disk.live == onSrc && disk.config == onSrc {
 			if kept, err := e.keptSrc(ctx, s, api.MigrationCancelled); kept || err != nil {
 				return err
 			}

@@ -13,20 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// way is one of the two ends that a running guest's overlay may be folded
-// into: dst (complete) or src (cancel).
-type way struct {
-	kind  hv.JobKind
-	to    func(*Spec) hv.Image
-	chain func(*Spec) []hv.Image
-	at    place
-}
-
-var (
-	toDst = way{kind: hv.JobCopy, to: (*Spec).dstImage, chain: (*Spec).dstChain, at: onDst}
-	toSrc = way{kind: hv.JobActiveCommit, to: (*Spec).srcImage, chain: (*Spec).srcChain, at: onSrc}
-)
-
 // stepMirror makes dst equal to the disk of the running guest, with synchronous
 // writes, so that it converges under any load: by the overlay's method it folds
 // the overlay into a dst that equals src, a shallow copy; by the mirror's it
@@ -72,8 +58,8 @@ func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 		return err
 	}
 	for until := e.now().Add(offBound); ; {
-		v, err := e.lookAt(ctx, s)
-		if err != nil || v.active {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil || disk.active {
 			return err
 		}
 		if !e.now().Before(until) {
@@ -91,24 +77,24 @@ func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 func (e *Env) stepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if !v.active {
+		if !disk.active {
 			return guestIsOff(s)
 		}
-		mirror, err := v.mirrorTo(toDst.kind, s.dstImage())
+		mirror, err := disk.mirrorTo(toDst.job, s.dstImage())
 		if err != nil {
 			return err
 		}
 		if mirror == nil || !mirror.Ready {
-			return foldEnded(s, s.dstImage())
+			return jobEndedEarly(s, s.dstImage())
 		}
 		if err := e.alone(ctx, s); err != nil {
 			return err
 		}
-		return v.mayName(s, toDst)
+		return disk.mayName(s, toDst)
 	}
 	return step("ready", do, nil, nil)
 }
@@ -140,11 +126,11 @@ func (e *Env) stepCommit() op.Step {
 			return err
 		}
 		if !note.Folding {
-			v, err := e.lookAt(ctx, s)
+			disk, err := e.readDisk(ctx, s)
 			if err != nil {
 				return err
 			}
-			if err := e.sealedUnlessCommitted(ctx, s, v, r.OpID()); err != nil {
+			if err := e.sealedUnlessCommitted(ctx, s, disk, r.OpID()); err != nil {
 				return err
 			}
 		}
@@ -184,12 +170,12 @@ func (e *Env) stepCommit() op.Step {
 		if _, err := r.Noted(name, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := e.sure(ctx, s)
+		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		mirror := v.ours(toSrc, s)
-		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && v.mayName(s, toSrc) == nil), nil
+		mirror := disk.ours(toSrc, s)
+		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
 	}
 	return step(name, do, undo, observe)
 }
@@ -201,8 +187,8 @@ func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	if _, err := r.Noted("commit", &note); err != nil || !note.Throttled {
 		return err
 	}
-	v, err := e.lookAt(ctx, s)
-	if err != nil || !v.active {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || !disk.active {
 		return err
 	}
 	return e.hvError(e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))

@@ -22,18 +22,18 @@ func (e *Env) stepHold() op.Step {
 		if err := e.guards.Set(s.InstanceID, s.owner(), reason); err != nil {
 			return err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.active {
+		if disk.active {
 			return api.Errorf(api.CodeStateForbidden, "cannot move volume %s: instance %s was started meanwhile; stop it and try again",
 				s.VolumeName, s.InstanceName)
 		}
-		if v.config != onSrc {
-			return changed(s, v)
+		if disk.config != onSrc {
+			return chainChanged(s, disk)
 		}
-		return atRest(s, v)
+		return atRest(s, disk)
 	}
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := hold(ctx, s); err != nil {
@@ -66,18 +66,18 @@ func (e *Env) letGo(s *Spec) error {
 // verified and nothing has run since, so both names read the same and the step
 // can be undone.
 func (e *Env) stepNameDestination() op.Step {
-	name := func(ctx context.Context, s *Spec, w way) error {
+	name := func(ctx context.Context, s *Spec, to direction) error {
 		if !s.attached() {
 			return nil
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.active || (v.config != onSrc && v.config != onDst) {
-			return op.UnknownOutcome(changed(s, v))
+		if disk.active || (disk.config != onSrc && disk.config != onDst) {
+			return op.UnknownOutcome(chainChanged(s, disk))
 		}
-		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, w.chain(s)))
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))
 	}
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toDst) }
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toSrc) }
@@ -85,11 +85,11 @@ func (e *Env) stepNameDestination() op.Step {
 		if !s.attached() {
 			return op.Done, nil
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.config == onDst), nil
+		return op.DoneIf(disk.config == onDst), nil
 	}
 	return step("name_dst", do, undo, observe)
 }

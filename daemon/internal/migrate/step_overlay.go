@@ -33,12 +33,12 @@ func (e *Env) stepCreateOverlay() op.Step {
 // removeOverlay deletes the overlay once no chain names it. It is the undo of
 // stepCreateOverlay and the act of stepRemoveOverlay.
 func (e *Env) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
-	v, err := e.sure(ctx, s)
+	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
 	}
-	if v.config == onOverlay || v.config == foreign || (v.active && (v.live == onOverlay || v.live == foreign)) {
-		return op.UnknownOutcome(changed(s, v))
+	if disk.config == onOverlay || disk.config == foreign || (disk.active && (disk.live == onOverlay || disk.live == foreign)) {
+		return op.UnknownOutcome(chainChanged(s, disk))
 	}
 	if err := e.notNamed(ctx, s.Overlay); err != nil {
 		return err
@@ -61,36 +61,36 @@ func (e *Env) stepRemoveOverlay() op.Step {
 // src, so a crash on either side of the switch is harmless ("superset first").
 func (e *Env) stepNameOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.config != onSrc && v.config != onOverlay {
-			return changed(s, v)
+		if disk.config != onSrc && disk.config != onOverlay {
+			return chainChanged(s, disk)
 		}
 		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()))
 	}
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		v, err := e.sure(ctx, s)
+		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return err
 		}
 		switch {
-		case v.config == onSrc:
+		case disk.config == onSrc:
 			return nil
-		case v.config != onOverlay, v.active && v.live != onSrc:
-			return op.UnknownOutcome(changed(s, v))
-		case v.active:
+		case disk.config != onOverlay, disk.active && disk.live != onSrc:
+			return op.UnknownOutcome(chainChanged(s, disk))
+		case disk.active:
 			return e.unnameLiveOverlay(ctx, s)
 		}
 		return e.unnameUnusedOverlay(ctx, s)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.config == onOverlay), nil
+		return op.DoneIf(disk.config == onOverlay), nil
 	}
 	return step("name_overlay", do, undo, observe)
 }
@@ -101,9 +101,9 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()); err != nil {
 		return e.hvError(err)
 	}
-	v, err := e.sure(ctx, s)
-	var disagreed *errDisagree
-	late := errors.As(err, &disagreed) && disagreed.at == onOverlay || err == nil && v.active && v.live == onOverlay
+	disk, err := e.confirmDisk(ctx, s)
+	var disagreed *errWitnessesDisagree
+	late := errors.As(err, &disagreed) && disagreed.at == onOverlay || err == nil && disk.active && disk.live == onOverlay
 	if !late {
 		return err
 	}
@@ -111,7 +111,7 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
 		return e.hvError(err)
 	}
 	if err == nil {
-		err = op.UnknownOutcome(changed(s, v))
+		err = op.UnknownOutcome(chainChanged(s, disk))
 	}
 	return err
 }
@@ -128,16 +128,16 @@ func (e *Env) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
 }
 
 func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
-	v, err := e.sure(ctx, s)
+	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
 	}
-	if v.active {
+	if disk.active {
 		return op.Retry(request.BusyDelay, guestIsOn(s))
 	}
 	empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 	if err != nil || !empty {
-		return op.UnknownOutcome(errors.Join(changed(s, v), err))
+		return op.UnknownOutcome(errors.Join(chainChanged(s, disk), err))
 	}
 	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
 }

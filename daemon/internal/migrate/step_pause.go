@@ -21,41 +21,41 @@ type pauseNote struct {
 	Resume bool `json:"resume"`
 }
 
-// pause is a time in which the guest is paused: the names of the steps that begin
+// pauseWindow is a time in which the guest is paused: the names of the steps that begin
 // and end it.
-type pause struct{ begin, end string }
+type pauseWindow struct{ begin, end string }
 
 var (
 	// toSwitch: what both ends of the job hold is equal once it is drained, and a
 	// crash inside the window loses nothing.
-	toSwitch = pause{"pause", "resume"}
+	toSwitch = pauseWindow{"pause", "resume"}
 	// toAbort: QEMU may die of the end of a job under a write of the guest.
-	toAbort = pause{"pause_to_abort", "resume_after_abort"}
+	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort"}
 )
 
 // stepPause pauses the guest.
-func (e *Env) stepPause(p pause) op.Step {
+func (e *Env) stepPause(w pauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayPause(); err != nil {
 			return err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if !v.active {
+		if !disk.active {
 			return guestIsOff(s)
 		}
 		var note pauseNote
-		again, err := r.Noted(p.begin, &note)
+		again, err := r.Noted(w.begin, &note)
 		if err != nil {
 			return err
 		}
 		// A guest that is found paused on a second try may have been paused by
 		// the first; one that runs was resumed or started since.
-		running := v.dom.State == hv.StateRunning
+		running := disk.dom.State == hv.StateRunning
 		if !again || (running && !note.Resume) {
-			note.Resume = running || v.dom.PauseReason == hv.PauseIOError
+			note.Resume = running || disk.dom.PauseReason == hv.PauseIOError
 			if err := r.Note(ctx, note); err != nil {
 				return err
 			}
@@ -70,55 +70,55 @@ func (e *Env) stepPause(p pause) op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
-		if noted, err := r.Noted(p.begin, &note); err != nil || !noted {
+		if noted, err := r.Noted(w.begin, &note); err != nil || !noted {
 			return op.NotDone, err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		if err := mayStillPause(s, v); err != nil {
+		if err := mayStillPause(s, disk); err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.dom.State == hv.StatePaused), nil
+		return op.DoneIf(disk.dom.State == hv.StatePaused), nil
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var over resumeOutput
-		if ended, err := r.Output(p.end, &over); err != nil || ended {
+		if ended, err := r.Output(w.end, &over); err != nil || ended {
 			return err // if it is paused again, that is a person's
 		}
-		if v, err := e.lookAt(ctx, s); err != nil {
+		if disk, err := e.readDisk(ctx, s); err != nil {
 			return err
-		} else if err := mayStillPause(s, v); err != nil {
+		} else if err := mayStillPause(s, disk); err != nil {
 			return err
 		}
-		if err := e.resume(ctx, r, s, p); err != nil {
+		if err := e.resume(ctx, r, s, w); err != nil {
 			return err
 		}
 		e.progress.takePausedAt(s.MigrationID) // the next pause is another one
 		return nil
 	}
-	return step(p.begin, do, undo, observe)
+	return step(w.begin, do, undo, observe)
 }
 
 // mayStillPause holds back whoever sees a guest running while a call on its process is
 // under way: that may be our own suspend, whose answer was lost, and the guest would
 // be paused in the end and nobody's.
-func mayStillPause(s *Spec, v *view) error {
-	if v.dom.State != hv.StateRunning || !v.dom.Occupied {
+func mayStillPause(s *Spec, disk *diskState) error {
+	if disk.dom.State != hv.StateRunning || !disk.dom.Occupied {
 		return nil
 	}
 	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
 }
 
 // resume lets a guest run that stepPause paused.
-func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, p pause) error {
+func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) error {
 	var note pauseNote
-	if _, err := r.Noted(p.begin, &note); err != nil || !note.Resume {
+	if _, err := r.Noted(w.begin, &note); err != nil || !note.Resume {
 		return err
 	}
-	v, err := e.lookAt(ctx, s)
-	if err != nil || v.dom.State != hv.StatePaused {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.dom.State != hv.StatePaused {
 		return err
 	}
 	return e.hvError(e.hv.Resume(ctx, s.InstanceID))
@@ -132,23 +132,23 @@ type resumeOutput struct {
 }
 
 // stepResume ends the pause.
-func (e *Env) stepResume(p pause) op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error { return e.resume(ctx, r, s, p) }
+func (e *Env) stepResume(w pauseWindow) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error { return e.resume(ctx, r, s, w) }
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
-		if _, err := r.Noted(p.begin, &note); err != nil {
+		if _, err := r.Noted(w.begin, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		if note.Resume && v.dom.State == hv.StatePaused {
+		if note.Resume && disk.dom.State == hv.StatePaused {
 			return op.NotDone, nil
 		}
 		return op.Done, r.SetOutput(e.pauseOutput(s, note))
 	}
-	return step(p.end, do, nil, observe)
+	return step(w.end, do, nil, observe)
 }
 
 func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
@@ -160,23 +160,23 @@ func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
 }
 
 // stepDrain waits until the paused guest's job has nothing left to do.
-func (e *Env) stepDrain(w way) op.Step {
+func (e *Env) stepDrain(to direction) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		began := e.now()
 		for {
-			v, err := e.lookAt(ctx, s)
+			disk, err := e.readDisk(ctx, s)
 			if err != nil {
 				return err
 			}
-			clean, err := e.drained(ctx, s, w, v)
+			clean, err := e.drained(ctx, s, to, disk)
 			if err != nil || clean {
 				return err
 			}
 			// The guest's writes have stopped, so this ends unless the image
 			// that is written to is stuck.
 			waited := e.now().Sub(began)
-			if w.kind == hv.JobCopy && waited > drainBound {
-				return notClean(s, w)
+			if to.job == hv.JobCopy && waited > drainBound {
+				return notClean(s, to)
 			}
 			if err := request.Sleep(ctx, drainPollFor(waited)); err != nil {
 				return err
@@ -188,8 +188,8 @@ func (e *Env) stepDrain(w way) op.Step {
 
 // notClean ends a pause in which dst takes too long. A mirror, which is ready and
 // stays, is given another pause later.
-func notClean(s *Spec, w way) error {
-	refused := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", w.to(s).Path, drainBound)
+func notClean(s *Spec, to direction) error {
+	refused := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", to.image(s).Path, drainBound)
 	if s.Method == MethodMirror {
 		return &errWorldChanged{refused.Message}
 	}
@@ -203,23 +203,23 @@ func drainPollFor(waited time.Duration) time.Duration {
 }
 
 // drained says whether the guest is paused and the job has copied everything.
-func (e *Env) drained(ctx context.Context, s *Spec, w way, v *view) (bool, error) {
-	if !v.active {
+func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskState) (bool, error) {
+	if !disk.active {
 		return false, guestIsOff(s)
 	}
-	mirror, err := v.mirrorTo(w.kind, w.to(s))
+	mirror, err := disk.mirrorTo(to.job, to.image(s))
 	if err != nil {
 		return false, err
 	}
 	if mirror == nil {
-		return false, foldEnded(s, w.to(s))
+		return false, jobEndedEarly(s, to.image(s))
 	}
-	if v.dom.State == hv.StateRunning {
+	if disk.dom.State == hv.StateRunning {
 		// Resumed by a person, or another process by now. Who may resume it after
 		// the switch has to be noted anew.
 		return false, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while its disk was being switched", s.InstanceName)}
 	}
-	if v.dom.State != hv.StatePaused || !mirror.Ready {
+	if disk.dom.State != hv.StatePaused || !mirror.Ready {
 		return false, nil
 	}
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)

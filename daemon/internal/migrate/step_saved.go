@@ -20,7 +20,7 @@ const (
 
 // savedPlans: src is frozen because no guest is there that could write. The registry
 // leads, so each step asks it first, and nothing is told to it but the end.
-func (e *Env) savedPlans(copied ask) []op.Plan {
+func (e *Env) savedPlans(copied predicate) []op.Plan {
 	plans := []op.Plan{
 		{Kind: kindCopySaved, Steps: []op.Step{
 			e.wanted(e.stepClosed("closed"), toCopy),
@@ -105,16 +105,16 @@ func (e *Env) wanted(st op.Step, p purpose) op.Step {
 }
 
 // onlyIf is a step that does nothing, and is done, unless the answer is yes.
-func onlyIf(yes ask, st op.Step) op.Step {
+func onlyIf(yes predicate, st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	st.Do = func(ctx context.Context, r *op.Run) error {
-		if is, err := asked(ctx, r, yes); err != nil || !is {
+		if is, err := evaluate(ctx, r, yes); err != nil || !is {
 			return err
 		}
 		return do(ctx, r)
 	}
 	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
-		is, err := asked(ctx, r, yes)
+		is, err := evaluate(ctx, r, yes)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -126,7 +126,7 @@ func onlyIf(yes ask, st op.Step) op.Step {
 	return st
 }
 
-func asked(ctx context.Context, r *op.Run, question ask) (bool, error) {
+func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) {
 	s, err := specOf(r)
 	if err != nil {
 		return false, err

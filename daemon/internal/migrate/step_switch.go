@@ -35,18 +35,18 @@ type switchNote struct {
 // persistent XML names the overlay already, so every later boot is on it.
 func (e *Env) stepSwitchToOverlay() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if err := atRest(s, v); err != nil {
+		if err := atRest(s, disk); err != nil {
 			return err
 		}
-		if !v.active || v.live == onOverlay {
+		if !disk.active || disk.live == onOverlay {
 			return r.SetOutput(switchOutput{})
 		}
-		if v.live != onSrc || v.mirror != nil || v.config != onOverlay {
-			return changed(s, v)
+		if disk.live != onSrc || disk.mirror != nil || disk.config != onOverlay {
+			return chainChanged(s, disk)
 		}
 		began := e.now()
 		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.overlayImage()); err != nil {
@@ -67,21 +67,21 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		if _, err := r.Noted(switchStep, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := e.sure(ctx, s)
+		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
 		switch {
-		case v.config != onOverlay:
-			return op.Unknown, op.UnknownOutcome(changed(s, v))
-		case atRest(s, v) != nil && !note.Switched:
+		case disk.config != onOverlay:
+			return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
+		case atRest(s, disk) != nil && !note.Switched:
 			return op.NotDone, nil
-		case !v.active, v.live == onOverlay:
+		case !disk.active, disk.live == onOverlay:
 			return op.Done, nil
-		case v.live == onSrc:
+		case disk.live == onSrc:
 			return op.NotDone, nil
 		}
-		return op.Unknown, op.UnknownOutcome(changed(s, v))
+		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
 	return step(switchStep, do, nil, observe)
 }
@@ -114,19 +114,19 @@ const frozenRetry = 50 * time.Millisecond
 // the kernel's word.
 func (e *Env) stepVerifyFrozen() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		v, err := e.lookAt(ctx, s)
+		disk, err := e.readDisk(ctx, s)
 		if err != nil {
 			return err
 		}
-		if v.config != onOverlay || (v.active && v.live != onOverlay) {
-			return op.UnknownOutcome(changed(s, v))
+		if disk.config != onOverlay || (disk.active && disk.live != onOverlay) {
+			return op.UnknownOutcome(chainChanged(s, disk))
 		}
 		// libvirt rewrites the persistent XML at a live snapshot and leaves the
 		// chain without an end; write it out in full.
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.overlayChain()); err != nil {
 			return e.hvError(err)
 		}
-		if v.active {
+		if disk.active {
 			wrong, err := e.awaitNotWritten(ctx, s)
 			if err != nil {
 				return err

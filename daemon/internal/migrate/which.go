@@ -29,7 +29,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if err != nil {
 		return w, err
 	}
-	settle(&w, vol, hold, of)
+	compareWitnesses(&w, vol, hold, of)
 	return w, nil
 }
 
@@ -69,7 +69,7 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 		if w.Live != nil || w.Persistent != nil {
 			return holdHere, att, nil
 		}
-		here, err := m.placeOf(ctx, att, dom)
+		here, err := m.holdingOf(ctx, att, dom)
 		if err != nil {
 			return holdNobody, nil, err
 		}
@@ -81,9 +81,9 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 	return hold, of, nil
 }
 
-// placeOf says where the instance of an attachment is, whose disk is not in dom, by the
+// holdingOf says where the instance of an attachment is, whose disk is not in dom, by the
 // word of the registry. Of a domain that is here all the same it says that.
-func (m *Manager) placeOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
+func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:
 		return holdHere, nil
@@ -121,7 +121,7 @@ func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 // chain is where the volume is by the journal's word.
 func (h *history) chain() []api.Location {
 	s := &h.spec
-	switch h.place() {
+	switch h.at() {
 	case onOverlay:
 		return []api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.sizeBytes()}, s.Src}
 	case onDst:
@@ -131,21 +131,21 @@ func (h *history) chain() []api.Location {
 	return []api.Location{s.Src}
 }
 
-// place is which of its chains that is.
-func (h *history) place() place {
-	s, place := &h.spec, onSrc
+// at is which of its chains that is.
+func (h *history) at() position {
+	s, at := &h.spec, onSrc
 	for i := range h.ops {
 		o := &h.ops[i]
 		switch {
 		case o.goal == goalStart && o.Committed && s.Method == MethodOverlay:
-			place = onOverlay
+			at = onOverlay
 		case o.goal == goalComplete && o.Committed:
-			place = onDst
+			at = onDst
 		case o.goal == goalCancel && o.Committed:
-			place = onSrc
+			at = onSrc
 		}
 	}
-	return place
+	return at
 }
 
 func locations(d *hv.Disk, sizeBytes int64) []api.Location {
@@ -159,10 +159,10 @@ func locations(d *hv.Disk, sizeBytes int64) []api.Location {
 	return out
 }
 
-// settle compares the witnesses. A guest that runs is the best of them, since
+// compareWitnesses compares the witnesses. A guest that runs is the best of them, since
 // its writes go where it has its disk; for one that does not run it is the
 // journal, if the persistent definition agrees.
-func settle(w *api.Which, vol api.Volume, hold holding, of *api.Attachment) {
+func compareWitnesses(w *api.Which, vol api.Volume, hold holding, of *api.Attachment) {
 	same := func(a, b []api.Location) bool {
 		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return x.Path == y.Path })
 	}

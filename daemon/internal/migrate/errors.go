@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -15,90 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// place says which of a migration's chains a disk is on.
-type place string
-
-// The places. Foreign is anything else: somebody changed the disk behind our
-// back, and nothing is done to it.
-const (
-	onSrc     place = "src"
-	onOverlay place = "overlay over src"
-	onDst     place = "dst"
-	foreign   place = "another chain"
-)
-
-// placeOf reads the place from a disk's chain. It compares whole chains, not
-// tops: an overlay over something else is foreign.
-func placeOf(s *Spec, d *hv.Disk) place {
-	if d == nil {
-		return foreign
-	}
-	switch {
-	case slices.Equal(d.Chain, s.overlayChain()):
-		return onOverlay
-	case slices.Equal(d.Chain, s.srcChain()):
-		return onSrc
-	case slices.Equal(d.Chain, s.dstChain()):
-		return onDst
-	}
-	return foreign
-}
-
-// view is what libvirt says of the migration's disk at one moment.
-type view struct {
-	dom    *hv.Domain
-	active bool
-	live   place // only if active
-	config place
-	mirror *hv.Mirror
-}
-
-// lookAt reads the domain. Its errors are already typed for the runner.
-func (e *Env) lookAt(ctx context.Context, s *Spec) (*view, error) {
-	dom, err := e.hv.Domain(ctx, s.InstanceID)
-	if err != nil {
-		return nil, e.hvError(err)
-	}
-	v := &view{dom: dom, active: dom.State.Active(), config: placeOf(s, dom.ConfigDisk(s.Target))}
-	if v.active {
-		live := dom.LiveDisk(s.Target)
-		v.live = placeOf(s, live)
-		if live != nil {
-			v.mirror = live.Mirror
-		}
-	}
-	return v, nil
-}
-
-// mirrorTo returns the running job on the disk if it is the one that brings
-// the disk to img, and an error if there is a job that is not ours.
-func (v *view) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
-	switch {
-	case v.mirror == nil:
-		return nil, nil
-	case v.mirror.Job == hv.JobOther && v.mirror.Image.Path == img.Path:
-		// So libvirt shows a job of ours that has failed, until it is gone.
-		return &hv.Mirror{Job: kind, Image: v.mirror.Image}, nil
-	}
-	if v.mirror.Job != kind || v.mirror.Image.Path != img.Path {
-		return nil, api.Errorf(api.CodeChainChanged,
-			"disk has a block job (%s) to %s that Volferry did not start", v.mirror.Job, v.mirror.Image.Path)
-	}
-	return v.mirror, nil
-}
-
-// ours returns the job of this way, nil if it does not run.
-func (v *view) ours(w way, s *Spec) *hv.Mirror {
-	mirror, err := v.mirrorTo(w.kind, w.to(s))
-	if err != nil {
-		return nil
-	}
-	return mirror
-}
-
-// marked is the error for an instance whose snapshots or checkpoints would be
+// snapshotsLost is the error for an instance whose snapshots or checkpoints would be
 // lost with the overlay that has them.
-func marked(s *Spec, dom *hv.Domain) *api.Error {
+func snapshotsLost(s *Spec, dom *hv.Domain) *api.Error {
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
 		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
@@ -107,26 +25,26 @@ func marked(s *Spec, dom *hv.Domain) *api.Error {
 // atRest refuses an instance that is off and may still have its disks: its guest was
 // moved to another host, or a managed save image would start it on the disks of the
 // time when it was saved, whatever the persistent XML says.
-func atRest(s *Spec, v *view) error {
-	if v.active || !v.dom.ManagedSave {
-		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, v.dom)
+func atRest(s *Spec, disk *diskState) error {
+	if disk.active || !disk.dom.ManagedSave {
+		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.dom)
 	}
 	return api.Errorf(api.CodeStateForbidden,
 		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",
 		s.InstanceName, s.InstanceName)
 }
 
-// changed is the error for a disk on a chain that no step expects.
-func changed(s *Spec, v *view) *api.Error {
-	if v.active && !v.dom.Persistent {
+// chainChanged is the error for a disk on a chain that no step expects.
+func chainChanged(s *Spec, disk *diskState) *api.Error {
+	if disk.active && !disk.dom.Persistent {
 		return api.Errorf(api.CodeChainChanged,
 			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; its disk %s is on %s; "+
 				"define it again (virsh dumpxml %s, virsh define), then call again; `volferryctl volume which %s` shows what is known",
-			s.InstanceName, s.Target, v.live, s.InstanceName, s.VolumeName)
+			s.InstanceName, s.Target, disk.live, s.InstanceName, s.VolumeName)
 	}
-	where := string(v.config) + " in the persistent XML"
-	if v.active {
-		where = string(v.live) + " in the running guest, " + where
+	where := string(disk.config) + " in the persistent XML"
+	if disk.active {
+		where = string(disk.live) + " in the running guest, " + where
 	}
 	return api.Errorf(api.CodeChainChanged,
 		"disk %s of instance %s was changed by somebody else: it is on %s; `volferryctl volume which %s` shows what is known",
@@ -153,14 +71,14 @@ func guestRestarted(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// foldEnded: a block job is gone before its time, because it met an I/O error or
+// jobEndedEarly: a block job is gone before its time, because it met an I/O error or
 // because the guest's process is another one now. The guest is where it was
 // before, whatever the job did.
-func foldEnded(s *Spec, into hv.Image) error {
-	return &errWorldChanged{jobEnded(s, into)}
+func jobEndedEarly(s *Spec, into hv.Image) error {
+	return &errWorldChanged{jobEndedText(s, into)}
 }
 
-func jobEnded(s *Spec, into hv.Image) string {
+func jobEndedText(s *Spec, into hv.Image) string {
 	from, goesOn := s.Overlay, "its overlay"
 	if s.Method == MethodMirror {
 		from, goesOn = s.Src.Path, "it"
@@ -176,9 +94,9 @@ func jobEnded(s *Spec, into hv.Image) string {
 // The job was one of this run of the guest.
 func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
 	if s.Method == MethodMirror {
-		return e.guestErrorAfter(ctx, s, run, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into)))
+		return e.guestErrorAfter(ctx, s, run, destroyNotice, api.Errorf(api.CodeInternal, "%s", jobEndedText(s, into)))
 	}
-	return foldEnded(s, into)
+	return jobEndedEarly(s, into)
 }
 
 func guestIsOn(s *Spec) error {
@@ -231,14 +149,14 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time
 		return typed
 	}
 	for until := e.now().Add(notice); err != nil && e.now().Before(until); {
-		v, lookErr := e.lookAt(ctx, s)
+		disk, lookErr := e.readDisk(ctx, s)
 		if lookErr != nil {
 			return lookErr
 		}
-		if !v.active {
+		if !disk.active {
 			return guestIsOff(s)
 		}
-		if run != 0 && v.dom.Run != run {
+		if run != 0 && disk.dom.Run != run {
 			return guestRestarted(s)
 		}
 		if sleepErr := request.Sleep(ctx, max(deathPoll, notice/100)); sleepErr != nil {

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// position says which of a migration's chains a disk is on.
+type position string
+
+// The places. Foreign is anything else: somebody changed the disk behind our
+// back, and nothing is done to it.
+const (
+	onSrc     position = "src"
+	onOverlay position = "overlay over src"
+	onDst     position = "dst"
+	foreign   position = "another chain"
+)
+
+// positionOf reads the position from a disk's chain. It compares whole chains, not
+// tops: an overlay over something else is foreign.
+func positionOf(s *Spec, d *hv.Disk) position {
+	if d == nil {
+		return foreign
+	}
+	switch {
+	case slices.Equal(d.Chain, s.overlayChain()):
+		return onOverlay
+	case slices.Equal(d.Chain, s.srcChain()):
+		return onSrc
+	case slices.Equal(d.Chain, s.dstChain()):
+		return onDst
+	}
+	return foreign
+}
+
+// diskState is what libvirt says of the migration's disk at one moment.
+type diskState struct {
+	dom    *hv.Domain
+	active bool
+	live   position // only if active
+	config position
+	mirror *hv.Mirror
+}
+
+// readDisk reads the domain. Its errors are already typed for the runner.
+func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return nil, e.hvError(err)
+	}
+	disk := &diskState{dom: dom, active: dom.State.Active(), config: positionOf(s, dom.ConfigDisk(s.Target))}
+	if disk.active {
+		live := dom.LiveDisk(s.Target)
+		disk.live = positionOf(s, live)
+		if live != nil {
+			disk.mirror = live.Mirror
+		}
+	}
+	return disk, nil
+}
+
+// mirrorTo returns the running job on the disk if it is the one that brings
+// the disk to img, and an error if there is a job that is not ours.
+func (d *diskState) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
+	switch {
+	case d.mirror == nil:
+		return nil, nil
+	case d.mirror.Job == hv.JobOther && d.mirror.Image.Path == img.Path:
+		// So libvirt shows a job of ours that has failed, until it is gone.
+		return &hv.Mirror{Job: kind, Image: d.mirror.Image}, nil
+	}
+	if d.mirror.Job != kind || d.mirror.Image.Path != img.Path {
+		return nil, api.Errorf(api.CodeChainChanged,
+			"disk has a block job (%s) to %s that Volferry did not start", d.mirror.Job, d.mirror.Image.Path)
+	}
+	return d.mirror, nil
+}
+
+// ours returns the job of this way, nil if it does not run.
+func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
+	mirror, err := d.mirrorTo(to.job, to.image(s))
+	if err != nil {
+		return nil
+	}
+	return mirror
+}
