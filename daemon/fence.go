@@ -48,7 +48,7 @@ func (f *fencedOps) TryTurn(keys []string, do func()) bool { return f.runner.Try
 func (f *fencedOps) Halt(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, switchBound)
 	defer cancel()
-	f.migrations.Quiet(bounded)
+	f.migrations.AwaitSwitches(bounded)
 	f.runner.Halt()
 	return nil
 }

@@ -29,7 +29,7 @@ func newMetrics(plans []op.Plan) *metrics.Metrics {
 func countEnds(m *metrics.Metrics) func(op.Status) {
 	return func(st op.Status) {
 		m.OpFinished(st.Op.Kind, st.State)
-		migrate.Tell(st, m)
+		migrate.Notify(st, m)
 	}
 }
 

@@ -211,17 +211,17 @@ type connection struct {
 	migrations *migrate.Manager
 }
 
-// comeOutBound bounds how long that is; systemd's own patience is longer.
-const comeOutBound = 10 * time.Second
+// quiesceBound bounds how long that is; systemd's own patience is longer.
+const quiesceBound = 10 * time.Second
 
 // Run implements service.Task.
 func (c connection) Run(ctx context.Context) error {
 	inner, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	defer disconnect()
 	stop := context.AfterFunc(ctx, func() {
-		bounded, cancel := context.WithTimeout(inner, comeOutBound)
+		bounded, cancel := context.WithTimeout(inner, quiesceBound)
 		defer cancel()
-		c.migrations.ComeOut(bounded)
+		c.migrations.Quiesce(bounded)
 		disconnect()
 	})
 	defer stop()

@@ -74,7 +74,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	}
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
-		m.tryAgain(id, err)
+		m.retryLater(id, err)
 		return
 	}
 	todo, request, ok := h.next()
@@ -93,21 +93,21 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	}
 	kind, err := m.nextKind(ctx, h, todo)
 	if err == nil && todo == goalComplete && last.goal == goalCopy {
-		err = m.restored(ctx, &h.spec)
+		err = m.checkNotSaved(ctx, &h.spec)
 	}
 	if err == nil {
-		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, Request: request, Why: h.givenUp(todo)}, todo)
+		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, RequestID: request, Why: h.givenUp(todo)}, todo)
 	}
 	if err != nil {
-		m.tryAgain(id, err)
+		m.retryLater(id, err)
 		return
 	}
-	m.stalled.over(id)
+	m.retries.forget(id)
 }
 
-// restored holds a `volume migrate` back whose guest was saved in the copy: its
+// checkNotSaved holds a `volume migrate` back whose guest was saved in the copy: its
 // switch would be refused until the guest was restored, and goes on then.
-func (m *Manager) restored(ctx context.Context, s *Spec) error {
+func (m *Manager) checkNotSaved(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay {
 		return nil
 	}
@@ -131,10 +131,10 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, re
 	defer cancel()
 	row, err := m.env.registry.Migration(ctx, s.MigrationID)
 	if err != nil {
-		m.tryAgain(s.MigrationID, err)
+		m.retryLater(s.MigrationID, err)
 		return "", "", false
 	}
-	return goalCancel, h.ops[len(h.ops)-1].request, row.State.Final()
+	return goalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
 // Rejoined has the manager look at every open migration: this host was fenced, and
@@ -155,7 +155,7 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	if registry {
 		m.runner.Wake(request.WaitRegistry)
 	}
-	m.stalled.hurry()
+	m.retries.expedite()
 }
 
 // Request returns where the request stands that began with this op. An op that
@@ -188,7 +188,7 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
-		State: string(state), Step: st.Step, Remark: remark(st), Error: failure, Location: made(st),
+		State: string(state), Step: st.Step, Remark: remark(st), Error: failure, Location: madeLocation(st),
 		WaitingFor: st.Waiting, Behind: st.Behind, Subject: subjectOf(st.Op.Input),
 	}
 	if st.Waiting != "" {

@@ -154,24 +154,24 @@ const emptyImageBytes = 1 << 20
 // Cancel brings the instance back to src. Before the pivot it always wins.
 func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
 	for {
-		if err := m.clearTheWay(ctx, c.Subject); err != nil {
+		if err := m.stopUncommitted(ctx, c.Subject); err != nil {
 			return api.Migration{}, "", err
 		}
 		mig, id, err := m.cancel(ctx, c)
-		if !errors.Is(err, errInTheWay) {
+		if !errors.Is(err, errOtherOpBegan) {
 			return mig, id, err
 		}
 	}
 }
 
-// errInTheWay: between the look and the admission the manager has begun the next
+// errOtherOpBegan: between the look and the admission the manager has begun the next
 // op of a `volume migrate`, or one anew that the world overtook.
-var errInTheWay = errors.New("another op has begun")
+var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, goalCancel, c, func(h *history, state api.MigrationState) error {
 		if o := h.running(); o != nil && o.goal != goalCancel {
-			return errInTheWay
+			return errOtherOpBegan
 		}
 		switch state {
 		case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCancelling:
@@ -188,10 +188,10 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 // who waited for that, before the migration's own state does.
 var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// clearTheWay stops a copy or an uncommitted complete, which cancel goes before.
+// stopUncommitted stops a copy or an uncommitted complete, which cancel goes before.
 // A start is let go to its end, which is a matter of a second; one that waits for the
 // operator is undone, or if it is past its switch goes on as far as it can.
-func (m *Manager) clearTheWay(ctx context.Context, subject string) error {
+func (m *Manager) stopUncommitted(ctx context.Context, subject string) error {
 	id, err := m.Find(ctx, subject)
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (m *Manager) clearTheWay(ctx context.Context, subject string) error {
 		return nil
 	}
 	parked := o.State == op.StateNeedsOperator
-	if err := m.goOn(ctx, o); err != nil {
+	if err := m.continueParked(ctx, o); err != nil {
 		return err
 	}
 	if o.goal != goalStart || parked {
@@ -224,9 +224,9 @@ func (m *Manager) clearTheWay(ctx context.Context, subject string) error {
 	return nil
 }
 
-// goOn is the operator's word for an op that waits for it: whoever calls again
+// continueParked is the operator's word for an op that waits for it: whoever calls again
 // has looked, and what the op cannot make sense of it will say again.
-func (m *Manager) goOn(ctx context.Context, o *opView) error {
+func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	if o.State != op.StateNeedsOperator {
 		return nil
 	}
@@ -261,11 +261,11 @@ func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if state == api.MigrationNeedsOperator && h.running().goal != what {
 		return api.Migration{}, "", wrongState(h, string(what), state)
 	}
-	if err := notByHand(h, what, state); err != nil {
+	if err := notCalledByHand(h, what, state); err != nil {
 		return api.Migration{}, "", err
 	}
-	if same := h.alreadyServes(what); same != nil {
-		return m.render(h), same.request, m.goOn(ctx, same)
+	if same := h.serving(what); same != nil {
+		return m.render(h), same.requestID, m.continueParked(ctx, same)
 	}
 	if err := admit(h, state); err != nil {
 		return api.Migration{}, "", err
@@ -274,16 +274,16 @@ func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if err := m.submit(ctx, kind, c.OpID, input{Spec: h.spec, Request: c.OpID, Why: h.abandoned()}, c); err != nil {
+	if err := m.submit(ctx, kind, c.OpID, input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, c); err != nil {
 		return api.Migration{}, "", err
 	}
 	mig, err := m.Get(ctx, id)
 	return mig, c.OpID, err
 }
 
-// notByHand refuses the calls that the registry makes, or that a mirror makes by
+// notCalledByHand refuses the calls that the registry makes, or that a mirror makes by
 // itself, unless it waits for the operator, whose word to look again they are.
-func notByHand(h *history, what goal, state api.MigrationState) error {
+func notCalledByHand(h *history, what goal, state api.MigrationState) error {
 	if h.spec.Method == MethodSave {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: it moves with all guests paused, which the registry does", what, h.spec.VolumeName)
 	}
@@ -297,8 +297,8 @@ func notByHand(h *history, what goal, state api.MigrationState) error {
 		what, h.spec.VolumeName, state, h.spec.MigrationID).With("state", state)
 }
 
-// alreadyServes returns the op that is doing, or has done, what a call asks for.
-func (h *history) alreadyServes(what goal) *opView {
+// serving returns the op that is doing, or has done, what a call asks for.
+func (h *history) serving(what goal) *opView {
 	o := h.find(what)
 	if o == nil || o.State == op.StateUndoing || o.undone() {
 		return nil
@@ -312,20 +312,20 @@ func (h *history) alreadyServes(what goal) *opView {
 func (m *Manager) nextKind(ctx context.Context, h *history, what goal) (string, error) {
 	ended := h.abandoned() != nil
 	if ended && what == goalCancel && (!h.keptSrc() || h.spec.Method != MethodOverlay) {
-		return kindLetGo, nil
+		return kindRelease, nil
 	}
 	kind, err := m.kindFor(ctx, &h.spec, what)
 	if err == nil && !ended {
 		kind, err = m.committedKind(ctx, &h.spec, kind)
 	}
-	if back, ok := takeBack[kind]; ok && ended {
+	if back, ok := rollbackKinds[kind]; ok && ended {
 		kind = back
 	}
 	return kind, err
 }
 
-// takeBack are the ways of a cancel for a migration that the registry has ended.
-var takeBack = map[string]string{kindCancelLive: kindTakeBackLive, kindCancelCold: kindTakeBackCold}
+// rollbackKinds are the ways of a cancel for a migration that the registry has ended.
+var rollbackKinds = map[string]string{kindCancelLive: kindRollbackLive, kindCancelCold: kindRollbackCold}
 
 // kindFor picks the op kind that reaches a goal, by whether the instance runs now.
 func (m *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {

@@ -78,7 +78,7 @@ func (m *Manager) WatchChains(ctx context.Context) error {
 func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
 	ids, err := m.ids(ctx)
 	for _, id := range ids {
-		if _, ended := m.over.Load(id); ended && !over && !m.hasProblem(id) {
+		if _, ended := m.ended.Load(id); ended && !over && !m.hasProblem(id) {
 			continue
 		}
 		var h *history
@@ -214,7 +214,7 @@ func (m *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
 		return err
 	}
 	for _, id := range ids {
-		if _, ended := m.over.Load(id); ended {
+		if _, ended := m.ended.Load(id); ended {
 			continue
 		}
 		h, err := m.loadHistory(ctx, id)

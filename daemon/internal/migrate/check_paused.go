@@ -26,9 +26,9 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	}
 	user, err := m.env.userOf(ctx, s.Src.Path, beside...)
 	if err != nil {
-		return cannotLook(err)
+		return hvRefusal(err)
 	}
-	return notAlone(s, user)
+	return srcInUse(s, user)
 }
 
 // CheckCopySaved makes every check of CopySaved, and says where dst would be. It changes

@@ -53,7 +53,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	helpers.Go(func() { followBandwidth(ctx, limit, req.BandwidthBps) })
 	spec := copy.Spec{
 		Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
-		Verify: req.Verify, DstIsZero: req.DstIsZero, Limit: limit, Progress: passOn(req.Progress),
+		Verify: req.Verify, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
 	}
 	if req.DstPrint != "" {
 		spec.IsDst = func(dst *os.File) error {
@@ -138,7 +138,7 @@ func copyImage(img hv.Image, sizeBytes int64) copy.Image {
 	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes}
 }
 
-func passOn(to func(Progress)) func(copy.Progress) {
+func forwardProgress(to func(Progress)) func(copy.Progress) {
 	return func(p copy.Progress) {
 		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBps: p.RateBytesPerSecond})
 	}
@@ -146,7 +146,7 @@ func passOn(to func(Progress)) func(copy.Progress) {
 
 // Compare implements Copier.
 func (c *CopyEngine) Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
-	err := copy.Compare(ctx, copyImage(src, sizeBytes), copyImage(dst, sizeBytes), passOn(progress))
+	err := copy.Compare(ctx, copyImage(src, sizeBytes), copyImage(dst, sizeBytes), forwardProgress(progress))
 	return copyError(ctx, err)
 }
 

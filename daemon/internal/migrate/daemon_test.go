@@ -70,7 +70,7 @@ func (d *daemon) bootWith(begin func(*op.Runner, context.Context) error) {
 	m := New(Config{OverlayDir: "/overlays", Rules: rules}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
 	runner, err := op.New(op.Config{
 		Journal: d.journal, Plans: m.Plans(), Describe: Describe, OnChange: m.Changed,
-		OnFinished: func(st op.Status) { Tell(st, &d.heard) },
+		OnFinished: func(st op.Status) { Notify(st, &d.heard) },
 	})
 	must(d.t, err)
 	m.Bind(runner)

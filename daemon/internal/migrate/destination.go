@@ -80,7 +80,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	same, err := location.SameImage(path, s.Src.Path)
 	switch {
 	case err != nil:
-		return cannotTell(path, err)
+		return cannotTellUser(path, err)
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	}
@@ -144,7 +144,7 @@ func shorten(s string) string {
 
 // checkNotUsed refuses a destination that somebody has.
 func (m *Manager) checkNotUsed(ctx context.Context, s *Spec, path string) error {
-	return cannotLook(m.env.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
+	return hvRefusal(m.env.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }
 
 // free refuses an image that a domain of this host names or the kernel lends to
@@ -158,7 +158,7 @@ func (e *Env) free(ctx context.Context, path string, self location.Self) error {
 		// Who takes an image and has not registered it yet is waited for.
 		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
 		if errors.Is(err, location.ErrCannotTell) {
-			return cannotTell(path, err)
+			return cannotTellUser(path, err)
 		}
 		if err != nil {
 			return err

@@ -39,10 +39,10 @@ type Env struct {
 	claims   *location.Claims
 	mayMove  func(ctx context.Context, volumeID string) error
 	audit    func(e api.EventPost)
-	// past answers from the journal what a migration has done so far.
-	past func(ctx context.Context, s *Spec, except string) (past, error)
-	// made answers from the journal what it has of a dst that the migration made.
-	made     func(ctx context.Context, s *Spec) (claimNote, error)
+	// facts answers from the journal what a migration has done so far.
+	facts func(ctx context.Context, s *Spec, except string) (facts, error)
+	// notedDst answers from the journal what it has of a dst that the migration made.
+	notedDst func(ctx context.Context, s *Spec) (dstNote, error)
 	progress *progressTracker
 	log      *slog.Logger
 	now      func() time.Time
@@ -60,8 +60,8 @@ type Env struct {
 func newEnv(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		past:     func(context.Context, *Spec, string) (past, error) { return past{}, nil },
-		made:     func(context.Context, *Spec) (claimNote, error) { return claimNote{Ours: true}, nil },
+		facts:    func(context.Context, *Spec, string) (facts, error) { return facts{}, nil },
+		notedDst: func(context.Context, *Spec) (dstNote, error) { return dstNote{Ours: true}, nil },
 		progress: newProgressTracker(change), log: log, now: time.Now, host: host,
 	}
 	e.stopping, e.stop = context.WithCancel(context.Background())

@@ -36,8 +36,8 @@ func (f *fence) raise(epoch int64) {
 	}
 }
 
-// hold keeps that in this epoch the migration was this host's.
-func (f *fence) hold(s *Spec, epoch int64) {
+// confirm keeps that in this epoch the migration was this host's.
+func (f *fence) confirm(s *Spec, epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held == nil {
@@ -116,7 +116,7 @@ func (e *Env) stillOurs(ctx context.Context, s *Spec) error {
 	case row.State.Final():
 		return e.abandoned(ctx, s, row.State)
 	}
-	e.fence.hold(s, epoch)
+	e.fence.confirm(s, epoch)
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (e *Env) fenced(p op.Plan) op.Plan {
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if committed {
-			st.Do = handedOver(st.Do)
+			st.Do = orNeedsOperator(st.Do)
 		} else {
 			st.Do, st.Undo = e.fencedDo(st), e.fencedUndo(st)
 		}
@@ -261,7 +261,7 @@ func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	}
 }
 
-func handedOver(do rawFunc) rawFunc {
+func orNeedsOperator(do rawFunc) rawFunc {
 	return func(ctx context.Context, r *op.Run) error {
 		err := do(ctx, r)
 		var abandoned *errAbandoned

@@ -48,23 +48,23 @@ type ioStop struct {
 	// than that is mended by room.
 	full    bool
 	resumes int
-	// next is when it may be resumed again.
-	next time.Time
+	// resumeAfter is when it may be resumed again.
+	resumeAfter time.Time
 }
 
 // ioStops are the guests that stand still, by migration. Losing them loses the count of
 // resumes, and of a guest whose overlay had room again before anybody looked, why it
 // stands still.
 type ioStops struct {
-	mu  sync.Mutex
-	all map[string]*ioStop
+	mu   sync.Mutex
+	byID map[string]*ioStop
 }
 
-// of returns a copy, nil if there is none.
-func (s *ioStops) of(id string) *ioStop {
+// get returns a copy, nil if there is none.
+func (s *ioStops) get(id string) *ioStop {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stop := s.all[id]; stop != nil {
+	if stop := s.byID[id]; stop != nil {
 		is := *stop
 		return &is
 	}
@@ -75,11 +75,11 @@ func (s *ioStops) of(id string) *ioStop {
 func (s *ioStops) set(id string, is *ioStop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[string]*ioStop{}
+	if s.byID == nil {
+		s.byID = map[string]*ioStop{}
 	}
-	if s.all[id] = is; is == nil {
-		delete(s.all, id)
+	if s.byID[id] = is; is == nil {
+		delete(s.byID, id)
 	}
 }
 
@@ -87,13 +87,13 @@ func (s *ioStops) set(id string, is *ioStop) {
 func (s *ioStops) keep(open map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.all, func(id string, _ *ioStop) bool { return !open[id] })
+	maps.DeleteFunc(s.byID, func(id string, _ *ioStop) bool { return !open[id] })
 }
 
 func (s *ioStops) every() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) > 0 {
+	if len(s.byID) > 0 {
 		return overlayPoll
 	}
 	return overlayWatchEvery
@@ -102,7 +102,7 @@ func (s *ioStops) every() time.Duration {
 // guestPaused says why the guest of a migration stands still, "" if no I/O error was
 // seen.
 func (m *Manager) guestPaused(h *history) string {
-	if stop := m.ioStops.of(h.spec.MigrationID); stop != nil && h.onOverlay() {
+	if stop := m.ioStops.get(h.spec.MigrationID); stop != nil && h.onOverlay() {
 		return stop.text
 	}
 	return ""
@@ -167,7 +167,7 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 // of the overlay's filesystem.
 func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
-	was := m.ioStops.of(s.MigrationID)
+	was := m.ioStops.get(s.MigrationID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
 		m.ioStops.set(s.MigrationID, nil)
@@ -176,7 +176,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 		return // what was seen before stands
 	}
 	if !stoppedByIO(dom) {
-		m.ranOn(s, was)
+		m.noteRunning(s, was)
 		return
 	}
 	free, err := m.env.images.FreeBytes(filepath.Dir(s.Overlay))
@@ -189,7 +189,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 		is = *was
 	}
 	is.full = is.full || noRoom || free < fullBelow
-	is.text = standsStillText(s, is.full, free)
+	is.text = ioStopText(s, is.full, free)
 	if was == nil || was.text == "" {
 		m.log.Error("a guest stands still", "instance", s.InstanceName, "migration", s.MigrationID, "why", is.text)
 		m.auditGuest(s, "guest.io_error", map[string]any{"overlay": s.Overlay, "full": is.full})
@@ -198,8 +198,8 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 	if was == nil || was.text != is.text {
 		m.watch.notify(s.MigrationID)
 	}
-	if is.full && free >= enoughRoom && !m.env.now().Before(is.next) {
-		m.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { m.letGoOn(ctx, s, is) })
+	if is.full && free >= enoughRoom && !m.env.now().Before(is.resumeAfter) {
+		m.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { m.resumeGuest(ctx, s, is) })
 	}
 }
 
@@ -208,14 +208,14 @@ func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }
 
-// ranOn notes that a guest does not stand still. One that was resumed is remembered for
+// noteRunning notes that a guest does not stand still. One that was resumed is remembered for
 // as long as it is to be left alone.
-func (m *Manager) ranOn(s *Spec, was *ioStop) {
+func (m *Manager) noteRunning(s *Spec, was *ioStop) {
 	if was == nil {
 		return
 	}
-	if m.env.now().Before(was.next) {
-		m.ioStops.set(s.MigrationID, &ioStop{resumes: was.resumes, next: was.next})
+	if m.env.now().Before(was.resumeAfter) {
+		m.ioStops.set(s.MigrationID, &ioStop{resumes: was.resumes, resumeAfter: was.resumeAfter})
 	} else {
 		m.ioStops.set(s.MigrationID, nil)
 	}
@@ -224,9 +224,9 @@ func (m *Manager) ranOn(s *Spec, was *ioStop) {
 	}
 }
 
-// letGoOn resumes a guest for whose overlay there is room again. It has the turn of the
+// resumeGuest resumes a guest for whose overlay there is room again. It has the turn of the
 // instance: no op has paused the guest or is about to.
-func (m *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
+func (m *Manager) resumeGuest(ctx context.Context, s *Spec, is ioStop) {
 	if err := m.env.stillOurs(ctx, s); err != nil {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
@@ -235,7 +235,7 @@ func (m *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
 	if err != nil || !stoppedByIO(dom) || dom.Occupied {
 		return // it is looked at again
 	}
-	is.next = m.env.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
+	is.resumeAfter = m.env.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
 	is.resumes++
 	m.ioStops.set(s.MigrationID, &is)
 	if err := m.env.hv.Resume(ctx, s.InstanceID); err != nil {
@@ -244,7 +244,7 @@ func (m *Manager) letGoOn(ctx context.Context, s *Spec, is ioStop) {
 	}
 	m.log.Info("there is room for the overlay again, and its guest is resumed", "instance", s.InstanceName, "migration", s.MigrationID, "time", is.resumes)
 	m.auditGuest(s, "guest.resume", map[string]any{"overlay": s.Overlay, "time": is.resumes})
-	m.ranOn(s, &is)
+	m.noteRunning(s, &is)
 }
 
 // auditGuest tells the audit trail what happened to the guest of a migration.
@@ -256,7 +256,7 @@ func (m *Manager) auditGuest(s *Spec, what string, details map[string]any) {
 	m.env.audit(api.EventPost{At: m.env.now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
 }
 
-func standsStillText(s *Spec, full bool, free int64) string {
+func ioStopText(s *Spec, full bool, free int64) string {
 	dir := filepath.Dir(s.Overlay)
 	if !full {
 		return fmt.Sprintf("instance %s is paused by an I/O error, and the overlay in %s was not seen without room (%d MiB free): look at its storage (virsh domblkerror %s), then virsh resume %s",

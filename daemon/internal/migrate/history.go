@@ -26,9 +26,9 @@ type Journal interface {
 // opView is one op of a migration and where it stands.
 type opView struct {
 	op.Status
-	goal    goal
-	request string
-	why     *api.Error
+	goal      goal
+	requestID string
+	why       *api.Error
 }
 
 // undone says whether the op is over without having done what it was for.
@@ -101,7 +101,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		if err != nil {
 			return nil, journalError(err)
 		}
-		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], request: in.Request, why: in.Why})
+		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], requestID: in.RequestID, why: in.Why})
 	}
 	return h, nil
 }
@@ -126,7 +126,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			state, failure = during[o.goal], apiError(o.Failure)
 		case op.StateDone:
 			state, failure = after[o.goal], o.why
-			if o.Op.Kind == kindLetGo {
+			if o.Op.Kind == kindRelease {
 				state = api.MigrationError
 			}
 			if state.Final() {
@@ -233,19 +233,19 @@ func (h *history) next() (todo goal, request string, ok bool) {
 	case state.Final() || state == api.MigrationNeedsOperator:
 		return "", "", false
 	case last.abandoned():
-		return goalCancel, last.request, true
+		return goalCancel, last.requestID, true
 	case h.spec.Method == MethodMirror:
 		return h.nextOfMirror(last)
 	case last.overtaken():
-		return last.goal, last.request, h.replans() < maxReplans
+		return last.goal, last.requestID, h.replans() < maxReplans
 	case last.goal == goalStart && last.State == op.StateDone && h.notFrozen() != nil:
-		return goalCancel, last.request, true
-	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.request != h.ops[0].request:
+		return goalCancel, last.requestID, true
+	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.requestID != h.ops[0].requestID:
 		return "", "", false
 	case last.goal == goalStart:
-		return goalCopy, last.request, true
+		return goalCopy, last.requestID, true
 	case last.goal == goalCopy:
-		return goalComplete, last.request, true
+		return goalComplete, last.requestID, true
 	}
 	return "", "", false
 }
@@ -257,13 +257,13 @@ func (h *history) next() (todo goal, request string, ok bool) {
 func (h *history) nextOfMirror(last *opView) (todo goal, request string, ok bool) {
 	switch {
 	case last.goal == goalCancel:
-		return goalCancel, last.request, last.overtaken() && h.replans() < maxReplans
+		return goalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
 	case last.goal == goalStart, last.overtaken() && h.replans() < maxReplans:
-		return goalCopy, last.request, true
+		return goalCopy, last.requestID, true
 	case last.goal == goalCopy && last.State == op.StateDone:
-		return goalComplete, last.request, true
+		return goalComplete, last.requestID, true
 	}
-	return goalCancel, last.request, true
+	return goalCancel, last.requestID, true
 }
 
 // givenUp is why the manager cancels by itself, nil if somebody else asked for it.
@@ -292,13 +292,13 @@ func (h *history) notFrozen() *api.Error {
 // replans counts how many of the last ops in a row, of one request, the world
 // overtook. A mirror that was taken up again in between is none.
 func (h *history) replans() int {
-	n, last := 0, h.ops[len(h.ops)-1].request
+	n, last := 0, h.ops[len(h.ops)-1].requestID
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		o := &h.ops[i]
 		if o.Op.Kind == kindMirror && o.State == op.StateDone && n > 0 {
 			continue
 		}
-		if !o.overtaken() || o.request != last {
+		if !o.overtaken() || o.requestID != last {
 			break
 		}
 		n++
@@ -311,7 +311,7 @@ func (h *history) replans() int {
 // another to come.
 func (h *history) requestState(request string) (state op.State, failure *api.Error, last *opView) {
 	for i := range h.ops {
-		if h.ops[i].request == request {
+		if h.ops[i].requestID == request {
 			last = &h.ops[i]
 		}
 	}

@@ -52,15 +52,15 @@ type Manager struct {
 	runner  *op.Runner
 	watch   *watchers
 
-	// over has the ids of migrations that were seen to be over, which they stay:
+	// ended has the ids of migrations that were seen to be over, which they stay:
 	// their history is not read again to list those that are not.
-	over sync.Map
+	ended sync.Map
 
 	// groups has the migrations of ops, so that who follows one is told without a
 	// look at the op.
 	groups sync.Map
 
-	stalled stalled
+	retries retries
 
 	chains  chainProblems
 	ioStops ioStops
@@ -75,7 +75,7 @@ type Manager struct {
 func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
 	g.env = newEnv(ports, host, g.watch.notify, log)
-	g.env.past, g.env.made = g.past, g.made
+	g.env.facts, g.env.notedDst = g.facts, g.notedDst
 	return g
 }
 
@@ -139,7 +139,7 @@ func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartReque
 	if err != nil {
 		return "", err
 	}
-	if err := m.submit(ctx, kind, req.OpID, input{Spec: *spec, Request: req.OpID}, req); err != nil {
+	if err := m.submit(ctx, kind, req.OpID, input{Spec: *spec, RequestID: req.OpID}, req); err != nil {
 		return "", err
 	}
 	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
@@ -191,7 +191,7 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 // submit stores and starts one op of a migration.
 func (m *Manager) submit(ctx context.Context, kind, opID string, in input, asked any) error {
 	var err error
-	if in.Asked, err = json.Marshal(asked); err != nil {
+	if in.RequestBody, err = json.Marshal(asked); err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
 	data, err := json.Marshal(in)
@@ -242,7 +242,7 @@ func (m *Manager) repeated(ctx context.Context, opID string, what goal, asked an
 	if err != nil {
 		return "", fmt.Errorf("compare with op %s: %w", opID, err)
 	}
-	if goals[o.Kind] != what || string(in.Asked) != string(ask) {
+	if goals[o.Kind] != what || string(in.RequestBody) != string(ask) {
 		return "", idempotencyMismatch(opID)
 	}
 	return o.Group, nil
@@ -301,17 +301,17 @@ func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	}
 	out := []api.Migration{}
 	for _, id := range ids {
-		if _, over := m.over.Load(id); over && !all {
+		if _, over := m.ended.Load(id); over && !all {
 			continue
 		}
 		mig, err := m.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if over(&mig) {
-			m.over.Store(id, nil)
+		if isOver(&mig) {
+			m.ended.Store(id, nil)
 		}
-		if all || !over(&mig) {
+		if all || !isOver(&mig) {
 			out = append(out, mig)
 		}
 	}

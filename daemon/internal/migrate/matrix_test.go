@@ -37,7 +37,7 @@ func (p *phase) Plans() []op.Plan {
 	no := func(context.Context, *Spec) (bool, error) { return false, nil }
 	plans := e.plans(yes, no)
 	for _, plan := range plans {
-		if plan.Kind == kindLetGo {
+		if plan.Kind == kindRelease {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
 		}
 	}
@@ -46,7 +46,7 @@ func (p *phase) Plans() []op.Plan {
 
 // Op implements optest.World.
 func (p *phase) Op() op.Op {
-	in, err := json.Marshal(input{Spec: p.spec, Request: "r"})
+	in, err := json.Marshal(input{Spec: p.spec, RequestID: "r"})
 	if err != nil {
 		panic(err)
 	}

@@ -22,9 +22,9 @@ type Observer interface {
 	MigrationEnded(result api.MigrationState)
 }
 
-// Tell tells the observer what the end of this op means for its migration.
+// Notify tells the observer what the end of this op means for its migration.
 // Other ops it passes over. Call it once for each op that ends.
-func Tell(st op.Status, to Observer) {
+func Notify(st op.Status, to Observer) {
 	phase, ours := goals[st.Op.Kind]
 	switch {
 	case !ours:

@@ -27,11 +27,11 @@ const (
 	kindCancelOffline   = "migration_cancel_offline"
 	kindCancelMirror    = "migration_cancel_mirror"
 	kindCancelCommitted = "migration_cancel_committed"
-	// kindLetGo is the cancel of a migration that the registry has ended; kindTakeBack
+	// kindRelease is the cancel of a migration that the registry has ended; kindTakeBack
 	// that of one whose src is still the instance's.
-	kindLetGo        = "migration_let_go"
-	kindTakeBackLive = "migration_take_back_live"
-	kindTakeBackCold = "migration_take_back_cold"
+	kindRelease      = "migration_let_go"
+	kindRollbackLive = "migration_take_back_live"
+	kindRollbackCold = "migration_take_back_cold"
 )
 
 // goal is what an op kind is for.
@@ -48,8 +48,8 @@ var goals = map[string]goal{
 	kindStart: goalStart, kindStartOffline: goalStart, kindStartMirror: goalStart,
 	kindCopy: goalCopy, kindMirror: goalCopy,
 	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
-	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindCancelCommitted: goalCancel, kindLetGo: goalCancel,
-	kindTakeBackLive: goalCancel, kindTakeBackCold: goalCancel,
+	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindCancelCommitted: goalCancel, kindRelease: goalCancel,
+	kindRollbackLive: goalCancel, kindRollbackCold: goalCancel,
 	kindCopySaved: goalCopy, kindDropDst: goalCancel, kindDropSrc: goalComplete,
 }
 
@@ -72,10 +72,10 @@ func (e *Env) plans(copied, completed predicate) []op.Plan {
 	for i := range all {
 		all[i] = e.fenced(all[i])
 	}
-	all = append(append(all, e.takeBackPlans()...), e.letGoPlan())
+	all = append(append(all, e.rollbackPlans()...), e.releasePlan())
 	for i := range all {
 		for j := range all[i].Steps {
-			all[i].Steps[j].Critical = duringPause[all[i].Steps[j].Name]
+			all[i].Steps[j].Critical = pauseSteps[all[i].Steps[j].Name]
 		}
 	}
 	return all
@@ -184,14 +184,14 @@ func (e *Env) offlinePlans(copied, completed predicate) []op.Plan {
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepNameDestination(),
 			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			e.stepLetGo(),
+			e.stepReleaseHold(),
 			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
 			e.stepAdmitCancel(completed),
 			e.stepRemoveDestination(),
 			e.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-			e.stepLetGo(),
+			e.stepReleaseHold(),
 		}},
 	}
 }
@@ -267,7 +267,7 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil
 	}
-	p, err := e.past(ctx, s, opID)
+	p, err := e.facts(ctx, s, opID)
 	if err != nil || p.folding {
 		return err
 	}

@@ -47,7 +47,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 			return nil, err
 		}
 	}
-	if err := m.checkAlone(ctx, s); err != nil {
+	if err := m.checkSrcNotInUse(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := checkMethod(s, &target); err != nil {
@@ -119,7 +119,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 	}
 	// Another host says where it is: what this one has at that path may be anything.
 	err = location.CheckPool(ctx, m.env.hv, vol.Location, "cannot migrate volume "+vol.Name)
-	return cannotLook(err)
+	return hvRefusal(err)
 }
 
 // checkSource looks at the image itself: it must be what the registry says, and
@@ -143,13 +143,13 @@ func (m *Manager) checkSource(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// checkAlone is Env.alone for whoever asks for a migration.
-func (m *Manager) checkAlone(ctx context.Context, s *Spec) error {
+// checkSrcNotInUse is Env.srcNotInUse for whoever asks for a migration.
+func (m *Manager) checkSrcNotInUse(ctx context.Context, s *Spec) error {
 	user, err := m.env.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
-		return cannotLook(err)
+		return hvRefusal(err)
 	}
-	return notAlone(s, user)
+	return srcInUse(s, user)
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.

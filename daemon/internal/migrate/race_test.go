@@ -168,7 +168,7 @@ func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 func TestCallingAgainAfterTooManyReplansStartsOver(t *testing.T) {
 	h := &history{}
 	overtaken := func(request string) opView {
-		o := opView{goal: goalComplete, request: request}
+		o := opView{goal: goalComplete, requestID: request}
 		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(codeWorldChanged)}
 		return o
 	}

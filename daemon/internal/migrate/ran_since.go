@@ -34,11 +34,11 @@ func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) 
 	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
 }
 
-// ranSince refuses to take dst for the end because the definition names it, if the
+// notResumedByHand refuses to take dst for the end because the definition names it, if the
 // guest was resumed by hand with the daemon dead, wrote, and the host went down: with a
 // synchronous job every write is in both, but a flush of the guest is one of the
 // overlay alone. What was flushed last may be in the overlay only.
-func (e *Env) ranSince(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	noted, err := r.Noted("name_"+string(onDst), &note)
 	if err != nil || !noted || to.end != onDst || disk.active && disk.dom.Run == note.Run {

@@ -57,8 +57,8 @@ func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
 	return cannotOpen(s, e.images.MayOpen(user, path))
 }
 
-// unlessShut is what was observed of an image that was made, unless checkOpens refuses that.
-func (e *Env) unlessShut(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
+// doneIfOpens is what was observed of an image that was made, unless checkOpens refuses that.
+func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err
 	}

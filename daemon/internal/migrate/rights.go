@@ -18,20 +18,20 @@ func (s *Spec) rightsOfDst() *image.Rights {
 	return s.SrcRights
 }
 
-// giveDst gives a dst that the migration had its pool make the rights of src. libvirt takes them for those that it has to give back when the guest lets go of dst.
-func (e *Env) giveDst(ctx context.Context, s *Spec) error {
+// giveDstRights gives a dst that the migration had its pool make the rights of src. libvirt takes them for those that it has to give back when the guest lets go of dst.
+func (e *Env) giveDstRights(ctx context.Context, s *Spec) error {
 	if s.rightsOfDst() == nil {
 		return nil
 	}
 	left, err := e.images.GiveRights(ctx, s.Dst.Path, s.rightsOfDst())
-	e.tellLeft(s, s.Dst.Path, left)
+	e.warnRefusedRights(s, s.Dst.Path, left)
 	return err
 }
 
-// giveBackSrc makes src its owner's again. libvirt does that for the top of a chain, and src
+// giveBackSrcRights makes src its owner's again. libvirt does that for the top of a chain, and src
 // was below the overlay when the guest let go of it. That src keeps what it has is no
 // reason to stop: the disk is where it shall be.
-func (e *Env) giveBackSrc(ctx context.Context, s *Spec) {
+func (e *Env) giveBackSrcRights(ctx context.Context, s *Spec) {
 	if s.Method != MethodOverlay || s.SrcRights == nil {
 		return
 	}
@@ -39,16 +39,16 @@ func (e *Env) giveBackSrc(ctx context.Context, s *Spec) {
 	if err == nil && is {
 		var left []string
 		left, err = e.images.GiveBack(ctx, s.Src.Path, s.SrcRights)
-		e.tellLeft(s, s.Src.Path, left)
+		e.warnRefusedRights(s, s.Src.Path, left)
 	}
 	if err != nil {
 		e.log.Warn("src does not get its owner back", "migration", s.MigrationID, "path", s.Src.Path, "err", err)
 	}
 }
 
-// tellLeft says what an image does not have of the rights of src, because its filesystem
+// warnRefusedRights says what an image does not have of the rights of src, because its filesystem
 // has no such thing or refuses it to root.
-func (e *Env) tellLeft(s *Spec, path string, left []string) {
+func (e *Env) warnRefusedRights(s *Spec, path string, left []string) {
 	if len(left) == 0 {
 		return
 	}

@@ -40,7 +40,7 @@ func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) 
 	if err != nil {
 		return api.Migration{}, err
 	}
-	if err := m.submit(ctx, kindCopySaved, opID, input{Spec: *spec, Request: opID}, in); err != nil {
+	if err := m.submit(ctx, kindCopySaved, opID, input{Spec: *spec, RequestID: opID}, in); err != nil {
 		return api.Migration{}, err
 	}
 	m.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
@@ -98,7 +98,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 	}
 	// The volume may be another host's, which has said where it is.
 	if err := location.CheckPool(ctx, m.env.hv, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
-		return nil, cannotLook(err)
+		return nil, hvRefusal(err)
 	}
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) 
 	spec := h.spec
 	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, MethodSave
 	spec.DeleteSource = kind == kindDropSrc
-	return m.submit(ctx, kind, opID, input{Spec: spec, Request: opID}, in)
+	return m.submit(ctx, kind, opID, input{Spec: spec, RequestID: opID}, in)
 }
 
 // mayDropSrc: what this host has not copied, whole and compared, it does not delete.
@@ -179,7 +179,7 @@ func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 	if o == nil || o.goal != goalCopy {
 		return nil
 	}
-	if err := m.goOn(ctx, o); err != nil {
+	if err := m.continueParked(ctx, o); err != nil {
 		return err
 	}
 	if err := m.runner.Interrupt(o.Op.ID, errCancelled); err != nil && !errors.Is(err, op.ErrFinished) {
@@ -206,15 +206,15 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	return after[last.goal], nil
 }
 
-// over says whether this host has nothing more to do for a migration. One that the
+// isOver says whether this host has nothing more to do for a migration. One that the
 // registry leads is over here when it is copied.
-func over(mig *api.Migration) bool {
+func isOver(mig *api.Migration) bool {
 	return mig.State.Final() || (mig.Method == MethodSave && mig.State == api.MigrationCopied)
 }
 
-// made is the location that the op of a copy-saved has made, nil for other ops and
+// madeLocation is the location that the op of a copy-saved has made, nil for other ops and
 // before its end.
-func made(st *op.Status) *api.Location {
+func madeLocation(st *op.Status) *api.Location {
 	if st.Op.Kind != kindCopySaved || st.State != op.StateDone {
 		return nil
 	}

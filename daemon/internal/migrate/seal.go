@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// past is what the journal knows of a migration that its steps ask about.
-type past struct {
+// facts is what the journal knows of a migration that its steps ask about.
+type facts struct {
 	// seal is the stamp of src when it had become frozen, nil of a start that an
 	// older version made.
 	seal *image.Stamp
@@ -28,9 +28,9 @@ type past struct {
 	process string
 }
 
-// past reads what steps ask about. A complete of this op id does not count.
-func (m *Manager) past(ctx context.Context, s *Spec, except string) (past, error) {
-	var p past
+// facts reads what steps ask about. A complete of this op id does not count.
+func (m *Manager) facts(ctx context.Context, s *Spec, except string) (facts, error) {
+	var p facts
 	h, err := m.loadHistory(ctx, s.MigrationID)
 	if err != nil {
 		return p, op.Retry(request.BusyDelay, err)
@@ -87,7 +87,7 @@ func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay && s.Method != MethodOffline {
 		return nil
 	}
-	p, err := e.past(ctx, s, opID)
+	p, err := e.facts(ctx, s, opID)
 	if err != nil || p.seal == nil || p.folding {
 		return err
 	}
@@ -126,7 +126,7 @@ func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string, copied pre
 	if api.CodeOf(refused) != api.CodeChainChanged {
 		return refused
 	}
-	p, err := e.past(ctx, s, opID)
+	p, err := e.facts(ctx, s, opID)
 	if err != nil {
 		return err
 	}

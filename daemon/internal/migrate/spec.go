@@ -85,13 +85,13 @@ type Spec struct {
 // input is the Input of every op of a migration.
 type input struct {
 	Spec Spec `json:"spec"`
-	// Request is the id of the op that the caller knows: an op that the manager
+	// RequestID is the id of the op that the caller knows: an op that the manager
 	// submits by itself, to go on with what was asked for, carries the id of
 	// the first one.
-	Request string `json:"request"`
-	// Asked is what the caller sent, so that a repeated request is told from
+	RequestID string `json:"request"`
+	// RequestBody is what the caller sent, so that a repeated request is told from
 	// another one under the same id.
-	Asked json.RawMessage `json:"asked"`
+	RequestBody json.RawMessage `json:"asked"`
 	// Why is, in a cancel that nobody asked for, what made the manager give the
 	// migration up.
 	Why *api.Error `json:"why,omitempty"`

@@ -75,7 +75,7 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	if !disk.active || disk.live != onSrc || disk.mirror != nil || !open.srcWritable || !open.agrees(s, disk) || disk.config != onSrc && disk.config != onOverlay {
 		return chainChanged(s, disk)
 	}
-	p, err := e.past(ctx, s, opID)
+	p, err := e.facts(ctx, s, opID)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (m *Manager) committedKind(ctx context.Context, s *Spec, kind string) (stri
 	if kind != kindCancelLive {
 		return kind, nil
 	}
-	p, err := m.past(ctx, s, "")
+	p, err := m.facts(ctx, s, "")
 	if err != nil || p.folding {
 		return kind, err
 	}

@@ -134,10 +134,10 @@ func (e *Env) stepVerifyCopy(copied predicate) op.Step {
 		if err := e.notResized(ctx, s); err != nil {
 			return err
 		}
-		if err := e.alone(ctx, s); err != nil {
+		if err := e.srcNotInUse(ctx, s); err != nil {
 			return err
 		}
-		if err := e.dstIsWhatItWas(ctx, s); err != nil {
+		if err := e.dstUnchanged(ctx, s); err != nil {
 			return err
 		}
 		if err := e.sealedOrSame(ctx, s, r.OpID(), copied); err != nil {

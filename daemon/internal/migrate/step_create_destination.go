@@ -21,10 +21,10 @@ import (
 
 const createDestinationStep = "create_destination"
 
-// claimNote is what the journal has of a dst that the migration makes: before anything
+// dstNote is what the journal has of a dst that the migration makes: before anything
 // is there, and again when it is whole. Of a file the second note comes before the file
 // is at its path.
-type claimNote struct {
+type dstNote struct {
 	Ours bool `json:"ours"`
 	// Free: a dst that was there already is nobody's.
 	Free bool `json:"free,omitempty"`
@@ -45,9 +45,9 @@ func (e *Env) stepCreateDestination() op.Step {
 			return e.hvError(e.registryError(err))
 		}
 		if !s.CreateDst {
-			return r.Note(ctx, claimNote{Free: true}) // and preflight has opened it
+			return r.Note(ctx, dstNote{Free: true}) // and preflight has opened it
 		}
-		var note claimNote
+		var note dstNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil {
 			return err
 		}
@@ -57,39 +57,39 @@ func (e *Env) stepCreateDestination() op.Step {
 		return e.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		var note claimNote
+		var note dstNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil || !note.Ours {
 			return err
 		}
 		return e.removeDestination(ctx, s, note)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		var note claimNote
+		var note dstNote
 		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
 			return op.NotDone, err
 		}
 		is, err := e.observeDestination(ctx, s, note)
-		return e.unlessShut(ctx, s, s.Dst.Path, is, err)
+		return e.doneIfOpens(ctx, s, s.Dst.Path, is, err)
 	}
 	return step(createDestinationStep, do, undo, observe)
 }
 
 // makeDestination makes dst, or ends what a try that was cut off has left. What is at
 // the place of dst and is not what the journal knows is somebody else's.
-func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
-	whose, err := e.whoseDestination(ctx, s, note)
+	whose, err := e.dstOwner(ctx, s, note)
 	switch {
 	case err != nil:
 		return err
-	case whose == others:
+	case whose == ownedByOthers:
 		return e.destinationTaken(ctx, r, s)
-	case whose == ours:
+	case whose == ownedByUs:
 		return e.noteMade(ctx, r, s, note)
 	}
-	note = claimNote{Ours: true}
+	note = dstNote{Ours: true}
 	if s.Dst.Pool == "" {
 		note.Temporary = image.TemporaryName()
 	}
@@ -107,11 +107,11 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note clai
 	return e.hvError(err)
 }
 
-func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
 	return e.images.Create(ctx, s.dstImage(), s.sizeBytes(), image.NewFile{
 		Temporary: note.Temporary,
 		Rights:    s.rightsOfDst(),
-		Left:      func(left []string) { e.tellLeft(s, s.Dst.Path, left) },
+		Left:      func(left []string) { e.warnRefusedRights(s, s.Dst.Path, left) },
 		Whole: func(fingerprint string) error {
 			note.Print = fingerprint
 			return r.Note(ctx, note)
@@ -119,7 +119,7 @@ func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note claimNo
 	})
 }
 
-func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
 	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
 	if err != nil {
 		return err
@@ -133,11 +133,11 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note claimNo
 
 // noteMade notes what is at the place of dst, which is known to be what was made, when it
 // has its rights.
-func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNote) error {
+func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
 	if note.Print != "" {
 		return nil
 	}
-	err := e.giveDst(ctx, s)
+	err := e.giveDstRights(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note claimNote) 
 // destinationTaken refuses a place that somebody else has, and notes that nothing there
 // is to be deleted.
 func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
-	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
+	if err := r.Note(ctx, dstNote{Ours: false}); err != nil {
 		return err
 	}
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
@@ -158,62 +158,62 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 
 // removeTemporary removes what a try that was cut off has left under its temporary
 // name, which nobody else knows.
-func (e *Env) removeTemporary(ctx context.Context, s *Spec, note claimNote) error {
+func (e *Env) removeTemporary(ctx context.Context, s *Spec, note dstNote) error {
 	if note.Temporary == "" {
 		return nil
 	}
 	return e.images.Remove(ctx, temporaryPath(s, note))
 }
 
-func temporaryPath(s *Spec, note claimNote) string {
+func temporaryPath(s *Spec, note dstNote) string {
 	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
 }
 
-// whose says to whom belongs what is at a place.
-type whose int
+// dstOwner says to whom belongs what is at a place.
+type dstOwner int
 
 const (
-	nobodys whose = iota // nothing is there
-	ours
-	others // or nobody can tell
+	ownedByNobody dstOwner = iota // nothing is there
+	ownedByUs
+	ownedByOthers // or nobody can tell
 )
 
-// whoseDestination says whose is what is at the place of dst. In a pool, what has its
+// dstOwner says whose is what is at the place of dst. In a pool, what has its
 // name is ours also before the journal has its fingerprint: the name carries the id of
 // the migration, and was free when the journal was told that it would be made.
-func (e *Env) whoseDestination(ctx context.Context, s *Spec, note claimNote) (whose, error) {
+func (e *Env) dstOwner(ctx context.Context, s *Spec, note dstNote) (dstOwner, error) {
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
-		return e.whoseInPool(ctx, s)
+		return e.dstOwnerInPool(ctx, s)
 	case err != nil:
-		return others, err
+		return ownedByOthers, err
 	case !note.Ours:
-		return others, nil
+		return ownedByOthers, nil
 	case note.Print == "" && s.Dst.Pool != "" && strings.Contains(s.Dst.Name, s.MigrationID[:8]):
-		return ours, nil
+		return ownedByUs, nil
 	case note.Print == "" || note.Print != now:
-		return others, nil
+		return ownedByOthers, nil
 	}
-	return ours, nil
+	return ownedByUs, nil
 }
 
-// whoseInPool is about a dst that has no path now: a logical volume that is not active
+// dstOwnerInPool is about a dst that has no path now: a logical volume that is not active
 // is there all the same.
-func (e *Env) whoseInPool(ctx context.Context, s *Spec) (whose, error) {
+func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
 	if s.Dst.Pool == "" {
-		return nobodys, nil
+		return ownedByNobody, nil
 	}
 	_, err := e.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
 	if errors.Is(err, hv.ErrNotFound) {
-		return nobodys, nil
+		return ownedByNobody, nil
 	}
-	return others, e.hvError(err)
+	return ownedByOthers, e.hvError(err)
 }
 
 // observeDestination says whether dst is there, as the journal knows it and with the
 // right size, and nothing else is left of making it.
-func (e *Env) observeDestination(ctx context.Context, s *Spec, note claimNote) (op.Observation, error) {
+func (e *Env) observeDestination(ctx context.Context, s *Spec, note dstNote) (op.Observation, error) {
 	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return op.NotDone, nil
@@ -232,27 +232,27 @@ func (e *Env) observeDestination(ctx context.Context, s *Spec, note claimNote) (
 			return op.NotDone, err
 		}
 	}
-	whose, err := e.whoseDestination(ctx, s, note)
-	return op.DoneIf(whose == ours && note.Print != ""), err
+	whose, err := e.dstOwner(ctx, s, note)
+	return op.DoneIf(whose == ownedByUs && note.Print != ""), err
 }
 
-// made is what the journal has of the dst of a migration, whichever of its ops made it.
-func (m *Manager) made(ctx context.Context, s *Spec) (claimNote, error) {
+// notedDst is what the journal has of the dst of a migration, whichever of its ops made it.
+func (m *Manager) notedDst(ctx context.Context, s *Spec) (dstNote, error) {
 	ops, err := m.journal.Group(ctx, s.MigrationID)
 	if err != nil {
-		return claimNote{}, op.Retry(request.BusyDelay, journalError(err))
+		return dstNote{}, op.Retry(request.BusyDelay, journalError(err))
 	}
 	for _, o := range slices.Backward(ops) {
 		records, err := m.journal.Records(ctx, o.ID)
 		if err != nil {
-			return claimNote{}, op.Retry(request.BusyDelay, journalError(err))
+			return dstNote{}, op.Retry(request.BusyDelay, journalError(err))
 		}
 		for _, r := range slices.Backward(records) {
-			var note claimNote
+			var note dstNote
 			if r.Kind == op.EventNoted && r.Step == createDestinationStep && json.Unmarshal(r.Data, &note) == nil {
 				return note, nil
 			}
 		}
 	}
-	return claimNote{}, nil
+	return dstNote{}, nil
 }

@@ -15,15 +15,15 @@ import (
 
 // removeDestination deletes a dst that the migration made, and nothing else that is at
 // its place. It refuses while the disk is on it.
-func (e *Env) removeDestination(ctx context.Context, s *Spec, note claimNote) error {
+func (e *Env) removeDestination(ctx context.Context, s *Spec, note dstNote) error {
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
-	whose, err := e.whoseDestination(ctx, s, note)
-	if err != nil || whose == nobodys {
+	whose, err := e.dstOwner(ctx, s, note)
+	if err != nil || whose == ownedByNobody {
 		return err
 	}
-	if whose == others {
+	if whose == ownedByOthers {
 		e.log.Warn("dst is not deleted: what is there is not known to be what the migration made", "migration", s.MigrationID, "path", s.Dst.Path)
 		return nil
 	}
@@ -55,7 +55,7 @@ func (e *Env) notNamed(ctx context.Context, path string) error {
 	domain, target, err := location.DiskOf(doms, path)
 	switch {
 	case err != nil:
-		return op.UnknownOutcome(cannotTell(path, err))
+		return op.UnknownOutcome(cannotTellUser(path, err))
 	case domain != "":
 		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
 	}
@@ -69,7 +69,7 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if !s.CreateDst {
 			return nil
 		}
-		note, err := e.made(ctx, s)
+		note, err := e.notedDst(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -79,12 +79,12 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if !s.CreateDst {
 			return op.Done, nil
 		}
-		note, err := e.made(ctx, s)
+		note, err := e.notedDst(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		whose, err := e.whoseDestination(ctx, s, note)
-		return op.DoneIf(whose != ours), err
+		whose, err := e.dstOwner(ctx, s, note)
+		return op.DoneIf(whose != ownedByUs), err
 	}
 	return step("remove_destination", do, nil, observe)
 }
@@ -132,7 +132,7 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec) error {
 		return e.images.Remove(ctx, s.Src.Path)
 	})
 	if errors.Is(err, location.ErrCannotTell) {
-		return op.UnknownOutcome(cannotTell(s.Src.Path, err))
+		return op.UnknownOutcome(cannotTellUser(s.Src.Path, err))
 	}
 	if err == nil && holder.Words != "" {
 		e.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)

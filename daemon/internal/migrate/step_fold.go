@@ -35,7 +35,7 @@ func (e *Env) stepGuard(doing string) op.Step {
 // stepUnguard lets the instance start again, when src is its owner's.
 func (e *Env) stepUnguard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		e.giveBackSrc(ctx, s)
+		e.giveBackSrcRights(ctx, s)
 		return e.guards.Clear(s.InstanceID, s.owner())
 	}
 	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
@@ -81,7 +81,7 @@ func (e *Env) stepFold(to direction) op.Step {
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)); err != nil {
 			return e.hvError(err)
 		}
-		return e.takeBackIfStarted(ctx, s, to)
+		return e.renameIfStarted(ctx, s, to)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note foldNote
@@ -112,7 +112,7 @@ func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) e
 
 // mayFold: the instance is off and its disk is the overlay.
 func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
-	if err := e.takeBackIfStarted(ctx, s, to); err != nil {
+	if err := e.renameIfStarted(ctx, s, to); err != nil {
 		return err
 	}
 	disk, err := e.confirmDisk(ctx, s)
@@ -130,10 +130,10 @@ func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
 	return atRest(s, disk)
 }
 
-// takeBackIfStarted: on a host where the guard hook does not work, somebody may
+// renameIfStarted: on a host where the guard hook does not work, somebody may
 // have started the instance on the old chain while the XML was changed. Its new
 // writes are there, so the XML must name it.
-func (e *Env) takeBackIfStarted(ctx context.Context, s *Spec, to direction) error {
+func (e *Env) renameIfStarted(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func (e *Env) stepReady() op.Step {
 		if mirror == nil || !mirror.Ready {
 			return jobEndedEarly(s, s.dstImage())
 		}
-		if err := e.alone(ctx, s); err != nil {
+		if err := e.srcNotInUse(ctx, s); err != nil {
 			return err
 		}
 		return disk.mayName(s, toDst)

@@ -45,17 +45,17 @@ func (e *Env) stepHold() op.Step {
 		}
 		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
-	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.letGo(s) }
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
 	return step("hold", do, undo, nil)
 }
 
-// stepLetGo ends stepHold.
-func (e *Env) stepLetGo() op.Step {
-	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.letGo(s) }
+// stepReleaseHold ends stepHold.
+func (e *Env) stepReleaseHold() op.Step {
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
 	return step("let_go", do, nil, nil)
 }
 
-func (e *Env) letGo(s *Spec) error {
+func (e *Env) releaseHold(s *Spec) error {
 	if !s.attached() {
 		return nil
 	}

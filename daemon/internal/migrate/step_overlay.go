@@ -25,7 +25,7 @@ func (e *Env) stepCreateOverlay() op.Step {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.srcImage(), s.sizeBytes())
 		// A file that was cut off while it was made is no overlay yet; nothing
 		// names it, and CreateOverlay makes it anew.
-		return e.unlessShut(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
+		return e.doneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
 	return step("create_overlay", do, e.removeOverlay, observe)
 }

@@ -142,7 +142,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		case disk.mirror != nil && disk.mirror.Ending:
 			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", to.image(s).Path))
 		case !disk.active && disk.config == to.end, disk.active && disk.live == to.end && disk.mirror == nil:
-			if err := e.ranSince(ctx, r, s, to, disk); err != nil {
+			if err := e.notResumedByHand(ctx, r, s, to, disk); err != nil {
 				return op.Unknown, err
 			}
 			return op.Done, nil
@@ -184,7 +184,7 @@ func (e *Env) stepSettle(to direction) op.Step {
 					return err
 				}
 			}
-			e.giveBackSrc(ctx, s) // which no definition names any more
+			e.giveBackSrcRights(ctx, s) // which no definition names any more
 		}
 		if !disk.active || s.Overlay == "" {
 			return nil

@@ -25,7 +25,7 @@ func (e *Env) savedPlans(copied predicate) []op.Plan {
 		{Kind: kindCopySaved, Steps: []op.Step{
 			e.wanted(e.stepClosed("closed"), toCopy),
 			e.wanted(e.stepCreateDestination(), toCopy),
-			e.wanted(e.forgotten(e.stepCopy()), toCopy),
+			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
 			e.wanted(e.stepClosed("still_closed"), toCopy),
 		}},
 		{Kind: kindDropDst, Steps: []op.Step{
@@ -172,9 +172,9 @@ func inUseBy(s *Spec, yes bool, who string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", s.VolumeName, s.Src.Path, who)
 }
 
-// forgotten is the copy of a dst that does not outlive it: the cursor goes before
+// forgettingUndo is the copy of a dst that does not outlive it: the cursor goes before
 // dst does, or the next copy would go on in the middle of an empty one.
-func (e *Env) forgotten(st op.Step) op.Step {
+func (e *Env) forgettingUndo(st op.Step) op.Step {
 	st.Undo = e.stepForget().Do
 	return st
 }

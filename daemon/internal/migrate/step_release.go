@@ -9,12 +9,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// letGoPlan ends what a migration of an instance leaves at work on this host when
+// releasePlan ends what a migration of an instance leaves at work on this host when
 // the registry has ended it without us: the copy job, since dst may be another
 // volume's by now. The guest goes on where it is, nothing is deleted and no name
 // is changed.
-func (e *Env) letGoPlan() op.Plan {
-	return op.Plan{Kind: kindLetGo, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
+func (e *Env) releasePlan() op.Plan {
+	return op.Plan{Kind: kindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
 }
 
 // stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.

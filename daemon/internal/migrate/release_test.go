@@ -33,7 +33,7 @@ func TestLetGoMatrix(t *testing.T) {
 				} else if p = started(t, c.state, c.method); c.state.Active() {
 					p.fold(t)
 				}
-				p.kind = kindLetGo
+				p.kind = kindRelease
 				p.done = func(p *phase) error {
 					var err error
 					if !p.Exists(dstPath) || !p.Exists(srcPath) {
@@ -62,10 +62,10 @@ func TestTakeBackMatrix(t *testing.T) {
 		state   hv.State
 		folding bool
 	}{
-		{kindTakeBackLive, hv.StateRunning, false},
-		{kindTakeBackLive, hv.StateRunning, true},
-		{kindTakeBackLive, hv.StatePaused, false},
-		{kindTakeBackCold, hv.StateStopped, false},
+		{kindRollbackLive, hv.StateRunning, false},
+		{kindRollbackLive, hv.StateRunning, true},
+		{kindRollbackLive, hv.StatePaused, false},
+		{kindRollbackCold, hv.StateStopped, false},
 	} {
 		t.Run(fmt.Sprintf("%s folding=%t", c.state, c.folding), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {

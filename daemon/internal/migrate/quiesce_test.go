@@ -36,7 +36,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 					d.journal.AfterAppend(nil)
 					go func() {
 						defer close(stopped)
-						d.manager().ComeOut(context.Background())
+						d.manager().Quiesce(context.Background())
 						d.stop()
 					}()
 					pass(time.Millisecond) // so that the stop is under way
@@ -74,7 +74,7 @@ func TestADaemonThatStopsLetsASavedGuestWake(t *testing.T) {
 				must(t, runner.Submit(t.Context(), op.Op{ID: "a", Kind: "restore"}))
 				synctest.Wait()
 				out := make(chan struct{})
-				go func() { g.ComeOut(t.Context()); close(out) }()
+				go func() { g.Quiesce(t.Context()); close(out) }()
 				select {
 				case <-out:
 					t.Error("it did not wait")

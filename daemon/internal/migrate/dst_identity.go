@@ -15,7 +15,7 @@ import (
 // time that a copy goes on: a domain may name it since preflight, or another file be at
 // its path. It returns the fingerprint that dst must have, empty if it is not known.
 func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
-	if err := e.dstIsWhatItWas(ctx, s); err != nil {
+	if err := e.dstUnchanged(ctx, s); err != nil {
 		return "", err
 	}
 	if err := e.free(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
@@ -34,9 +34,9 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// dstIsWhatItWas refuses a dst that is another image than the one that was made, or that
+// dstUnchanged refuses a dst that is another image than the one that was made, or that
 // preflight saw.
-func (e *Env) dstIsWhatItWas(ctx context.Context, s *Spec) error {
+func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 	want, err := e.dstPrint(ctx, s)
 	if err != nil || want == "" {
 		return err
@@ -57,7 +57,7 @@ func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	if !s.CreateDst {
 		return s.DstPrint, nil
 	}
-	note, err := e.made(ctx, s)
+	note, err := e.notedDst(ctx, s)
 	return note.Print, err
 }
 

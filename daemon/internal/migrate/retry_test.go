@@ -16,12 +16,12 @@ import (
 
 func TestWhatCannotBeBegunIsTriedLessAndLessOftenUntilThereIsNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s stalled
+		var s retries
 		var n atomic.Int64
 		var try func()
 		try = func() {
 			n.Add(1)
-			s.again("m", try)
+			s.schedule("m", try)
 		}
 		more := func(d time.Duration) int64 {
 			before := n.Load()
@@ -34,11 +34,11 @@ func TestWhatCannotBeBegunIsTriedLessAndLessOftenUntilThereIsNews(t *testing.T) 
 			t.Errorf("%d tries in the first minute", n)
 		}
 		more(time.Hour)
-		s.hurry()
+		s.expedite()
 		if n := more(2*replanDelay + replanDelay/2); n != 2 {
 			t.Errorf("%d tries after there was news, want 2", n)
 		}
-		s.over("m")
+		s.forget("m")
 		if n := more(time.Hour); n != 0 {
 			t.Errorf("%d tries after it went on", n)
 		}

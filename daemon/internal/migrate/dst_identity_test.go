@@ -43,8 +43,8 @@ func TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade(t *testing.T) 
 				must(t, w.CreateImage(dstPath, hvtest.Raw, testSize))
 				fingerprint, err := w.images.Fingerprint(t.Context(), dstPath)
 				must(t, err)
-				m.made = func(context.Context, *Spec) (claimNote, error) {
-					return claimNote{Ours: true, Print: fingerprint}, nil
+				m.notedDst = func(context.Context, *Spec) (dstNote, error) {
+					return dstNote{Ours: true, Print: fingerprint}, nil
 				}
 				if got, err := m.mayWriteDst(t.Context(), &s); err != nil || got != fingerprint {
 					t.Fatalf("before that: %q, %v", got, err)

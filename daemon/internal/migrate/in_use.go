@@ -26,7 +26,7 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	domain, target, err := location.DiskOf(others, path)
 	switch {
 	case err != nil:
-		return "", cannotTell(path, err)
+		return "", cannotTellUser(path, err)
 	case domain != "":
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
@@ -40,13 +40,13 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	return "", nil
 }
 
-// cannotTell refuses a path of which nobody can tell whether somebody has it.
-func cannotTell(path string, why error) *api.Error {
+// cannotTellUser refuses a path of which nobody can tell whether somebody has it.
+func cannotTellUser(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", path, why)
 }
 
-// cannotLook is an error of userOf for whoever asks for something, nil for nil.
-func cannotLook(err error) error {
+// hvRefusal is an error of userOf for whoever asks for something, nil for nil.
+func hvRefusal(err error) error {
 	var unreadable *hv.Unreadable
 	if errors.As(err, &unreadable) {
 		return request.Refused(err)
@@ -57,20 +57,20 @@ func cannotLook(err error) error {
 	return err
 }
 
-// alone refuses a src that anybody on this host has but the instance of the migration.
+// srcNotInUse refuses a src that anybody on this host has but the instance of the migration.
 // The registry knows of no other, but a domain that was never adopted, or forgotten,
 // would write to src while it is copied, and go on with it when the volume is at dst.
 // It is asked before a migration begins and again before the switch: the definitions
 // of domains are anybody's to change meanwhile.
-func (e *Env) alone(ctx context.Context, s *Spec) error {
+func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	user, err := e.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
 		return e.hvError(err)
 	}
-	return notAlone(s, user)
+	return srcInUse(s, user)
 }
 
-func notAlone(s *Spec, user string) error {
+func srcInUse(s *Spec, user string) error {
 	if user == "" {
 		return nil
 	}

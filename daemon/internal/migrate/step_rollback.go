@@ -10,26 +10,26 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// takeBackPlans fold the overlay of a migration that the registry has ended back
+// rollbackPlans fold the overlay of a migration that the registry has ended back
 // into src, which is still the instance's. Dst is not touched: it may be another
 // volume's by now.
-func (e *Env) takeBackPlans() []op.Plan {
+func (e *Env) rollbackPlans() []op.Plan {
 	return []op.Plan{
-		{Kind: kindTakeBackLive, Commit: "pivot", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitTakeBack()},
+		{Kind: kindRollbackLive, Commit: "pivot", Steps: slices.Concat(
+			[]op.Step{e.stepAdmitRollback()},
 			e.abortSteps(e.stepEndMirror()),
 			e.backLiveSteps(),
 		)},
-		{Kind: kindTakeBackCold, Commit: "fold", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitTakeBack()},
+		{Kind: kindRollbackCold, Commit: "fold", Steps: slices.Concat(
+			[]op.Step{e.stepAdmitRollback()},
 			e.backColdSteps(),
 		)},
 	}
 }
 
-// stepAdmitTakeBack looks once more whether src is still the instance's. If it is,
+// stepAdmitRollback looks once more whether src is still the instance's. If it is,
 // that stands until this host is fenced again.
-func (e *Env) stepAdmitTakeBack() op.Step {
+func (e *Env) stepAdmitRollback() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		epoch, _, _ := e.fence.behind(s)
 		kept, err := e.keptSrc(ctx, s, api.MigrationCancelled)
@@ -39,7 +39,7 @@ func (e *Env) stepAdmitTakeBack() op.Step {
 		if !kept {
 			return e.abandoned(ctx, s, api.MigrationCancelled)
 		}
-		e.fence.hold(s, epoch)
+		e.fence.confirm(s, epoch)
 		return e.copier.Forget(ctx, s.copyKey())
 	}
 	return step("admit", do, nil, nil)

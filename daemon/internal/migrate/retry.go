@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// maxRetryDelay is how far the tries of what cannot be begun come apart: a host
+// that was fenced begins nothing before it has rejoined.
+const maxRetryDelay = 10 * time.Second
+
+// retries has the migrations whose next op could not be begun.
+type retries struct {
+	mu   sync.Mutex
+	byID map[string]*attempts
+}
+
+// attempts are those of one migration since there was news.
+type attempts struct {
+	n    int
+	next *time.Timer
+}
+
+// schedule counts a try that failed, and has f called when the next is due.
+func (s *retries) schedule(id string, f func()) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.byID[id]
+	if t == nil {
+		t = &attempts{}
+		if s.byID == nil {
+			s.byID = map[string]*attempts{}
+		}
+		s.byID[id] = t
+	} else {
+		t.next.Stop()
+	}
+	t.next = time.AfterFunc(min(replanDelay<<min(t.n, 10), maxRetryDelay), f)
+	t.n++
+	return t.n
+}
+
+// forget forgets a migration that went on.
+func (s *retries) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.byID[id]; t != nil {
+		t.next.Stop()
+		delete(s.byID, id)
+	}
+}
+
+// expedite has all of them tried soon: there is news.
+func (s *retries) expedite() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.byID {
+		t.n = 0
+		t.next.Reset(replanDelay)
+	}
+}
+
+// retryLater has advance called again after a while, a longer one each time. It is
+// said once: a fence may last for hours.
+func (m *Manager) retryLater(id string, why error) {
+	n := m.retries.schedule(id, func() { m.watch.notify(id) })
+	level := slog.LevelDebug
+	if n == 1 {
+		level = slog.LevelWarn
+	}
+	m.log.Log(context.Background(), level, "cannot go on with a migration yet", "migration", id, "try", n, "err", why)
+}
