@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -13,8 +12,8 @@ import (
 func (v *move) untilFolding(t *testing.T) {
 	t.Helper()
 	eventually(t, "the fold begins", func() bool {
-		return strings.Contains(v.g.host.virsh(t, "blockjob", v.g.Name, v.target, "--info"), "Block Copy") ||
-			get[api.Migration](t, v.g.host, "migration", "migration", "show", v.ID).State == api.MigrationCompleted
+		m := get[api.Migration](t, v.g.host, "migration", "migration", "show", v.ID)
+		return m.Phase == "fold" || m.State == api.MigrationCompleted
 	})
 }
 
