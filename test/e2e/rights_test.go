@@ -161,8 +161,8 @@ func TestRightsOnAVolumeThatIsNotAttachedSurviveItsMoves(t *testing.T) {
 }
 
 // Where libvirt gives QEMU no image, as some do with images on NFS, a volume that QEMU may
-// open moves like any other, and a destination that it may not open is refused before
-// anything is frozen.
+// open moves like any other. A destination that it may not open is refused before anything
+// is frozen, and such a volume is not attached.
 func TestAVolumeMovesWhereLibvirtGivesQEMUNoImage(t *testing.T) {
 	leftToTestE2E(t)
 	lab.Require(t)
@@ -202,6 +202,14 @@ func TestAVolumeMovesWhereLibvirtGivesQEMUNoImage(t *testing.T) {
 	}
 	e := g.refusesToMove(t, "vda", api.CodePermissionDenied, "--to-path", shut)
 	mustContain(t, e.Message, "libvirt-qemu", shut, "dynamic_ownership", "chown")
+	h.ctl(t, "volume", "adopt", "shut", "--path", shut, "--format", "raw")
+	e = h.refuses(t, api.CodePermissionDenied, "volume", "attach", "shut", g.Name)
+	mustContain(t, e.Message, "libvirt-qemu", shut, "chown")
+	if err := os.Chown(shut, uid, 0); err != nil {
+		t.Fatal(err)
+	}
+	h.ctl(t, "volume", "attach", "shut", g.Name)
+	h.ctl(t, "volume", "detach", "shut", g.Name)
 	m := g.migrate(t, "vda", "--to-pool", "b")
 	wantRights(t, "dst", m.Dst.Path, want)
 	g.assertSettled(t)

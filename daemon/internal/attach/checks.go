@@ -40,6 +40,9 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 	if err := m.checkUsers(ctx, in); err != nil {
 		return err
 	}
+	if err := m.checkOpens(ctx, in); err != nil {
+		return err
+	}
 	in.Location.SizeBytes, err = request.TakeSize(ctx, m.Registry, in.VolumeID, in.VolumeName, l, info.SizeBytes)
 	return err
 }
@@ -47,15 +50,9 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 // checkReachable refuses an image in a directory that the guest's QEMU cannot pass. A
 // guest that is off would be told of it at its next start only.
 func (m *machine) checkReachable(ctx context.Context, in *input) error {
-	user, err := m.HV.QEMUUser(ctx, in.InstanceID)
-	if errors.Is(err, hv.ErrNotFound) { // shelved_offloaded
-		user, err = m.HV.QEMUUser(ctx, "")
-	}
-	switch {
-	case errors.Is(err, hv.ErrUnsupported):
-		return nil // libvirt, and QEMU with it, are confined by no user
-	case err != nil:
-		return request.HV(err)
+	user, confined, err := m.qemuUser(ctx, in)
+	if err != nil || !confined {
+		return err
 	}
 	dir := filepath.Dir(in.Location.Path)
 	var blocked *image.ReachError
@@ -63,6 +60,36 @@ func (m *machine) checkReachable(ctx context.Context, in *input) error {
 		return blocked.Refusal("attach volume "+in.VolumeName, dir)
 	}
 	return err
+}
+
+// checkOpens refuses an image that the guest's QEMU could not open for writing. A volume
+// that several guests may have is not tried: for that it could be taken from them.
+func (m *machine) checkOpens(ctx context.Context, in *input) error {
+	if in.Shareable || in.Mode != api.ModeRW {
+		return nil
+	}
+	user, confined, err := m.qemuUser(ctx, in)
+	if err != nil || !confined {
+		return err
+	}
+	var cannot *image.OpenError
+	if err = m.Images.MayOpen(user, in.Location.Path); errors.As(err, &cannot) {
+		return cannot.Refusal("attach volume " + in.VolumeName)
+	}
+	return err
+}
+
+// qemuUser is the user of the guest's QEMU, not confined if that is no other than
+// libvirt's. Errors are typed for the runner.
+func (m *machine) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
+	user, err = m.HV.QEMUUser(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) { // shelved_offloaded
+		user, err = m.HV.QEMUUser(ctx, "")
+	}
+	if errors.Is(err, hv.ErrUnsupported) {
+		return user, false, nil
+	}
+	return user, err == nil, request.HV(err)
 }
 
 // checkOwn refuses an image that, by another name, belongs to another volume or to a

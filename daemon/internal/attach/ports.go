@@ -56,6 +56,9 @@ type Images interface {
 	// Reach returns nil if a process of this user gets to what is in a directory, and
 	// an *image.ReachError if not.
 	Reach(user hv.ProcessUser, dir string) error
+	// MayOpen returns nil if a process of this user can open an image that nobody has,
+	// and an *image.OpenError if not.
+	MayOpen(user hv.ProcessUser, path string) error
 	// Connect makes the image at path ready for a guest of this host: nothing
 	// that was cached of it before is read again.
 	Connect(ctx context.Context, path string) error

@@ -349,6 +349,7 @@ type fakeImages struct {
 	world  *world
 	users  map[string]string
 	closed string // a directory that QEMU does not pass
+	shut   string // an image that QEMU cannot open
 
 	mu          sync.Mutex
 	connects    int
@@ -372,6 +373,13 @@ func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { ret
 func (i *fakeImages) Reach(user hv.ProcessUser, dir string) error {
 	if dir == i.closed {
 		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
+	}
+	return nil
+}
+
+func (i *fakeImages) MayOpen(user hv.ProcessUser, path string) error {
+	if path == i.shut {
+		return &image.OpenError{User: user, Path: path, Mode: 0o600}
 	}
 	return nil
 }
