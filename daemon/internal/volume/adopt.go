@@ -65,7 +65,8 @@ func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `virsh vol-list %s` shows what it has", in.Pool, in.VolumeName, in.Pool)
 		}
 		l.Path = found.Path
-	} else if err := g.rules.CheckPath(ctx, in.Path); err != nil {
+	}
+	if err := g.rules.CheckPath(ctx, l.Path); err != nil { // a link in a pool may lead anywhere
 		return l, err
 	}
 	info, err := g.machine.Images.Inspect(ctx, l.Path, l.Format)

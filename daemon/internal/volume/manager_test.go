@@ -158,12 +158,13 @@ func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 			api.Location{Path: dir + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
 		},
 		"in a pool": {
-			api.VolumeAdopt{Name: "db", Pool: "files", VolumeName: "old.img", Format: api.FormatRaw},
-			api.Location{Pool: "files", Name: "old.img", Path: "/files/old.img", Format: api.FormatRaw, SizeBytes: testSize},
+			api.VolumeAdopt{Name: "db", Pool: "real", VolumeName: "old.img", Format: api.FormatRaw},
+			api.Location{Pool: "real", Name: "old.img", Path: dir + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			w.addRealPool(dir)
 			must(t, w.CreateImage(c.want.Path, hvtest.Raw, testSize))
 			must(t, w.WriteBlock(c.want.Path, 1, 7))
 			vol, err := w.start(t).Adopt(t.Context(), testOp, c.in)
@@ -284,10 +285,12 @@ func TestDeleteRefusesAnImageThatThePoolHasElsewhere(t *testing.T) {
 func TestRepeatedRequestGetsTheSameAnswer(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(t)
-	must(t, w.CreateImage("/files/old.img", hvtest.Raw, testSize))
+	dir := t.TempDir()
+	w.addRealPool(dir)
+	must(t, w.CreateImage(dir+"/old.img", hvtest.Raw, testSize))
 	const createOp, adoptOp, deleteOp, failOp = testOp + "1", testOp + "2", testOp + "3", testOp + "4"
 	create := api.VolumeCreate{Name: "db", SizeBytes: testSize}
-	adopt := api.VolumeAdopt{Name: "old", Pool: "files", VolumeName: "old.img", Format: api.FormatRaw}
+	adopt := api.VolumeAdopt{Name: "old", Pool: "real", VolumeName: "old.img", Format: api.FormatRaw}
 
 	made, err := g.Create(t.Context(), createOp, create)
 	must(t, err)

@@ -125,6 +125,11 @@ func TestAdoptIsRefused(t *testing.T) {
 		{"an unknown format", nil, func(in *api.VolumeAdopt) { in.Format = "auto" }, api.CodeInvalidArgument, "auto"},
 		{"a relative path", nil, func(in *api.VolumeAdopt) { in.Path = "db.raw" }, api.CodeInvalidArgument, "absolute"},
 		{"a system file", nil, func(in *api.VolumeAdopt) { in.Path = "/etc/passwd" }, api.CodePermissionDenied, "/etc"},
+		{"a link in a pool to a system file", func(t *testing.T, w *world) {
+			w.addRealPool(dir)
+			must(t, os.Symlink("/etc/passwd", dir+"/link.raw"))
+			must(t, w.CreateImage(dir+"/link.raw", hvtest.Raw, testSize))
+		}, func(in *api.VolumeAdopt) { in.Path, in.Pool, in.VolumeName = "", "real", "link.raw" }, api.CodePermissionDenied, "link.raw"},
 		{"no image at the path", nil, func(in *api.VolumeAdopt) { in.Path += ".old" }, api.CodeNotFound, "db.raw.old"},
 		{"no image in the pool", nil, inPool, api.CodeNotFound, "db.raw"},
 		{"an unknown pool", nil, func(in *api.VolumeAdopt) { inPool(in); in.Pool = "none" }, api.CodeNotFound, "none"},

@@ -53,6 +53,11 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// addRealPool gives the host pool "real", whose directory exists outside the fake.
+func (w *world) addRealPool(dir string) {
+	w.AddPool(hv.PoolInfo{Name: "real", Type: "dir", Path: dir, Active: true})
+}
+
 func (w *world) newManager() *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
