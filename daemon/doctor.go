@@ -81,7 +81,7 @@ func (d *doctor) overlays() api.Check {
 	if err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set overlay_dir"}
 	}
-	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move", d.cfg.OverlayDir, size(free))
+	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move", d.cfg.OverlayDir, api.Bytes(free))
 	if free < d.cfg.OverlayMinFreeBytes {
 		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
 	}
@@ -97,15 +97,7 @@ func (d *doctor) saves() api.Check {
 	if err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set save_dir"}
 	}
-	return ok(name, fmt.Sprintf("%s has %s free for the memory of guests that are saved while a volume moves", d.cfg.SaveDir, size(free)))
-}
-
-// size is a number of bytes in a unit in which a person compares it.
-func size(n int64) string {
-	if n < 10<<30 {
-		return fmt.Sprintf("%dMiB", n>>20)
-	}
-	return fmt.Sprintf("%.1fGiB", float64(n)/(1<<30))
+	return ok(name, fmt.Sprintf("%s has %s free for the memory of guests that are saved while a volume moves", d.cfg.SaveDir, api.Bytes(free)))
 }
 
 func (d *doctor) qemuImg() api.Check {
@@ -134,7 +126,12 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			})
 			continue
 		}
-		out = append(out, ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, size(p.FreeBytes))))
+		free, err := location.FreeBytes(p, d.storage.FreeBytes)
+		if err != nil {
+			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "look at the filesystem of " + p.Path})
+			continue
+		}
+		out = append(out, ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free))))
 	}
 	return out
 }

@@ -55,6 +55,9 @@ func (d *doctor) reach(ctx context.Context) []api.Check {
 		}
 	}
 	for _, dir := range d.cfg.AllowedPaths {
+		if location.IsOfDevices(dir) {
+			continue // libvirt gives QEMU the device
+		}
 		look("the volumes in "+dir+", which allowed_paths allows", dir, "warn")
 	}
 	out = append(out, d.images(ctx)...)

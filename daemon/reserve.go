@@ -79,7 +79,7 @@ func (d *doctor) shortOfRoom() []api.Check {
 	}
 	return []api.Check{{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s has %s free, and guests write to it (%s) as the journal does", dir, size(free), key),
+		Message: fmt.Sprintf("%s has %s free, and guests write to it (%s) as the journal does", dir, api.Bytes(free), key),
 		Advice:  "make room, or set " + key + " to a filesystem of its own",
 	}}
 }

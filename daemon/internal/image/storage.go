@@ -140,13 +140,7 @@ func (Storage) Fingerprint(_ context.Context, path string) (string, error) {
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
 // FreeBytes is how much a file in dir may still grow.
-func (Storage) FreeBytes(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("look at the filesystem of %s: %w", dir, err)
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
+func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeBytes(dir) }
 
 // InUse says who holds the image, in words, or "" if nobody that can be seen on
 // this host does: a mount, a device mapper or loop device, swap. A block device that the kernel lends to nobody else

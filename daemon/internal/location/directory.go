@@ -17,7 +17,7 @@ import (
 // nobody.
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
-	if err != nil || isOfDevices(dir) {
+	if err != nil || IsOfDevices(dir) {
 		return ""
 	}
 	for at := real; ; at = filepath.Dir(at) {

@@ -35,8 +35,9 @@ func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
 
-// FreeBytes is how much may still be put into a pool. Of one with files it is what ofDir
-// says of its directory, since libvirt's number is as of the pool's last refresh.
+// FreeBytes is how much may still be put into a pool. In a pool of files it is what ofDir
+// says of its directory: libvirt's number is from the pool's last refresh, and counts
+// blocks that the filesystem keeps for itself.
 func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, error) {
 	if !HoldsFiles(pool) {
 		return pool.FreeBytes, nil

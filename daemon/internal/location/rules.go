@@ -107,7 +107,7 @@ func isDevice(real string) (bool, error) {
 
 func (r Rules) checkDevice(ctx context.Context, path, real string) error {
 	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool {
-		return isOfDevices(entry) && (names(entry, path) || names(entry, real))
+		return IsOfDevices(entry) && (names(entry, path) || names(entry, real))
 	}) {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (r Rules) blockPoolAt(ctx context.Context, path string) (string, error) {
 }
 
 func (r Rules) checkFile(ctx context.Context, path, real string) error {
-	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !isOfDevices(entry) && within(real, entry) }) {
+	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !IsOfDevices(entry) && within(real, entry) }) {
 		return nil
 	}
 	pools, err := r.pools(ctx)
@@ -171,9 +171,9 @@ func noPools(why error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }
 
-// isOfDevices says whether an entry of AllowedPaths is for block devices. A file in /dev
+// IsOfDevices says whether an entry of AllowedPaths is for block devices. A file in /dev
 // is in memory, and is no volume.
-func isOfDevices(entry string) bool {
+func IsOfDevices(entry string) bool {
 	entry = filepath.Clean(entry)
 	return entry == devices || strings.HasPrefix(entry, devices+"/")
 }
@@ -190,7 +190,7 @@ func CheckEntry(entry string) error {
 	if !filepath.IsAbs(entry) {
 		return fmt.Errorf("%q is no absolute path", entry)
 	}
-	if _, err := filepath.Match(entry, ""); isOfDevices(entry) && err != nil {
+	if _, err := filepath.Match(entry, ""); IsOfDevices(entry) && err != nil {
 		return fmt.Errorf("%q is no pattern: %w", entry, err)
 	}
 	return nil

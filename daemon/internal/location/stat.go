@@ -21,39 +21,51 @@ const statTimeout = 5 * time.Second
 
 // Stat is stat(2) with a bound: on a filesystem that does not answer the system
 // call never returns, and no context ends it. Then the error is ErrNoAnswer.
-func Stat(path string) (unix.Stat_t, error) { return stats.stat(path) }
+func Stat(path string) (unix.Stat_t, error) {
+	return stats.ask(filepath.Dir(path), path)
+}
 
-var stats = boundedStat{timeout: statTimeout, call: unix.Stat, hung: map[string]int{}}
+// DirFreeBytes is how much a file in dir may still grow, as Stat with a bound.
+func DirFreeBytes(dir string) (int64, error) {
+	st, err := filesystems.ask(dir, dir)
+	return int64(st.Bavail) * st.Bsize, err
+}
 
-// boundedStat makes every call in a goroutine of its own, and leaves it behind
+var (
+	stats       = bounded[unix.Stat_t]{timeout: statTimeout, call: unix.Stat, hung: map[string]int{}}
+	filesystems = bounded[unix.Statfs_t]{timeout: statTimeout, call: unix.Statfs, hung: map[string]int{}}
+)
+
+// bounded makes every call in a goroutine of its own, and leaves it behind
 // when the bound is over. While a call in a directory has no answer, further ones
 // in it are refused at once: neither threads nor time are spent for every image of
 // a pool that is away.
-type boundedStat struct {
+type bounded[T any] struct {
 	timeout time.Duration
-	call    func(path string, into *unix.Stat_t) error
+	call    func(path string, into *T) error
 
 	mu   sync.Mutex
 	hung map[string]int // calls without an answer, by directory
 }
 
-func (b *boundedStat) stat(path string) (unix.Stat_t, error) {
-	dir := filepath.Dir(path)
+// ask makes the call for a path in dir.
+func (b *bounded[T]) ask(dir, path string) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	var none T
 	b.mu.Lock()
 	hung := b.hung[dir] > 0
 	b.mu.Unlock()
 	if hung {
-		return unix.Stat_t{}, fmt.Errorf("look at %s: %w", path, ErrNoAnswer)
-	}
-	type answer struct {
-		st  unix.Stat_t
-		err error
+		return none, fmt.Errorf("look at %s: %w", path, ErrNoAnswer)
 	}
 	answered := make(chan answer) // not buffered: the answer is taken, or the caller has left
 	left := make(chan struct{})
 	go func() {
 		var a answer
-		a.err = b.call(path, &a.st)
+		a.err = b.call(path, &a.value)
 		select {
 		case answered <- a:
 		case <-left:
@@ -65,17 +77,17 @@ func (b *boundedStat) stat(path string) (unix.Stat_t, error) {
 	select {
 	case a := <-answered:
 		if a.err != nil {
-			return a.st, fmt.Errorf("look at %s: %w", path, a.err)
+			return a.value, fmt.Errorf("look at %s: %w", path, a.err)
 		}
-		return a.st, nil
+		return a.value, nil
 	case <-bound.C:
 		b.count(dir, 1)
 		close(left)
-		return unix.Stat_t{}, fmt.Errorf("look at %s: %w", path, ErrNoAnswer)
+		return none, fmt.Errorf("look at %s: %w", path, ErrNoAnswer)
 	}
 }
 
-func (b *boundedStat) count(dir string, by int) {
+func (b *bounded[T]) count(dir string, by int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.hung[dir] += by; b.hung[dir] == 0 {

@@ -14,9 +14,9 @@ import (
 )
 
 // hanging is a stat under which everything in /dead hangs until the server is back.
-func hanging(calls *atomic.Int32) (b *boundedStat, back func()) {
+func hanging(calls *atomic.Int32) (b *bounded[unix.Stat_t], back func()) {
 	server := make(chan struct{})
-	b = &boundedStat{timeout: statTimeout, hung: map[string]int{}, call: func(path string, into *unix.Stat_t) error {
+	b = &bounded[unix.Stat_t]{timeout: statTimeout, hung: map[string]int{}, call: func(path string, into *unix.Stat_t) error {
 		calls.Add(1)
 		if strings.HasPrefix(path, "/dead/") {
 			<-server
@@ -32,7 +32,7 @@ func TestAFilesystemThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		var calls atomic.Int32
 		b, back := hanging(&calls)
 		began := time.Now()
-		if _, err := b.stat("/dead/a.raw"); !errors.Is(err, ErrNoAnswer) {
+		if _, err := b.ask("/dead", "/dead/a.raw"); !errors.Is(err, ErrNoAnswer) {
 			t.Errorf("got %v, want ErrNoAnswer", err)
 		}
 		if took := time.Since(began); took != statTimeout {
@@ -40,19 +40,19 @@ func TestAFilesystemThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		}
 		// The other images of the pool cost neither time nor another thread.
 		for range 100 {
-			if _, err := b.stat("/dead/b.raw"); !errors.Is(err, ErrNoAnswer) {
+			if _, err := b.ask("/dead", "/dead/b.raw"); !errors.Is(err, ErrNoAnswer) {
 				t.Errorf("got %v, want ErrNoAnswer", err)
 			}
 		}
 		if took := time.Since(began); took != statTimeout || calls.Load() != 1 {
 			t.Errorf("%d calls took %v, want one", calls.Load(), took)
 		}
-		if st, err := b.stat("/local/c.raw"); err != nil || st.Ino != 7 {
+		if st, err := b.ask("/local", "/local/c.raw"); err != nil || st.Ino != 7 {
 			t.Errorf("an image elsewhere: inode %d, %v", st.Ino, err)
 		}
 		back()
 		synctest.Wait()
-		if st, err := b.stat("/dead/a.raw"); err != nil || st.Ino != 7 {
+		if st, err := b.ask("/dead", "/dead/a.raw"); err != nil || st.Ino != 7 {
 			t.Errorf("once the server is back: inode %d, %v", st.Ino, err)
 		}
 	})

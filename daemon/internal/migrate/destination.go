@@ -70,7 +70,7 @@ func (m *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error 
 		need = min(need, n)
 	}
 	if free < need {
-		return api.Errorf(api.CodeNoSpace, "%s has %d bytes free and volume %s takes %d", filepath.Dir(s.Dst.Path), free, s.VolumeName, need).
+		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), api.ExactBytes(free), s.VolumeName, api.ExactBytes(need)).
 			With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil

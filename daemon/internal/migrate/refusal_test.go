@@ -55,7 +55,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"its own path", api.MigrationTarget{ToPath: srcPath}, nil, api.CodeSameLocation, srcPath},
 		{"a pool that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/new" }, api.CodePermissionDenied, "chmod o+x /new"},
 		{"a path that QEMU does not get to", api.MigrationTarget{ToPath: "/var/x.raw"}, func(_ *testing.T, w *world) { w.images.closed = "/var" }, api.CodePermissionDenied, "chmod o+x /var"},
-		{"a pool that is full, though libvirt's last look says otherwise", toNewPool, func(_ *testing.T, w *world) { w.images.free.Store(1) }, api.CodeNoSpace, "/new has 1 bytes free"},
+		{"a pool that is full, though libvirt's last look says otherwise", toNewPool, func(_ *testing.T, w *world) { w.images.free.Store(1) }, api.CodeNoSpace, "/new has 1B free"},
 		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
 		{"snapshots", toNewPool, func(t *testing.T, w *world) {
 			w.redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })

@@ -133,9 +133,13 @@ func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 }
 
 func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
+	free, err := location.FreeBytes(p, location.DirFreeBytes)
+	if err != nil || !p.Active {
+		free = p.FreeBytes // what libvirt saw last
+	}
 	return api.Pool{
 		Name: p.Name, Host: u.cfg.HostID, Type: p.Type, Path: p.Path, Active: p.Active,
 		Shared: location.Shared(p.Type) || slices.Contains(u.cfg.SharedPools, p.Name), Multiattach: location.OpenByMany(p.Type),
-		CapacityBytes: p.CapacityBytes, FreeBytes: p.FreeBytes, UpdatedAt: time.Now().UTC(),
+		CapacityBytes: p.CapacityBytes, FreeBytes: free, UpdatedAt: time.Now().UTC(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 )
 
 func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
@@ -32,6 +33,34 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 		}
 		if got := slices.ContainsFunc(told, func(d hv.Domain) bool { return d.ID == "a" }); got != step.told {
 			t.Errorf("report %d: %s is told: %t", n, step.state, got)
+		}
+	}
+}
+
+// libvirt counts what a filesystem keeps for itself, and has its number from the last
+// refresh of the pool.
+func TestAPoolHasTheRoomThatItsFilesystemHas(t *testing.T) {
+	dir := t.TempDir()
+	free, err := location.DirFreeBytes(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const libvirts = 1
+	u := &Uplink{}
+	for _, p := range []struct {
+		what string
+		pool hv.PoolInfo
+		of   bool // the filesystem is asked
+	}{
+		{"files", hv.PoolInfo{Type: "dir", Path: dir, Active: true, FreeBytes: libvirts}, true},
+		{"files of a pool that is not active", hv.PoolInfo{Type: "dir", Path: dir, FreeBytes: libvirts}, false},
+		{"files in a directory that is gone", hv.PoolInfo{Type: "dir", Path: dir + "/gone", Active: true, FreeBytes: libvirts}, false},
+		{"logical volumes", hv.PoolInfo{Type: "logical", Path: dir, Active: true, FreeBytes: libvirts}, false},
+	} {
+		got := u.poolOf(p.pool).FreeBytes
+		// Others write to the filesystem meanwhile.
+		if p.of && (got < free/2 || got > free*2) || !p.of && got != libvirts {
+			t.Errorf("%s: %d bytes free; the filesystem has %d, libvirt said %d", p.what, got, free, libvirts)
 		}
 	}
 }

@@ -82,6 +82,6 @@ func checkRoom(p hv.PoolInfo, in api.VolumeCreate, ofDir func(string) (int64, er
 	if free >= in.SizeBytes {
 		return nil
 	}
-	return api.Errorf(api.CodeNoSpace, "pool %s has %d bytes free and volume %s may grow to %d", p.Name, free, in.Name, in.SizeBytes).
+	return api.Errorf(api.CodeNoSpace, "pool %s has %s free and volume %s may grow to %s", p.Name, api.ExactBytes(free), in.Name, api.ExactBytes(in.SizeBytes)).
 		With("free_bytes", free).With("needed_bytes", in.SizeBytes)
 }

@@ -23,9 +23,9 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		case v.SizeBytes == in.SizeBytes:
 			return v, nil
 		case v.SizeBytes != in.FromBytes:
-			return v, api.Errorf(api.CodeConflict, "volume %s has %d bytes, no longer %d", v.Name, v.SizeBytes, in.FromBytes)
+			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
-			return v, invalid("volume %s has %d bytes, and %d are fewer: a volume is only grown", v.Name, v.SizeBytes, in.SizeBytes)
+			return v, invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
 		case v.MigrationID != "":
 			return v, migrationActive(v, "change the size of")
 		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:

@@ -120,7 +120,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 		}
 		size := cmp.Or(in.SizeBytes, v.SizeBytes)
 		if size < v.SizeBytes {
-			return v, invalid("volume %s has %d bytes, and %d are fewer: a volume is only grown", v.Name, v.SizeBytes, size)
+			return v, invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(size))
 		}
 		if size > v.SizeBytes {
 			if err := tx.setSize(ctx, v, size); err != nil {
