@@ -97,7 +97,7 @@ func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 // background runs one call about a volume, if none is on its way and its turn has
 // come. Its trouble is looked at again with a later round.
 func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, do func(context.Context) error) {
-	l.calls.Go(lineOf(d, v), func() error {
+	l.queue.Go(keyOf(d, v), func() error {
 		err := do(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Warn("a volume of a drain is tried again", "drain", d.ID, "volume", v.VolumeName, "host", v.Host, "err", err)
@@ -206,7 +206,7 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 		}
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
 	case relay.Passes(refused):
-		l.calls.PutOff(lineOf(d, v))
+		l.queue.PutOff(keyOf(d, v))
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	}
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
@@ -219,7 +219,7 @@ func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
 		return err
 	}
-	l.calls.PutOff(lineOf(d, v))
+	l.queue.PutOff(keyOf(d, v))
 	return l.settle(ctx, d, v, api.DrainVolumePending, e)
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/reconcile"
 	"github.com/volferry/volferry/registry/internal/relay"
-	"github.com/volferry/volferry/registry/internal/rounds"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -42,31 +42,31 @@ type Config struct {
 	Relay Relay
 	Where relay.Where
 	Log   *slog.Logger
-	// Every is how often the loop looks, rounds.DefaultEvery where it is 0.
+	// Every is how often the loop looks, reconcile.DefaultEvery where it is 0.
 	Every time.Duration
 }
 
 // Loop moves the volumes of every drain. There is one per registry.
 type Loop struct {
-	*rounds.Task
+	*reconcile.Loop
 	cfg   Config
-	calls rounds.Calls[line]
+	queue reconcile.WorkQueue[workKey]
 }
 
-// line is a volume of a drain.
-type line struct{ drain, volume string }
+// workKey is a volume of a drain.
+type workKey struct{ drain, volume string }
 
-func lineOf(d api.Drain, v api.DrainVolume) line { return line{d.ID, v.VolumeID} }
+func keyOf(d api.Drain, v api.DrainVolume) workKey { return workKey{d.ID, v.VolumeID} }
 
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
 	l := &Loop{cfg: c}
-	l.Task = rounds.NewTask("drains", c.Every, c.Log, l.look, l.calls.Wait)
+	l.Loop = reconcile.NewLoop("drains", c.Every, c.Log, l.reconcile, l.queue.Wait)
 	return l
 }
 
-// look brings every drain as far as it can be brought now.
-func (l *Loop) look(ctx context.Context) error {
+// reconcile brings every drain as far as it can be brought now.
+func (l *Loop) reconcile(ctx context.Context) error {
 	drains, err := l.cfg.Store.OpenDrains(ctx)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 // whose host is not there, or whose turn to be tried again has not come, is left
 // for later.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
-	if !l.calls.Due(lineOf(d, v)) {
+	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
 	}
 	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
@@ -174,7 +174,7 @@ func (l *Loop) settle(ctx context.Context, d api.Drain, v api.DrainVolume, state
 		return err
 	}
 	if state != api.DrainVolumePending && state != api.DrainVolumeMoving {
-		l.calls.Settled(lineOf(d, v))
+		l.queue.Settled(keyOf(d, v))
 	}
 	l.cfg.Log.Info("volume of a drain", "drain", d.ID, "volume", v.VolumeName, "host", v.Host, "state", state, "migration", v.MigrationID, "why", why)
 	return nil

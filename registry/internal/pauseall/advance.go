@@ -33,7 +33,7 @@ func (l *Loop) copy(ctx context.Context, p *store.Pause) error {
 	if gone := fenced(p); gone != nil {
 		return l.cancel(ctx, p, gone)
 	}
-	l.background(ctx, line{p.Migration.ID, lineCopy}, func(ctx context.Context) error {
+	l.background(ctx, workKey{p.Migration.ID, workCopy}, func(ctx context.Context) error {
 		v, err := l.ask(ctx, copyRequest(p))
 		if err != nil {
 			return err

@@ -24,8 +24,8 @@ type request struct {
 	body any
 }
 
-// verdict is how such a call ended.
-type verdict struct {
+// outcome is how such a call ended.
+type outcome struct {
 	// op is as it ended, where the host began it.
 	op api.Op
 	// failed is nil if the op is done.
@@ -49,59 +49,59 @@ func key(migration, verb, instance string, attempt int) string {
 
 // ask makes a call and waits for the end of its op. The same call again goes on
 // waiting. An error means that it is not known yet how it ends.
-func (l *Loop) ask(ctx context.Context, r request) (verdict, error) {
+func (l *Loop) ask(ctx context.Context, r request) (outcome, error) {
 	body, err := json.Marshal(r.body)
 	if err != nil {
-		return verdict{}, fmt.Errorf("encode request: %w", err)
+		return outcome{}, fmt.Errorf("encode request: %w", err)
 	}
 	req := relay.Request{
 		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Body: body, Change: true, Key: r.key,
 	}
 	status, answer, err := l.cfg.Relay.Do(ctx, req)
 	if err != nil {
-		return verdict{}, err
+		return outcome{}, err
 	}
 	if refused := relay.Refusal(status, answer); refused != nil {
-		return verdict{failed: refused, untouched: status < http.StatusInternalServerError, again: relay.Passes(refused)}, nil
+		return outcome{failed: refused, untouched: status < http.StatusInternalServerError, again: relay.Passes(refused)}, nil
 	}
 	return l.follow(ctx, req.Op())
 }
 
 // askNow makes a call that changes nothing, and is over with its answer.
-func (l *Loop) askNow(ctx context.Context, r request) (verdict, error) {
+func (l *Loop) askNow(ctx context.Context, r request) (outcome, error) {
 	body, err := json.Marshal(r.body)
 	if err != nil {
-		return verdict{}, fmt.Errorf("encode request: %w", err)
+		return outcome{}, fmt.Errorf("encode request: %w", err)
 	}
 	status, answer, err := l.cfg.Relay.Do(ctx, relay.Request{
 		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Body: body,
 	})
 	if err != nil {
-		return verdict{}, err
+		return outcome{}, err
 	}
 	refused := relay.Refusal(status, answer)
-	return verdict{failed: refused, untouched: true, again: refused != nil && relay.Passes(refused)}, nil
+	return outcome{failed: refused, untouched: true, again: refused != nil && relay.Passes(refused)}, nil
 }
 
 // follow asks a host for an op until it is over.
-func (l *Loop) follow(ctx context.Context, req relay.Request) (verdict, error) {
+func (l *Loop) follow(ctx context.Context, req relay.Request) (outcome, error) {
 	for {
 		status, answer, err := l.cfg.Relay.Do(ctx, req)
 		if err != nil {
-			return verdict{}, err
+			return outcome{}, err
 		}
 		o, err := relay.ReadOp(status, answer)
 		if err != nil {
-			return verdict{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
+			return outcome{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
 		}
 		switch o.State {
 		case api.OpDone:
-			return verdict{op: o}, nil
+			return outcome{op: o}, nil
 		case api.OpUndone, api.OpNeedsOperator:
-			return verdict{op: o, failed: whyEnded(o, req)}, nil
+			return outcome{op: o, failed: whyEnded(o, req)}, nil
 		}
 		if err := wait(ctx, l.Every()); err != nil {
-			return verdict{}, err
+			return outcome{}, err
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
 		switch {
 		case err != nil:
 			return err
-		case !made && l.calls.Busy(line{p.Migration.ID, lineCopy}):
+		case !made && l.queue.Busy(workKey{p.Migration.ID, workCopy}):
 			return nil // the copy may be just about to be asked for
 		case !made:
 			return l.dropped(ctx, p, nil)
@@ -26,7 +26,7 @@ func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
 	if p.CopyHost.Fenced {
 		return l.dropped(ctx, p, api.Errorf(api.CodeHypervisorUnavailable, "what is left of the copy of volume %s was not removed: host %s is fenced", p.Migration.VolumeName, p.CopyHost.Name))
 	}
-	l.background(ctx, line{p.Migration.ID, lineDrop}, func(ctx context.Context) error {
+	l.background(ctx, workKey{p.Migration.ID, workDrop}, func(ctx context.Context) error {
 		v, err := l.ask(ctx, dropRequest(p))
 		switch {
 		case err != nil:

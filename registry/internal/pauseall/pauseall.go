@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/reconcile"
 	"github.com/volferry/volferry/registry/internal/relay"
-	"github.com/volferry/volferry/registry/internal/rounds"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -53,26 +53,26 @@ type Config struct {
 	Relay Relay
 	Log   *slog.Logger
 	// Every is how often the loop looks, and how often a host is asked how far an op
-	// is; rounds.DefaultEvery where it is 0.
+	// is; reconcile.DefaultEvery where it is 0.
 	Every time.Duration
 }
 
 // Loop looks after every move with all guests paused. There is one per registry.
 type Loop struct {
-	*rounds.Task
+	*reconcile.Loop
 	cfg   Config
-	calls rounds.Calls[line]
+	queue reconcile.WorkQueue[workKey]
 }
 
-// line is what is asked about one call after the other: an instance of a migration,
+// workKey is what is asked about one call after the other: an instance of a migration,
 // or one of the copies.
-type line struct{ migration, what string }
+type workKey struct{ migration, what string }
 
-// The lines of the copy host, beside those of the instances.
+// The keys of what the copy host does, beside those of the instances.
 const (
-	lineCopy  = "copy"
-	lineCheck = "check"
-	lineDrop  = "drop"
+	workCopy  = "copy"
+	workCheck = "check"
+	workDrop  = "drop"
 )
 
 // call is who changes the moves, for the audit trail.
@@ -81,12 +81,12 @@ var call = store.Call{Who: "pause-all"}
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
 	l := &Loop{cfg: c}
-	l.Task = rounds.NewTask("moves with all guests paused", c.Every, c.Log, l.look, l.calls.Wait)
+	l.Loop = reconcile.NewLoop("moves with all guests paused", c.Every, c.Log, l.reconcile, l.queue.Wait)
 	return l
 }
 
-// look brings every move as far as it can be brought now.
-func (l *Loop) look(ctx context.Context) error {
+// reconcile brings every move as far as it can be brought now.
+func (l *Loop) reconcile(ctx context.Context) error {
 	pauses, err := l.cfg.Store.OpenPauses(ctx)
 	if err != nil {
 		return err
@@ -100,14 +100,14 @@ func (l *Loop) look(ctx context.Context) error {
 	return nil
 }
 
-// background runs one call about a line, if none is on its way and its turn has come.
+// background runs one call about a key, if none is on its way and its turn has come.
 // Its trouble is looked at again with a later round.
-func (l *Loop) background(ctx context.Context, key line, do func(context.Context) error) {
-	l.calls.Go(key, func() error {
+func (l *Loop) background(ctx context.Context, key workKey, do func(context.Context) error) {
+	l.queue.Go(key, func() error {
 		err := do(ctx)
 		switch {
 		case err == nil, api.CodeOf(err) == api.CodeConflict: // the move went on meanwhile
-			l.calls.Settled(key)
+			l.queue.Settled(key)
 			return nil
 		case ctx.Err() == nil:
 			l.cfg.Log.Warn("a call of a move with all guests paused is made again", "migration", key.migration, "about", key.what, "err", err)

@@ -17,7 +17,7 @@ type part struct {
 	// verb is what is said of an instance that does not get there.
 	verb    string
 	request func(*store.Pause, store.PauseInstance) request
-	ask     func(context.Context, request) (verdict, error)
+	ask     func(context.Context, request) (outcome, error)
 	// oneByOne: the instances of a host come one after the other.
 	oneByOne bool
 }
@@ -29,7 +29,7 @@ func (l *Loop) check(ctx context.Context, p *store.Pause) error {
 	if left || err != nil {
 		return err
 	}
-	l.background(ctx, line{p.Migration.ID, lineCheck}, func(ctx context.Context) error {
+	l.background(ctx, workKey{p.Migration.ID, workCheck}, func(ctx context.Context) error {
 		v, err := l.askNow(ctx, checkCopyRequest(p))
 		switch {
 		case err != nil:
@@ -89,7 +89,7 @@ func (l *Loop) bring(ctx context.Context, p *store.Pause, d part) (left bool, er
 		left = true
 		if !begun[g.Host.ID] {
 			begun[g.Host.ID] = d.oneByOne
-			l.background(ctx, line{p.Migration.ID, g.ID}, func(ctx context.Context) error { return l.bringOne(ctx, p, g, d) })
+			l.background(ctx, workKey{p.Migration.ID, g.ID}, func(ctx context.Context) error { return l.bringOne(ctx, p, g, d) })
 		}
 	}
 	return left, nil

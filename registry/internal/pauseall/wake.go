@@ -32,7 +32,7 @@ func (l *Loop) wakeAll(ctx context.Context, p *store.Pause) error {
 
 // wake brings one instance a step on.
 func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
-	if l.calls.Busy(line{p.Migration.ID, g.ID}) {
+	if l.queue.Busy(workKey{p.Migration.ID, g.ID}) {
 		return nil // it may be just about to be saved
 	}
 	switch {
@@ -65,7 +65,7 @@ func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) 
 }
 
 func (l *Loop) inBackground(ctx context.Context, p *store.Pause, g store.PauseInstance, do func(context.Context, *store.Pause, store.PauseInstance) error) error {
-	l.background(ctx, line{p.Migration.ID, g.ID}, func(ctx context.Context) error { return do(ctx, p, g) })
+	l.background(ctx, workKey{p.Migration.ID, g.ID}, func(ctx context.Context) error { return do(ctx, p, g) })
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (l *Loop) resumeOne(ctx context.Context, p *store.Pause, g store.PauseInsta
 }
 
 // woken records how a call to wake an instance ended.
-func (l *Loop) woken(ctx context.Context, p *store.Pause, g store.PauseInstance, v verdict, to, verb string) error {
+func (l *Loop) woken(ctx context.Context, p *store.Pause, g store.PauseInstance, v outcome, to, verb string) error {
 	switch {
 	case v.failed == nil:
 		g.State = to

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rounds
+package reconcile
 
 import (
 	"sync"
@@ -14,10 +14,10 @@ const (
 	longestPause = time.Minute
 )
 
-// Calls are those that go on beside the rounds: about each thing, named by its key, one
-// at a time. One that failed is made again later, and later each time. The zero value
-// is ready. Safe for concurrent use.
-type Calls[K comparable] struct {
+// WorkQueue makes the calls that go on beside a loop: for each key one at a time. A call
+// that failed is made again after a pause, which grows each time. The zero value is ready.
+// Safe for concurrent use.
+type WorkQueue[K comparable] struct {
 	underway sync.WaitGroup
 
 	mu    sync.Mutex
@@ -32,7 +32,7 @@ type pause struct {
 
 // Go makes a call about key in the background, unless one is on its way or its turn
 // has not come. If it returns an error the next one is put off.
-func (c *Calls[K]) Go(key K, do func() error) {
+func (c *WorkQueue[K]) Go(key K, do func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.busy[key] || !c.due(key) {
@@ -54,35 +54,35 @@ func (c *Calls[K]) Go(key K, do func() error) {
 }
 
 // Wait returns when no call is on its way.
-func (c *Calls[K]) Wait() { c.underway.Wait() }
+func (c *WorkQueue[K]) Wait() { c.underway.Wait() }
 
 // Busy says whether a call about key is on its way.
-func (c *Calls[K]) Busy(key K) bool {
+func (c *WorkQueue[K]) Busy(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.busy[key]
 }
 
 // Due says whether the turn of a call about key has come.
-func (c *Calls[K]) Due(key K) bool {
+func (c *WorkQueue[K]) Due(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.due(key)
 }
 
-func (c *Calls[K]) due(key K) bool {
+func (c *WorkQueue[K]) due(key K) bool {
 	p, waits := c.later[key]
 	return !waits || !time.Now().Before(p.until)
 }
 
 // PutOff makes the next call about key wait, longer each time.
-func (c *Calls[K]) PutOff(key K) {
+func (c *WorkQueue[K]) PutOff(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.putOff(key)
 }
 
-func (c *Calls[K]) putOff(key K) {
+func (c *WorkQueue[K]) putOff(key K) {
 	if c.later == nil {
 		c.later = map[K]pause{}
 	}
@@ -91,7 +91,7 @@ func (c *Calls[K]) putOff(key K) {
 }
 
 // Settled forgets how often calls about key were put off.
-func (c *Calls[K]) Settled(key K) {
+func (c *WorkQueue[K]) Settled(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.later, key)

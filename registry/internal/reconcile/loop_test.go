@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rounds
+package reconcile
 
 import (
 	"context"
@@ -16,7 +16,7 @@ var errNoAnswer = errors.New("no answer")
 
 func TestOfEachThingOneCallIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls Calls[string]
+		var calls WorkQueue[string]
 		end := make(chan struct{})
 		made := map[string]int{}
 		for range 3 {
@@ -38,7 +38,7 @@ func TestOfEachThingOneCallIsOnItsWay(t *testing.T) {
 
 func TestACallThatFailsIsMadeAgainLaterAndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls Calls[string]
+		var calls WorkQueue[string]
 		last := time.Now()
 		var pauses []time.Duration
 		for len(pauses) < 8 {
@@ -77,7 +77,7 @@ func TestATaskGoesOnWhateverARoundReturnsAndSaysItOnce(t *testing.T) {
 			}
 			return errNoAnswer
 		}
-		task := NewTask("things", 0, slog.New(slog.NewTextHandler(&log, nil)), look, func() { waited = true })
+		task := NewLoop("things", 0, slog.New(slog.NewTextHandler(&log, nil)), look, func() { waited = true })
 		if err := task.Run(ctx); err != nil || rounds != 5 || !waited {
 			t.Errorf("%d rounds, waited %t: %v", rounds, waited, err)
 		}

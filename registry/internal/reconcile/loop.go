@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reconcile brings what takes long to its end: a loop looks at the stored state
+// of all of it now and then and does what can be done next, and calls of hosts go on
+// beside the loop. Nothing is kept between two looks but what the store has, so a
+// registry that dies goes on where it was. It must not know what is reconciled.
+package reconcile
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// DefaultEvery is how often a Loop looks.
+const DefaultEvery = time.Second
+
+// Loop reconciles until it is told to end. It is a service.Task.
+type Loop struct {
+	name      string
+	every     time.Duration
+	reconcile func(context.Context) error
+	wait      func()
+	log       *slog.Logger
+	ready     chan struct{}
+}
+
+// NewLoop returns a loop that does nothing before it runs. Name says in the plural what
+// is reconciled. Reconcile brings all of it as far as it can be brought now, and is
+// called again whatever it returns; wait returns when the calls that it began are over.
+// Every is DefaultEvery where it is 0.
+func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(context.Context) error, wait func()) *Loop {
+	if every == 0 {
+		every = DefaultEvery
+	}
+	return &Loop{name: name, every: every, reconcile: reconcile, wait: wait, log: log, ready: make(chan struct{})}
+}
+
+// String names the loop.
+func (l *Loop) String() string { return l.name }
+
+// Every is how often the loop looks.
+func (l *Loop) Every() time.Duration { return l.every }
+
+// Ready implements service.Task.
+func (l *Loop) Ready() <-chan struct{} { return l.ready }
+
+// Run reconciles until ctx ends. What hosts do then goes on.
+func (l *Loop) Run(ctx context.Context) error {
+	close(l.ready)
+	defer l.wait()
+	tick := time.NewTicker(l.every)
+	defer tick.Stop()
+	logged := false
+	for {
+		err := l.reconcile(ctx)
+		if err != nil && ctx.Err() == nil && !logged {
+			// Once: the next looks will say the same.
+			l.log.Warn(l.name+" cannot be looked after; they are tried again", "err", err)
+		}
+		logged = err != nil
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
