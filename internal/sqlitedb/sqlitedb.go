@@ -31,10 +31,10 @@ const busyTimeoutMS = 5000
 // memory: what a busy registry looks up in one commit after the other.
 const writeCacheKiB = 16 << 10
 
-// foldAtPages is how long the log of commits gets before a commit folds it into
+// checkpointPages is how long the log of commits gets before a commit writes it into
 // the file, which costs that commit two more writes to stable storage: 16 MiB. The
 // longer it is, the more changes of one page cost one write of it.
-const foldAtPages = 4096
+const checkpointPages = 4096
 
 // DB is an open database. Both pools are safe for concurrent use.
 type DB struct {
@@ -44,7 +44,7 @@ type DB struct {
 	Write *sql.DB
 	// Read is a pool of read-only connections. A reader sees the last commit
 	// and never waits for the writer; it should be short, because the log
-	// cannot be folded back into the file past the oldest reader.
+	// cannot be written into the file past the oldest reader.
 	Read *sql.DB
 
 	path string
@@ -100,7 +100,7 @@ func open(ctx context.Context, path string, schema []string) (*DB, error) {
 
 // Close closes both pools and lets other processes open the file.
 func (db *DB) Close() error {
-	// The writer goes last: the last connection to close folds the log back
+	// The writer goes last: the last connection to close writes the log back
 	// into the file, and a read-only one cannot.
 	return errors.Join(db.Read.Close(), db.Write.Close(), db.lock.Close())
 }
@@ -149,7 +149,7 @@ func dsn(path, mode string) string {
 	if mode == "rw" {
 		q.Set("_txlock", "immediate")
 		q["_pragma"] = append(q["_pragma"], "journal_mode(WAL)", "synchronous(FULL)", "temp_store(MEMORY)",
-			fmt.Sprintf("cache_size(-%d)", writeCacheKiB), fmt.Sprintf("wal_autocheckpoint(%d)", foldAtPages))
+			fmt.Sprintf("cache_size(-%d)", writeCacheKiB), fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages))
 	}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
 	return u.String()

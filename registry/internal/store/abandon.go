@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // orphanMigrations leaves the open migrations of a host that was fenced without
@@ -14,7 +15,7 @@ import (
 // guests paused are the registry's, which goes on with them.
 func (tx *changeTx) orphanMigrations(ctx context.Context, hostID string) error {
 	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method <> '"+MethodSave+"'", func(m api.Migration) error {
-		if err := tx.exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
 			return err
 		}
 		return tx.auditMigration(ctx, m, api.Event{What: "migration.orphan", From: string(m.State), To: string(api.MigrationOrphaned)}, nil)
@@ -29,7 +30,7 @@ func (tx *changeTx) unorphanMigrations(ctx context.Context, hostID string) error
 		if err != nil {
 			return err
 		}
-		if err := tx.exec(ctx, "UPDATE migrations SET state = orphaned_from, orphaned_from = NULL WHERE id = ?", m.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE migrations SET state = orphaned_from, orphaned_from = NULL WHERE id = ?", m.ID); err != nil {
 			return err
 		}
 		return tx.auditMigration(ctx, m, api.Event{What: "migration.rejoin", From: string(m.State), To: string(before)}, nil)
@@ -39,7 +40,7 @@ func (tx *changeTx) unorphanMigrations(ctx context.Context, hostID string) error
 // eachMigration calls do for the open migrations of a host that the condition
 // picks.
 func (tx *changeTx) eachMigration(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
-	found, err := queryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+migrationOpen+condition+" ORDER BY m.id", hostID)
+	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+migrationOpen+condition+" ORDER BY m.id", hostID)
 	if err != nil {
 		return err
 	}

@@ -95,5 +95,5 @@ func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d
 	if err := tx.checkReach(ctx, "take back", v, hostID); err != nil {
 		return err
 	}
-	return tx.exec(ctx, "UPDATE volumes SET host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.at.UnixMicro(), v.ID)
+	return tx.Exec(ctx, "UPDATE volumes SET host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.At.UnixMicro(), v.ID)
 }

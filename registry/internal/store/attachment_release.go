@@ -88,16 +88,16 @@ func (tx *changeTx) removeAttachment(ctx context.Context, h heldAttachment, know
 	}
 	// The status of the volume follows from its attachments, and with this one goes when
 	// that was.
-	if err := tx.exec(ctx, touchVolume, tx.at.UnixMicro(), h.VolumeID); err != nil {
+	if err := tx.Exec(ctx, touchVolume, tx.At.UnixMicro(), h.VolumeID); err != nil {
 		return err
 	}
 	if h.BootIndex != nil {
-		if err := tx.exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID); err != nil {
+		if err := tx.Exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID); err != nil {
 			return err
 		}
 		return tx.keepSlot(ctx, h.InstanceID, h.Device, known)
 	}
 	// The attachment goes with its slot.
-	delete(tx.held, h.ID)
-	return tx.exec(ctx, removeSlot, h.InstanceID, h.Device)
+	delete(tx.cache.attachments, h.ID)
+	return tx.Exec(ctx, removeSlot, h.InstanceID, h.Device)
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // ReserveAttachment keeps a volume for an instance: every rule is checked in the
@@ -99,11 +100,11 @@ func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, 
 	if err != nil {
 		return v, fmt.Errorf("read volume %s: %w", id, err)
 	}
-	scan := func(row scanner) (n neighbour, err error) {
+	scan := func(row ledger.Scanner) (n neighbour, err error) {
 		err = row.Scan(&n.id, &n.instanceID, &n.instanceName, &n.hostID)
 		return n, err
 	}
-	v.attachments, err = queryAll(ctx, tx, scan, "SELECT a.id, a.instance_id, i.name, "+instanceHostID+`
+	v.attachments, err = ledger.QueryAll(ctx, tx, scan, "SELECT a.id, a.instance_id, i.name, "+instanceHostID+`
 		FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND a.migration_id IS NULL ORDER BY a.id`, id)
 	return v, err
 }
@@ -263,14 +264,14 @@ func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot
 	h := heldAttachment{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
-			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.at, UpdatedAt: tx.at,
+			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
 		},
 		opID: in.OpID, hostID: host.id, instanceState: slot.instanceState, generation: v.generation,
 	}
 	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
 		return api.Attachment{}, err
 	}
-	tx.held.put(h)
+	tx.cache.attachments.put(h)
 	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.reserve", To: string(h.State), OpID: in.OpID},
 		map[string]any{"device": in.Device, "mode": in.Mode})
 }
@@ -279,12 +280,12 @@ func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot
 // volume is bootable from then on, as one is that was adopted as such.
 func (tx *changeTx) storeAttachment(ctx context.Context, v wantedVolume, slot wantedSlot, h heldAttachment) error {
 	if !slot.there {
-		if err := tx.exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
+		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
 			return err
 		}
 	}
 	if api.IsRoot(slot.bootIndex) && !v.bootable {
-		if err := tx.exec(ctx, "UPDATE volumes SET bootable = 1, updated_us = ? WHERE id = ?", tx.at.UnixMicro(), v.id); err != nil {
+		if err := tx.Exec(ctx, "UPDATE volumes SET bootable = 1, updated_us = ? WHERE id = ?", tx.At.UnixMicro(), v.id); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // attachmentNext are the states that follow each other. Error is that of an
@@ -47,11 +48,11 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 			}
 		}
 		from := h.State
-		h.State, h.opID, h.UpdatedAt = in.To, in.OpID, tx.at
-		if err := tx.exec(ctx, moveAttachment, in.To, in.OpID, tx.at.UnixMicro(), h.ID); err != nil {
+		h.State, h.opID, h.UpdatedAt = in.To, in.OpID, tx.At
+		if err := tx.Exec(ctx, moveAttachment, in.To, in.OpID, tx.At.UnixMicro(), h.ID); err != nil {
 			return api.Attachment{}, err
 		}
-		tx.held.put(h)
+		tx.cache.attachments.put(h)
 		return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.transition", From: string(from), To: string(in.To), OpID: in.OpID}, nil)
 	})
 }
@@ -134,7 +135,7 @@ func (tx *changeTx) heldAttachment(ctx context.Context, ref string) (heldAttachm
 }
 
 func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment, error) {
-	if h, ok := tx.held[id]; ok {
+	if h, ok := tx.cache.attachments[id]; ok {
 		return h, nil
 	}
 	var (
@@ -147,7 +148,7 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 	}, locationFields(&h.Location)...)...); err != nil {
 		return h, fmt.Errorf("read attachment %s: %w", clip(id), err)
 	}
-	h.CreatedAt, h.UpdatedAt = fromMicros(created), fromMicros(updated)
+	h.CreatedAt, h.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
 	if h.hostID != "" {
 		host, err := tx.hostRow(ctx, h.hostID)
 		if err != nil {
@@ -155,7 +156,7 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 		}
 		h.Host = host.name
 	}
-	tx.held.put(h)
+	tx.cache.attachments.put(h)
 	return h, nil
 }
 
@@ -187,5 +188,5 @@ func (tx *changeTx) auditAttachment(ctx context.Context, h heldAttachment, e api
 	details["volume_id"], details["volume_name"] = h.VolumeID, h.VolumeName
 	details["instance_id"], details["instance_name"] = h.InstanceID, h.InstanceName
 	e.Host, e.Object, e.Details, e.Token = h.Host, "attachment/"+h.ID, details, &api.Token{Generation: h.generation}
-	return tx.audit(ctx, e)
+	return tx.Audit(ctx, e)
 }

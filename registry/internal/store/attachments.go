@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // Where an attachment is connected to is not stored twice: it is the place of
@@ -26,7 +27,7 @@ const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.i
 // Attachments returns the attachments of the volume and at the instance that
 // the references name; an empty reference is any. A host finds its own.
 func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
-	return view(ctx, s, func(q querier) ([]api.Attachment, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Attachment, error) {
 		query, args := attachmentQuery+" WHERE "+viewer.seen(attachmentOwned), []any{viewer.HostID}
 		for _, filter := range []struct {
 			kind   kind
@@ -43,12 +44,12 @@ func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, 
 			args = append(args, id)
 			query += fmt.Sprintf(" AND %s = ?%d", filter.column, len(args))
 		}
-		return queryAll(ctx, q, scanAttachment, query+attachmentOrder, args...)
+		return ledger.QueryAll(ctx, q, scanAttachment, query+attachmentOrder, args...)
 	})
 }
 
 // resolveFilter is resolve for a reference that may be missing.
-func resolveFilter(ctx context.Context, q querier, k kind, ref string) (string, error) {
+func resolveFilter(ctx context.Context, q ledger.Querier, k kind, ref string) (string, error) {
 	if ref == "" {
 		return "", nil
 	}
@@ -60,7 +61,7 @@ func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.
 	return viewOwn(ctx, s, kindAttachment, ref, viewer, attachmentByID)
 }
 
-func attachmentByID(ctx context.Context, q querier, id string) (api.Attachment, error) {
+func attachmentByID(ctx context.Context, q ledger.Querier, id string) (api.Attachment, error) {
 	a, err := scanAttachment(q.QueryRowContext(ctx, attachmentQuery+" WHERE a.id = ?", id))
 	if err != nil {
 		return a, fmt.Errorf("read attachment %s: %w", id, err)
@@ -68,14 +69,14 @@ func attachmentByID(ctx context.Context, q querier, id string) (api.Attachment, 
 	return a, nil
 }
 
-func scanAttachment(row scanner) (api.Attachment, error) {
+func scanAttachment(row ledger.Scanner) (api.Attachment, error) {
 	var (
 		a                api.Attachment
 		created, updated int64
 	)
 	err := row.Scan(append([]any{&a.ID, &a.VolumeID, &a.VolumeName, &a.InstanceID, &a.InstanceName, &a.Host, &a.Mode, &a.Device, &a.BootIndex, &a.State, &created, &updated},
 		locationFields(&a.Location)...)...)
-	a.CreatedAt, a.UpdatedAt = fromMicros(created), fromMicros(updated)
+	a.CreatedAt, a.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
 	return a, err
 }
 
@@ -92,7 +93,7 @@ type attachment struct {
 
 func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
 	_, err := tx.ExecContext(ctx, addAttachmentAt,
-		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.at.UnixMicro())
+		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.At.UnixMicro())
 	switch {
 	case sqlitedb.Violates(err, "attachments.id"):
 		return idTaken(a.id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // Counts is the registry in numbers.
@@ -22,7 +23,7 @@ type Counts struct {
 
 // Counts counts.
 func (s *Store) Counts(ctx context.Context) (Counts, error) {
-	return view(ctx, s, func(q querier) (Counts, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) (Counts, error) {
 		c := Counts{Attachments: map[api.AttachmentState]int{}, Hosts: map[string]int{}}
 		if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM instances), (SELECT count(*) FROM volumes),
 			(SELECT count(*) FROM migrations WHERE state NOT IN ('completed', 'cancelled', 'error')),
@@ -30,7 +31,7 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 			Scan(&c.Instances, &c.Volumes, &c.Locks, &c.NeedsOperator); err != nil {
 			return c, fmt.Errorf("count: %w", err)
 		}
-		scan := func(row scanner) (api.AttachmentState, error) {
+		scan := func(row ledger.Scanner) (api.AttachmentState, error) {
 			var (
 				state api.AttachmentState
 				n     int
@@ -39,10 +40,10 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 			c.Attachments[state] = n
 			return state, err
 		}
-		if _, err := queryAll(ctx, q, scan, "SELECT state, count(*) FROM attachments GROUP BY state"); err != nil {
+		if _, err := ledger.QueryAll(ctx, q, scan, "SELECT state, count(*) FROM attachments GROUP BY state"); err != nil {
 			return c, err
 		}
-		hosts, err := queryAll(ctx, q, s.scanHost, hostQuery)
+		hosts, err := ledger.QueryAll(ctx, q, s.scanHost, hostQuery)
 		if err != nil {
 			return c, err
 		}

@@ -80,7 +80,7 @@ func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
 	wantCode(t, register(t, s, n), api.CodeRegistryUnavailable, "nothing was changed")
 	wantWhole(t, s, n)
 	if err := s.Close(); err != nil {
-		t.Logf("closing on a full disk: %v", err) // it may have wanted to fold the log
+		t.Logf("closing on a full disk: %v", err) // it may have wanted to make a checkpoint
 	}
 
 	// What is there is there, whether the registry can start on a full disk or not.

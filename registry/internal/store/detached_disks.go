@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // keepDetached keeps what a volume was at an instance from which it is taken; nil
@@ -18,14 +19,14 @@ func (tx *changeTx) keepDetached(ctx context.Context, h heldAttachment, d *api.S
 	if err != nil {
 		return err
 	}
-	return tx.exec(ctx, `INSERT INTO detached_disks (instance_id, volume_id, device, definition) VALUES (?1, ?2, ?3, ?4)
+	return tx.Exec(ctx, `INSERT INTO detached_disks (instance_id, volume_id, device, definition) VALUES (?1, ?2, ?3, ?4)
 		ON CONFLICT (instance_id, volume_id) DO UPDATE SET device = ?3, definition = ?4`, h.InstanceID, h.VolumeID, h.Device, text)
 }
 
 // detachedDisks are what is kept of the volumes that were detached from an instance,
 // without those that it has again.
-func detachedDisks(ctx context.Context, q querier, instanceID string) ([]api.DetachedDisk, error) {
-	return queryAll(ctx, q, func(row scanner) (d api.DetachedDisk, err error) {
+func detachedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]api.DetachedDisk, error) {
+	return ledger.QueryAll(ctx, q, func(row ledger.Scanner) (d api.DetachedDisk, err error) {
 		var text string
 		if err := row.Scan(&d.VolumeID, &d.Device, &text); err != nil {
 			return d, err

@@ -72,9 +72,9 @@ func (s *Store) FinishDrain(ctx context.Context, call Call, drainID string) (api
 func (s *Store) moveDrain(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
 	var finished any
 	if to == api.DrainStopped || to == api.DrainDone {
-		finished = tx.at.UnixMicro()
+		finished = tx.At.UnixMicro()
 	}
-	if err := tx.exec(ctx, "UPDATE drains SET state = ?, finished_us = ? WHERE id = ?", to, finished, d.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE drains SET state = ?, finished_us = ? WHERE id = ?", to, finished, d.ID); err != nil {
 		return d, err
 	}
 	if err := tx.auditDrain(ctx, d, "drain.state", d.State, to, nil); err != nil {

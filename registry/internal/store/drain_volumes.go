@@ -12,11 +12,12 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 const drainVolumeQuery = "SELECT volume_id, volume_name, size_bytes, host, state, migration_id, error FROM drain_volumes"
 
-func scanDrainVolume(row scanner) (api.DrainVolume, error) {
+func scanDrainVolume(row ledger.Scanner) (api.DrainVolume, error) {
 	var (
 		v    api.DrainVolume
 		fail []byte
@@ -40,13 +41,13 @@ const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', N
 // takeIn gives a line to every volume of the pool that has none or that was moved
 // and is back, and returns how many these are.
 func (tx *changeTx) takeIn(ctx context.Context, drainID, pool string) (int, error) {
-	arrived, err := queryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
+	arrived, err := ledger.QueryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
 		SELECT 1 FROM drain_volumes d WHERE d.drain_id = ?2 AND d.volume_id = v.id AND d.state <> 'moved')`, pool, drainID)
 	if err != nil {
 		return 0, err
 	}
 	for _, v := range arrived {
-		if err := tx.exec(ctx, `INSERT INTO drain_volumes (drain_id, volume_id, volume_name, size_bytes, host, state, migration_id)
+		if err := tx.Exec(ctx, `INSERT INTO drain_volumes (drain_id, volume_id, volume_name, size_bytes, host, state, migration_id)
 			VALUES (?, ?, ?, ?, ?, 'pending', '')
 			ON CONFLICT (drain_id, volume_id) DO UPDATE SET state = 'pending', migration_id = '', error = NULL`,
 			drainID, v.VolumeID, v.VolumeName, v.SizeBytes, v.Host); err != nil {
@@ -60,7 +61,7 @@ func (tx *changeTx) takeIn(ctx context.Context, drainID, pool string) (int, erro
 // the pool any more: somebody else moved it, or it was deleted. It returns how
 // many these are.
 func (tx *changeTx) settleGone(ctx context.Context, drainID, pool string) (int, error) {
-	gone, err := queryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
+	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
 		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1 AND l.migration_id IS NULL)`, pool, drainID)
 	if err != nil {
 		return 0, err
@@ -91,7 +92,7 @@ func (tx *changeTx) storeDrainVolume(ctx context.Context, drainID string, v api.
 		}
 		fail = string(b)
 	}
-	return tx.exec(ctx, "UPDATE drain_volumes SET state = ?, migration_id = ?, host = ?, error = ? WHERE drain_id = ? AND volume_id = ?",
+	return tx.Exec(ctx, "UPDATE drain_volumes SET state = ?, migration_id = ?, host = ?, error = ? WHERE drain_id = ? AND volume_id = ?",
 		v.State, v.MigrationID, v.Host, fail, drainID, v.VolumeID)
 }
 
@@ -133,7 +134,7 @@ func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 		waits[v.VolumeID] = v.State == api.DrainVolumePending
 		settled[v.VolumeID] = v.State != api.DrainVolumePending && v.State != api.DrainVolumeMoved
 	}
-	inPool, err := readAll(ctx, s, scanDrainVolume, inPoolQuery, d.Pool)
+	inPool, err := ledger.ReadAll(ctx, s.db, scanDrainVolume, inPoolQuery, d.Pool)
 	if err != nil {
 		return false, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // maxParallel bounds how many volumes a drain moves at once.
@@ -31,7 +32,7 @@ func (s *Store) CreateDrain(ctx context.Context, call Call, pool string, in api.
 		}
 		id := uuid.NewString()
 		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us)
-			VALUES (?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.DeleteSource, tx.at.UnixMicro())
+			VALUES (?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.DeleteSource, tx.At.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
 			return api.Drain{}, tx.drainThere(ctx, pool)
 		}
@@ -72,7 +73,7 @@ func (tx *changeTx) checkPool(ctx context.Context, name string) error {
 	return checkPoolKnown(ctx, tx, name)
 }
 
-func checkPoolKnown(ctx context.Context, q querier, name string) error {
+func checkPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
 	var known bool
 	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
 		return fmt.Errorf("look up pool: %w", err)
@@ -93,7 +94,7 @@ func (tx *changeTx) drainThere(ctx context.Context, pool string) error {
 }
 
 func (tx *changeTx) auditDrain(ctx context.Context, d api.Drain, what, from, to string, details map[string]any) error {
-	return tx.audit(ctx, api.Event{What: what, Object: "drain/" + d.ID, From: from, To: to, Details: withPool(details, d.Pool)})
+	return tx.Audit(ctx, api.Event{What: what, Object: "drain/" + d.ID, From: from, To: to, Details: withPool(details, d.Pool)})
 }
 
 func withPool(details map[string]any, pool string) map[string]any {
@@ -119,8 +120,8 @@ func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
 }
 
 func (s *Store) drains(ctx context.Context, which string) ([]api.Drain, error) {
-	return view(ctx, s, func(q querier) ([]api.Drain, error) {
-		ids, err := queryAll(ctx, q, scanString, "SELECT id FROM drains "+which)
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Drain, error) {
+		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM drains "+which)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (s *Store) Drain(ctx context.Context, ref string) (api.Drain, error) {
 	return viewOne(ctx, s, kindDrain, ref, s.drainByID)
 }
 
-func (s *Store) drainByID(ctx context.Context, q querier, id string) (api.Drain, error) {
+func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api.Drain, error) {
 	var (
 		d        = api.Drain{ID: id}
 		started  int64
@@ -153,13 +154,13 @@ func (s *Store) drainByID(ctx context.Context, q querier, id string) (api.Drain,
 		Scan(&d.Pool, &d.ToPool, &d.Parallel, &d.BandwidthBytesPerSecond, &d.DeleteSource, &d.State, &started, &finished); err != nil {
 		return d, fmt.Errorf("read drain %s: %w", id, err)
 	}
-	d.StartedAt = fromMicros(started)
+	d.StartedAt = ledger.FromMicros(started)
 	if finished != nil {
-		at := fromMicros(*finished)
+		at := ledger.FromMicros(*finished)
 		d.FinishedAt = &at
 	}
 	var err error
-	if d.Volumes, err = queryAll(ctx, q, scanDrainVolume, drainVolumeQuery+" WHERE drain_id = ? ORDER BY volume_name, volume_id", id); err != nil {
+	if d.Volumes, err = ledger.QueryAll(ctx, q, scanDrainVolume, drainVolumeQuery+" WHERE drain_id = ? ORDER BY volume_name, volume_id", id); err != nil {
 		return d, err
 	}
 	for i := range d.Volumes {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // What an operator asks of a host is refused here where the registry knows already that
@@ -40,7 +41,7 @@ func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 
 // checkHeldByOne refuses a move of a volume that hosts have at several instances, or at
 // one that is shelved.
-func checkHeldByOne(ctx context.Context, q querier, v api.Volume) error {
+func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 	if v.Unheld() {
 		return nil
 	}

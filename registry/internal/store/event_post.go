@@ -51,14 +51,14 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 		if len(in.Details) > 0 {
 			e.Details["posted"] = api.PrintableDetails(in.Details)
 		}
-		return tx.addEvent(ctx, e)
+		return tx.AddEvent(ctx, e)
 	})
 }
 
 // AuditSeen adds to the trail what the registry itself has seen, of no request.
 func (s *Store) AuditSeen(ctx context.Context, what, object string) error {
 	_, err := mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *changeTx) (struct{}, error) {
-		return struct{}{}, tx.audit(ctx, api.Event{What: what, Object: object})
+		return struct{}{}, tx.Audit(ctx, api.Event{What: what, Object: object})
 	})
 	return err
 }

@@ -3,9 +3,7 @@
 package store
 
 import (
-	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -83,66 +81,5 @@ func TestRefusalsOfOneCallerDoNotFillTheTrail(t *testing.T) {
 	audit("uid=7", 1)
 	if e := lastEvent(t, s); fmt.Sprint(e.Details["refusals_not_recorded"]) != fmt.Sprint(9*refusalsAtOnce) {
 		t.Errorf("event = %+v", e)
-	}
-}
-
-// fillTrail adds events of about 1 MiB each, as they could be posted once.
-func fillTrail(t *testing.T, s *Store, n int) {
-	t.Helper()
-	for range n {
-		must(mutate(t.Context(), s, nobody, "fill", nil, func(ctx context.Context, tx *changeTx) (struct{}, error) {
-			return struct{}{}, tx.audit(ctx, api.Event{What: "fill", Details: map[string]any{"text": strings.Repeat("x", 1<<20)}})
-		}))(t)
-	}
-}
-
-func TestALookAtTheTrailIsBoundedByBytesAndReachesItsEnd(t *testing.T) {
-	s := newSite(t)
-	fillTrail(t, s, 5)
-	since, pages := int64(0), 0
-	for ; ; pages++ {
-		page := must(s.Events(t.Context(), since))(t)
-		if len(page) == 0 {
-			break
-		}
-		size := 0
-		for _, e := range page {
-			size += len(fmt.Sprint(e.Details["text"]))
-		}
-		if size > 2*maxEventBytes {
-			t.Errorf("a page has %d bytes", size)
-		}
-		since = page[len(page)-1].Seq
-	}
-	if since != s.Mark().Seq || pages < 5 {
-		t.Errorf("%d pages up to event %d, want all %d", pages, since, s.Mark().Seq)
-	}
-}
-
-func TestTheTrailIsVerifiedWithoutHoldingIt(t *testing.T) {
-	s := newSite(t)
-	fillTrail(t, s, 40)
-	runtime.GC()
-	peak := make(chan uint64, 1)
-	done := make(chan struct{})
-	go func() {
-		var most uint64
-		for {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
-			select {
-			case <-done:
-				peak <- most
-				return
-			default:
-			}
-		}
-	}()
-	must(s.VerifyAudit(t.Context()))(t)
-	close(done)
-	if most := <-peak; most > 30<<20 {
-		t.Errorf("%d MiB were in use for a trail of 40 MiB", most>>20)
 	}
 }

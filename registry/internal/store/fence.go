@@ -162,22 +162,22 @@ func (h hostRow) checkFenced(verb string) error {
 
 // setEpoch gives a host an epoch, with which it is not behind any more.
 func (tx *changeTx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
-	tx.forgetHosts()
-	return tx.exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
+	tx.cache.hosts.invalidate()
+	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
 // hostChanged audits what was done to a host, has the next report of it looked at
 // with what is stored now, and returns what it has become.
 func (s *Store) hostChanged(ctx context.Context, tx *changeTx, was hostRow, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.name, "host/"+was.id
-	if err := tx.audit(ctx, e); err != nil {
+	if err := tx.Audit(ctx, e); err != nil {
 		return api.Host{}, err
 	}
 	now, err := tx.hostRow(ctx, was.id)
 	if err != nil {
 		return api.Host{}, err
 	}
-	tx.onCommit(func() { s.hosts.store(now, "") })
+	tx.OnCommit(func() { s.hosts.store(now, "") })
 	return s.describe(now), nil
 }
 
@@ -187,7 +187,7 @@ func (tx *changeTx) admitEpoch(host hostRow, epoch int64) error {
 	if host.fenced || host.epoch != epoch {
 		return staleEpoch(host, epoch)
 	}
-	tx.epoch = epoch
+	tx.Epoch = epoch
 	return nil
 }
 

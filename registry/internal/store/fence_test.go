@@ -4,11 +4,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // as is a call of host a in an epoch.
@@ -252,45 +255,53 @@ func TestAHostMayOnlyNameItselfInARequest(t *testing.T) {
 	wantCode(t, err, api.CodeNotYourHost, "you are host b")
 }
 
-func TestARefusedFenceLeavesNoTraceInTheWritersMemory(t *testing.T) {
-	s := newSite(t)
-	inside, release := make(chan struct{}), make(chan struct{})
-	first := queueChange(t, s, func(context.Context, *writeTx) error { close(inside); <-release; return nil })
-	<-inside
-	// In one transaction: a fence that is undone, and a change under the old epoch.
-	undone := queueChange(t, s, func(ctx context.Context, w *writeTx) error {
-		tx := &changeTx{writeTx: w, at: time.Now()}
-		if err := tx.setEpoch(ctx, hostA, 2, true); err != nil {
-			return err
+func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
+	// In a bubble, so that it can be waited for that changes are in the queue.
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		submit := func(do func(context.Context, *changeTx) error) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
+					return do(ctx, s.newChangeTx(s.ledger.NewChange(w, ledger.Request{}), nobody))
+				})
+			}()
+			synctest.Wait()
+			return done
 		}
-		if h, err := tx.hostRow(ctx, hostA); err != nil || h.epoch != 2 {
-			t.Errorf("inside the change: host = %+v (%v)", h, err)
-		}
-		if err := tx.audit(ctx, api.Event{What: "undone"}); err != nil {
-			return err
-		}
-		return context.Canceled
-	})
-	after := queueChange(t, s, func(ctx context.Context, w *writeTx) error {
-		tx := &changeTx{writeTx: w, at: time.Now()}
-		if _, err := tx.checkHost(ctx, "a", 1); err != nil {
-			return err
-		}
-		return tx.audit(ctx, api.Event{What: "after"})
-	})
-	close(release)
-	for _, c := range []change{first, after} {
-		if err := <-c.done; err != nil {
+		release := make(chan struct{})
+		first := submit(func(context.Context, *changeTx) error { <-release; return nil })
+		// In one transaction: a fence that is undone, and a change under the old epoch.
+		undone := submit(func(ctx context.Context, tx *changeTx) error {
+			if err := tx.setEpoch(ctx, hostA, 2, true); err != nil {
+				return err
+			}
+			if h, err := tx.hostRow(ctx, hostA); err != nil || h.epoch != 2 {
+				t.Errorf("inside the change: host = %+v (%v)", h, err)
+			}
+			if err := tx.Audit(ctx, api.Event{What: "undone"}); err != nil {
+				return err
+			}
+			return context.Canceled
+		})
+		after := submit(func(ctx context.Context, tx *changeTx) error {
+			if _, err := tx.checkHost(ctx, "a", 1); err != nil {
+				return err
+			}
+			return tx.Audit(ctx, api.Event{What: "after"})
+		})
+		close(release)
+		if err := errors.Join(<-first, <-after); err != nil {
 			t.Error(err)
 		}
-	}
-	if err := <-undone.done; err == nil {
-		t.Error("the change that was to be undone was made")
-	}
-	if e := lastEvent(t, s); e.What != "after" {
-		t.Errorf("last event = %+v", e)
-	}
-	must(s.VerifyAudit(t.Context()))(t)
+		if err := <-undone; err == nil {
+			t.Error("the change that was to be undone was made")
+		}
+		if e := lastEvent(t, s); e.What != "after" {
+			t.Errorf("last event = %+v", e)
+		}
+		must(s.VerifyAudit(t.Context()))(t)
+	})
 }
 
 // It may be the wrong name: a host that answers has power and a network.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/memtest"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 func TestMain(m *testing.M) {
@@ -180,10 +181,10 @@ func wantCode(t *testing.T, err error, code api.Code, text string) {
 func dump(ctx context.Context, t *testing.T, s *Store) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	tables := must(queryAll(ctx, s.db.Read, scanString, "SELECT name FROM sqlite_schema WHERE type = 'table'"))(t)
+	tables := must(ledger.QueryAll(ctx, s.db.Read, ledger.ScanString, "SELECT name FROM sqlite_schema WHERE type = 'table'"))(t)
 	for _, table := range tables {
-		columns := must(queryAll(ctx, s.db.Read, scanString, "SELECT name FROM pragma_table_info(?)", table))(t)
-		scan := func(row scanner) (string, error) {
+		columns := must(ledger.QueryAll(ctx, s.db.Read, ledger.ScanString, "SELECT name FROM pragma_table_info(?)", table))(t)
+		scan := func(row ledger.Scanner) (string, error) {
 			values := make([]any, len(columns))
 			for i := range values {
 				values[i] = new(any)
@@ -194,7 +195,7 @@ func dump(ctx context.Context, t *testing.T, s *Store) map[string][]string {
 			b, err := json.Marshal(values)
 			return string(b), err
 		}
-		out[table] = must(queryAll(ctx, s.db.Read, scan, "SELECT * FROM "+table+" ORDER BY 1, 2"))(t)
+		out[table] = must(ledger.QueryAll(ctx, s.db.Read, scan, "SELECT * FROM "+table+" ORDER BY 1, 2"))(t)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // ForgetHost takes a host that is gone for good out of the registry, on an
@@ -30,18 +31,18 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		if err := tx.bequeath(ctx, host, volumes); err != nil {
 			return was, err
 		}
-		tx.forgetHosts()
-		if err := tx.execAll(ctx,
-			sqlStep("DELETE FROM pause_instances WHERE host_id = ?", host.id),
-			sqlStep("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.id),
-			sqlStep("DELETE FROM migrations WHERE host_id = ?", host.id),
-			sqlStep("DELETE FROM tasks WHERE host_id = ?", host.id),
-			sqlStep("DELETE FROM hosts WHERE id = ?", host.id), // and its pools
+		tx.cache.hosts.invalidate()
+		if err := tx.ExecAll(ctx,
+			ledger.SQL("DELETE FROM pause_instances WHERE host_id = ?", host.id),
+			ledger.SQL("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.id),
+			ledger.SQL("DELETE FROM migrations WHERE host_id = ?", host.id),
+			ledger.SQL("DELETE FROM tasks WHERE host_id = ?", host.id),
+			ledger.SQL("DELETE FROM hosts WHERE id = ?", host.id), // and its pools
 		); err != nil {
 			return was, err
 		}
-		tx.onCommit(func() { s.hosts.forget(host.id) })
-		return was, tx.audit(ctx, api.Event{
+		tx.OnCommit(func() { s.hosts.forget(host.id) })
+		return was, tx.Audit(ctx, api.Event{
 			What: "host.forget", Host: host.name, Object: "host/" + host.id, From: api.HostFenced, Token: &api.Token{Epoch: host.epoch},
 		})
 	})
@@ -74,7 +75,7 @@ func (tx *changeTx) checkGone(ctx context.Context, host hostRow) error {
 			"let them end; a guest that a fenced host has saved is woken when that comes back, or let go when its attachment is deleted",
 		},
 	} {
-		names, err := queryAll(ctx, tx, scanString, left.query, host.id)
+		names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, left.query, host.id)
 		if err != nil {
 			return err
 		}
@@ -98,10 +99,10 @@ func leftOn(host hostRow, what string, names []string, advice string) error {
 func (tx *changeTx) bequeath(ctx context.Context, host hostRow, forget bool) error {
 	const heir = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 		WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1 ORDER BY h.fenced, h.name LIMIT 1)`
-	if err := tx.exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.id); err != nil {
+	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.id); err != nil {
 		return err
 	}
-	own, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.host_id = ? ORDER BY v.name", host.id)
+	own, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.host_id = ? ORDER BY v.name", host.id)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (tx *changeTx) bequeath(ctx context.Context, host hostRow, forget bool) err
 		return leftOn(host, "volumes", names, "no other host reaches what is in its own pools: --with-volumes forgets them too")
 	}
 	for _, v := range own {
-		if err := tx.exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
+		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.forget", From: string(v.Status)}, map[string]any{"location": v.Location}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // hostRow is a host as it is stored.
@@ -22,75 +23,48 @@ type hostRow struct {
 
 const hostQuery = "SELECT id, name, version, boot_id, epoch, fenced, behind, last_seen_us, created_us FROM hosts"
 
-func scanHostRow(row scanner) (hostRow, error) {
+func scanHostRow(row ledger.Scanner) (hostRow, error) {
 	var (
 		h             hostRow
 		seen, created int64
 	)
 	err := row.Scan(&h.id, &h.name, &h.version, &h.bootID, &h.epoch, &h.fenced, &h.behind, &seen, &created)
-	h.lastSeen, h.created = fromMicros(seen), fromMicros(created)
+	h.lastSeen, h.created = ledger.FromMicros(seen), ledger.FromMicros(created)
 	return h, err
 }
 
-// hostCache holds rows of hosts for the writer, which looks at one in almost
-// every change. Whoever changes a row has it emptied, and so does whatever undoes
-// a change.
-type hostCache struct {
-	byID   map[string]hostRow
-	byName map[string]hostRow
-	// behind are the hosts that are behind, once they were looked up.
-	behind      []hostRow
-	behindKnown bool
-}
-
-func newHostCache() *hostCache {
-	return &hostCache{byID: map[string]hostRow{}, byName: map[string]hostRow{}}
-}
-
-func (c *hostCache) empty() {
-	clear(c.byID)
-	clear(c.byName)
-	c.behind, c.behindKnown = nil, false
-}
-
-// forgetHosts is called before a change of a host.
-func (t *writeTx) forgetHosts() {
-	t.hosts.empty()
-	t.hostsChanged = true
-}
-
 // hostRow returns the host with the id, sql.ErrNoRows if there is none.
-func (t *writeTx) hostRow(ctx context.Context, id string) (hostRow, error) {
-	if h, ok := t.hosts.byID[id]; ok {
+func (tx *changeTx) hostRow(ctx context.Context, id string) (hostRow, error) {
+	if h, ok := tx.cache.hosts.byID[id]; ok {
 		return h, nil
 	}
-	h, err := scanHostRow(t.QueryRowContext(ctx, hostQuery+" WHERE id = ?", id))
+	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE id = ?", id))
 	if err != nil {
 		return h, fmt.Errorf("read host %s: %w", id, err)
 	}
-	t.hosts.byID[h.id], t.hosts.byName[h.name] = h, h
+	tx.cache.hosts.byID[h.id], tx.cache.hosts.byName[h.name] = h, h
 	return h, nil
 }
 
 // hostsBehind returns the hosts that are behind, by name.
-func (t *writeTx) hostsBehind(ctx context.Context) ([]hostRow, error) {
-	if t.hosts.behindKnown {
-		return t.hosts.behind, nil
+func (tx *changeTx) hostsBehind(ctx context.Context) ([]hostRow, error) {
+	if tx.cache.hosts.behindKnown {
+		return tx.cache.hosts.behind, nil
 	}
-	behind, err := queryAll(ctx, t, scanHostRow, hostQuery+" WHERE behind = 1 ORDER BY name")
+	behind, err := ledger.QueryAll(ctx, tx, scanHostRow, hostQuery+" WHERE behind = 1 ORDER BY name")
 	if err != nil {
 		return nil, err
 	}
-	t.hosts.behind, t.hosts.behindKnown = behind, true
+	tx.cache.hosts.behind, tx.cache.hosts.behindKnown = behind, true
 	return behind, nil
 }
 
 // resolveHost returns the host that ref names.
 func (tx *changeTx) resolveHost(ctx context.Context, ref string) (hostRow, error) {
-	if h, ok := tx.hosts.byID[ref]; ok {
+	if h, ok := tx.cache.hosts.byID[ref]; ok {
 		return h, nil
 	}
-	if h, ok := tx.hosts.byName[ref]; ok {
+	if h, ok := tx.cache.hosts.byName[ref]; ok {
 		return h, nil
 	}
 	id, err := resolve(ctx, tx, kindHost, ref)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // suspectAfter is how long a host may be silent. Daemons report every few
@@ -21,7 +22,7 @@ const upWithin = 15 * time.Second
 
 // Hosts returns every host, by name.
 func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
-	return readAll(ctx, s, s.scanHost, hostQuery+" ORDER BY name")
+	return ledger.ReadAll(ctx, s.db, s.scanHost, hostQuery+" ORDER BY name")
 }
 
 // Host returns the host that ref names.
@@ -29,7 +30,7 @@ func (s *Store) Host(ctx context.Context, ref string) (api.Host, error) {
 	return viewOne(ctx, s, kindHost, ref, s.hostByID)
 }
 
-func (s *Store) hostByID(ctx context.Context, q querier, id string) (api.Host, error) {
+func (s *Store) hostByID(ctx context.Context, q ledger.Querier, id string) (api.Host, error) {
 	h, err := s.scanHost(q.QueryRowContext(ctx, hostQuery+" WHERE id = ?", id))
 	if err != nil {
 		return api.Host{}, fmt.Errorf("read host %s: %w", id, err)
@@ -37,7 +38,7 @@ func (s *Store) hostByID(ctx context.Context, q querier, id string) (api.Host, e
 	return h, nil
 }
 
-func (s *Store) scanHost(row scanner) (api.Host, error) {
+func (s *Store) scanHost(row ledger.Scanner) (api.Host, error) {
 	h, err := scanHostRow(row)
 	if err != nil {
 		return api.Host{}, err

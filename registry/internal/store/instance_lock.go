@@ -104,13 +104,13 @@ func (tx *changeTx) unlockInstance(ctx context.Context, instanceID, op string) e
 }
 
 func (tx *changeTx) setLock(ctx context.Context, i api.Instance, what string, lock instanceLock) error {
-	if err := tx.exec(ctx, "UPDATE instances SET lock_reason = ?, lock_op = ?, updated_us = ? WHERE id = ?",
-		lock.reason, lock.op, tx.at.UnixMicro(), i.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE instances SET lock_reason = ?, lock_op = ?, updated_us = ? WHERE id = ?",
+		lock.reason, lock.op, tx.At.UnixMicro(), i.ID); err != nil {
 		return err
 	}
 	details := map[string]any{"name": i.Name, "reason": lock.reason + i.LockReason}
 	if migration := lock.op + i.LockedBy; migration != "" {
 		details["migration_id"] = migration
 	}
-	return tx.audit(ctx, api.Event{What: what, Host: i.Host, Object: "instance/" + i.ID, Details: details})
+	return tx.Audit(ctx, api.Event{What: what, Host: i.Host, Object: "instance/" + i.ID, Details: details})
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // maxNote bounds, in characters, what a host says of an instance.
@@ -37,10 +38,10 @@ type reported struct {
 // active there without being its own. It writes what is news alone: a report costs
 // the writer one look, however long it is.
 func (tx *changeTx) storeInstances(ctx context.Context, in api.HostReport) (strays []string, err error) {
-	scan := func(row scanner) (r reported, err error) {
+	scan := func(row ledger.Scanner) (r reported, err error) {
 		return r, row.Scan(&r.id, &r.note, &r.state, &r.own)
 	}
-	rows, err := queryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
+	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -80,5 +81,5 @@ func (tx *changeTx) storeInstanceReport(ctx context.Context, was reported, i api
 			return err
 		}
 	}
-	return tx.exec(ctx, "UPDATE instances SET state = ?, note = ?, updated_us = ? WHERE id = ?", state, i.Note, tx.at.UnixMicro(), i.ID)
+	return tx.Exec(ctx, "UPDATE instances SET state = ?, note = ?, updated_us = ? WHERE id = ?", state, i.Note, tx.At.UnixMicro(), i.ID)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 const (
@@ -52,7 +53,7 @@ func (s *Store) TransitionInstance(ctx context.Context, call Call, ref string, i
 				return none, err
 			}
 			// The next report may say what the last one said before.
-			tx.onCommit(func() { s.hosts.distrust(i.caller, i.hostID) })
+			tx.OnCommit(func() { s.hosts.distrust(i.caller, i.hostID) })
 			if err := tx.auditShelving(ctx, i, in); err != nil {
 				return none, err
 			}
@@ -170,11 +171,11 @@ func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
 		volume, migration string
 		state             api.AttachmentState
 	}
-	scan := func(row scanner) (d disk, err error) {
+	scan := func(row ledger.Scanner) (d disk, err error) {
 		err = row.Scan(&d.volume, &d.state, &d.migration)
 		return d, err
 	}
-	disks, err := queryAll(ctx, tx, scan, `SELECT v.name, a.state, COALESCE(m.id, '') FROM attachments a
+	disks, err := ledger.QueryAll(ctx, tx, scan, `SELECT v.name, a.state, COALESCE(m.id, '') FROM attachments a
 		JOIN volumes v ON v.id = a.volume_id LEFT JOIN migrations m ON m.volume_id = v.id AND `+migrationOpen+`
 		WHERE a.instance_id = ? AND a.migration_id IS NULL ORDER BY v.name`, i.ID)
 	if err != nil {
@@ -221,7 +222,7 @@ func (tx *changeTx) offload(ctx context.Context, i shelving, in api.InstanceTran
 	default:
 		return api.Errorf(api.CodeConflict, "instance %s is being brought back by op %s", i.Name, i.shelf.claimOp).With("op_id", i.shelf.claimOp)
 	}
-	if err := tx.exec(ctx, "UPDATE instances SET note = '' WHERE id = ?", i.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE instances SET note = '' WHERE id = ?", i.ID); err != nil {
 		return err
 	}
 	return tx.moveInstance(ctx, i, in)
@@ -233,7 +234,7 @@ func (tx *changeTx) takeFromShelf(ctx context.Context, i shelving, in api.Instan
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
-	if err := tx.exec(ctx, "DELETE FROM shelves WHERE instance_id = ?", i.ID); err != nil {
+	if err := tx.Exec(ctx, "DELETE FROM shelves WHERE instance_id = ?", i.ID); err != nil {
 		return err
 	}
 	return tx.moveInstance(ctx, i, in)
@@ -241,7 +242,7 @@ func (tx *changeTx) takeFromShelf(ctx context.Context, i shelving, in api.Instan
 
 // moveInstance is the swap of the compare and swap.
 func (tx *changeTx) moveInstance(ctx context.Context, i shelving, in api.InstanceTransition) error {
-	return tx.exec(ctx, "UPDATE instances SET state = ?, shelf_op = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.at.UnixMicro(), i.ID)
+	return tx.Exec(ctx, "UPDATE instances SET state = ?, shelf_op = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.At.UnixMicro(), i.ID)
 }
 
 func (tx *changeTx) auditShelving(ctx context.Context, i shelving, in api.InstanceTransition) error {
@@ -249,7 +250,7 @@ func (tx *changeTx) auditShelving(ctx context.Context, i shelving, in api.Instan
 	if err != nil {
 		return err
 	}
-	return tx.audit(ctx, api.Event{
+	return tx.Audit(ctx, api.Event{
 		What: "instance.transition", Host: host.name, Object: "instance/" + i.ID, From: string(i.State), To: string(in.To), OpID: in.OpID,
 		Details: map[string]any{"name": i.Name},
 	})

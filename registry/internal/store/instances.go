@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // RegisterInstance records an adopted instance: its slots, and each of its
@@ -35,8 +36,8 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 			return i, err
 		}
 		// The next report may bring a newer state than the adoption did.
-		tx.onCommit(func() { s.hosts.distrust(hostID) })
-		return i, tx.audit(ctx, api.Event{
+		tx.OnCommit(func() { s.hosts.distrust(hostID) })
+		return i, tx.Audit(ctx, api.Event{
 			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
 		})
@@ -44,7 +45,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 }
 
 // distrust has the next report of hosts written, changed or not.
-func (m *hostMemory) distrust(ids ...string) {
+func (m *hostCache) distrust(ids ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {
@@ -107,7 +108,7 @@ func checkInstanceState(s api.InstanceState) error {
 // insertInstance makes the rows of an instance and all its slots.
 func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-		in.ID, in.Name, hostID, in.State, tx.at.UnixMicro())
+		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
 	switch {
 	case sqlitedb.Violates(err, "instances.id"):
 		return api.Errorf(api.CodeConflict, "instance %s is adopted already", in.Name)
@@ -172,7 +173,7 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 			return i, api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or forget it with its definition",
 				i.Name).With("state", i.State)
 		}
-		volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", i.ID)
+		volumes, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", i.ID)
 		if err != nil {
 			return i, err
 		}
@@ -191,8 +192,8 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 			return i, fmt.Errorf("forget instance: %w", err)
 		}
 		// It may go on there, as a stray, and its host say what it said before.
-		tx.onCommit(func() { s.hosts.distrust(hostID) })
-		return i, tx.audit(ctx, api.Event{
+		tx.OnCommit(func() { s.hosts.distrust(hostID) })
+		return i, tx.Audit(ctx, api.Event{
 			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
 		})
@@ -206,7 +207,7 @@ func (tx *changeTx) checkForgettable(ctx context.Context, i api.Instance) error 
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
 	}
-	volumes, err := queryAll(ctx, tx, scanString, `SELECT v.name FROM attachments a
+	volumes, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM attachments a
 		JOIN instances i ON i.id = a.instance_id
 		JOIN volumes v ON v.id = a.volume_id
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL AND l.scope = 'shared'
@@ -221,12 +222,12 @@ func (tx *changeTx) checkForgettable(ctx context.Context, i api.Instance) error 
 
 // Instances returns every instance, by name. A host finds its own.
 func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
-	return view(ctx, s, func(q querier) ([]api.Instance, error) {
-		instances, err := queryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.seen(instanceOwned)+" ORDER BY i.name, i.id", viewer.HostID)
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Instance, error) {
+		instances, err := ledger.QueryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.seen(instanceOwned)+" ORDER BY i.name, i.id", viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
-		slots, err := queryAll(ctx, q, scanSlot, slotQuery+" JOIN instances i ON i.id = s.instance_id WHERE "+viewer.seen(instanceOwned)+slotOrder, viewer.HostID)
+		slots, err := ledger.QueryAll(ctx, q, scanSlot, slotQuery+" JOIN instances i ON i.id = s.instance_id WHERE "+viewer.seen(instanceOwned)+slotOrder, viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
@@ -267,12 +268,12 @@ const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.defin
 
 const slotOrder = " ORDER BY s.instance_id, s.device"
 
-func instanceByID(ctx context.Context, q querier, id string) (api.Instance, error) {
+func instanceByID(ctx context.Context, q ledger.Querier, id string) (api.Instance, error) {
 	i, err := scanInstance(q.QueryRowContext(ctx, instanceQuery+" WHERE i.id = ?", id))
 	if err != nil {
 		return i, fmt.Errorf("read instance %s: %w", id, err)
 	}
-	slots, err := queryAll(ctx, q, scanSlot, slotQuery+" WHERE s.instance_id = ?"+slotOrder, id)
+	slots, err := ledger.QueryAll(ctx, q, scanSlot, slotQuery+" WHERE s.instance_id = ?"+slotOrder, id)
 	for _, s := range slots {
 		i.BlockDeviceMappings = append(i.BlockDeviceMappings, s.BlockDeviceMapping)
 	}
@@ -282,7 +283,7 @@ func instanceByID(ctx context.Context, q querier, id string) (api.Instance, erro
 	return i, err
 }
 
-func scanInstance(row scanner) (api.Instance, error) {
+func scanInstance(row ledger.Scanner) (api.Instance, error) {
 	var (
 		i                api.Instance
 		created, updated int64
@@ -290,7 +291,7 @@ func scanInstance(row scanner) (api.Instance, error) {
 	err := row.Scan(&i.ID, &i.Name, &i.Host, &i.State, &i.LockReason, &i.LockedBy, &i.Note, &created, &updated)
 	i.Locked = i.LockReason != ""
 	i.BlockDeviceMappings = []api.BlockDeviceMapping{}
-	i.CreatedAt, i.UpdatedAt = fromMicros(created), fromMicros(updated)
+	i.CreatedAt, i.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
 	return i, err
 }
 
@@ -300,7 +301,7 @@ type slot struct {
 	api.BlockDeviceMapping
 }
 
-func scanSlot(row scanner) (slot, error) {
+func scanSlot(row ledger.Scanner) (slot, error) {
 	var (
 		s          slot
 		definition string

@@ -10,6 +10,7 @@ import (
 	"path"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // scopeShared is the scope of places that several hosts see.
@@ -24,7 +25,7 @@ func locationFields(l *api.Location) []any {
 // scopeOf returns in which scope a location on a host is unique. A path that leads
 // into the directory of a shared pool is a place that other hosts see, whether or
 // not the pool is named.
-func scopeOf(ctx context.Context, q querier, hostID string, l api.Location) (string, error) {
+func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
 	var shared bool
 	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND shared = 1
 		AND (name = ?2 OR (path <> '' AND substr(?3, 1, length(path) + 1) = path || '/')))`, hostID, l.Pool, l.Path).Scan(&shared); err != nil {
@@ -38,7 +39,7 @@ func scopeOf(ctx context.Context, q querier, hostID string, l api.Location) (str
 
 // reaches says whether a host has the bytes of a place that another may own: it is
 // its own, or in a shared pool that it has too.
-func reaches(ctx context.Context, q querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
+func reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:
 		return scope == hostID, nil
@@ -67,7 +68,7 @@ func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID str
 	if err != nil {
 		return err
 	}
-	return tx.exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes)
+	return tx.Exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes)
 		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?)`,
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes)
 }
@@ -93,7 +94,7 @@ func (tx *changeTx) poolIsKnown(ctx context.Context, hostID string, l api.Locati
 // inItsPool names the pool of a location that is given by its path, if one of the host
 // has its directory. Two hosts that have mounted one export at two places then mean
 // one image, and a drain of the pool finds it.
-func inItsPool(ctx context.Context, q querier, hostID string, l api.Location) (api.Location, error) {
+func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {
 		return l, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // RegisterMigration locks a volume for a migration and reserves its dst: step
@@ -204,7 +205,7 @@ func (tx *changeTx) targetType(ctx context.Context, v api.Volume, in api.Migrati
 
 // checkDst says whether dst is another place of the right size that the type
 // allows.
-func checkDst(ctx context.Context, q querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
+func checkDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
 	src := v.Location
 	if src.Path != "" && src.Path == dst.Path || src.Name != "" && src.Pool == dst.Pool && src.Name == dst.Name {
 		return api.Errorf(api.CodeSameLocation, "cannot migrate volume %s to %s: it is there", v.Name, place(dst))
@@ -234,11 +235,11 @@ func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, t api.Vol
 	if !v.Unheld() {
 		instanceID = v.Attachments[0].InstanceID
 	}
-	if err := tx.exec(ctx, `INSERT INTO migrations (id, volume_id, volume_name, instance_id, host_id, src_attachment_id, dst_attachment_id,
+	if err := tx.Exec(ctx, `INSERT INTO migrations (id, volume_id, volume_name, instance_id, host_id, src_attachment_id, dst_attachment_id,
 			src, dst, method, to_type_id, state, op_id, started_us)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'starting', ?, ?)`,
 		in.ID, v.ID, v.Name, instanceID, hostID, in.SrcAttachmentID, in.DstAttachmentID,
-		string(src), string(dst), in.Method, toType, in.OpID, tx.at.UnixMicro()); err != nil {
+		string(src), string(dst), in.Method, toType, in.OpID, tx.At.UnixMicro()); err != nil {
 		return err
 	}
 	if err := tx.claim(ctx, v.ID, in.ID, hostID, in.Dst, api.CodeDstInUse); err != nil {

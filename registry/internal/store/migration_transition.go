@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // TransitionMigration moves a migration to another state, if it is in one of
@@ -135,9 +136,9 @@ func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.Migr
 		fail = string(b)
 	}
 	if !open(in.To) {
-		finished = tx.at.UnixMicro()
+		finished = tx.At.UnixMicro()
 	}
-	if err := tx.exec(ctx, "UPDATE migrations SET state = ?, orphaned_from = NULL, op_id = ?, error = ?, finished_us = ? WHERE id = ?",
+	if err := tx.Exec(ctx, "UPDATE migrations SET state = ?, orphaned_from = NULL, op_id = ?, error = ?, finished_us = ? WHERE id = ?",
 		in.To, in.OpID, fail, finished, m.ID); err != nil {
 		return err
 	}
@@ -154,22 +155,22 @@ func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.Migr
 // flip makes dst the volume's place and, where it is attached, the dst
 // attachment its attachment; a retype gets its type. Src is nobody's afterwards.
 func (tx *changeTx) flip(ctx context.Context, m api.Migration) error {
-	return tx.execAll(ctx,
-		sqlStep("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
-		sqlStep("UPDATE attachments SET migration_id = NULL, state = 'attached', updated_us = ? WHERE migration_id = ?", tx.at.UnixMicro(), m.ID),
-		sqlStep("DELETE FROM locations WHERE volume_id = ? AND migration_id IS NULL", m.VolumeID),
-		sqlStep("UPDATE locations SET migration_id = NULL WHERE migration_id = ?", m.ID),
-		sqlStep(`UPDATE volumes SET generation = generation + 1, updated_us = ?1, host_id = m.host_id,
+	return tx.ExecAll(ctx,
+		ledger.SQL("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
+		ledger.SQL("UPDATE attachments SET migration_id = NULL, state = 'attached', updated_us = ? WHERE migration_id = ?", tx.At.UnixMicro(), m.ID),
+		ledger.SQL("DELETE FROM locations WHERE volume_id = ? AND migration_id IS NULL", m.VolumeID),
+		ledger.SQL("UPDATE locations SET migration_id = NULL WHERE migration_id = ?", m.ID),
+		ledger.SQL(`UPDATE volumes SET generation = generation + 1, updated_us = ?1, host_id = m.host_id,
 				type_id = CASE m.to_type_id WHEN '' THEN volumes.type_id ELSE m.to_type_id END
-			FROM migrations m WHERE m.id = ?2 AND volumes.id = m.volume_id`, tx.at.UnixMicro(), m.ID),
+			FROM migrations m WHERE m.id = ?2 AND volumes.id = m.volume_id`, tx.At.UnixMicro(), m.ID),
 	)
 }
 
 // releaseDst gives dst back; src is as it was.
 func (tx *changeTx) releaseDst(ctx context.Context, m api.Migration) error {
-	return tx.execAll(ctx,
-		sqlStep("DELETE FROM attachments WHERE migration_id = ?", m.ID),
-		sqlStep("DELETE FROM locations WHERE migration_id = ?", m.ID),
+	return tx.ExecAll(ctx,
+		ledger.SQL("DELETE FROM attachments WHERE migration_id = ?", m.ID),
+		ledger.SQL("DELETE FROM locations WHERE migration_id = ?", m.ID),
 	)
 }
 
@@ -191,7 +192,7 @@ func (tx *changeTx) moveReservation(ctx context.Context, m api.Migration, dst ap
 	if err := checkDst(ctx, tx, v, t, hostID, dst); err != nil {
 		return err
 	}
-	if err := tx.exec(ctx, "DELETE FROM locations WHERE migration_id = ?", m.ID); err != nil {
+	if err := tx.Exec(ctx, "DELETE FROM locations WHERE migration_id = ?", m.ID); err != nil {
 		return err
 	}
 	if err := tx.claim(ctx, m.VolumeID, m.ID, hostID, dst, api.CodeDstInUse); err != nil {
@@ -201,5 +202,5 @@ func (tx *changeTx) moveReservation(ctx context.Context, m api.Migration, dst ap
 	if err != nil {
 		return fmt.Errorf("encode dst: %w", err)
 	}
-	return tx.exec(ctx, "UPDATE migrations SET dst = ? WHERE id = ?", string(b), m.ID)
+	return tx.Exec(ctx, "UPDATE migrations SET dst = ? WHERE id = ?", string(b), m.ID)
 }

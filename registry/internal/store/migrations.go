@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // open says whether a migration in this state holds its volume's lock and its
@@ -29,7 +30,7 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 // every volume if it is empty), newest first: those that are open, or all. A
 // host finds its own.
 func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
-	return view(ctx, s, func(q querier) ([]api.Migration, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Migration, error) {
 		volume, err := resolveFilter(ctx, q, kindVolume, volumeRef)
 		if err != nil {
 			return nil, err
@@ -41,7 +42,7 @@ func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, view
 		if !all {
 			query += " AND " + migrationOpen
 		}
-		return queryAll(ctx, q, scanMigration, query+" ORDER BY m.started_us DESC, m.id", args...)
+		return ledger.QueryAll(ctx, q, scanMigration, query+" ORDER BY m.started_us DESC, m.id", args...)
 	})
 }
 
@@ -50,7 +51,7 @@ func (s *Store) Migration(ctx context.Context, ref string, viewer Viewer) (api.M
 	return viewOwn(ctx, s, kindMigration, ref, viewer, migrationByID)
 }
 
-func migrationByID(ctx context.Context, q querier, id string) (api.Migration, error) {
+func migrationByID(ctx context.Context, q ledger.Querier, id string) (api.Migration, error) {
 	m, err := scanMigration(q.QueryRowContext(ctx, migrationQuery+" WHERE m.id = ?", id))
 	if err != nil {
 		return m, fmt.Errorf("read migration %s: %w", id, err)
@@ -58,7 +59,7 @@ func migrationByID(ctx context.Context, q querier, id string) (api.Migration, er
 	return m, nil
 }
 
-func scanMigration(row scanner) (api.Migration, error) {
+func scanMigration(row ledger.Scanner) (api.Migration, error) {
 	var (
 		m                       api.Migration
 		src, dst, fail, request []byte
@@ -88,10 +89,10 @@ func scanMigration(row scanner) (api.Migration, error) {
 		m.BandwidthBytesPerSecond, m.Verify, m.DeleteSource = in.BandwidthBytesPerSecond, cmp.Or(in.Verify, "full"), in.DeleteSource
 	}
 	m.BytesTotal = m.Src.SizeBytes
-	at := fromMicros(started)
+	at := ledger.FromMicros(started)
 	m.StartedAt = &at
 	if finished != nil {
-		at := fromMicros(*finished)
+		at := ledger.FromMicros(*finished)
 		m.FinishedAt = &at
 	}
 	return m, nil
@@ -104,5 +105,5 @@ func (tx *changeTx) auditMigration(ctx context.Context, m api.Migration, e api.E
 	}
 	details["volume_id"], details["volume_name"] = m.VolumeID, m.VolumeName
 	e.Host, e.Object, e.Details = m.Host, "migration/"+m.ID, details
-	return tx.audit(ctx, e)
+	return tx.Audit(ctx, e)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // reachedBy is the condition that the host h has the bytes of the volume v, whose place
@@ -48,12 +49,12 @@ type mover struct {
 // do, they are the ones that reach the most of the other volumes of its instances: so
 // no move takes an instance on the shelf apart that some host could have brought back.
 func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
-	return view(ctx, s, func(q querier) ([]string, error) {
-		scan := func(row scanner) (m mover, err error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]string, error) {
+		scan := func(row ledger.Scanner) (m mover, err error) {
 			err = row.Scan(&m.hostID, &m.hasPool, &m.unreached)
 			return m, err
 		}
-		reach, err := queryAll(ctx, q, scan, moverQuery, volumeID, toPool)
+		reach, err := ledger.QueryAll(ctx, q, scan, moverQuery, volumeID, toPool)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +69,7 @@ func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, 
 
 // noMover refuses a pool that some host has, and none that reaches the volume. Of one
 // that nobody has reported it is for a host to say whether it is there.
-func noMover(ctx context.Context, q querier, volumeID, toPool string, reach []mover) ([]string, error) {
+func noMover(ctx context.Context, q ledger.Querier, volumeID, toPool string, reach []mover) ([]string, error) {
 	if api.CodeOf(checkPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
 		return hostsOf(reach), nil
 	}

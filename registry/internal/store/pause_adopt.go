@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // AdoptPause leads a move with all guests paused to its end at src that this database
@@ -50,14 +51,14 @@ func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[
 		// All of them are woken: one that was not saved is only looked at by that, and
 		// can be saved for this move no more. One that does not rest as it was put to
 		// rest has run on, and no memory of the others is restored beside it.
-		if err := tx.exec(ctx, "UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseSaved, id); err != nil {
+		if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseSaved, id); err != nil {
 			return Pause{}, err
 		}
 		for _, g := range guests {
 			if atRest(saved[g.Host.ID], g.ID) {
 				continue
 			}
-			if err := tx.exec(ctx, "UPDATE pause_instances SET ran_us = 1 WHERE migration_id = ? AND instance_id = ?", id, g.ID); err != nil {
+			if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = 1 WHERE migration_id = ? AND instance_id = ?", id, g.ID); err != nil {
 				return Pause{}, err
 			}
 		}
@@ -91,7 +92,7 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	if known {
 		return api.Errorf(api.CodeConflict, "migration %s is known", id)
 	}
-	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery+" ORDER BY name")
+	hosts, err := ledger.QueryAll(ctx, tx, scanHostRow, hostQuery+" ORDER BY name")
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (s *Store) passBarrier(ctx context.Context, call Call, id string, from Paus
 			}
 		}
 		if to == PauseSuspending {
-			if err := tx.exec(ctx, "UPDATE pauses SET stopped_us = ? WHERE migration_id = ?", tx.at.UnixMicro(), p.Migration.ID); err != nil {
+			if err := tx.Exec(ctx, "UPDATE pauses SET stopped_us = ? WHERE migration_id = ?", tx.At.UnixMicro(), p.Migration.ID); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func (s *Store) ResumePause(ctx context.Context, call Call, id string) (Pause, e
 		if p.Resuming {
 			return nil
 		}
-		if err := tx.exec(ctx, "UPDATE pauses SET resuming = 1 WHERE migration_id = ?", p.Migration.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE pauses SET resuming = 1 WHERE migration_id = ?", p.Migration.ID); err != nil {
 			return err
 		}
 		return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: phaseResuming, OpID: p.Migration.ID}, nil)

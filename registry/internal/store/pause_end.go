@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // checkGuests is CheckGuest of every guest of a move.
@@ -83,14 +84,14 @@ func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 		if g.State == PauseReady {
 			to = api.PermitResume
 		}
-		barred = cmp.Or(barred, p.barred(g, to, tx.at))
+		barred = cmp.Or(barred, p.barred(g, to, tx.At))
 	}
 	if barred != nil && p.Error == nil {
 		return barred
 	}
-	if err := tx.execAll(ctx,
-		sqlStep("UPDATE pauses SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
-		sqlStep("UPDATE pause_instances SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
+	if err := tx.ExecAll(ctx,
+		ledger.SQL("UPDATE pauses SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
+		ledger.SQL("UPDATE pause_instances SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
 	); err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (s *Store) DiscardPaused(ctx context.Context, call Call, ref string) (Pause
 				continue
 			}
 			names = append(names, g.Name)
-			if err := tx.exec(ctx, "UPDATE pause_instances SET state = ?, discard = 1, attempt = attempt + 1, error = NULL WHERE migration_id = ? AND instance_id = ?",
+			if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ?, discard = 1, attempt = attempt + 1, error = NULL WHERE migration_id = ? AND instance_id = ?",
 				PauseSaved, p.Migration.ID, g.ID); err != nil {
 				return err
 			}

@@ -58,20 +58,20 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 	case !known:
 		return invalid("a host may not ask to %s a guest", quote(to))
 	case g.Lost && !g.Discard:
-		return p.barred(g, to, tx.at)
+		return p.barred(g, to, tx.At)
 	case !may:
 		return api.Errorf(api.CodeStateForbidden, "instance %s may not %s: migration %s of volume %s is %s, and the instance is %s in it",
 			g.Name, to, p.Migration.ID, p.Migration.VolumeName, p.shown(), g.State).With("phase", p.Phase)
 	case to == api.PermitSuspend:
 		return nil
 	}
-	if err := p.barred(g, to, tx.at); err != nil {
+	if err := p.barred(g, to, tx.At); err != nil {
 		return err
 	}
 	if to == api.PermitRestore || !g.RanAt.IsZero() {
 		return nil
 	}
-	if err := tx.exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", tx.at.UnixMicro(), p.Migration.ID, g.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", tx.At.UnixMicro(), p.Migration.ID, g.ID); err != nil {
 		return err
 	}
 	return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: g.State, To: phaseResuming},

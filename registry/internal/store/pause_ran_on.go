@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // noteRanOn takes the word of a host that an instance runs, which did not when the host
@@ -15,7 +16,7 @@ import (
 // than what it writes (PermitPause). A report is never of before the one that came
 // earlier, so this is not the state in which the move found the instance.
 func (tx *changeTx) noteRanOn(ctx context.Context, instanceID string) error {
-	ids, err := queryAll(ctx, tx, scanString, `SELECT g.migration_id FROM pause_instances g JOIN pauses p ON p.migration_id = g.migration_id
+	ids, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT g.migration_id FROM pause_instances g JOIN pauses p ON p.migration_id = g.migration_id
 		WHERE g.instance_id = ? AND g.state IN ('suspended', 'saved', 'ready') AND g.ran_us = 0 AND p.resuming = 0 AND p.phase <> 'done'`, instanceID)
 	if err != nil {
 		return err
@@ -25,7 +26,7 @@ func (tx *changeTx) noteRanOn(ctx context.Context, instanceID string) error {
 		if err != nil {
 			return err
 		}
-		if err := tx.exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", p.StoppedAt.UnixMicro(), id, instanceID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", p.StoppedAt.UnixMicro(), id, instanceID); err != nil {
 			return fmt.Errorf("note that an instance has run on: %w", err)
 		}
 		for _, g := range p.Instances {

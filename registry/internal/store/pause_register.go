@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // RegisterPause begins a move of a volume with all guests paused: in one
@@ -163,7 +164,7 @@ func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests
 		paused[g.ID] = g.Name
 	}
 	for _, g := range guests {
-		shared, err := queryAll(ctx, tx, func(row scanner) (o struct{ id, name, volume string }, err error) {
+		shared, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (o struct{ id, name, volume string }, err error) {
 			err = row.Scan(&o.id, &o.name, &o.volume)
 			return o, err
 		}, `SELECT i.id, i.name, v.name FROM attachments own
@@ -257,7 +258,7 @@ func (tx *changeTx) checkNoPaused(ctx context.Context, v wantedVolume) error {
 	if len(v.attachments) == 0 {
 		return nil
 	}
-	paused, err := queryAll(ctx, tx, func(row scanner) (p [2]string, err error) {
+	paused, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (p [2]string, err error) {
 		err = row.Scan(&p[0], &p[1])
 		return p, err
 	}, `SELECT i.name, g.migration_id FROM attachments a
@@ -285,11 +286,11 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	if err := tx.exec(ctx, "INSERT INTO pauses (migration_id, phase, request) VALUES (?, 'checking', ?)", id, string(request)); err != nil {
+	if err := tx.Exec(ctx, "INSERT INTO pauses (migration_id, phase, request) VALUES (?, 'checking', ?)", id, string(request)); err != nil {
 		return err
 	}
 	for _, g := range guests {
-		if err := tx.exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state, writes) VALUES (?, ?, ?, 'pending', ?)", id, g.ID, g.Host.ID, g.Writes); err != nil {
+		if err := tx.Exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state, writes) VALUES (?, ?, ?, 'pending', ?)", id, g.ID, g.Host.ID, g.Writes); err != nil {
 			return err
 		}
 		if err := tx.lockInstance(ctx, g.ID, "its volume "+v.Name+" is moved with all guests paused", id); err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // changePause makes one change of a move with all guests paused.
@@ -96,9 +97,9 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 		case !ran.IsZero():
 		case g.State == PauseRestored, !g.RanAt.IsZero():
 			// It was never put to rest, or ran on without our word.
-			ran = cmp.Or(p.StoppedAt, tx.at)
+			ran = cmp.Or(p.StoppedAt, tx.At)
 		}
-		if err := tx.exec(ctx, "UPDATE pause_instances SET state = ?, lost = ?, save_attempt = ?, attempt = ?, error = ?, ran_us = ? WHERE migration_id = ? AND instance_id = ?",
+		if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ?, lost = ?, save_attempt = ?, attempt = ?, error = ?, ran_us = ? WHERE migration_id = ? AND instance_id = ?",
 			g.State, g.Lost, g.SaveAttempt, g.Attempt, fail, microsOrZero(ran), p.Migration.ID, g.ID); err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func (s *Store) SetPauseCopy(ctx context.Context, call Call, id string, phase Pa
 		if err != nil {
 			return err
 		}
-		if err := tx.exec(ctx, "UPDATE pauses SET attempt = ?, drop_end = ?, error = ? WHERE migration_id = ?", attempt, dropEnd, fail, p.Migration.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE pauses SET attempt = ?, drop_end = ?, error = ? WHERE migration_id = ?", attempt, dropEnd, fail, p.Migration.ID); err != nil {
 			return err
 		}
 		if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.copy_host", From: p.DropEnd, To: dropEnd},
@@ -195,10 +196,10 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 			return err
 		}
 		src := p.Migration.Src
-		if err := tx.execAll(ctx,
-			sqlStep(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		if err := tx.ExecAll(ctx,
+			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes),
-			sqlStep("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.at.UnixMicro(), p.Migration.VolumeID),
+			ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
 		); err != nil {
 			return err
 		}
@@ -236,9 +237,9 @@ func (s *Store) FinishPause(ctx context.Context, call Call, id string) (Pause, e
 		if err != nil {
 			return err
 		}
-		if err := tx.execAll(ctx,
-			sqlStep("UPDATE pauses SET phase = 'done' WHERE migration_id = ?", p.Migration.ID),
-			sqlStep("UPDATE migrations SET state = ?, error = ?, finished_us = ? WHERE id = ?", state, fail, tx.at.UnixMicro(), p.Migration.ID),
+		if err := tx.ExecAll(ctx,
+			ledger.SQL("UPDATE pauses SET phase = 'done' WHERE migration_id = ?", p.Migration.ID),
+			ledger.SQL("UPDATE migrations SET state = ?, error = ?, finished_us = ? WHERE id = ?", state, fail, tx.At.UnixMicro(), p.Migration.ID),
 		); err != nil {
 			return err
 		}
@@ -256,9 +257,9 @@ func (tx *changeTx) movePause(ctx context.Context, p Pause, to PausePhase, dropE
 	if err != nil {
 		return err
 	}
-	if err := tx.execAll(ctx,
-		sqlStep("UPDATE pauses SET phase = ?, attempt = 0, drop_end = ?, why = ?, error = NULL WHERE migration_id = ?", to, dropEnd, reason, p.Migration.ID),
-		sqlStep("UPDATE pause_instances SET attempt = 0, error = NULL WHERE migration_id = ?", p.Migration.ID),
+	if err := tx.ExecAll(ctx,
+		ledger.SQL("UPDATE pauses SET phase = ?, attempt = 0, drop_end = ?, why = ?, error = NULL WHERE migration_id = ?", to, dropEnd, reason, p.Migration.ID),
+		ledger.SQL("UPDATE pause_instances SET attempt = 0, error = NULL WHERE migration_id = ?", p.Migration.ID),
 	); err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.exec(ctx, "UPDATE migrations SET state = ?, error = ? WHERE id = ?", state, fail, id); err != nil {
+	if err := tx.Exec(ctx, "UPDATE migrations SET state = ?, error = ? WHERE id = ?", state, fail, id); err != nil {
 		return err
 	}
 	if state == p.Migration.State {

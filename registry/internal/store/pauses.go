@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // MethodSave is the method of a move with all guests paused. It is the registry's:
@@ -107,8 +108,8 @@ type PauseInstance struct {
 // OpenPauses returns, oldest first, the moves that the loop has to look after: those
 // that are not done, and those of which an instance was lost that still may come back.
 func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
-	return view(ctx, s, func(q querier) ([]Pause, error) {
-		ids, err := queryAll(ctx, q, scanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]Pause, error) {
+		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
 			UNION SELECT migration_id FROM pause_instances WHERE lost = 1 AND state <> 'restored' ORDER BY migration_id`)
 		if err != nil {
 			return nil, err
@@ -131,7 +132,7 @@ func (s *Store) Pause(ctx context.Context, ref string) (Pause, error) {
 	return viewOne(ctx, s, kindMigration, ref, pauseByID)
 }
 
-func pauseByID(ctx context.Context, q querier, id string) (Pause, error) {
+func pauseByID(ctx context.Context, q ledger.Querier, id string) (Pause, error) {
 	m, err := migrationByID(ctx, q, id)
 	if err != nil {
 		return Pause{}, err
@@ -159,7 +160,7 @@ func pauseByID(ctx context.Context, q querier, id string) (Pause, error) {
 	if p.Error, err = decodeError(fail); err != nil {
 		return p, err
 	}
-	p.Instances, err = queryAll(ctx, q, scanPauseInstance, pauseInstanceQuery+" WHERE g.migration_id = ? ORDER BY h.name, g.instance_id", id)
+	p.Instances, err = ledger.QueryAll(ctx, q, scanPauseInstance, pauseInstanceQuery+" WHERE g.migration_id = ? ORDER BY h.name, g.instance_id", id)
 	return p, err
 }
 
@@ -170,7 +171,7 @@ const pauseInstanceQuery = `SELECT g.instance_id, COALESCE(i.name, g.instance_id
 	JOIN hosts h ON h.id = g.host_id
 	LEFT JOIN instances i ON i.id = g.instance_id`
 
-func scanPauseInstance(row scanner) (PauseInstance, error) {
+func scanPauseInstance(row ledger.Scanner) (PauseInstance, error) {
 	var (
 		g    PauseInstance
 		fail []byte

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // policyTexts are the policies by name, and what each allows.
@@ -18,13 +19,13 @@ var policyTexts = map[string]string{
 
 // Policies returns every policy, by name.
 func (s *Store) Policies(ctx context.Context) ([]api.Policy, error) {
-	scan := func(row scanner) (api.Policy, error) {
+	scan := func(row ledger.Scanner) (api.Policy, error) {
 		var p api.Policy
 		err := row.Scan(&p.Name, &p.Enabled)
 		p.Description = policyTexts[p.Name]
 		return p, err
 	}
-	return queryAll(ctx, s.db.Read, scan, "SELECT name, enabled FROM policies ORDER BY name")
+	return ledger.QueryAll(ctx, s.db.Read, scan, "SELECT name, enabled FROM policies ORDER BY name")
 }
 
 // SetPolicy turns a policy on or off. It holds for what is asked from then on;
@@ -42,11 +43,11 @@ func (s *Store) SetPolicy(ctx context.Context, call Call, name string, in api.Po
 		if err != nil {
 			return api.Policy{}, err
 		}
-		if err := tx.exec(ctx, "UPDATE policies SET enabled = ? WHERE name = ?", in.Enabled, name); err != nil {
+		if err := tx.Exec(ctx, "UPDATE policies SET enabled = ? WHERE name = ?", in.Enabled, name); err != nil {
 			return api.Policy{}, err
 		}
 		return api.Policy{Name: name, Enabled: in.Enabled, Description: policyTexts[name]},
-			tx.audit(ctx, api.Event{What: "policy.set", Object: "policy/" + name, From: onOff(was), To: onOff(in.Enabled)})
+			tx.Audit(ctx, api.Event{What: "policy.set", Object: "policy/" + name, From: onOff(was), To: onOff(in.Enabled)})
 	})
 }
 
@@ -57,7 +58,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func policyOn(ctx context.Context, q querier, name string) (on bool, err error) {
+func policyOn(ctx context.Context, q ledger.Querier, name string) (on bool, err error) {
 	if err := q.QueryRowContext(ctx, "SELECT enabled FROM policies WHERE name = ?", name).Scan(&on); err != nil {
 		return false, fmt.Errorf("read policy %s: %w", name, err)
 	}
@@ -66,14 +67,14 @@ func policyOn(ctx context.Context, q querier, name string) (on bool, err error) 
 
 // checkPolicies refuses what the policies forbid of a volume whose type is
 // multiattach, or is to be: something that is called like "attach volume x again".
-func checkPolicies(ctx context.Context, q querier, what string, bootable bool) error {
+func checkPolicies(ctx context.Context, q ledger.Querier, what string, bootable bool) error {
 	if err := checkPolicy(ctx, q, what, api.PolicyMultiattach); err != nil || !bootable {
 		return err
 	}
 	return checkPolicy(ctx, q, what+", which is bootable", api.PolicyMultiattachBootable)
 }
 
-func checkPolicy(ctx context.Context, q querier, what, name string) error {
+func checkPolicy(ctx context.Context, q ledger.Querier, what, name string) error {
 	on, err := policyOn(ctx, q, name)
 	if err != nil || on {
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // replacePools makes the pools of a host those that are given, if any list is. What it
@@ -19,13 +20,13 @@ func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api
 	if err != nil {
 		return err
 	}
-	if err := tx.exec(ctx, "DELETE FROM pools WHERE host_id = ?", hostID); err != nil {
+	if err := tx.Exec(ctx, "DELETE FROM pools WHERE host_id = ?", hostID); err != nil {
 		return err
 	}
 	for _, p := range pools {
-		if err := tx.exec(ctx, `INSERT INTO pools (host_id, name, type, path, shared, multiattach, active, capacity_bytes, free_bytes, updated_us)
+		if err := tx.Exec(ctx, `INSERT INTO pools (host_id, name, type, path, shared, multiattach, active, capacity_bytes, free_bytes, updated_us)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			hostID, p.Name, p.Type, p.Path, p.Shared, p.Multiattach, p.Active, p.CapacityBytes, p.FreeBytes, tx.at.UnixMicro()); err != nil {
+			hostID, p.Name, p.Type, p.Path, p.Shared, p.Multiattach, p.Active, p.CapacityBytes, p.FreeBytes, tx.At.UnixMicro()); err != nil {
 			return err
 		}
 	}
@@ -50,7 +51,7 @@ const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p
 
 // Pools returns the pools of every host, by name and host.
 func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
-	return readAll(ctx, s, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
+	return ledger.ReadAll(ctx, s.db, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
 }
 
 // Pool returns the pool called name on the host that hostRef names. An empty
@@ -63,7 +64,7 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 			return api.Pool{}, err
 		}
 	}
-	found, err := readAll(ctx, s, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
+	found, err := ledger.ReadAll(ctx, s.db, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
 	if err != nil {
 		return api.Pool{}, err
 	}
@@ -83,14 +84,14 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %s; say which host", len(found), name).With("hosts", hosts)
 }
 
-func (s *Store) scanPool(row scanner) (api.Pool, error) {
+func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
 	var (
 		p       api.Pool
 		hostID  string
 		updated int64
 	)
 	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Multiattach, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
-	p.UpdatedAt = fromMicros(updated)
+	p.UpdatedAt = ledger.FromMicros(updated)
 	s.hosts.freshen(hostID, &p)
 	return p, err
 }

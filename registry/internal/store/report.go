@@ -152,7 +152,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err != nil {
 			return now, err
 		}
-		tx.onCommit(func() {
+		tx.OnCommit(func() {
 			s.hosts.store(now, digest)
 			s.hosts.setStrays(in.ID, strays)
 		})
@@ -162,11 +162,11 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 
 // storeHost makes or changes the row of a host and returns it.
 func (tx *changeTx) storeHost(ctx context.Context, in api.HostReport) (hostRow, error) {
-	tx.forgetHosts()
+	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
 		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
 		ON CONFLICT (id) DO UPDATE SET name = ?2, version = ?3, boot_id = ?4, last_seen_us = ?5`,
-		in.ID, in.Name, in.Version, in.BootID, tx.at.UnixMicro())
+		in.ID, in.Name, in.Version, in.BootID, tx.At.UnixMicro())
 	if sqlitedb.Violates(err, "hosts.name") {
 		return hostRow{}, api.Errorf(api.CodeConflict, "the name %s belongs to another host; give one of them another name", in.Name)
 	}
@@ -190,7 +190,7 @@ func (tx *changeTx) auditReport(ctx context.Context, was, now hostRow) error {
 	default:
 		return nil
 	}
-	return tx.audit(ctx, api.Event{
+	return tx.Audit(ctx, api.Event{
 		What: what, Host: now.name, Object: "host/" + now.id, From: was.name, To: now.name, Token: &api.Token{Epoch: now.epoch},
 		Details: map[string]any{"boot_id": now.bootID, "version": now.version},
 	})

@@ -125,7 +125,7 @@ func TestAHostThatReportsWithoutEndIsHeldUpAndNoOther(t *testing.T) {
 
 func TestOneReportOfAHostIsInTheLineToTheWriterAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m hostMemory
+		var m hostCache
 		m.load(nil)
 		end := must(m.beginReport(t.Context(), hostA))(t)
 		must(m.beginReport(t.Context(), hostB))(t)()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // minPrefix is how much of an id has to be given: shorter ones would be names
@@ -33,7 +34,7 @@ var (
 
 // resolve returns the id of what ref means: an id, a name, or the beginning of
 // an id that no other has. The first of these that fits counts.
-func resolve(ctx context.Context, q querier, k kind, ref string) (string, error) {
+func resolve(ctx context.Context, q ledger.Querier, k kind, ref string) (string, error) {
 	if ref == "" {
 		return "", invalid("the %s is missing", k.noun)
 	}
@@ -46,7 +47,7 @@ func resolve(ctx context.Context, q querier, k kind, ref string) (string, error)
 		queries = append(queries, "SELECT id FROM "+k.table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10")
 	}
 	for _, query := range queries {
-		ids, err := queryAll(ctx, q, scanString, query, ref)
+		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, query, ref)
 		if err != nil {
 			return "", err
 		}
@@ -67,7 +68,7 @@ func resolve(ctx context.Context, q querier, k kind, ref string) (string, error)
 }
 
 // withHosts are ids with the host of each behind it, where things of that kind have one.
-func withHosts(ctx context.Context, q querier, k kind, ids []string) ([]string, error) {
+func withHosts(ctx context.Context, q ledger.Querier, k kind, ids []string) ([]string, error) {
 	called := slices.Clone(ids)
 	hosts := "SELECT h.name FROM " + k.table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"
 	switch k {
@@ -78,7 +79,7 @@ func withHosts(ctx context.Context, q querier, k kind, ids []string) ([]string, 
 		return called, nil
 	}
 	for i, id := range ids {
-		names, err := queryAll(ctx, q, scanString, hosts, id)
+		names, err := ledger.QueryAll(ctx, q, ledger.ScanString, hosts, id)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // epochsOfTimeline is how many epochs a host can have in one timeline. Those of a
@@ -52,33 +53,37 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 			return api.RegistryMark{}, fmt.Errorf("read timeline: %w", err)
 		}
 		timeline := max(before, s.marks.newestShown()) + 1
-		if err := tx.execAll(ctx, sqlStep("UPDATE registry SET timeline = ?", timeline), sqlStep("DELETE FROM restore_proofs")); err != nil {
+		if err := tx.ExecAll(ctx, ledger.SQL("UPDATE registry SET timeline = ?", timeline), ledger.SQL("DELETE FROM restore_proofs")); err != nil {
 			return api.RegistryMark{}, err
 		}
-		tx.onCommit(func() { s.marks.begin(timeline) })
+		tx.OnCommit(func() { s.marks.begin(timeline) })
 		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
 			return api.RegistryMark{}, err
 		}
-		event, err := tx.addEvent(ctx, api.Event{
+		event, err := tx.AddEvent(ctx, api.Event{
 			What: "registry.accept_restore", Object: "registry/" + id,
 			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
 			Details: map[string]any{"evidence": in.Evidence, "reason": s.marks.reason()},
 		})
-		return s.marks.signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(tx.end.hash)}), err
+		if err != nil {
+			return api.RegistryMark{}, err
+		}
+		end, err := tx.End(ctx)
+		return s.marks.signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
 	})
 }
 
 // renewEpochs gives every host the first epoch of a timeline.
 func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) error {
-	tx.forgetHosts()
-	if err := tx.exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
+	tx.cache.hosts.invalidate()
+	if err := tx.Exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
 		return err
 	}
-	hosts, err := queryAll(ctx, tx, scanHostRow, hostQuery)
+	hosts, err := ledger.QueryAll(ctx, tx, scanHostRow, hostQuery)
 	if err != nil {
 		return err
 	}
-	tx.onCommit(func() {
+	tx.OnCommit(func() {
 		for _, h := range hosts {
 			s.hosts.store(h, "")
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // RetypePlan says what it takes to give a volume another type.
@@ -26,7 +27,7 @@ func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype)
 	if err := checkRetype(in); err != nil {
 		return RetypePlan{}, err
 	}
-	return view(ctx, s, func(q querier) (RetypePlan, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) (RetypePlan, error) {
 		id, err := resolve(ctx, q, kindVolume, ref)
 		if err != nil {
 			return RetypePlan{}, err
@@ -69,7 +70,7 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 		case v.Type == t.Name:
 			return v, nil
 		}
-		if err := tx.exec(ctx, "UPDATE volumes SET type_id = ?, updated_us = ? WHERE id = ?", t.ID, tx.at.UnixMicro(), v.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE volumes SET type_id = ?, updated_us = ? WHERE id = ?", t.ID, tx.At.UnixMicro(), v.ID); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.retype", From: v.Type, To: t.Name}, nil); err != nil {
@@ -90,7 +91,7 @@ func checkRetype(in api.VolumeRetype) error {
 	return invalid("the migration policy %s is not one of never and on-demand", quote(in.MigrationPolicy))
 }
 
-func typeByRef(ctx context.Context, q querier, ref string) (api.VolumeType, error) {
+func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeType, error) {
 	id, err := resolve(ctx, q, kindType, ref)
 	if err != nil {
 		return api.VolumeType{}, err
@@ -99,7 +100,7 @@ func typeByRef(ctx context.Context, q querier, ref string) (api.VolumeType, erro
 }
 
 // planRetype decides whether a volume gets a type where it is or elsewhere.
-func (s *Store) planRetype(ctx context.Context, q querier, v api.Volume, t api.VolumeType, policy string) (RetypePlan, error) {
+func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, policy string) (RetypePlan, error) {
 	plan := RetypePlan{Volume: v}
 	switch {
 	case v.MigrationID != "":
@@ -135,7 +136,7 @@ func (s *Store) planRetype(ctx context.Context, q querier, v api.Volume, t api.V
 
 // checkNewType refuses a type that a volume may not get, wherever it is then, with
 // the format that it has then.
-func checkNewType(ctx context.Context, q querier, v api.Volume, t api.VolumeType, format api.Format) error {
+func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, format api.Format) error {
 	if v.Multiattach != t.Multiattach && len(v.Attachments) > 0 {
 		return api.Errorf(api.CodeInUseRetype, "cannot retype volume %s to %s: that changes multiattach, and the volume is attached", v.Name, t.Name)
 	}
@@ -147,7 +148,7 @@ func checkNewType(ctx context.Context, q querier, v api.Volume, t api.VolumeType
 
 // volumeHost returns the id of the host that changes a volume: the one of its
 // attachment, else the one in its row.
-func volumeHost(ctx context.Context, q querier, v api.Volume) (id string, err error) {
+func volumeHost(ctx context.Context, q ledger.Querier, v api.Volume) (id string, err error) {
 	if len(v.Attachments) > 0 && v.Attachments[0].Host != "" {
 		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)
 	} else {
@@ -161,8 +162,8 @@ func volumeHost(ctx context.Context, q querier, v api.Volume) (id string, err er
 
 // poolForType returns the pool of a host, with the most free space, that the type
 // allows a volume in.
-func (s *Store) poolForType(ctx context.Context, q querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
-	pools, err := queryAll(ctx, q, s.scanPool, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
+func (s *Store) poolForType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string) (string, error) {
+	pools, err := ledger.QueryAll(ctx, q, s.scanPool, poolQuery+" WHERE p.host_id = ? AND p.active = 1", hostID)
 	if err != nil {
 		return "", err
 	}

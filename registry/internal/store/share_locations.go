@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // inPool are the places of a host (?1) that are its own and in its pool called ?2 or
@@ -25,7 +26,7 @@ func (tx *changeTx) shareLocations(ctx context.Context, hostID string, pools []a
 		if !p.Shared {
 			continue
 		}
-		if err := tx.exec(ctx, "UPDATE OR IGNORE locations SET scope = 'shared' WHERE id IN ("+inPool+")", hostID, p.Name, p.Path); err != nil {
+		if err := tx.Exec(ctx, "UPDATE OR IGNORE locations SET scope = 'shared' WHERE id IN ("+inPool+")", hostID, p.Name, p.Path); err != nil {
 			return err
 		}
 	}
@@ -40,7 +41,7 @@ func (tx *changeTx) nameLocations(ctx context.Context, hostID string, pools []ap
 		if !p.Active || dir == "" {
 			continue
 		}
-		if err := tx.exec(ctx, `UPDATE OR IGNORE locations SET pool = ?2, name = substr(path, length(?3) + 2)
+		if err := tx.Exec(ctx, `UPDATE OR IGNORE locations SET pool = ?2, name = substr(path, length(?3) + 2)
 			WHERE pool = '' AND path > ?3 || '/' AND path < ?3 || '0' AND instr(substr(path, length(?3) + 2), '/') = 0
 			AND (scope = ?1 OR (scope = 'shared' AND volume_id IN (SELECT id FROM volumes WHERE host_id = ?1)))`, hostID, p.Name, dir); err != nil {
 			return err
@@ -51,13 +52,13 @@ func (tx *changeTx) nameLocations(ctx context.Context, hostID string, pools []ap
 
 // sharedBefore are the pools that a host had and that were shared.
 func (tx *changeTx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
-	return queryAll(ctx, tx, scanString, "SELECT name FROM pools WHERE host_id = ? AND shared = 1", hostID)
+	return ledger.QueryAll(ctx, tx, ledger.ScanString, "SELECT name FROM pools WHERE host_id = ? AND shared = 1", hostID)
 }
 
 // auditUnshared tells of the volumes of a host that could not become everybody's as
 // its pool became shared.
 func (tx *changeTx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
-	names, err := queryAll(ctx, tx, scanString, `SELECT DISTINCT v.name FROM locations l JOIN volumes v ON v.id = l.volume_id
+	names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT DISTINCT v.name FROM locations l JOIN volumes v ON v.id = l.volume_id
 		WHERE l.id IN (`+inPool+") ORDER BY v.name", hostID, p.Name, p.Path)
 	if err != nil || len(names) == 0 {
 		return err
@@ -66,7 +67,7 @@ func (tx *changeTx) auditUnshared(ctx context.Context, hostID string, p api.Pool
 	if err != nil {
 		return err
 	}
-	return tx.audit(ctx, api.Event{
+	return tx.Audit(ctx, api.Event{
 		What: "pool.shared_twice", Host: host.name, Object: "pool/" + p.Name,
 		Details: map[string]any{"volumes": names, "reason": "another volume has the same place in this pool, which is shared now; these stay their host's alone"},
 	})

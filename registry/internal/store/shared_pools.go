@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // believed is what a host reports of its pools, as far as the site agrees that the
@@ -37,12 +38,12 @@ func (s *Store) unshare(ctx context.Context) error {
 		return nil
 	}
 	type shared struct{ hostID, host, pool string }
-	scan := func(row scanner) (p shared, err error) { return p, row.Scan(&p.hostID, &p.host, &p.pool) }
-	all, err := queryAll(ctx, s.db.Read, scan, "SELECT h.id, h.name, p.name FROM pools p JOIN hosts h ON h.id = p.host_id WHERE p.shared = 1")
+	scan := func(row ledger.Scanner) (p shared, err error) { return p, row.Scan(&p.hostID, &p.host, &p.pool) }
+	all, err := ledger.QueryAll(ctx, s.db.Read, scan, "SELECT h.id, h.name, p.name FROM pools p JOIN hosts h ON h.id = p.host_id WHERE p.shared = 1")
 	if err != nil {
 		return err
 	}
-	return s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
+	return s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 		for _, p := range all {
 			if s.maySharePool(p.pool, p.hostID, p.host) {
 				continue

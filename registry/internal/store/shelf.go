@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // shelf is what is stored beside the definition of an instance on the shelf.
@@ -36,8 +37,8 @@ func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.Ins
 	if err != nil {
 		return fmt.Errorf("encode definition: %w", err)
 	}
-	return tx.exec(ctx, `INSERT INTO shelves (instance_id, definition, created_us) VALUES (?1, ?2, ?3)
-		ON CONFLICT (instance_id) DO UPDATE SET definition = ?2`, instanceID, string(b), tx.at.UnixMicro())
+	return tx.Exec(ctx, `INSERT INTO shelves (instance_id, definition, created_us) VALUES (?1, ?2, ?3)
+		ON CONFLICT (instance_id) DO UPDATE SET definition = ?2`, instanceID, string(b), tx.At.UnixMicro())
 }
 
 // storedDefinition is what an instance on the shelf is made of. Disks has all its
@@ -52,11 +53,11 @@ func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*a
 		return nil, fmt.Errorf("decode definition: %w", err)
 	}
 	type kept struct{ device, definition string }
-	scan := func(row scanner) (k kept, err error) {
+	scan := func(row ledger.Scanner) (k kept, err error) {
 		err = row.Scan(&k.device, &k.definition)
 		return k, err
 	}
-	slots, err := queryAll(ctx, tx, scan, "SELECT device, definition FROM slots WHERE instance_id = ? AND definition <> ''", instanceID)
+	slots, err := ledger.QueryAll(ctx, tx, scan, "SELECT device, definition FROM slots WHERE instance_id = ? AND definition <> ''", instanceID)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, defi
 	if out.Instance, err = instanceByID(ctx, tx, instanceID); err != nil {
 		return out, err
 	}
-	if out.Attachments, err = queryAll(ctx, tx, scanAttachment, attachmentQuery+" WHERE a.instance_id = ?"+attachmentOrder, instanceID); err != nil {
+	if out.Attachments, err = ledger.QueryAll(ctx, tx, scanAttachment, attachmentQuery+" WHERE a.instance_id = ?"+attachmentOrder, instanceID); err != nil {
 		return out, err
 	}
 	if definition {
@@ -122,7 +123,7 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 	if err != nil {
 		return fmt.Errorf("store host of instance: %w", err)
 	}
-	if err := tx.exec(ctx, "UPDATE shelves SET claim_op = ?, from_host_id = ? WHERE instance_id = ?", in.OpID, i.hostID, i.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE shelves SET claim_op = ?, from_host_id = ? WHERE instance_id = ?", in.OpID, i.hostID, i.ID); err != nil {
 		return err
 	}
 	return tx.moveInstance(ctx, i, in)
@@ -131,9 +132,9 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 // undoClaim gives an instance back to the host that had it before the claim, or
 // leaves it where it is if that host is forgotten, or has another one of its name.
 func (tx *changeTx) undoClaim(ctx context.Context, i shelving) error {
-	return tx.execAll(ctx,
-		sqlStep("UPDATE OR IGNORE instances SET host_id = COALESCE((SELECT id FROM hosts WHERE id = ?), host_id) WHERE id = ?", i.shelf.fromHostID, i.ID),
-		sqlStep("UPDATE shelves SET claim_op = '', from_host_id = '' WHERE instance_id = ?", i.ID))
+	return tx.ExecAll(ctx,
+		ledger.SQL("UPDATE OR IGNORE instances SET host_id = COALESCE((SELECT id FROM hosts WHERE id = ?), host_id) WHERE id = ?", i.shelf.fromHostID, i.ID),
+		ledger.SQL("UPDATE shelves SET claim_op = '', from_host_id = '' WHERE instance_id = ?", i.ID))
 }
 
 // checkUnshelvable refuses an instance that nobody may bring back as it is.
@@ -156,12 +157,12 @@ type shelvedDisk struct {
 	location               api.Location
 }
 
-func shelvedDisks(ctx context.Context, q querier, instanceID string) ([]shelvedDisk, error) {
-	scan := func(row scanner) (d shelvedDisk, err error) {
+func shelvedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]shelvedDisk, error) {
+	scan := func(row ledger.Scanner) (d shelvedDisk, err error) {
 		err = row.Scan(append([]any{&d.volume, &d.ownerID, &d.scope, &d.movedBy}, locationFields(&d.location)...)...)
 		return d, err
 	}
-	return queryAll(ctx, q, scan, `SELECT v.name, COALESCE((
+	return ledger.QueryAll(ctx, q, scan, `SELECT v.name, COALESCE((
 			SELECT oi.host_id FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id
 			WHERE oa.volume_id = v.id AND oi.id <> a.instance_id AND oi.state <> 'shelved_offloaded' LIMIT 1), v.host_id), l.scope, COALESCE(m.id, ''), `+locationColumns+`
 		FROM attachments a
@@ -185,7 +186,7 @@ func checkDisksStill(instance string, disks []shelvedDisk) error {
 
 // unreached returns the first of the volumes that a host does not reach, nil if it
 // reaches all.
-func unreached(ctx context.Context, q querier, disks []shelvedDisk, hostID string) (*shelvedDisk, error) {
+func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostID string) (*shelvedDisk, error) {
 	for n, d := range disks {
 		yes, err := reaches(ctx, q, hostID, d.ownerID, d.scope, d.location.Pool)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 func attaching(call Call, volume string, in api.VolumeAttach) func(*testing.T, *Store) error {
@@ -225,8 +226,8 @@ func TestWhatTheWriterHoldsOfShelvedAttachmentsIsAsStored(t *testing.T) {
 	inTurn(attached(nil), offloaded(app))(t, s)
 	look := func() {
 		t.Helper()
-		if err := s.writer.submit(t.Context(), func(ctx context.Context, w *writeTx) error {
-			h, err := (&changeTx{writeTx: w}).heldAttachment(ctx, first)
+		if err := s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
+			h, err := s.newChangeTx(s.ledger.NewChange(w, ledger.Request{}), nobody).heldAttachment(ctx, first)
 			if err == nil && h.hostID+h.Host != "" {
 				t.Errorf("held at host %s %s, and no host has it", h.hostID, h.Host)
 			}

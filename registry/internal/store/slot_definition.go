@@ -64,5 +64,5 @@ func (tx *changeTx) keepSlot(ctx context.Context, instanceID, device string, d *
 	if err != nil {
 		return err
 	}
-	return tx.exec(ctx, "UPDATE slots SET definition = ? WHERE instance_id = ? AND device = ?", text, instanceID, device)
+	return tx.Exec(ctx, "UPDATE slots SET definition = ? WHERE instance_id = ? AND device = ?", text, instanceID, device)
 }

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package store holds the registry's truth: who may use what, in one SQLite
-// file. It owns the rules of volumes, instances, attachments and migrations,
-// their locks and their audit trail. It knows nothing of HTTP, of libvirt, or
-// of the bytes of volumes.
+// file. It owns the rules of volumes, instances, attachments and migrations, and
+// their locks. It knows nothing of HTTP, of libvirt, or of the bytes of volumes;
+// how a change gets on stable storage, with its audit event and its answer, is
+// package ledger.
 //
-// Every change is one transaction with its audit event and its answer, so that
-// a crash leaves all of it or nothing, and a repeated request is answered and
-// not repeated. Every error that a caller can do something about is an
-// *api.Error.
+// Every change is one transaction, so that a crash leaves all of it or nothing, and a
+// repeated request is answered and not repeated. Every error that a caller can do
+// something about is an *api.Error.
 package store
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 //go:embed schema/1.sql
@@ -60,23 +58,21 @@ var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, sche
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {
 	db     *sqlitedb.DB
-	writer *writer
-	folder *folder
-	hosts  hostMemory
+	ledger *ledger.Ledger
+	cache  *rowCache
+	hosts  hostCache
 	marks  marks
 	// posts bounds the events that hosts post, refusals what is audited of calls that
 	// were refused.
 	posts, refusals *rates
 	// wholeReports bounds the reports of a host that the database has to take.
 	wholeReports *rates
-	// news is of commits, progress of what hosts say of their migrations.
-	news, progress news
-	lastAudit      atomic.Pointer[AuditCheck]
-	onReadOnly     func(reason string)
-	onDoubt        func(host string)
-	faultPoint     func(name string)
-	sharedPools    map[string][]string
-	now            func() time.Time
+	// progress is of what hosts say of their migrations.
+	progress    *ledger.Notifier
+	onReadOnly  func(reason string)
+	onDoubt     func(host string)
+	sharedPools map[string][]string
+	now         func() time.Time
 }
 
 // Options are what a Store tells of itself.
@@ -112,24 +108,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}
 	s := &Store{
-		db: db, onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, faultPoint: o.FaultPoint, sharedPools: o.SharedPools, now: time.Now,
+		db: db, cache: newRowCache(), progress: ledger.NewNotifier(), onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, sharedPools: o.SharedPools, now: time.Now,
 		posts: newPostRates(), refusals: newRefusalRates(), wholeReports: newRates(reportsPerSecond, reportsAtOnce),
 	}
-	s.news.init()
-	s.progress.init()
-	if err := makeMarkKey(ctx, db); err != nil {
+	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
 	}
-	end, err := s.load(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
-	}
-	log, err := db.NewFolder(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
-	}
-	s.writer = startWriter(db.Write, end, o.OnCommit, s.marks.advance, s.news.announce)
-	s.folder = startFolder(log, s.writer, foldAt)
 	if err := s.unshare(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
 	}
@@ -139,67 +123,64 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// load reads what is kept in memory from the start, and returns where the audit
-// trail ends.
-func (s *Store) load(ctx context.Context) (*trailEnd, error) {
-	return view(ctx, s, func(q querier) (*trailEnd, error) {
-		hosts, err := queryAll(ctx, q, scanHostRow, hostQuery)
+// start reads what is kept in memory, and begins to take changes.
+func (s *Store) start(ctx context.Context, o Options) error {
+	if err := makeMarkKey(ctx, s.db); err != nil {
+		return err
+	}
+	if _, err := ledger.View(ctx, s.db, func(q ledger.Querier) (none struct{}, err error) {
+		hosts, err := ledger.QueryAll(ctx, q, scanHostRow, hostQuery)
 		if err != nil {
-			return nil, err
+			return none, err
 		}
 		s.hosts.load(hosts)
-		end, err := readTrailEnd(ctx, q)
+		end, err := ledger.ReadEnd(ctx, q)
 		if err != nil {
-			return nil, err
+			return none, err
 		}
-		return end, s.marks.load(ctx, q, *end)
+		return none, s.marks.load(ctx, q, end)
+	}); err != nil {
+		return err
+	}
+	var err error
+	s.ledger, err = ledger.Start(ctx, s.db, ledger.Options{
+		OnCommit: o.OnCommit, OnTrail: s.marks.advance, FaultPoint: o.FaultPoint, Cache: s.cache,
+		Now: func() time.Time { return s.now() },
 	})
+	return err
 }
 
 // Close ends the writer, which first finishes what it has begun, and closes
 // the file. Requests that come later are refused with registry_unavailable.
 func (s *Store) Close() error {
-	err := s.folder.stop()
-	s.writer.stop()
-	if err := errors.Join(err, s.db.Close()); err != nil {
+	if err := errors.Join(s.ledger.Close(), s.db.Close()); err != nil {
 		return fmt.Errorf("close registry: %w", err)
 	}
 	return nil
 }
 
-// querier is what reads: the read pool, or the transaction of a change.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+// Events returns the events after the one with sequence number since, oldest
+// first, at most 1000 of them and about 1 MiB. An empty list is the end of the trail.
+func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {
+	return s.ledger.Events(ctx, since)
 }
 
-// scanner is a row, of one or of many.
-type scanner interface{ Scan(dest ...any) error }
+// NextCommit returns a channel that is closed when something was committed
+// after the call: ask for it, then for Events, then wait.
+func (s *Store) NextCommit() <-chan struct{} { return s.ledger.NextCommit() }
 
-// view reads with several queries from one state of the database.
-func view[T any](ctx context.Context, s *Store, read func(querier) (T, error)) (out T, err error) {
-	tx, err := s.db.Read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return out, fmt.Errorf("begin to read: %w", err)
-	}
-	// There is nothing to keep, and an error that matters came earlier.
-	defer func() { _ = tx.Rollback() }()
-	out, err = read(tx)
-	return out, unreadable(err)
-}
+// VerifyAudit reads the trail as far as it is at the time of the call and returns
+// how many events it has, or an error that names the first one that is not as it
+// was written or is missing. An end that was cut off cannot be seen from the trail
+// alone: the marks that hosts show tell (ObserveMark).
+func (s *Store) VerifyAudit(ctx context.Context) (int64, error) { return s.ledger.VerifyAudit(ctx) }
 
-// unreadable says to a caller that the database cannot be read, where that is
-// what err means.
-func unreadable(err error) error {
-	if sqlitedb.StorageFailed(err) {
-		return api.Errorf(api.CodeRegistryUnavailable, "the registry cannot read its database: %v", err)
-	}
-	return err
-}
+// LastAudit returns what the last VerifyAudit found, false if there was none.
+func (s *Store) LastAudit() (ledger.AuditCheck, bool) { return s.ledger.LastAudit() }
 
 // viewOne reads the thing that ref names.
-func viewOne[T any](ctx context.Context, s *Store, k kind, ref string, byID func(context.Context, querier, string) (T, error)) (T, error) {
-	return view(ctx, s, func(q querier) (T, error) {
+func viewOne[T any](ctx context.Context, s *Store, k kind, ref string, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) (T, error) {
 		id, err := resolve(ctx, q, k, ref)
 		if err != nil {
 			var none T
@@ -207,78 +188,4 @@ func viewOne[T any](ctx context.Context, s *Store, k kind, ref string, byID func
 		}
 		return byID(ctx, q, id)
 	})
-}
-
-// eachRow calls do with every row of a query, until it says that it wants no more.
-// Nothing of the rows is kept.
-func eachRow(ctx context.Context, q querier, do func(scanner) (more bool, err error), query string, args ...any) (err error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		more, err := do(rows)
-		if err != nil {
-			return fmt.Errorf("scan row: %w", err)
-		}
-		if !more {
-			return nil
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read rows: %w", err)
-	}
-	return nil
-}
-
-// queryAll returns what scan makes of every row; an empty list, not nil, of
-// none.
-func queryAll[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	all := []T{}
-	err := eachRow(ctx, q, func(row scanner) (more bool, err error) {
-		v, err := scan(row)
-		all = append(all, v)
-		return true, err
-	}, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// readAll is queryAll for a read of one query.
-func readAll[T any](ctx context.Context, s *Store, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	all, err := queryAll(ctx, s.db.Read, scan, query, args...)
-	return all, unreadable(err)
-}
-
-func scanString(row scanner) (string, error) {
-	var v string
-	err := row.Scan(&v)
-	return v, err
-}
-
-func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
-
-// news wakes those who follow the audit trail.
-type news struct {
-	mu   sync.Mutex
-	next chan struct{}
-}
-
-func (n *news) init() { n.next = make(chan struct{}) }
-
-// wait returns a channel that is closed at the next commit.
-func (n *news) wait() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.next
-}
-
-func (n *news) announce() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	close(n.next)
-	n.next = make(chan struct{})
 }

@@ -301,15 +301,3 @@ func TestReportUpdatesTheStatesOfItsOwnInstances(t *testing.T) {
 		t.Errorf("state = %s", i.State)
 	}
 }
-
-func TestOldAnswersAreForgotten(t *testing.T) {
-	s := newSite(t)
-	must(s.CreateType(t.Context(), Call{Key: "old"}, api.VolumeTypeCreate{Name: "gold"}))(t)
-	s.now = func() time.Time { return time.Now().Add(keepAnswers + time.Hour) }
-	if err := s.Housekeep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(dump(t.Context(), t, s)["idempotency"]); n != 0 {
-		t.Errorf("answers kept = %d", n)
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // maxTaskBody bounds the body of a task and of its answer, as the API bounds
@@ -44,7 +45,7 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
 	}
-	request, err := hashRequest("task", []any{asked.Method, asked.Path, asked.Body})
+	request, err := ledger.HashRequest("task", []any{asked.Method, asked.Path, asked.Body})
 	if err != nil {
 		return api.Task{}, nil, err
 	}
@@ -58,9 +59,9 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 		there, err := taskByID(ctx, tx, in.ID)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			err = tx.exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, request, state, created_us)
+			err = tx.Exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, request, state, created_us)
 				VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)`,
-				in.ID, host.id, in.Who, in.Method, in.Path, nullText(in.Body), request, tx.at.UnixMicro())
+				in.ID, host.id, in.Who, in.Method, in.Path, nullText(in.Body), request, tx.At.UnixMicro())
 		case err != nil:
 			return there, err
 		case !bytes.Equal(there.request, request):
@@ -68,8 +69,8 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 		case there.State != api.TaskWithdrawn:
 			return there, nil
 		default:
-			err = tx.exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, created_us = ? WHERE id = ?",
-				host.id, in.Method, in.Path, nullText(in.Body), tx.at.UnixMicro(), in.ID)
+			err = tx.Exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, created_us = ? WHERE id = ?",
+				host.id, in.Method, in.Path, nullText(in.Body), tx.At.UnixMicro(), in.ID)
 		}
 		if err != nil {
 			return taskRow{}, err
@@ -109,23 +110,23 @@ func nullText(text []byte) any {
 }
 
 func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, details map[string]any) error {
-	return tx.audit(ctx, api.Event{What: "task." + to, Host: host, Object: "task/" + id, From: from, To: to, OpID: id, Details: details})
+	return tx.Audit(ctx, api.Event{What: "task." + to, Host: host, Object: "task/" + id, From: from, To: to, OpID: id, Details: details})
 }
 
 // Task returns the task with the id, and its answer, nil if it has none.
 func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
 	row, err := taskByID(ctx, s.db.Read, id)
-	return row.Task, row.answer, taskMissing(unreadable(err), id)
+	return row.Task, row.answer, taskMissing(ledger.Unreadable(err), id)
 }
 
 // PendingTasks returns the tasks of a host that have no answer, oldest first:
 // those that are queued, and those that it took.
 func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, error) {
-	scan := func(row scanner) (api.Task, error) {
+	scan := func(row ledger.Scanner) (api.Task, error) {
 		t, err := scanTask(row)
 		return t.Task, err
 	}
-	return readAll(ctx, s, scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
+	return ledger.ReadAll(ctx, s.db, scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
 // TakeTasks gives tasks to their host: those of ids that are queued become taken.
@@ -152,7 +153,7 @@ func (s *Store) TakeTasks(ctx context.Context, call Call, hostID string, ids []s
 			if err != nil {
 				return nil, err
 			}
-			t.Late = t.State == api.TaskTaken && tx.at.Sub(t.CreatedAt) > lateAfter
+			t.Late = t.State == api.TaskTaken && tx.At.Sub(t.CreatedAt) > lateAfter
 			if t.State == api.TaskQueued {
 				if err := tx.setTaskState(ctx, &t, api.TaskTaken); err != nil {
 					return nil, err
@@ -168,7 +169,7 @@ func (s *Store) TakeTasks(ctx context.Context, call Call, hostID string, ids []s
 
 // setTaskState moves a task to a state that has no answer.
 func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) error {
-	if err := tx.exec(ctx, "UPDATE tasks SET state = ? WHERE id = ?", to, t.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE tasks SET state = ? WHERE id = ?", to, t.ID); err != nil {
 		return err
 	}
 	from := t.State
@@ -202,7 +203,7 @@ func (s *Store) AnswerTask(ctx context.Context, call Call, hostID, taskID string
 		case t.State == api.TaskWithdrawn:
 			return none, api.Errorf(api.CodeConflict, "task %s was withdrawn before any host took it", t.ID)
 		}
-		if err := tx.exec(ctx, "UPDATE tasks SET state = 'done', status = ?, answer = ? WHERE id = ?", in.Status, nullText(in.Body), t.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE tasks SET state = 'done', status = ?, answer = ? WHERE id = ?", in.Status, nullText(in.Body), t.ID); err != nil {
 			return none, err
 		}
 		return none, tx.auditTask(ctx, t.ID, t.Host, t.State, api.TaskDone, map[string]any{"status": in.Status})
@@ -229,13 +230,23 @@ func (s *Store) WithdrawTask(ctx context.Context, call Call, id string) (bool, e
 // withdrawLeft withdraws the tasks that a registry which died has left queued:
 // whoever asked for them was told, or will be, that they were not begun.
 func (s *Store) withdrawLeft(ctx context.Context, who string) error {
-	ids, err := readAll(ctx, s, scanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
+	ids, err := ledger.ReadAll(ctx, s.db, ledger.ScanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
 	for _, id := range ids {
 		if err == nil {
 			_, err = s.WithdrawTask(ctx, Call{Who: who}, id)
 		}
 	}
 	return err
+}
+
+// expireTasks deletes the tasks that are over and older than any answer that is kept.
+func (s *Store) expireTasks(ctx context.Context) error {
+	err := s.ledger.DeleteInBatches(ctx, "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
+		s.now().Add(-ledger.KeepAnswers).UnixMicro())
+	if err != nil {
+		return fmt.Errorf("forget old tasks: %w", err)
+	}
+	return nil
 }
 
 // taskRow is a task as it is stored.
@@ -249,7 +260,7 @@ type taskRow struct {
 const taskQuery = `SELECT t.id, t.host_id, h.name, t.who, t.method, t.path, t.body, t.request, t.state, t.status, t.answer, t.created_us
 	FROM tasks t JOIN hosts h ON h.id = t.host_id`
 
-func taskByID(ctx context.Context, q querier, id string) (taskRow, error) {
+func taskByID(ctx context.Context, q ledger.Querier, id string) (taskRow, error) {
 	t, err := scanTask(q.QueryRowContext(ctx, taskQuery+" WHERE t.id = ?", id))
 	if err != nil {
 		return taskRow{}, fmt.Errorf("read task %s: %w", clip(id), err)
@@ -265,7 +276,7 @@ func taskMissing(err error, id string) error {
 	return err
 }
 
-func scanTask(row scanner) (taskRow, error) {
+func scanTask(row ledger.Scanner) (taskRow, error) {
 	var (
 		t            taskRow
 		body, answer []byte
@@ -273,7 +284,7 @@ func scanTask(row scanner) (taskRow, error) {
 		created      int64
 	)
 	err := row.Scan(&t.ID, &t.hostID, &t.Host, &t.Who, &t.Method, &t.Path, &body, &t.request, &t.State, &status, &answer, &created)
-	t.Body, t.CreatedAt = json.RawMessage(body), fromMicros(created)
+	t.Body, t.CreatedAt = json.RawMessage(body), ledger.FromMicros(created)
 	if status != nil {
 		t.answer = &api.TaskAnswer{Status: *status, Body: json.RawMessage(answer)}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 func migrateTask() api.Task {
@@ -278,7 +279,7 @@ func TestOldTasksAreForgottenUnlessTheyAreOpen(t *testing.T) {
 	if err := s.Housekeep(t.Context()); err != nil || count() != 3 {
 		t.Errorf("tasks = %d (%v), want all", count(), err)
 	}
-	s.now = func() time.Time { return time.Now().Add(keepAnswers + time.Hour) }
+	s.now = func() time.Time { return time.Now().Add(ledger.KeepAnswers + time.Hour) }
 	if err := s.Housekeep(t.Context()); err != nil || count() != 1 {
 		t.Errorf("tasks = %d (%v), want the open one", count(), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // typeAllows says whether volumes of a type may live in the pool; "" is none.
@@ -20,7 +21,7 @@ func typeAllows(t api.VolumeType, pool string) bool {
 
 // checkTypeSuits refuses a volume that is to get a type which it may not have,
 // wherever it is: something that is called like "make volume x".
-func checkTypeSuits(ctx context.Context, q querier, t api.VolumeType, what string, format api.Format, bootable bool) error {
+func checkTypeSuits(ctx context.Context, q ledger.Querier, t api.VolumeType, what string, format api.Format, bootable bool) error {
 	if !t.Multiattach {
 		return nil
 	}
@@ -42,8 +43,8 @@ func checkRaw(t api.VolumeType, what string, format api.Format) error {
 
 // checkCapable refuses a type that no active pool of any host can do multiattach
 // for.
-func checkCapable(ctx context.Context, q querier, t api.VolumeType, what string) error {
-	capable, err := queryAll(ctx, q, scanString, "SELECT DISTINCT name FROM pools WHERE multiattach = 1 AND active = 1")
+func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what string) error {
+	capable, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT DISTINCT name FROM pools WHERE multiattach = 1 AND active = 1")
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func checkCapable(ctx context.Context, q querier, t api.VolumeType, what string)
 
 // checkTypeAllows refuses a place on a host that volumes of the type may not live
 // in.
-func checkTypeAllows(ctx context.Context, q querier, t api.VolumeType, hostID string, l api.Location) error {
+func checkTypeAllows(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
 	if !typeAllows(t, l.Pool) {
 		return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, place(l), t.Pools)
 	}
@@ -74,7 +75,7 @@ func checkTypeAllows(ctx context.Context, q querier, t api.VolumeType, hostID st
 	return checkPoolCan(ctx, q, t, hostID, l)
 }
 
-func checkPoolCan(ctx context.Context, q querier, t api.VolumeType, hostID string, l api.Location) error {
+func checkPoolCan(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
 	can, err := poolCan(ctx, q, hostID, l.Pool)
 	if err != nil || can {
 		return err
@@ -84,7 +85,7 @@ func checkPoolCan(ctx context.Context, q querier, t api.VolumeType, hostID strin
 
 // poolCan says whether a pool of a host can do multiattach. What is in no pool is
 // a file or a device of the host, and can.
-func poolCan(ctx context.Context, q querier, hostID, pool string) (can bool, err error) {
+func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bool, err error) {
 	if pool == "" {
 		return true, nil
 	}
@@ -101,7 +102,7 @@ func (tx *changeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	if len(pools) == 0 {
 		return nil
 	}
-	known, err := queryAll(ctx, tx, scanString, "SELECT DISTINCT name FROM pools ORDER BY name")
+	known, err := ledger.QueryAll(ctx, tx, ledger.ScanString, "SELECT DISTINCT name FROM pools ORDER BY name")
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (tx *changeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
 // multiattach. None may be attached or be on the move, and none may be about to
 // get the type.
 func (tx *changeTx) checkMultiattachUpdate(ctx context.Context, old, changed api.VolumeType) error {
-	attached, err := queryAll(ctx, tx, scanString, `SELECT v.name FROM volumes v
+	attached, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM volumes v
 		WHERE v.type_id = ? AND EXISTS (SELECT 1 FROM attachments a WHERE a.volume_id = v.id) ORDER BY v.name LIMIT 1`, old.ID)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (tx *changeTx) checkMultiattachUpdate(ctx context.Context, old, changed api
 	if m != nil {
 		return migrationToType("change multiattach of", old.Name, m)
 	}
-	volumes, err := queryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.type_id = ? ORDER BY v.name", old.ID)
+	volumes, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.type_id = ? ORDER BY v.name", old.ID)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (tx *changeTx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.V
 // movedToType returns an open migration whose volume is to get the type, nil if
 // there is none.
 func (tx *changeTx) movedToType(ctx context.Context, typeID string) (*api.Migration, error) {
-	found, err := queryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+migrationOpen+" LIMIT 1", typeID)
+	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+migrationOpen+" LIMIT 1", typeID)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // DefaultType is the volume type of volumes that name none. It is there from
@@ -29,14 +30,14 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 		}
 		id := uuid.NewString()
 		_, err := tx.ExecContext(ctx, "INSERT INTO volume_types (id, name, multiattach, created_us) VALUES (?, ?, ?, ?)",
-			id, in.Name, in.Multiattach, tx.at.UnixMicro())
+			id, in.Name, in.Multiattach, tx.At.UnixMicro())
 		if err != nil {
 			return api.VolumeType{}, typeNameTaken(err, in.Name)
 		}
 		if err := tx.setTypePools(ctx, id, in.Pools); err != nil {
 			return api.VolumeType{}, err
 		}
-		if err := tx.audit(ctx, api.Event{What: "type.create", Object: "type/" + id, To: in.Name}); err != nil {
+		if err := tx.Audit(ctx, api.Event{What: "type.create", Object: "type/" + id, To: in.Name}); err != nil {
 			return api.VolumeType{}, err
 		}
 		return typeByID(ctx, tx, id)
@@ -75,7 +76,7 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 		if err := tx.setTypePools(ctx, id, changed.Pools); err != nil {
 			return api.VolumeType{}, err
 		}
-		if err := tx.audit(ctx, api.Event{
+		if err := tx.Audit(ctx, api.Event{
 			What: "type.update", Object: "type/" + id, From: old.Name, To: changed.Name,
 			Details: map[string]any{"multiattach": changed.Multiattach, "pools": changed.Pools},
 		}); err != nil {
@@ -129,17 +130,17 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 		if m, err := tx.movedToType(ctx, id); err != nil || m != nil {
 			return api.VolumeType{}, cmp.Or(err, migrationToType("delete", t.Name, m))
 		}
-		if err := tx.exec(ctx, "DELETE FROM volume_types WHERE id = ?", id); err != nil {
+		if err := tx.Exec(ctx, "DELETE FROM volume_types WHERE id = ?", id); err != nil {
 			return api.VolumeType{}, err
 		}
-		return t, tx.audit(ctx, api.Event{What: "type.delete", Object: "type/" + id, From: t.Name})
+		return t, tx.Audit(ctx, api.Event{What: "type.delete", Object: "type/" + id, From: t.Name})
 	})
 }
 
 // Types returns every volume type, by name.
 func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
-	return view(ctx, s, func(q querier) ([]api.VolumeType, error) {
-		ids, err := queryAll(ctx, q, scanString, "SELECT id FROM volume_types ORDER BY name")
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.VolumeType, error) {
+		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM volume_types ORDER BY name")
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +161,7 @@ func (s *Store) Type(ctx context.Context, ref string) (api.VolumeType, error) {
 	return viewOne(ctx, s, kindType, ref, typeByID)
 }
 
-func typeByID(ctx context.Context, q querier, id string) (api.VolumeType, error) {
+func typeByID(ctx context.Context, q ledger.Querier, id string) (api.VolumeType, error) {
 	var (
 		t       = api.VolumeType{ID: id}
 		created int64
@@ -169,9 +170,9 @@ func typeByID(ctx context.Context, q querier, id string) (api.VolumeType, error)
 		Scan(&t.Name, &t.Multiattach, &created); err != nil {
 		return t, fmt.Errorf("read volume type %s: %w", id, err)
 	}
-	t.CreatedAt = fromMicros(created)
+	t.CreatedAt = ledger.FromMicros(created)
 	var err error
-	t.Pools, err = queryAll(ctx, q, scanString, "SELECT pool FROM volume_type_pools WHERE type_id = ? ORDER BY pool", id)
+	t.Pools, err = ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT pool FROM volume_type_pools WHERE type_id = ? ORDER BY pool", id)
 	return t, err
 }
 
@@ -198,11 +199,11 @@ func typeNameTaken(err error, name string) error {
 }
 
 func (tx *changeTx) setTypePools(ctx context.Context, id string, pools []string) error {
-	if err := tx.exec(ctx, "DELETE FROM volume_type_pools WHERE type_id = ?", id); err != nil {
+	if err := tx.Exec(ctx, "DELETE FROM volume_type_pools WHERE type_id = ?", id); err != nil {
 		return err
 	}
 	for _, p := range pools {
-		if err := tx.exec(ctx, "INSERT INTO volume_type_pools (type_id, pool) VALUES (?, ?)", id, p); err != nil {
+		if err := tx.Exec(ctx, "INSERT INTO volume_type_pools (type_id, pool) VALUES (?, ?)", id, p); err != nil {
 			return err
 		}
 	}

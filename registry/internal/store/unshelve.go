@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // UnshelvePlan says where an instance may be brought back.
@@ -21,7 +22,7 @@ type UnshelvePlan struct {
 // PlanUnshelve says where an instance may be brought back, at hostRef if that is
 // not "", or refuses it for every reason that is known now.
 func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
-	return view(ctx, s, func(q querier) (UnshelvePlan, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) (UnshelvePlan, error) {
 		id, err := resolve(ctx, q, kindInstance, ref)
 		if err != nil {
 			return UnshelvePlan{}, err
@@ -65,7 +66,7 @@ func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (Unshelve
 
 // hostsForShelved returns the hosts that reach all volumes of an instance that none
 // has: asked alone if it is not "", else all, with last first.
-func hostsForShelved(ctx context.Context, q querier, i api.Instance, last, asked string) ([]string, error) {
+func hostsForShelved(ctx context.Context, q ledger.Querier, i api.Instance, last, asked string) ([]string, error) {
 	disks, err := shelvedDisks(ctx, q, i.ID)
 	if err == nil {
 		err = checkDisksStill(i.Name, disks)
@@ -73,7 +74,7 @@ func hostsForShelved(ctx context.Context, q querier, i api.Instance, last, asked
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := queryAll(ctx, q, scanHostRow, hostQuery+" WHERE ?1 IN ('', id) ORDER BY id = ?2 DESC, name", asked, last)
+	hosts, err := ledger.QueryAll(ctx, q, scanHostRow, hostQuery+" WHERE ?1 IN ('', id) ORDER BY id = ?2 DESC, name", asked, last)
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +123,10 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 		if err != nil {
 			return none, err
 		}
-		if err := tx.exec(ctx, "UPDATE shelves SET asked_host_id = ? WHERE instance_id = ?", hostID, id); err != nil {
+		if err := tx.Exec(ctx, "UPDATE shelves SET asked_host_id = ? WHERE instance_id = ?", hostID, id); err != nil {
 			return none, err
 		}
-		return none, tx.audit(ctx, api.Event{What: "instance.ask", Host: host.name, Object: "instance/" + id, Details: map[string]any{"name": i.Name}})
+		return none, tx.Audit(ctx, api.Event{What: "instance.ask", Host: host.name, Object: "instance/" + id, Details: map[string]any{"name": i.Name}})
 	})
 	return err
 }

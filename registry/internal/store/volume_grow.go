@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // GrowVolume takes over the size of a volume whose image has grown, by the word of a
@@ -48,7 +49,7 @@ func (tx *changeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) 
 	if err := checkLocation("volume", grown); err != nil {
 		return err
 	}
-	return tx.execAll(ctx,
-		sqlStep("UPDATE locations SET size_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", sizeBytes, v.ID),
-		sqlStep("UPDATE volumes SET size_changed_us = ?1, updated_us = ?1 WHERE id = ?2", tx.at.UnixMicro(), v.ID))
+	return tx.ExecAll(ctx,
+		ledger.SQL("UPDATE locations SET size_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", sizeBytes, v.ID),
+		ledger.SQL("UPDATE volumes SET size_changed_us = ?1, updated_us = ?1 WHERE id = ?2", tx.At.UnixMicro(), v.ID))
 }

@@ -7,18 +7,19 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // Volumes returns every volume, by name. A host finds those that are its own,
 // with all their attachments.
 func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
-	return view(ctx, s, func(q querier) ([]api.Volume, error) {
+	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Volume, error) {
 		condition := " WHERE " + viewer.seen(volumeOwned)
-		volumes, err := queryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
+		volumes, err := ledger.QueryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
-		attachments, err := queryAll(ctx, q, scanAttachment, attachmentQuery+" JOIN volumes v ON v.id = a.volume_id"+condition+attachmentOrder, viewer.HostID)
+		attachments, err := ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" JOIN volumes v ON v.id = a.volume_id"+condition+attachmentOrder, viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
@@ -107,17 +108,17 @@ const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.boo
 	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
 	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + migrationOpen
 
-func volumeByID(ctx context.Context, q querier, id string) (api.Volume, error) {
+func volumeByID(ctx context.Context, q ledger.Querier, id string) (api.Volume, error) {
 	v, err := scanVolume(q.QueryRowContext(ctx, volumeQuery+" WHERE v.id = ?", id))
 	if err != nil {
 		return v, fmt.Errorf("read volume %s: %w", id, err)
 	}
-	attachments, err := queryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.volume_id = ?"+attachmentOrder, id)
+	attachments, err := ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.volume_id = ?"+attachmentOrder, id)
 	attach(&v, attachments)
 	return v, err
 }
 
-func scanVolume(row scanner) (api.Volume, error) {
+func scanVolume(row ledger.Scanner) (api.Volume, error) {
 	var (
 		v                api.Volume
 		created, updated int64
@@ -129,9 +130,9 @@ func scanVolume(row scanner) (api.Volume, error) {
 	}, locationFields(&v.Location)...)...)
 	v.SizeBytes = v.Location.SizeBytes
 	v.Attachments = []api.Attachment{}
-	v.CreatedAt, v.UpdatedAt = fromMicros(created), fromMicros(updated)
+	v.CreatedAt, v.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
 	if resized != 0 {
-		v.SizeChangedAt = new(fromMicros(resized))
+		v.SizeChangedAt = new(ledger.FromMicros(resized))
 	}
 	return v, err
 }

@@ -30,7 +30,7 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 		if err := tx.checkResizable(ctx, v, hostID, in); err != nil {
 			return v, err
 		}
-		if err := tx.exec(ctx, "UPDATE volumes SET resize_op = ?, resize_host = ?, updated_us = ? WHERE id = ?", in.OpID, hostID, tx.at.UnixMicro(), v.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE volumes SET resize_op = ?, resize_host = ?, updated_us = ? WHERE id = ?", in.OpID, hostID, tx.At.UnixMicro(), v.ID); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.resize_begin", From: string(v.Status), To: string(api.VolumeResizing), OpID: in.OpID}, nil); err != nil {
@@ -127,7 +127,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 				return v, err
 			}
 		}
-		if err := tx.exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '', updated_us = ? WHERE id = ?", tx.at.UnixMicro(), v.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '', updated_us = ? WHERE id = ?", tx.At.UnixMicro(), v.ID); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.resize_end", From: fmt.Sprint(v.SizeBytes), To: fmt.Sprint(size), OpID: in.OpID}, nil); err != nil {
@@ -140,5 +140,5 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 // endResizesOf ends what a host that was fenced has begun: it does nothing to a volume
 // any more. What it has done by then is seen by who looks at the image next.
 func (tx *changeTx) endResizesOf(ctx context.Context, hostID string) error {
-	return tx.exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
+	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }

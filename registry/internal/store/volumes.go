@@ -70,7 +70,7 @@ func (tx *changeTx) insertVolume(ctx context.Context, in api.VolumeRegister, hos
 		adopted = in.Location.Path
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO volumes (id, name, status, type_id, bootable, generation, host_id, created_us, updated_us, adopted_path)
-		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7, ?8)`, in.ID, in.Name, status, t.ID, in.Bootable, hostID, tx.at.UnixMicro(), adopted)
+		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7, ?8)`, in.ID, in.Name, status, t.ID, in.Bootable, hostID, tx.At.UnixMicro(), adopted)
 	if err != nil {
 		return volumeTaken(err, in.ID, in.Name)
 	}
@@ -114,7 +114,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 			}
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE volumes SET name = ?, bootable = ?, updated_us = ? WHERE id = ?",
-			name, bootable, tx.at.UnixMicro(), old.ID); err != nil {
+			name, bootable, tx.At.UnixMicro(), old.ID); err != nil {
 			return api.Volume{}, volumeTaken(err, old.ID, name)
 		}
 		if err := tx.auditVolume(ctx, old, api.Event{What: "volume.update", From: old.Name, To: name}, map[string]any{"bootable": bootable}); err != nil {
@@ -172,7 +172,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 				return v, err
 			}
 		}
-		if err := tx.exec(ctx, "UPDATE volumes SET status = ?, updated_us = ? WHERE id = ?", in.To, tx.at.UnixMicro(), v.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE volumes SET status = ?, updated_us = ? WHERE id = ?", in.To, tx.At.UnixMicro(), v.ID); err != nil {
 			return v, err
 		}
 		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.transition", From: string(in.From), To: string(in.To)}, nil); err != nil {
@@ -192,7 +192,7 @@ func (tx *changeTx) relocate(ctx context.Context, v api.Volume, l api.Location) 
 	if err := tx.QueryRowContext(ctx, "SELECT host_id FROM volumes WHERE id = ?", v.ID).Scan(&hostID); err != nil {
 		return fmt.Errorf("read host of volume: %w", err)
 	}
-	if err := tx.exec(ctx, "DELETE FROM locations WHERE volume_id = ?", v.ID); err != nil {
+	if err := tx.Exec(ctx, "DELETE FROM locations WHERE volume_id = ?", v.ID); err != nil {
 		return err
 	}
 	return tx.claim(ctx, v.ID, "", hostID, l, api.CodeConflict)
@@ -215,7 +215,7 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 		if len(v.Attachments) > 0 {
 			return v, tx.attachedTo(ctx, "delete", v)
 		}
-		if err := tx.exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
+		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return v, err
 		}
 		return v, tx.auditVolume(ctx, v, api.Event{What: "volume.forget", From: string(v.Status)}, map[string]any{"location": v.Location})
@@ -240,7 +240,7 @@ func (tx *changeTx) auditVolume(ctx context.Context, v api.Volume, e api.Event, 
 	}
 	details["name"] = v.Name
 	e.Host, e.Object, e.Details, e.Token = v.Host, "volume/"+v.ID, details, &api.Token{Generation: v.Generation}
-	return tx.audit(ctx, e)
+	return tx.Audit(ctx, e)
 }
 
 // notAvailable refuses what a volume is not in the status for.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package ledger
 
 import (
 	"context"
 	"database/sql"
+	"errors"
 )
 
-// maxStatements bounds how many statements are kept prepared. The texts of the
-// store's own queries are far fewer.
+// maxStatements bounds how many statements are kept prepared. There are far
+// fewer texts of queries in the program.
 const maxStatements = 512
 
 // prepared is a statement that is closed with its transaction, or with the
@@ -52,4 +53,14 @@ func (s *statements) statement(ctx context.Context, tx *sql.Tx, query string) (p
 		return prepared{}, false
 	}
 	return prepared{tx.StmtContext(ctx, stmt.Stmt)}, true
+}
+
+// reset closes all statements between two transactions, and returns their texts.
+func (s *statements) reset() (queries []string, err error) {
+	for query, stmt := range s.prepared {
+		queries = append(queries, query)
+		err = errors.Join(err, stmt.Close())
+	}
+	clear(s.prepared)
+	return queries, err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package ledger
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -17,11 +18,11 @@ import (
 // maxBatch bounds how long the first change of a commit waits for the last.
 const maxBatch = 512
 
-// change is one request to the writer.
-type change struct {
+// submission is a change that waits for the writer, and for its answer.
+type submission struct {
 	ctx context.Context
 	// do may be run a second time, after everything that it did was undone.
-	do   func(context.Context, *writeTx) error
+	do   func(context.Context, *Tx) error
 	done chan error
 }
 
@@ -30,50 +31,60 @@ type change struct {
 // on stable storage is paid once for all of them. Each can be undone alone, so
 // that one that is refused leaves the others as they are.
 type writer struct {
-	known    *statements
-	onCommit func(changes int, took time.Duration)
-	announce func()
-	queue    chan change
-	between  chan errand
-	closing  chan struct{}
-	stopped  chan struct{}
+	statements *statements
+	onCommit   func(changes int, took time.Duration)
+	onTrail    func(End)
+	announce   func()
+	queue      chan submission
+	pauses     chan maintenance
+	closing    chan struct{}
+	stopped    chan struct{}
 	// end is where the audit trail ends, as of the last commit; nil if that has to
-	// be read. Like hosts and held it is the writer's goroutine's alone.
-	end     *trailEnd
-	hosts   *hostCache
-	held    heldCache
-	publish func(trailEnd)
-	// look is sent to, without waiting, after every lookEvery changes.
-	look  chan struct{}
-	since int
+	// be read. Like cache it is the writer's goroutine's alone.
+	end   *End
+	cache Cache
+	// stored is the number of the last event that is on stable storage.
+	stored atomic.Int64
+	// checkpoint is sent to, without waiting, after every checkpointEvery changes.
+	checkpoint chan struct{}
+	since      int
 }
 
-// errand is work on the database that is not for a transaction.
-type errand struct {
+// maintenance is work on the database that is not for a transaction.
+type maintenance struct {
 	do   func() error
 	done chan error
 }
 
-// startWriter starts a writer. Publish is told where the audit trail ends, and
-// announce that there is news, after each commit and before it is answered.
-func startWriter(db *sql.DB, end *trailEnd, onCommit func(int, time.Duration), publish func(trailEnd), announce func()) *writer {
+// startWriter starts a writer. Announce is called after each commit and before its
+// changes are answered.
+func startWriter(db *sql.DB, end End, o Options, announce func()) *writer {
 	w := &writer{
-		known:    newStatements(db),
-		end:      end,
-		hosts:    newHostCache(),
-		held:     heldCache{},
-		onCommit: onCommit,
-		publish:  publish,
-		look:     make(chan struct{}, 1),
-		announce: announce,
-		queue:    make(chan change, maxBatch),
-		between:  make(chan errand),
-		closing:  make(chan struct{}),
-		stopped:  make(chan struct{}),
+		statements: newStatements(db),
+		end:        &end,
+		cache:      o.Cache,
+		onCommit:   o.OnCommit,
+		onTrail:    o.OnTrail,
+		announce:   announce,
+		checkpoint: make(chan struct{}, 1),
+		queue:      make(chan submission, maxBatch),
+		pauses:     make(chan maintenance),
+		closing:    make(chan struct{}),
+		stopped:    make(chan struct{}),
 	}
+	if w.cache == nil {
+		w.cache = noCache{}
+	}
+	w.stored.Store(end.Seq)
 	go w.run()
 	return w
 }
+
+type noCache struct{}
+
+func (noCache) BeforeExec(string) {}
+func (noCache) Undo()             {}
+func (noCache) Reset()            {}
 
 // stop lets the running commit end and then the writer.
 func (w *writer) stop() {
@@ -81,11 +92,9 @@ func (w *writer) stop() {
 	<-w.stopped
 }
 
-// submit runs do in a transaction and returns its error, or nil once its
-// effect is on stable storage. If ctx ends first the change may still be made.
-// Do may be run more than once; only the last time counts.
-func (w *writer) submit(ctx context.Context, do func(context.Context, *writeTx) error) error {
-	c := change{ctx: ctx, do: do, done: make(chan error, 1)}
+// submit is Ledger.Submit.
+func (w *writer) submit(ctx context.Context, do func(context.Context, *Tx) error) error {
+	c := submission{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
 	case w.queue <- c:
 	case <-ctx.Done():
@@ -111,10 +120,10 @@ func (w *writer) submit(ctx context.Context, do func(context.Context, *writeTx) 
 
 // pause runs do between two transactions and returns its error.
 func (w *writer) pause(ctx context.Context, do func() error) error {
-	e := errand{do: do, done: make(chan error, 1)}
+	m := maintenance{do: do, done: make(chan error, 1)}
 	select {
-	case w.between <- e:
-		return <-e.done
+	case w.pauses <- m:
+		return <-m.done
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the registry's writer: %w", ctx.Err())
 	case <-w.stopped:
@@ -132,8 +141,8 @@ func (w *writer) run() {
 		select {
 		case first := <-w.queue:
 			w.commit(w.fill(first))
-		case e := <-w.between:
-			e.done <- e.do()
+		case m := <-w.pauses:
+			m.done <- m.do()
 		case <-w.closing:
 			return
 		}
@@ -141,8 +150,8 @@ func (w *writer) run() {
 }
 
 // fill returns first and what else is waiting already.
-func (w *writer) fill(first change) []change {
-	batch := []change{first}
+func (w *writer) fill(first submission) []submission {
+	batch := []submission{first}
 	for len(batch) < maxBatch {
 		select {
 		case c := <-w.queue:
@@ -155,7 +164,7 @@ func (w *writer) fill(first change) []change {
 }
 
 // commit makes the changes of batch in one transaction and then answers each.
-func (w *writer) commit(batch []change) {
+func (w *writer) commit(batch []submission) {
 	begin := time.Now()
 	results := make([]error, len(batch))
 	if err := w.transact(batch, results); err != nil {
@@ -171,10 +180,10 @@ func (w *writer) commit(batch []change) {
 	for i, c := range batch {
 		c.done <- results[i]
 	}
-	if w.since += len(batch); w.since >= lookEvery {
+	if w.since += len(batch); w.since >= checkpointEvery {
 		w.since = 0
 		select {
-		case w.look <- struct{}{}:
+		case w.checkpoint <- struct{}{}:
 		default: // it is at work
 		}
 	}
@@ -185,11 +194,11 @@ func (w *writer) commit(batch []change) {
 // Savepoints cost more than many a change, and a change that is refused has seldom
 // written before. So the batch is tried without; if one of it has to be undone,
 // all of it is, and done again with savepoints.
-func (w *writer) transact(batch []change, results []error) error {
+func (w *writer) transact(batch []submission, results []error) error {
 	// Not a request's context: one that went away must not take the others'
 	// transaction with it.
 	ctx := context.Background()
-	defer w.known.learn(ctx)
+	defer w.statements.learn(ctx)
 	err := w.try(ctx, batch, results, false)
 	if !errors.Is(err, errNeedsSavepoints) {
 		return err
@@ -200,7 +209,7 @@ func (w *writer) transact(batch []change, results []error) error {
 	return w.try(ctx, batch, results, true)
 }
 
-func (w *writer) try(ctx context.Context, batch []change, results []error, savepoints bool) error {
+func (w *writer) try(ctx context.Context, batch []submission, results []error, savepoints bool) error {
 	tx, err := w.begin(ctx, savepoints)
 	if err != nil {
 		return err
@@ -216,19 +225,22 @@ func (w *writer) try(ctx context.Context, batch []change, results []error, savep
 	if err != nil {
 		// What is stored now is read, not guessed.
 		w.end = nil
-		w.hosts.empty()
-		clear(w.held)
+		w.cache.Reset()
 		return errors.Join(err, tx.rollback())
 	}
-	if w.end = tx.end; w.end != nil {
-		w.publish(*w.end)
+	if w.end = tx.end; w.end == nil {
+		return nil
+	}
+	w.stored.Store(w.end.Seq)
+	if w.onTrail != nil {
+		w.onTrail(*w.end)
 	}
 	return nil
 }
 
 // attempt makes one change or leaves no trace of it. The first error is the
 // change's own, the second one that sinks the whole transaction.
-func attempt(ctx context.Context, tx *writeTx, c change) (refused, broken error) {
+func attempt(ctx context.Context, tx *Tx, c submission) (refused, broken error) {
 	if err := c.ctx.Err(); err != nil {
 		return fmt.Errorf("wait for the registry's writer: %w", err), nil
 	}
@@ -242,7 +254,7 @@ func attempt(ctx context.Context, tx *writeTx, c change) (refused, broken error)
 
 // runChange turns a panic into the change's own error: the writer has to
 // outlive every bug, or nobody's locks can be given back.
-func runChange(ctx context.Context, tx *writeTx, c change) (err error) {
+func runChange(ctx context.Context, tx *Tx, c submission) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = fmt.Errorf("change panicked: %v\n%s", what, debug.Stack())

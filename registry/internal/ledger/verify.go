@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package ledger
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 // verifyPage is how many events are read before the reader begins anew: one that
-// stays long keeps the database's log from being folded.
+// stays long keeps the database's log from being emptied.
 const verifyPage = 1000
 
 // AuditCheck is what a look at the whole audit trail found.
@@ -24,8 +24,8 @@ type AuditCheck struct {
 }
 
 // LastAudit returns what the last VerifyAudit found, false if there was none.
-func (s *Store) LastAudit() (AuditCheck, bool) {
-	if c := s.lastAudit.Load(); c != nil {
+func (l *Ledger) LastAudit() (AuditCheck, bool) {
+	if c := l.lastAudit.Load(); c != nil {
 		return *c, true
 	}
 	return AuditCheck{}, false
@@ -34,21 +34,21 @@ func (s *Store) LastAudit() (AuditCheck, bool) {
 // VerifyAudit reads the trail as far as it is at the time of the call and returns
 // how many events it has, or an error that names the first one that is not as it
 // was written or is missing. An end that was cut off cannot be seen from the trail
-// alone: the marks that hosts show tell (ObserveMark).
-func (s *Store) VerifyAudit(ctx context.Context) (int64, error) {
-	n, err := s.verifyAudit(ctx, s.marks.current().Seq)
+// alone: somebody else has to know how long it was.
+func (l *Ledger) VerifyAudit(ctx context.Context) (int64, error) {
+	n, err := l.verifyAudit(ctx, l.writer.stored.Load())
 	if ctx.Err() == nil {
-		s.lastAudit.Store(&AuditCheck{At: s.now().UTC(), Events: n, Err: err})
+		l.lastAudit.Store(&AuditCheck{At: l.now().UTC(), Events: n, Err: err})
 	}
 	return n, err
 }
 
 // verifyAudit holds one event at a time, however many and large they are.
-func (s *Store) verifyAudit(ctx context.Context, end int64) (n int64, err error) {
+func (l *Ledger) verifyAudit(ctx context.Context, end int64) (n int64, err error) {
 	var prev []byte
 	for n < end {
 		before := n
-		err := eachRow(ctx, s.db.Read, func(row scanner) (more bool, err error) {
+		err := EachRow(ctx, l.db.Read, func(row Scanner) (more bool, err error) {
 			var (
 				seq           int64
 				content, hash sql.RawBytes
@@ -67,7 +67,7 @@ func (s *Store) verifyAudit(ctx context.Context, end int64) (n int64, err error)
 		case errors.Is(err, errAuditChanged):
 			return n, fmt.Errorf("the audit trail was changed at or before event %d", n)
 		case err != nil:
-			return n, fmt.Errorf("read audit trail: %w", unreadable(err))
+			return n, fmt.Errorf("read audit trail: %w", Unreadable(err))
 		case n == before:
 			return n, fmt.Errorf("the audit trail ends with event %d and had event %d", n, end)
 		}

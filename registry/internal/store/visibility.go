@@ -7,13 +7,21 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// What is a host's own, as conditions on the rows of a query; the host is ?1. A
-// volume is that it has made or found, that its instances have, or whose place is
-// in a shared pool that it has too. An instance is that it has, and one that no
-// host has if it had it last, or an operator asked for it there. A migration is that
-// it makes, and one that pauses guests of it.
+// Viewer is who reads. The zero Viewer is an operator, who sees everything; a
+// host sees what is its own or within its reach, is refused the rest with
+// not_your_host, and finds lists without it.
+type Viewer struct{ HostID string }
+
+// What a host owns, as conditions on the rows of a query; the host is ?1.
+//
+// A host owns a volume if it has made or found it, if one of its instances has it, or if
+// the volume is in a shared pool that the host has too. It owns the instances that it
+// has, and of those that no host has the ones that it had last, and the ones for which an
+// operator asked it. It owns the migrations that it makes, and those that pause one of
+// its guests.
 const (
 	volumeOwned = `(v.host_id = ?1
 		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)
@@ -35,7 +43,7 @@ var ownedQueries = map[kind]string{
 }
 
 // owned says whether the thing with the id is the host's own.
-func owned(ctx context.Context, q querier, k kind, hostID, id string) (yes bool, err error) {
+func owned(ctx context.Context, q ledger.Querier, k kind, hostID, id string) (yes bool, err error) {
 	if err := q.QueryRowContext(ctx, ownedQueries[k], hostID, id).Scan(&yes); err != nil {
 		return false, fmt.Errorf("look up whose %s %s is: %w", k.noun, id, err)
 	}
@@ -43,8 +51,8 @@ func owned(ctx context.Context, q querier, k kind, hostID, id string) (yes bool,
 }
 
 // viewOwn reads the thing that ref names, if the viewer may see it.
-func viewOwn[T any](ctx context.Context, s *Store, k kind, ref string, viewer Viewer, byID func(context.Context, querier, string) (T, error)) (T, error) {
-	return viewOne(ctx, s, k, ref, func(ctx context.Context, q querier, id string) (none T, err error) {
+func viewOwn[T any](ctx context.Context, s *Store, k kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
+	return viewOne(ctx, s, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
 			return byID(ctx, q, id)
 		}

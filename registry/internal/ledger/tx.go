@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package ledger
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// writeTx is the writer's transaction: changes run in it one after the other, and
+// Tx is the writer's transaction: changes run in it one after the other, and
 // each can be undone alone. Its queries run on prepared statements, so rows are
 // read to their end, or closed, before the same query is made again.
-type writeTx struct {
-	tx    *sql.Tx
-	known *statements
-	bound map[string]prepared // the statements that it has used
+type Tx struct {
+	tx         *sql.Tx
+	statements *statements
+	bound      map[string]prepared // the statements that it has used
 	// savepoints says that each change has a savepoint as soon as it writes.
 	savepoints bool
 	saved      bool
@@ -27,26 +27,23 @@ type writeTx struct {
 	// transaction by itself.
 	broken error
 	// end is where the audit trail ends with what was done so far; nil is unknown.
-	end, endBefore *trailEnd
-	// hosts are as of what was done so far.
-	hosts        *hostCache
-	hostsChanged bool
-	held         heldCache
+	end, endBefore *End
+	cache          Cache
 	// after is what is to be done after the commit.
 	after       []func()
 	afterBefore int
 }
 
-func (w *writer) begin(ctx context.Context, savepoints bool) (*writeTx, error) {
-	tx, err := w.known.db.BeginTx(ctx, nil)
+func (w *writer) begin(ctx context.Context, savepoints bool) (*Tx, error) {
+	tx, err := w.statements.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return &writeTx{tx: tx, known: w.known, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, hosts: w.hosts, held: w.held}, nil
+	return &Tx{tx: tx, statements: w.statements, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, cache: w.cache}, nil
 }
 
 // commit returns once everything is on stable storage.
-func (t *writeTx) commit() error {
+func (t *Tx) commit() error {
 	if err := t.tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -57,24 +54,24 @@ func (t *writeTx) commit() error {
 }
 
 // rollback undoes everything. That SQLite has done so already is no error.
-func (t *writeTx) rollback() error {
+func (t *Tx) rollback() error {
 	if err := t.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) && t.broken == nil {
 		return fmt.Errorf("roll back: %w", err)
 	}
 	return nil
 }
 
-// onCommit has do run by the writer when the running change is on stable storage,
+// OnCommit has do run by the writer when the running change is on stable storage,
 // before it is answered.
-func (t *writeTx) onCommit(do func()) { t.after = append(t.after, do) }
+func (t *Tx) OnCommit(do func()) { t.after = append(t.after, do) }
 
-func (t *writeTx) beginChange() {
-	t.saved, t.wrote, t.hostsChanged, t.endBefore, t.afterBefore = false, false, false, t.end, len(t.after)
+func (t *Tx) beginChange() {
+	t.saved, t.wrote, t.endBefore, t.afterBefore = false, false, t.end, len(t.after)
 }
 
 // endChange keeps what the running change did, or undoes it. Its error means that
 // the transaction cannot go on.
-func (t *writeTx) endChange(ctx context.Context, keep bool) error {
+func (t *Tx) endChange(ctx context.Context, keep bool) error {
 	switch {
 	case t.broken != nil:
 		return t.broken
@@ -84,10 +81,7 @@ func (t *writeTx) endChange(ctx context.Context, keep bool) error {
 		return nil
 	}
 	t.end, t.after = t.endBefore, t.after[:t.afterBefore]
-	if t.hostsChanged {
-		t.hosts.empty()
-	}
-	clear(t.held)
+	t.cache.Undo()
 	switch {
 	case t.saved:
 		if err := t.runNoArgs(ctx, "ROLLBACK TO change"); err != nil {
@@ -104,7 +98,7 @@ func (t *writeTx) endChange(ctx context.Context, keep bool) error {
 // nothing but the whole transaction can be undone.
 var errNeedsSavepoints = errors.New("a change cannot be undone alone")
 
-func (t *writeTx) runNoArgs(ctx context.Context, query string) error {
+func (t *Tx) runNoArgs(ctx context.Context, query string) error {
 	if _, err := t.run(ctx, query); err != nil {
 		return fmt.Errorf("%s: %w", query, err)
 	}
@@ -112,15 +106,18 @@ func (t *writeTx) runNoArgs(ctx context.Context, query string) error {
 }
 
 // ExecContext is as of sql.Tx.
-func (t *writeTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	t.cache.BeforeExec(query)
+	return t.write(ctx, query, args...)
+}
+
+// write is ExecContext for what touches no table that a Cache may be of.
+func (t *Tx) write(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if t.savepoints && !t.saved {
 		if err := t.runNoArgs(ctx, "SAVEPOINT change"); err != nil {
 			return nil, err
 		}
 		t.saved = true
-	}
-	if !keepsHeld[query] {
-		clear(t.held)
 	}
 	result, err := t.run(ctx, query, args...)
 	// A statement that fails leaves nothing behind.
@@ -128,7 +125,7 @@ func (t *writeTx) ExecContext(ctx context.Context, query string, args ...any) (s
 	return result, err
 }
 
-func (t *writeTx) run(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
+func (t *Tx) run(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
 	if stmt, ok := t.statement(ctx, query); ok {
 		result, err = stmt.ExecContext(ctx, args...)
 	} else {
@@ -141,7 +138,7 @@ func (t *writeTx) run(ctx context.Context, query string, args ...any) (result sq
 }
 
 // QueryContext is as of sql.Tx.
-func (t *writeTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt, ok := t.statement(ctx, query); ok {
 		return stmt.QueryContext(ctx, args...)
 	}
@@ -149,18 +146,18 @@ func (t *writeTx) QueryContext(ctx context.Context, query string, args ...any) (
 }
 
 // QueryRowContext is as of sql.Tx.
-func (t *writeTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt, ok := t.statement(ctx, query); ok {
 		return stmt.QueryRowContext(ctx, args...)
 	}
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
-func (t *writeTx) statement(ctx context.Context, query string) (prepared, bool) {
+func (t *Tx) statement(ctx context.Context, query string) (prepared, bool) {
 	if stmt, ok := t.bound[query]; ok {
 		return stmt, true
 	}
-	stmt, ok := t.known.statement(ctx, t.tx, query)
+	stmt, ok := t.statements.statement(ctx, t.tx, query)
 	if ok {
 		t.bound[query] = stmt
 	}

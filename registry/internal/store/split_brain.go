@@ -15,7 +15,7 @@ import (
 // changes its disks begins, or there would be two writers.
 
 // setStrays notes which instances that are not its own run on a host.
-func (m *hostMemory) setStrays(hostID string, instances []string) {
+func (m *hostCache) setStrays(hostID string, instances []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[hostID]
@@ -36,7 +36,7 @@ func (m *hostMemory) setStrays(hostID string, instances []string) {
 
 // elsewhere returns the name of a host, not fenced and other than the one with the id or
 // name own, on which the instance runs; "" if there is none.
-func (m *hostMemory) elsewhere(instanceID, own string) string {
+func (m *hostCache) elsewhere(instanceID, own string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range m.strays[instanceID] {
@@ -50,7 +50,7 @@ func (m *hostMemory) elsewhere(instanceID, own string) string {
 // checkNotElsewhere refuses to verb, something with an instance, while it runs on
 // another host than hostID, which has it; "" is none.
 func (tx *changeTx) checkNotElsewhere(verb, instanceID, hostID string) error {
-	other := tx.memory.elsewhere(instanceID, hostID)
+	other := tx.hosts.elsewhere(instanceID, hostID)
 	if other == "" {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (tx *changeTx) checkNotElsewhere(verb, instanceID, hostID string) error {
 
 // noteElsewhere says of an instance that it runs where it should not, if it does. What
 // its own host notes is of a domain that is off.
-func (m *hostMemory) noteElsewhere(i *api.Instance) {
+func (m *hostCache) noteElsewhere(i *api.Instance) {
 	if other := m.elsewhere(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
 	}

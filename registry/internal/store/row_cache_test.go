@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // checkHeld holds the attachments that the writer holds against what is stored, and
@@ -18,11 +19,12 @@ import (
 func checkHeld(t *testing.T, s *Store) []string {
 	t.Helper()
 	var ids []string
-	if err := s.writer.submit(t.Context(), func(ctx context.Context, w *writeTx) error {
-		held := maps.Clone(w.held)
-		tx := &changeTx{writeTx: w}
+	if err := s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
+		cache := s.cache.attachments
+		held := maps.Clone(cache)
+		tx := s.newChangeTx(s.ledger.NewChange(w, ledger.Request{}), nobody)
 		for id, got := range held {
-			clear(w.held)
+			clear(cache)
 			stored, err := tx.heldAttachmentByID(ctx, id)
 			if err != nil {
 				t.Errorf("the attachment %s is held and cannot be read: %v", id, err)
@@ -32,8 +34,8 @@ func checkHeld(t *testing.T, s *Store) []string {
 				t.Errorf("the attachment %s is held as it is not stored (-stored +held):\n%s", id, diff)
 			}
 		}
-		clear(w.held)
-		maps.Copy(w.held, held)
+		clear(cache)
+		maps.Copy(cache, held)
 		ids = slices.Sorted(maps.Keys(held))
 		return nil
 	}); err != nil {
@@ -92,8 +94,8 @@ func TestAttachmentsThatTheWriterHoldsAreAsStored(t *testing.T) {
 }
 
 func TestNoMoreAttachmentsAreHeldThanThereIsRoomFor(t *testing.T) {
-	c := heldCache{}
-	for n := range maxHeld + 1 {
+	c := attachmentCache{}
+	for n := range maxAttachments + 1 {
 		c.put(heldAttachment{Attachment: api.Attachment{ID: id(attachmentKind, n)}})
 	}
 	if len(c) != 1 {

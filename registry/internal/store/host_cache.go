@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hostMemory holds what changes with every report and is not worth a commit:
+// hostCache holds what changes with every report and is not worth a commit:
 // when a host was last seen, by our clock, what its pools have free, how far its
 // migrations are. It also has the rows of hosts as of the last commit, so that a
 // report that says nothing new costs no look at the database.
-type hostMemory struct {
+type hostCache struct {
 	mu   sync.Mutex
 	seen map[string]*sighting
 	// hostOf says on which host an open migration is that was reported.
@@ -37,7 +37,7 @@ const (
 // beginReport waits until no other report of the host is on its way into the database,
 // so that one host has at most one of them in the line to the writer. End must be
 // called.
-func (m *hostMemory) beginReport(ctx context.Context, id string) (end func(), err error) {
+func (m *hostCache) beginReport(ctx context.Context, id string) (end func(), err error) {
 	for {
 		m.mu.Lock()
 		other := m.storing[id]
@@ -83,7 +83,7 @@ type sighting struct {
 }
 
 // load is for the start: what is stored of every host.
-func (m *hostMemory) load(rows []hostRow) {
+func (m *hostCache) load(rows []hostRow) {
 	m.seen, m.hostOf, m.strays = map[string]*sighting{}, map[string]string{}, map[string][]string{}
 	m.storing = map[string]chan struct{}{}
 	for _, h := range rows {
@@ -93,7 +93,7 @@ func (m *hostMemory) load(rows []hostRow) {
 
 // see notes that a host was heard of, and returns its row and the last mark that
 // it was told. A host that is not stored is not known here either.
-func (m *hostMemory) see(id string, at time.Time) (row hostRow, told api.RegistryMark, known bool) {
+func (m *hostCache) see(id string, at time.Time) (row hostRow, told api.RegistryMark, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[id]
@@ -106,7 +106,7 @@ func (m *hostMemory) see(id string, at time.Time) (row hostRow, told api.Registr
 
 // note remembers the part of a report that is not stored and says whether the
 // database has the rest of it.
-func (m *hostMemory) note(in api.HostReport, digest string) (stored bool) {
+func (m *hostCache) note(in api.HostReport, digest string) (stored bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[in.ID]
@@ -121,7 +121,7 @@ func (m *hostMemory) note(in api.HostReport, digest string) (stored bool) {
 
 // has says whether the report with the digest is the last one of the host, and in
 // the database.
-func (m *hostMemory) has(id, digest string) bool {
+func (m *hostCache) has(id, digest string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[id]
@@ -129,7 +129,7 @@ func (m *hostMemory) has(id, digest string) bool {
 }
 
 // compare notes that what a host was told before the start is known.
-func (m *hostMemory) compare(id string) {
+func (m *hostCache) compare(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.seen[id]; s != nil {
@@ -137,7 +137,7 @@ func (m *hostMemory) compare(id string) {
 	}
 }
 
-func (m *hostMemory) wasCompared(id string) bool {
+func (m *hostCache) wasCompared(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[id]
@@ -146,7 +146,7 @@ func (m *hostMemory) wasCompared(id string) bool {
 
 // store notes what the database has of a host now. The writer calls it, in the
 // order of its commits.
-func (m *hostMemory) store(row hostRow, digest string) {
+func (m *hostCache) store(row hostRow, digest string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[row.id]
@@ -158,7 +158,7 @@ func (m *hostMemory) store(row hostRow, digest string) {
 }
 
 // forget is for a host that is not stored any more.
-func (m *hostMemory) forget(id string) {
+func (m *hostCache) forget(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.seen[id]; s != nil {
@@ -170,7 +170,7 @@ func (m *hostMemory) forget(id string) {
 }
 
 // tell notes the mark that a host is told.
-func (m *hostMemory) tell(id string, mark api.RegistryMark) {
+func (m *hostCache) tell(id string, mark api.RegistryMark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.seen[id]; s != nil {
@@ -178,7 +178,7 @@ func (m *hostMemory) tell(id string, mark api.RegistryMark) {
 	}
 }
 
-func (m *hostMemory) lastSeen(id string) (time.Time, bool) {
+func (m *hostCache) lastSeen(id string) (time.Time, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[id]
@@ -189,7 +189,7 @@ func (m *hostMemory) lastSeen(id string) (time.Time, bool) {
 }
 
 // freshen puts what a host last said of its pools into pools.
-func (m *hostMemory) freshen(hostID string, p *api.Pool) {
+func (m *hostCache) freshen(hostID string, p *api.Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[hostID]
@@ -204,7 +204,7 @@ func (m *hostMemory) freshen(hostID string, p *api.Pool) {
 }
 
 // all returns a copy of what is known of every host that has reported.
-func (m *hostMemory) all() map[string]sighting {
+func (m *hostCache) all() map[string]sighting {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make(map[string]sighting, len(m.seen))
@@ -218,7 +218,7 @@ func (m *hostMemory) all() map[string]sighting {
 
 // keptPools notes that what the hosts said of their pools, as of the sightings, is in
 // the database.
-func (m *hostMemory) keptPools(ids []string, as map[string]sighting) {
+func (m *hostCache) keptPools(ids []string, as map[string]sighting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {

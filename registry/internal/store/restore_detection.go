@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // marks is what the registry knows of its own history: how far it is, and what
@@ -41,12 +42,12 @@ func newer(a, b api.RegistryMark) int {
 }
 
 // load is for the start.
-func (m *marks) load(ctx context.Context, q querier, end trailEnd) error {
+func (m *marks) load(ctx context.Context, q ledger.Querier, end ledger.End) error {
 	m.shown, m.doubted = map[string]shownMark{}, map[string]shownMark{}
 	if err := q.QueryRowContext(ctx, "SELECT id, timeline, mark_key FROM registry").Scan(&m.now.RegistryID, &m.now.Timeline, &m.key); err != nil {
 		return fmt.Errorf("read identity of the registry: %w", err)
 	}
-	proofs, err := queryAll(ctx, q, scanProof, "SELECT host_id, host, timeline, seq, hash FROM restore_proofs")
+	proofs, err := ledger.QueryAll(ctx, q, scanProof, "SELECT host_id, host, timeline, seq, hash FROM restore_proofs")
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ type restoreProof struct {
 	hostID string
 }
 
-func scanProof(row scanner) (p restoreProof, err error) {
+func scanProof(row ledger.Scanner) (p restoreProof, err error) {
 	return p, row.Scan(&p.hostID, &p.host, &p.mark.Timeline, &p.mark.Seq, &p.mark.Hash)
 }
 
@@ -75,11 +76,11 @@ func (m *marks) current() api.RegistryMark {
 }
 
 // advance notes where the audit trail ends on stable storage.
-func (m *marks) advance(end trailEnd) {
-	hash := hex.EncodeToString(end.hash)
+func (m *marks) advance(end ledger.End) {
+	hash := hex.EncodeToString(end.Hash)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.now.Seq, m.now.Hash = end.seq, hash
+	m.now.Seq, m.now.Hash = end.Seq, hash
 	m.now = m.signed(m.now)
 }
 
@@ -208,7 +209,7 @@ func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.Regi
 // keepProof writes down a mark that proves a restore, so that the registry knows it
 // at its next start, and `accept-restore` knows that there is something to accept.
 func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
-	return s.writer.submit(ctx, func(ctx context.Context, tx *writeTx) error {
+	return s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 		if s.marks.current().Timeline > m.Timeline {
 			return nil // it was accepted meanwhile
 		}

@@ -20,7 +20,7 @@ func (s *Store) LiveMigration(id string) (api.Migration, bool) { return s.hosts.
 
 // NextProgress returns a channel that is closed when a host has said something of
 // its migrations after the call: ask for it, then for LiveMigration, then wait.
-func (s *Store) NextProgress() <-chan struct{} { return s.progress.wait() }
+func (s *Store) NextProgress() <-chan struct{} { return s.progress.Wait() }
 
 // noteMigrations remembers how far the migrations of a host are. One that the
 // registry does not have as that host's is left out.
@@ -45,7 +45,7 @@ func (s *Store) noteMigrations(ctx context.Context, in api.HostReport) error {
 		live[m.ID] = m
 	}
 	s.hosts.setMigrations(in.ID, live)
-	s.progress.announce()
+	s.progress.Announce()
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 	return nil
 }
 
-func (m *hostMemory) migration(id string) (api.Migration, bool) {
+func (m *hostCache) migration(id string) (api.Migration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	host, ok := m.hostOf[id]
@@ -75,7 +75,7 @@ func (m *hostMemory) migration(id string) (api.Migration, bool) {
 	return live, ok
 }
 
-func (m *hostMemory) migrationsOf(hostID string) map[string]api.Migration {
+func (m *hostCache) migrationsOf(hostID string) map[string]api.Migration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.seen[hostID]; s != nil {
@@ -84,7 +84,7 @@ func (m *hostMemory) migrationsOf(hostID string) map[string]api.Migration {
 	return nil
 }
 
-func (m *hostMemory) setMigrations(hostID string, live map[string]api.Migration) {
+func (m *hostCache) setMigrations(hostID string, live map[string]api.Migration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[hostID]
@@ -100,7 +100,7 @@ func (m *hostMemory) setMigrations(hostID string, live map[string]api.Migration)
 	s.migrations = live
 }
 
-func (m *hostMemory) migrationIDs() []string {
+func (m *hostCache) migrationIDs() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ids := make([]string, 0, len(m.hostOf))
@@ -110,7 +110,7 @@ func (m *hostMemory) migrationIDs() []string {
 	return ids
 }
 
-func (m *hostMemory) forgetMigration(id string) {
+func (m *hostCache) forgetMigration(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.seen[m.hostOf[id]]

@@ -9,23 +9,23 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-func TestTheLogIsFoldedWhileAChangeIsBeingMade(t *testing.T) {
+func TestACheckpointIsMadeWhileAChangeIsBeingMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	db := open(t, path, schema)
 	defer closeDB(t, db)
-	f, err := db.NewFolder(t.Context())
+	c, err := db.NewCheckpointer(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := f.Close(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	if _, err := db.Write.ExecContext(t.Context(), "INSERT INTO a (id, t) VALUES (71, 'x')"); err != nil {
 		t.Fatal(err)
 	}
-	wantLeft(t, f, true)
+	wantPending(t, c, true)
 	tx, err := db.Write.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -33,27 +33,27 @@ func TestTheLogIsFoldedWhileAChangeIsBeingMade(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), "INSERT INTO a (id, t) VALUES (72, 'x')"); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := f.Fold(t.Context()); err != nil || left != 0 {
-		t.Errorf("fold beside a change: %d pages left (%v), want none", left, err)
+	if pending, err := c.Checkpoint(t.Context()); err != nil || pending != 0 {
+		t.Errorf("checkpoint beside a change: %d pages left (%v), want none", pending, err)
 	}
-	wantLeft(t, f, false)
+	wantPending(t, c, false)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	wantLeft(t, f, true)
-	if err := f.FoldRest(t.Context()); err != nil {
+	wantPending(t, c, true)
+	if err := c.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wantLeft(t, f, false)
+	wantPending(t, c, false)
 	var n int
 	if err := db.Read.QueryRowContext(t.Context(), "SELECT count(*) FROM a WHERE id > 70").Scan(&n); err != nil || n != 2 {
 		t.Errorf("%d rows (%v), want 2", n, err)
 	}
 }
 
-func wantLeft(t *testing.T, f *sqlitedb.Folder, want bool) {
+func wantPending(t *testing.T, c *sqlitedb.Checkpointer, want bool) {
 	t.Helper()
-	if left, err := f.Left(t.Context()); err != nil || left > 0 != want {
-		t.Errorf("%d pages of the log are not in the file (%v), want some: %t", left, err, want)
+	if pending, err := c.Pending(t.Context()); err != nil || pending > 0 != want {
+		t.Errorf("%d pages of the log are not in the file (%v), want some: %t", pending, err, want)
 	}
 }

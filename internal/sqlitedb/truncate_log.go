@@ -8,25 +8,25 @@ import (
 	"fmt"
 )
 
-// FoldLog folds the log of commits into the file and empties it, so that it does
+// TruncateLog writes the log of commits into the file and empties it, so that it does
 // not stay as long as it ever was. A reader that is in the way is not waited for:
 // the next call does the rest. It uses the connection that writes, so it must not
 // be called inside a transaction.
-func (db *DB) FoldLog(ctx context.Context) (err error) {
+func (db *DB) TruncateLog(ctx context.Context) (err error) {
 	conn, err := db.Write.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("fold the log: %w", err)
+		return fmt.Errorf("truncate the log: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	// With a busy timeout the fold would wait for readers, and every change for it.
+	// With a busy timeout the checkpoint would wait for readers, and every change for it.
 	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
-		return fmt.Errorf("fold the log: %w", err)
+		return fmt.Errorf("truncate the log: %w", err)
 	}
-	var busy, frames, folded int
-	err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &folded)
+	var busy, frames, written int
+	err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &written)
 	_, restored := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", busyTimeoutMS))
 	if err := errors.Join(err, restored); err != nil {
-		return fmt.Errorf("fold the log: %w", err)
+		return fmt.Errorf("truncate the log: %w", err)
 	}
 	return nil
 }

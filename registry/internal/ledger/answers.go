@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// KeepAnswers is how long the answer to a request is kept for the case that it
+// is sent again: longer than any host stays away and still has an op to resume.
+const KeepAnswers = 90 * 24 * time.Hour
+
+// HashRequest is a hash of all that a request asks for.
+func HashRequest(what string, body any) ([]byte, error) {
+	b, err := json.Marshal([]any{what, body})
+	if err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:], nil
+}
+
+// key is what the answer is kept under. No OpID has a blank in it.
+func (r Request) key() string {
+	if r.OpID == "" || r.Owner == "" {
+		return r.OpID
+	}
+	return r.Owner + " " + r.OpID
+}
+
+// lookUpAnswer fills answer if the request has one.
+func lookUpAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer any) (found bool, err error) {
+	if req.OpID == "" {
+		return false, nil
+	}
+	var request, response []byte
+	err = tx.QueryRowContext(ctx, "SELECT request, response FROM idempotency WHERE key = ?", req.key()).Scan(&request, &response)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up idempotency key: %w", err)
+	}
+	if string(request) != string(hash) {
+		return false, api.Errorf(api.CodeIdempotencyMismatch, "the op id %s was used for another request; use a new one", req.OpID)
+	}
+	if err := json.Unmarshal(response, answer); err != nil {
+		return false, fmt.Errorf("decode kept answer: %w", err)
+	}
+	return true, nil
+}
+
+func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer any, at time.Time) error {
+	if req.OpID == "" {
+		return nil
+	}
+	response, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	if _, err := tx.write(ctx, "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)",
+		req.key(), hash, string(response), at.UnixMicro()); err != nil {
+		return fmt.Errorf("keep answer: %w", err)
+	}
+	return nil
+}
+
+// ExpireAnswers deletes the answers that are older than KeepAnswers.
+func (l *Ledger) ExpireAnswers(ctx context.Context) error {
+	if err := l.DeleteInBatches(ctx, "DELETE FROM idempotency WHERE at_us < ? AND seq IN (SELECT seq FROM idempotency ORDER BY seq LIMIT ?)",
+		l.now().Add(-KeepAnswers).UnixMicro()); err != nil {
+		return fmt.Errorf("forget old answers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Request is a change that somebody asks for.
+type Request struct {
+	// Who is the caller for the audit trail.
+	Who string
+	// OpID is the Idempotency-Key of the request, "" for none. It stands for one
+	// request: an op that makes several gives each its own.
+	OpID string
+	// Owner is whose OpID it is, "" for all who say no owner. What others have used under
+	// the same OpID is another request.
+	Owner string
+	// What names the kind of request, and Body is all that the caller asked. The OpID of
+	// a request may be used again for the same of both, and for nothing else.
+	What string
+	Body any
+}
+
+// Change is a change in the making: its transaction, who asked for it, and what its
+// events have in common.
+type Change struct {
+	*Tx
+	// At is the one time that everything in the change bears.
+	At time.Time
+	// HostName and Epoch are of the host that asks, where it is one: for the events that
+	// name no other.
+	HostName string
+	Epoch    int64
+
+	who, opID  string
+	faultPoint func(name string)
+}
+
+// NewChange returns a change of a caller in a running transaction.
+func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
+	return &Change{Tx: tx, At: l.now().UTC().Truncate(time.Microsecond), who: req.Who, opID: req.OpID, faultPoint: l.faultPoint}
+}
+
+// Mutate makes a change with its audit events and keeps its answer, all in one
+// transaction. Admit is asked first whether the caller may ask for a change now. An OpID
+// that was used for the same request is answered as then, and one that was used for
+// something else is refused with idempotency_mismatch. Only then is the change made. Admit
+// and do may be run more than once; only the last time counts.
+func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
+	var answer, none T
+	hash, err := HashRequest(req.What, req.Body)
+	if err != nil {
+		return none, err
+	}
+	err = l.Submit(ctx, func(ctx context.Context, w *Tx) error {
+		answer = none // it may not be the first time
+		tx := l.NewChange(w, req)
+		if err := admit(ctx, tx); err != nil {
+			return err
+		}
+		if found, err := lookUpAnswer(ctx, w, req, hash, &answer); found || err != nil {
+			return err
+		}
+		answer, err = do(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return keepAnswer(ctx, w, req, hash, answer, tx.At)
+	})
+	if err != nil {
+		return none, err // a change that was refused late may have begun to fill it
+	}
+	return answer, nil
+}
+
+// Step is one statement of a change that takes several.
+type Step struct {
+	query string
+	args  []any
+}
+
+// SQL is a Step with its parameters.
+func SQL(query string, args ...any) Step { return Step{query, args} }
+
+// ExecAll is Exec of each step in turn, until one fails.
+func (tx *Change) ExecAll(ctx context.Context, steps ...Step) error {
+	for _, s := range steps {
+		if err := tx.Exec(ctx, s.query, s.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Exec runs a statement that must not fail for a reason that a caller could
+// do something about.
+func (tx *Change) Exec(ctx context.Context, query string, args ...any) error {
+	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		return fmt.Errorf("store change: %w", err)
+	}
+	return nil
+}

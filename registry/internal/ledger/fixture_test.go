@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/memtest"
+	"github.com/volferry/volferry/internal/sqlitedb"
+)
+
+func TestMain(m *testing.M) {
+	memtest.TempDir()
+	goleak.VerifyTestMain(m)
+}
+
+// newLedger returns a ledger on the registry's first schema, with a table to change.
+func newLedger(t *testing.T, o Options) *Ledger {
+	t.Helper()
+	return openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), o)
+}
+
+func openLedger(t *testing.T, path string, o Options) *Ledger {
+	t.Helper()
+	schema := must(os.ReadFile("../store/schema/1.sql"))(t)
+	db := must(sqlitedb.Open(t.Context(), path, []string{string(schema), "CREATE TABLE things (name TEXT PRIMARY KEY) STRICT"}))(t)
+	l := must(Start(t.Context(), db, o))(t)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// insertThing is a change that can be seen afterwards.
+func insertThing(name string) func(context.Context, *Tx) error {
+	return func(ctx context.Context, tx *Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO things (name) VALUES (?)", name)
+		return err
+	}
+}
+
+// things returns the names of what was inserted, in order.
+func things(t *testing.T, l *Ledger) []string {
+	t.Helper()
+	return must(ReadAll(t.Context(), l.db, ScanString, "SELECT name FROM things ORDER BY rowid"))(t)
+}
+
+// audited makes a change that inserts a thing and has an event.
+func audited(ctx context.Context, l *Ledger, req Request) (string, error) {
+	return Mutate(ctx, l, req, admitAll, func(ctx context.Context, tx *Change) (string, error) {
+		if err := insertThing(fmt.Sprint(req.Body))(ctx, tx.Tx); err != nil {
+			return "", err
+		}
+		return fmt.Sprint("made ", req.Body), tx.Audit(ctx, api.Event{What: req.What})
+	})
+}
+
+func admitAll(context.Context, *Change) error { return nil }
+
+// must returns what a call that has to succeed returned.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func wantCode(t *testing.T, err error, code api.Code, text string) {
+	t.Helper()
+	if api.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), text) {
+		t.Errorf("error = %s %v, want %s with %q", api.CodeOf(err), err, code, text)
+	}
+}
+
+// execute is a change that runs a statement.
+func execute(query string) func(context.Context, *Tx) error {
+	return func(ctx context.Context, tx *Tx) error {
+		_, err := tx.ExecContext(ctx, query)
+		return err
+	}
+}

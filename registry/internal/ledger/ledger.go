@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ledger is the registry's database beneath its rules: one writer, which
+// commits in groups the changes that wait for it; the answers that a repeated request
+// gets again; and the audit trail, whose events are chained by their hashes. It knows
+// who asks for a change and how that is called. It knows nothing of volumes, of hosts,
+// or of who may do what: that is package store.
+package ledger
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/volferry/volferry/internal/sqlitedb"
+)
+
+// Options are what a Ledger tells of itself.
+type Options struct {
+	// OnCommit, where not nil, is told of every commit: how many changes it
+	// carried, and how long it took. It must not block.
+	OnCommit func(changes int, took time.Duration)
+	// OnTrail, where not nil, is told after every commit, and before its changes are
+	// answered, where the audit trail ends. It must not block.
+	OnTrail func(End)
+	// FaultPoint, where not nil, is called where a test may want the program to end:
+	// with EVENT.before_commit when an event of the audit trail is written and not yet
+	// stored, and with EVENT.after_commit when it is on stable storage and nobody was
+	// told. EVENT is what happened and, of a change of state, to which. It may not
+	// return.
+	FaultPoint func(name string)
+	// Cache, where not nil, is told what becomes of what changes have read.
+	Cache Cache
+	// Now is the wall clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Cache holds what changes have read for the changes that come after them, inside
+// their transactions. All of it happens in the writer's goroutine, which calls these
+// methods; none of them may block.
+type Cache interface {
+	// BeforeExec is told of each statement of a change before it is run.
+	BeforeExec(query string)
+	// Undo is called when what one change did was undone.
+	Undo()
+	// Reset is called when a whole transaction was undone, or may have been.
+	Reset()
+}
+
+// Ledger changes a database that has the tables events and idempotency. It is safe for
+// concurrent use.
+type Ledger struct {
+	db           *sqlitedb.DB
+	writer       *writer
+	checkpointer *checkpointer
+	commits      *Notifier
+	lastAudit    atomic.Pointer[AuditCheck]
+	faultPoint   func(name string)
+	now          func() time.Time
+}
+
+// Start begins to take changes of db, which stays the caller's to close.
+func Start(ctx context.Context, db *sqlitedb.DB, o Options) (*Ledger, error) {
+	end, err := ReadEnd(ctx, db.Read)
+	if err != nil {
+		return nil, err
+	}
+	wal, err := db.NewCheckpointer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &Ledger{db: db, commits: NewNotifier(), faultPoint: o.FaultPoint, now: o.Now}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	l.writer = startWriter(db.Write, end, o, l.commits.Announce)
+	l.checkpointer = startCheckpointer(wal, l.writer, checkpointPages)
+	return l, nil
+}
+
+// Close ends the writer, which first finishes what it has begun. Changes that come
+// later are refused with registry_unavailable.
+func (l *Ledger) Close() error {
+	err := l.checkpointer.stop()
+	l.writer.stop()
+	return err
+}
+
+// Submit runs do in a transaction and returns its error, or nil once its
+// effect is on stable storage. If ctx ends first the change may still be made.
+// Do may be run more than once; only the last time counts.
+func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error) error {
+	return l.writer.submit(ctx, do)
+}
+
+// deleteAtOnce is how many rows DeleteInBatches deletes in one transaction, which
+// everybody waits for.
+const deleteAtOnce = 2000
+
+// DeleteInBatches runs a statement that deletes as many rows as its last parameter
+// says, until it finds fewer. The other parameters are args.
+func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any) error {
+	args = append(args[:len(args):len(args)], deleteAtOnce)
+	for {
+		var deleted int64
+		err := l.Submit(ctx, func(ctx context.Context, tx *Tx) error {
+			result, err := tx.ExecContext(ctx, query, args...)
+			if err != nil {
+				return err
+			}
+			deleted, err = result.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if deleted < deleteAtOnce {
+			return nil
+		}
+	}
+}
+
+// Checkpoint writes the log of commits into the file and empties it, as far as no
+// reader needs it.
+func (l *Ledger) Checkpoint(ctx context.Context) error {
+	// Beside the writer first: what is left keeps everybody waiting.
+	if err := l.checkpointer.checkpoint(ctx); err != nil {
+		return err
+	}
+	return l.writer.pause(ctx, func() error { return l.db.TruncateLog(ctx) })
+}
+
+// ResetStatements closes the statements that the writer keeps prepared and returns their
+// texts. It prepares what changes use from then on again; so a test learns what these are.
+func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err error) {
+	err = l.writer.pause(ctx, func() (err error) {
+		queries, err = l.writer.statements.reset()
+		return err
+	})
+	return queries, err
+}
+
+// NextCommit returns a channel that is closed when something was committed
+// after the call: ask for it, then for Events, then wait.
+func (l *Ledger) NextCommit() <-chan struct{} { return l.commits.Wait() }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "sync"
+
+// Notifier wakes all who wait for the next time that something happens. It is safe for
+// concurrent use.
+type Notifier struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+// NewNotifier returns a Notifier that nobody waits for.
+func NewNotifier() *Notifier { return &Notifier{next: make(chan struct{})} }
+
+// Wait returns a channel that is closed at the next Announce.
+func (n *Notifier) Wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.next
+}
+
+// Announce wakes all who wait.
+func (n *Notifier) Announce() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.next)
+	n.next = make(chan struct{})
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// resultOK is the result of an event about something that was done.
+const resultOK = "ok"
+
+// maxEvents and maxEventBytes are how much one read of the trail returns: no event is
+// so large that a reader cannot bear it, but a thousand might be together.
+const (
+	maxEvents     = 1000
+	maxEventBytes = 1 << 20
+)
+
+// Audit adds an event to the trail, in the transaction of the change that it
+// tells of. Callers fill in what they alone know: object, states, details, and
+// the generation in the token where a volume is concerned.
+func (tx *Change) Audit(ctx context.Context, e api.Event) error {
+	_, err := tx.AddEvent(ctx, e)
+	return err
+}
+
+// AddEvent is Audit, and returns the event with what was filled in: its place, the
+// caller and the epoch, and where they were missing the time, the op id, the host, and
+// that it was done.
+func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) {
+	end, err := tx.End(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.Seq = end.Seq + 1
+	if e.At.IsZero() {
+		e.At = tx.At
+	}
+	e.Who = tx.who
+	e.OpID = cmp.Or(e.OpID, tx.opID)
+	e.Result = cmp.Or(e.Result, resultOK)
+	e.Host = cmp.Or(e.Host, tx.HostName)
+	if tx.Epoch != 0 {
+		token := api.Token{Epoch: tx.Epoch}
+		if e.Token != nil {
+			token.Generation = e.Token.Generation
+		}
+		e.Token = &token
+	}
+	content, err := json.Marshal(e)
+	if err != nil {
+		return e, fmt.Errorf("encode audit event: %w", err)
+	}
+	hash := chain(end.Hash, content)
+	if _, err := tx.write(ctx, "INSERT INTO events (seq, content, hash) VALUES (?, ?, ?)", e.Seq, string(content), hash); err != nil {
+		return e, fmt.Errorf("store audit event: %w", err)
+	}
+	tx.end = &End{Seq: e.Seq, Hash: hash}
+	tx.passFaultPoints(e)
+	return e, nil
+}
+
+// passFaultPoints calls Options.FaultPoint on both sides of the commit of an event.
+func (tx *Change) passFaultPoints(e api.Event) {
+	if tx.faultPoint == nil {
+		return
+	}
+	name := e.What
+	if e.From != "" && e.To != "" {
+		name += "." + e.To
+	}
+	tx.faultPoint(name + ".before_commit")
+	tx.OnCommit(func() { tx.faultPoint(name + ".after_commit") })
+}
+
+// End is the newest event of the audit trail: its number, 0 while there is none, and
+// the hash of all up to it.
+type End struct {
+	Seq  int64
+	Hash []byte
+}
+
+// End returns where the trail ends, with the running change's own events.
+func (t *Tx) End(ctx context.Context) (End, error) {
+	if t.end == nil {
+		end, err := ReadEnd(ctx, t)
+		if err != nil {
+			return end, err
+		}
+		t.end = &end
+	}
+	return *t.end, nil
+}
+
+// ReadEnd returns where the stored trail ends.
+func ReadEnd(ctx context.Context, q Querier) (end End, err error) {
+	err = q.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.Seq, &end.Hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return end, fmt.Errorf("read end of audit trail: %w", err)
+	}
+	return end, nil
+}
+
+// chain is the hash of an event that follows the one with hash prev.
+func chain(prev, content []byte) []byte {
+	h := sha256.New()
+	h.Write(prev)
+	h.Write(content)
+	return h.Sum(nil)
+}
+
+// Events returns the events after the one with sequence number since, oldest
+// first, at most 1000 of them and about 1 MiB. An empty list is the end of the trail.
+func (l *Ledger) Events(ctx context.Context, since int64) ([]api.Event, error) {
+	events, size := []api.Event{}, 0
+	err := EachRow(ctx, l.db.Read, func(row Scanner) (more bool, err error) {
+		var content sql.RawBytes
+		if err := row.Scan(&content); err != nil {
+			return false, err
+		}
+		if size += len(content); size > maxEventBytes && len(events) > 0 {
+			return false, nil
+		}
+		var e api.Event
+		if err := json.Unmarshal(content, &e); err != nil {
+			return false, err
+		}
+		events = append(events, e)
+		return true, nil
+	}, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, maxEvents)
+	return events, Unreadable(err)
+}

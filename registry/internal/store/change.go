@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+)
+
+// Call says who asks for a change, and under which op id.
+type Call struct {
+	// Who is the caller for the audit trail.
+	Who string
+	// Caller is the same for all calls of one caller, for what is bounded for each; ""
+	// is Who.
+	Caller string
+	// Key is the Idempotency-Key of the request, "" for none. A key stands for
+	// one request: an op that makes several gives each its own. Those of a host are
+	// its own: another one can neither use them up nor get their answers.
+	Key string
+	// Host is set where a daemon asks for its host, nil for an operator. The
+	// change is refused with stale_epoch if the host has been fenced since, and
+	// with not_your_host if it is about what is another host's.
+	Host *HostToken
+}
+
+// HostToken is a host and the epoch that it believes to be in.
+type HostToken struct {
+	ID    string
+	Epoch int64
+	// Local says that the daemon came as an administrator of the registry's machine,
+	// who may have guests of other hosts paused as well.
+	Local bool
+}
+
+// changeTx is a change in the making: its transaction, and who asked for it.
+type changeTx struct {
+	*ledger.Change
+	call Call
+	// host is the caller, where that is a host.
+	host *hostRow
+	// cache and hosts are those of the Store.
+	cache *rowCache
+	hosts *hostCache
+}
+
+func (s *Store) newChangeTx(c *ledger.Change, call Call) *changeTx {
+	return &changeTx{Change: c, call: call, cache: s.cache, hosts: &s.hosts}
+}
+
+// admission says whether a caller may ask for a change now.
+type admission func(context.Context, *Store, *changeTx) error
+
+// mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
+// its own, or is fenced, is refused with stale_epoch before anything else; and one that
+// has not reported since the start with registry_unavailable, for what it was told may
+// prove that the database is from a backup.
+func mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	return mutateIf(ctx, s, call, what, request, admitToken, do)
+}
+
+// mutateAudited is mutate for calls whose refusal is news as well: it adds the
+// event what to the trail, about object and with the error as its result.
+func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	v, err := mutateIf(ctx, s, call, what, request, admit, do)
+	if err != nil {
+		// The caller may have gone away; the attempt was made.
+		err = errors.Join(err, s.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
+	}
+	return v, err
+}
+
+// mutateIf is mutate with an admission of its own.
+func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *changeTx) (T, error)) (T, error) {
+	req := ledger.Request{Who: call.Who, OpID: call.Key, What: what, Body: request}
+	if call.Host != nil {
+		req.Owner = call.Host.ID
+	}
+	var tx *changeTx
+	return ledger.Mutate(ctx, s.ledger, req,
+		func(ctx context.Context, c *ledger.Change) error {
+			tx = s.newChangeTx(c, call)
+			return admit(ctx, s, tx)
+		},
+		func(ctx context.Context, _ *ledger.Change) (T, error) { return do(ctx, tx) })
+}
+
+// admitToken is the admission of every change that has no rules of its own.
+func admitToken(ctx context.Context, s *Store, tx *changeTx) error {
+	if err := admitAny(ctx, s, tx); err != nil || tx.call.Host == nil {
+		return err
+	}
+	host, err := tx.hostRow(ctx, tx.call.Host.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", quote(tx.call.Host.ID)).With("epoch", 0)
+	}
+	if err != nil {
+		return err
+	}
+	tx.host, tx.HostName = &host, host.name
+	if err := s.admitHeard(host); err != nil {
+		return err
+	}
+	return tx.admitEpoch(host, tx.call.Host.Epoch)
+}
+
+// admitAny takes whoever comes, unless the store is read-only.
+func admitAny(_ context.Context, s *Store, _ *changeTx) error { return s.writable() }
+
+// callerID is the id of the host that asks, "" for an operator.
+func (tx *changeTx) callerID() string {
+	if tx.host == nil {
+		return ""
+	}
+	return tx.host.id
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+)
+
+// TestChangesDoNotScanTables holds the writer, which everybody waits for, to
+// work that does not grow with the site.
+func TestChangesDoNotScanTables(t *testing.T) {
+	s := newSite(t)
+	for name, tc := range map[string]struct{ query, index string }{
+		"holder by path":          {holderQuery, "location_path (path=?)"},
+		"holder by name":          {holderQuery, "location_name (scope=? AND pool=? AND name=?)"},
+		"volume":                  {volumeQuery + " WHERE v.id = ?", "location_of_volume (volume_id=?)"},
+		"lock of a volume":        {volumeQuery + " WHERE v.id = ?", "migration_lock (volume_id=?)"},
+		"attachments of a volume": {attachmentQuery + " WHERE a.volume_id = ?", "attachment_volume (volume_id=?)"},
+		"place of an attachment":  {attachmentQuery + " WHERE a.id = ?", "location_volume (volume_id=?)"},
+		"task":                    {taskQuery + " WHERE t.id = ?", "sqlite_autoindex_tasks_1 (id=?)"},
+		"volumes of a pool":       {inPoolQuery, "location_pool (pool=?)"},
+		"reservation":             {"DELETE FROM locations WHERE migration_id = ?", "location_of_migration (migration_id=?)"},
+	} {
+		plan := explain(t.Context(), t, s, tc.query)
+		if strings.Contains(plan, "SCAN ") || !strings.Contains(plan, "USING INDEX "+tc.index) {
+			t.Errorf("%s: want %s in\n%s", name, tc.index, plan)
+		}
+	}
+}
+
+// TestHotChangesDoNotScanTables explains every statement that the cycle of an
+// attachment has the writer prepare.
+func TestHotChangesDoNotScanTables(t *testing.T) {
+	s := newCluster(t)
+	must(s.ledger.ResetStatements(t.Context()))(t)
+	for n := range 2 {
+		call := func(what string) Call {
+			c := as(hostA, 1)
+			c.Key = fmt.Sprint(what, n)
+			return c
+		}
+		must(s.ReserveAttachment(t.Context(), call("r"), reserve(nil)))(t)
+		must(s.ReserveAttachment(t.Context(), call("s"), reserve(atWeb)))(t)
+		must(s.TransitionAttachment(t.Context(), call("c"), first, attachmentStep(api.AttachmentAttaching, api.AttachmentReserved)))(t)
+		must(s.ReleaseAttachment(t.Context(), call("x"), first, release(true)))(t)
+		must(s.ReleaseAttachment(t.Context(), call("y"), next, release(true)))(t)
+	}
+	queries := must(s.ledger.ResetStatements(t.Context()))(t)
+	if len(queries) < 10 {
+		t.Fatalf("%d statements", len(queries))
+	}
+	for _, query := range queries {
+		if plan := explain(t.Context(), t, s, query); strings.Contains(plan, "SCAN ") {
+			t.Errorf("%s\nscans:\n%s", query, plan)
+		}
+	}
+}
+
+func explain(ctx context.Context, t *testing.T, s *Store, query string) string {
+	t.Helper()
+	scan := func(row ledger.Scanner) (string, error) {
+		var (
+			ignored any
+			detail  string
+		)
+		return detail, row.Scan(&ignored, &ignored, &ignored, &detail)
+	}
+	args := make([]any, 12)
+	return strings.Join(must(ledger.QueryAll(ctx, s.db.Write, scan, "EXPLAIN QUERY PLAN "+query, args...))(t), "\n")
+}

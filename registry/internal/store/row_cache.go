@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+// rowCache holds rows that the writer reads in almost every change. It is what changes
+// see: rows as of what was done so far in the running transaction. See ledger.Cache.
+type rowCache struct {
+	hosts       hostRows
+	attachments attachmentCache
+}
+
+func newRowCache() *rowCache {
+	return &rowCache{hosts: hostRows{byID: map[string]hostRow{}, byName: map[string]hostRow{}}, attachments: attachmentCache{}}
+}
+
+// BeforeExec empties what a statement may change.
+func (c *rowCache) BeforeExec(query string) {
+	if !keepsAttachments[query] {
+		clear(c.attachments)
+	}
+}
+
+// Undo empties what the change that was undone may have brought in.
+func (c *rowCache) Undo() {
+	if c.hosts.changed {
+		c.hosts.empty()
+	}
+	clear(c.attachments)
+}
+
+// Reset empties all of it: what is stored then is read, not guessed.
+func (c *rowCache) Reset() {
+	c.hosts.empty()
+	clear(c.attachments)
+}
+
+// hostRows are rows of hosts. Whoever changes one calls invalidate.
+type hostRows struct {
+	byID   map[string]hostRow
+	byName map[string]hostRow
+	// behind are the hosts that are behind, once they were looked up.
+	behind      []hostRow
+	behindKnown bool
+	// changed says that they may be of a change which is not over.
+	changed bool
+}
+
+func (h *hostRows) empty() {
+	clear(h.byID)
+	clear(h.byName)
+	h.behind, h.behindKnown, h.changed = nil, false, false
+}
+
+// invalidate is called before a change of a host.
+func (h *hostRows) invalidate() {
+	h.empty()
+	h.changed = true
+}
+
+// maxAttachments bounds how many attachments are cached.
+const maxAttachments = 4096
+
+// attachmentCache holds attachments by their ids, as heldAttachmentQuery gives them: a
+// daemon makes several changes of one after the other, and to read it is the
+// better part of the price of each. No attachment with a migration is in it.
+//
+// Every statement empties it, whatever it changes, but those of keepsAttachments. So does
+// whatever undoes a change.
+type attachmentCache map[string]heldAttachment
+
+// The statements of attach and detach. Each changes nothing that another attachment
+// than its own is read with, and whoever uses it says what became of that one.
+const (
+	addSlot         = "INSERT INTO slots (instance_id, device, boot_index, note) VALUES (?, ?, NULL, '')"
+	moveAttachment  = "UPDATE attachments SET state = ?, op_id = ?, updated_us = ? WHERE id = ?"
+	touchVolume     = "UPDATE volumes SET updated_us = ? WHERE id = ?"
+	removeSlot      = "DELETE FROM slots WHERE instance_id = ? AND device = ?"
+	addAttachmentAt = `INSERT INTO attachments
+		(id, volume_id, instance_id, device, mode, state, exclusive, migration_id, op_id, created_us, updated_us)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULLIF(?8, ''), ?9, ?10, ?10)`
+)
+
+var keepsAttachments = map[string]bool{addSlot: true, moveAttachment: true, touchVolume: true, removeSlot: true, addAttachmentAt: true}
+
+// put notes an attachment as it is stored now.
+func (c attachmentCache) put(h heldAttachment) {
+	if len(c) >= maxAttachments {
+		clear(c)
+	}
+	if h.migrationID == "" && h.movedBy == "" {
+		c[h.ID] = h
+	}
+}
