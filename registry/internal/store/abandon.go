@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // orphanMigrations leaves the open migrations of a host that was fenced without
@@ -65,14 +66,14 @@ func (tx *changeTx) stateBefore(ctx context.Context, id string) (state api.Migra
 // the answer says what that copy may lack. A dst that cannot be a whole copy is
 // not kept, and one that may be between two points in time on an explicit word alone.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
-	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		if err := tx.checkOperator("abandon a migration"); err != nil {
 			return api.Migration{}, err
 		}
 		if in.Keep != api.KeepSrc && in.Keep != api.KeepDst {
-			return api.Migration{}, invalid("keep is %s and must be src or dst", quote(in.Keep))
+			return api.Migration{}, validate.Invalid("keep is %s and must be src or dst", validate.Quote(in.Keep))
 		}
-		if err := checkEvidence("reason", in.Reason); err != nil {
+		if err := validate.Evidence("reason", in.Reason); err != nil {
 			return api.Migration{}, err
 		}
 		id, err := resolve(ctx, tx, kindMigration, ref)

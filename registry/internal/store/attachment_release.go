@@ -6,13 +6,14 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // ReleaseAttachment ends an attachment on the word of its host, which has seen
 // that the guest does not have the disk, and returns what it was. Others of the
 // same volume stay as they are.
 func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
-	if err := checkText("op id", in.OpID); err != nil {
+	if err := validate.Text("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
 	}
 	if in.Slot != nil {
@@ -47,7 +48,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 // has fenced, and returns what it was. It is of no use while the host is not:
 // then the host is asked, which can look.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
-	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+clip(ref), ref, admitToken, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
 		if err := tx.checkOperator("delete an attachment by force"); err != nil {
 			return api.Attachment{}, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // ReserveAttachment keeps a volume for an instance: every rule is checked in the
@@ -53,8 +54,8 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 }
 
 func checkReserve(in api.AttachmentReserve) error {
-	if err := cmp.Or(checkID("attachment id", in.ID), checkID("volume id", in.VolumeID), checkID("instance id", in.InstanceID),
-		checkDevice(in.Device), checkText("op id", in.OpID)); err != nil {
+	if err := cmp.Or(validate.ID("attachment id", in.ID), validate.ID("volume id", in.VolumeID), validate.ID("instance id", in.InstanceID),
+		validate.Device(in.Device), validate.Text("op id", in.OpID)); err != nil {
 		return err
 	}
 	return checkMode(in.Mode, in.Device)
@@ -62,7 +63,7 @@ func checkReserve(in api.AttachmentReserve) error {
 
 func checkMode(m api.Mode, device string) error {
 	if m != api.ModeRW && m != api.ModeRO {
-		return invalid("the mode %s of disk %s is not one of rw and ro", quote(string(m)), device)
+		return validate.Invalid("the mode %s of disk %s is not one of rw and ro", validate.Quote(string(m)), device)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, 
 		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
 	}, locationFields(&v.location)...)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return v, api.Errorf(api.CodeNotFound, "there is no volume %s", quote(id))
+		return v, api.Errorf(api.CodeNotFound, "there is no volume %s", validate.Quote(id))
 	}
 	if err != nil {
 		return v, fmt.Errorf("read volume %s: %w", id, err)
@@ -151,7 +152,7 @@ func (tx *changeTx) wantedSlot(ctx context.Context, instanceID, device string) (
 		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken, &slot.takenBy)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", quote(instanceID))
+		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", validate.Quote(instanceID))
 	case err != nil:
 		return slot, fmt.Errorf("read instance %s: %w", instanceID, err)
 	}

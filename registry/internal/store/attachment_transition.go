@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // attachmentNext are the states that follow each other. Error is that of an
@@ -59,15 +60,15 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 
 func checkAttachmentTransition(in api.AttachmentTransition) error {
 	if len(in.From) == 0 {
-		return invalid("the states that the attachment may be in are missing")
+		return validate.Invalid("the states that the attachment may be in are missing")
 	}
 	for _, from := range in.From {
 		next, known := attachmentNext[from]
 		if !known || !slices.Contains(next, in.To) {
-			return invalid("an attachment cannot be moved from %s to %s", quote(string(from)), quote(string(in.To)))
+			return validate.Invalid("an attachment cannot be moved from %s to %s", validate.Quote(string(from)), validate.Quote(string(in.To)))
 		}
 	}
-	return checkText("op id", in.OpID)
+	return validate.Text("op id", in.OpID)
 }
 
 // checkStep says whether the attachment, as it is now, may make the step.
@@ -146,7 +147,7 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
 		&h.migrationID, &h.opID, &h.hostID, &h.InstanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.VolumeName, &h.generation, &h.movedBy,
 	}, locationFields(&h.Location)...)...); err != nil {
-		return h, fmt.Errorf("read attachment %s: %w", clip(id), err)
+		return h, fmt.Errorf("read attachment %s: %w", validate.Clip(id), err)
 	}
 	h.CreatedAt, h.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
 	if h.hostID != "" {

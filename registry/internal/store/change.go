@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // Call says who asks for a change, and under which op id.
@@ -96,7 +97,7 @@ func admitToken(ctx context.Context, s *Store, tx *changeTx) error {
 	}
 	host, err := tx.hostRow(ctx, tx.call.Host.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", quote(tx.call.Host.ID)).With("epoch", 0)
+		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", validate.Quote(tx.call.Host.ID)).With("epoch", 0)
 	}
 	if err != nil {
 		return err

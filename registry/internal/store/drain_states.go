@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // drainNext are the states that an operator may ask for, by the one before.
@@ -19,7 +20,7 @@ var drainNext = map[string][]string{
 // is let end. The state that it has already is no change.
 func (s *Store) SetDrainState(ctx context.Context, call Call, ref, to string) (api.Drain, error) {
 	if !slices.Contains([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped}, to) {
-		return api.Drain{}, invalid("a drain cannot be made %s", quote(to))
+		return api.Drain{}, validate.Invalid("a drain cannot be made %s", validate.Quote(to))
 	}
 	return mutate(ctx, s, call, "drain.state", []any{ref, to}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
 		id, err := resolve(ctx, tx, kindDrain, ref)

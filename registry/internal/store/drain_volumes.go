@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 const drainVolumeQuery = "SELECT volume_id, volume_name, size_bytes, host, state, migration_id, error FROM drain_volumes"
@@ -182,7 +183,7 @@ var drainVolumeNext = map[string][]string{
 // host and error. To moving it is refused with conflict unless the drain runs and
 // fewer than Parallel move. The same again changes nothing.
 func (s *Store) SetDrainVolume(ctx context.Context, call Call, drainID string, v api.DrainVolume) error {
-	if err := cmp.Or(checkID("volume id", v.VolumeID), checkText("migration id", v.MigrationID), checkText("host", v.Host)); err != nil {
+	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err
 	}
 	_, err := mutate(ctx, s, call, "drain.volume", []any{drainID, v}, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
@@ -220,7 +221,7 @@ func (s *Store) SetDrainVolume(ctx context.Context, call Call, drainID string, v
 
 func checkDrainVolume(d api.Drain, was, v api.DrainVolume) error {
 	if was.State != v.State && !slices.Contains(drainVolumeNext[was.State], v.State) {
-		return api.Errorf(api.CodeConflict, "volume %s of drain %s is %s and cannot become %s", was.VolumeName, d.ID, was.State, quote(v.State)).
+		return api.Errorf(api.CodeConflict, "volume %s of drain %s is %s and cannot become %s", was.VolumeName, d.ID, was.State, validate.Quote(v.State)).
 			With("state", was.State)
 	}
 	if was.State == api.DrainVolumeMoving || v.State != api.DrainVolumeMoving {

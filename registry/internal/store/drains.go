@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // maxParallel bounds how many volumes a drain moves at once.
@@ -54,16 +55,16 @@ func (s *Store) CreateDrain(ctx context.Context, call Call, pool string, in api.
 }
 
 func checkDrain(pool string, in api.PoolDrain) error {
-	if err := cmp.Or(checkRequired("pool", pool), checkRequired("pool to drain to", in.ToPool)); err != nil {
+	if err := cmp.Or(validate.Required("pool", pool), validate.Required("pool to drain to", in.ToPool)); err != nil {
 		return err
 	}
 	switch {
 	case pool == in.ToPool:
-		return invalid("a pool cannot be drained to itself")
+		return validate.Invalid("a pool cannot be drained to itself")
 	case in.Parallel < 1 || in.Parallel > maxParallel:
-		return invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
+		return validate.Invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
 	case in.BandwidthBytesPerSecond < 0:
-		return invalid("the bandwidth is negative")
+		return validate.Invalid("the bandwidth is negative")
 	}
 	return nil
 }
@@ -79,7 +80,7 @@ func checkPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
 		return fmt.Errorf("look up pool: %w", err)
 	}
 	if !known {
-		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host", quote(name))
+		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host", validate.Quote(name))
 	}
 	return nil
 }

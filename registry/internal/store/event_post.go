@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 const (
@@ -67,19 +68,19 @@ func checkEventPost(in api.EventPost) error {
 	for _, f := range []struct{ what, text string }{
 		{"object", in.Object}, {"from", in.From}, {"to", in.To}, {"op_id", in.OpID}, {"result", in.Result},
 	} {
-		if err := checkText(f.what, f.text); err != nil {
+		if err := validate.Text(f.what, f.text); err != nil {
 			return err
 		}
 	}
-	if err := checkRequired("what", in.What); err != nil {
+	if err := validate.Required("what", in.What); err != nil {
 		return err
 	}
 	details, err := json.Marshal(in.Details)
 	if err != nil {
-		return invalid("the details cannot be written as JSON: %v", err)
+		return validate.Invalid("the details cannot be written as JSON: %v", err)
 	}
 	if len(details) > maxEventDetails {
-		return invalid("the details have %d bytes as JSON and may have %d", len(details), maxEventDetails)
+		return validate.Invalid("the details have %d bytes as JSON and may have %d", len(details), maxEventDetails)
 	}
 	return nil
 }

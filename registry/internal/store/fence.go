@@ -6,31 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
-
-// maxEvidence bounds, in characters, what an operator says to prove something.
-const maxEvidence = 1000
-
-// checkEvidence checks what an operator says to prove something. It goes into
-// the audit trail and is for people.
-func checkEvidence(what, text string) error {
-	if utf8.RuneCountInString(text) > maxEvidence {
-		return invalid("the %s is longer than %d characters", what, maxEvidence)
-	}
-	if err := checkPrintable(what, text); err != nil {
-		return err
-	}
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) }) {
-		return invalid("the %s is missing; say how it is known, the audit trail keeps it", what)
-	}
-	return nil
-}
 
 // FenceHost takes an operator's word that a host cannot touch any volume any
 // more. Its epoch grows, so that whatever it still asks for is stale, and its
@@ -38,11 +18,11 @@ func checkEvidence(what, text string) error {
 // again, with other evidence: that ends a rejoin that is on its way. One that
 // reports right now is a conflict, unless in says that it is meant.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.fence", "host/"+clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *changeTx) (api.Host, error) {
 		if tx.host != nil {
 			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.name)
 		}
-		if err := checkEvidence("evidence", in.Evidence); err != nil {
+		if err := validate.Evidence("evidence", in.Evidence); err != nil {
 			return api.Host{}, err
 		}
 		host, err := tx.resolveHost(ctx, ref)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // ForgetHost takes a host that is gone for good out of the registry, on an
@@ -16,7 +17,7 @@ import (
 // a shared pool become those of another host that has the pool. With volumes, those
 // that were in pools of its own are forgotten too; without, they are in the way.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.forget", "host/"+clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *changeTx) (api.Host, error) {
 		if err := tx.checkOperator("forget a host"); err != nil {
 			return api.Host{}, err
 		}

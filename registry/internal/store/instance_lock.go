@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // instanceLock is what keeps everybody from changing an instance: the reason, ""
@@ -31,7 +32,7 @@ func (l instanceLock) refuse(verb, instance string) error {
 // that is locked is refused with instance_locked.
 func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
 	in.Reason = strings.TrimSpace(in.Reason)
-	if err := checkRequired("reason", in.Reason); err != nil {
+	if err := validate.Required("reason", in.Reason); err != nil {
 		return api.Instance{}, err
 	}
 	return mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Instance, error) {

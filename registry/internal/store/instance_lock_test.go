@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // lockedByMove has a migration hold the lock of web.
@@ -85,7 +86,7 @@ func TestWhatALockedInstanceRefuses(t *testing.T) {
 		"another volume's move":  {lockedByMove, other, api.CodeInstanceLocked, "cannot migrate a volume of instance web"},
 		"lock of another host's": {nil, lock(as(hostB, 1), "mine"), api.CodeNotYourHost, "cannot lock instance web"},
 		"no reason":              {nil, lock(nobody, " "), api.CodeInvalidArgument, "reason is missing"},
-		"a long reason":          {nil, lock(nobody, strings.Repeat("x", maxText+1)), api.CodeInvalidArgument, "reason"},
+		"a long reason":          {nil, lock(nobody, strings.Repeat("x", validate.MaxText+1)), api.CodeInvalidArgument, "reason"},
 		"unlock of none":         {nil, func(t *testing.T, s *Store) error { return second(s.UnlockInstance(t.Context(), nobody, "web")) }, api.CodeStateForbidden, "it is not locked"},
 	})
 	t.Run("its volumes move on", func(t *testing.T) {

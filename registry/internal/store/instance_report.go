@@ -4,21 +4,10 @@ package store
 
 import (
 	"context"
-	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
-
-// maxNote bounds, in characters, what a host says of an instance.
-const maxNote = 1000
-
-func checkInstanceNote(note string) error {
-	if utf8.RuneCountInString(note) > maxNote {
-		return invalid("the note of an instance is longer than %d characters", maxNote)
-	}
-	return checkPrintable("note of an instance", note)
-}
 
 // isShelved says whether an instance in this state is on the shelf, where only
 // TransitionInstance moves it.

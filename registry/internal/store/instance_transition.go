@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 const (
@@ -64,18 +65,18 @@ func (s *Store) TransitionInstance(ctx context.Context, call Call, ref string, i
 
 func checkInstanceTransition(in api.InstanceTransition) error {
 	if instanceSteps[instanceStep{in.From, in.To}] == nil {
-		return invalid("an instance cannot be moved from %s to %s", quote(string(in.From)), quote(string(in.To)))
+		return validate.Invalid("an instance cannot be moved from %s to %s", validate.Quote(string(in.From)), validate.Quote(string(in.To)))
 	}
 	stores := in.To == api.InstanceShelved && in.From != api.InstanceShelvedOffloaded
 	switch {
 	case stores && in.Definition == nil:
-		return invalid("the definition of the instance is missing")
+		return validate.Invalid("the definition of the instance is missing")
 	case !stores && in.Definition != nil:
-		return invalid("no definition of the instance is taken from %s to %s", in.From, in.To)
+		return validate.Invalid("no definition of the instance is taken from %s to %s", in.From, in.To)
 	case stores:
-		return cmp.Or(checkRequired("op id", in.OpID), checkInstanceDefinition(*in.Definition))
+		return cmp.Or(validate.Required("op id", in.OpID), checkInstanceDefinition(*in.Definition))
 	}
-	return checkRequired("op id", in.OpID)
+	return validate.Required("op id", in.OpID)
 }
 
 func checkInstanceDefinition(d api.InstanceDefinition) error {
@@ -83,10 +84,10 @@ func checkInstanceDefinition(d api.InstanceDefinition) error {
 		return err
 	}
 	if len(d.NVRAM) > maxNVRAM {
-		return invalid("the NVRAM has %d bytes, and at most %d are kept", len(d.NVRAM), maxNVRAM)
+		return validate.Invalid("the NVRAM has %d bytes, and at most %d are kept", len(d.NVRAM), maxNVRAM)
 	}
 	for device, disk := range d.Disks {
-		if err := cmp.Or(checkDevice(device), checkSlotDefinition(device, disk)); err != nil {
+		if err := cmp.Or(validate.Device(device), checkSlotDefinition(device, disk)); err != nil {
 			return err
 		}
 	}

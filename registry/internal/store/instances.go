@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // RegisterInstance records an adopted instance: its slots, and each of its
@@ -56,15 +57,15 @@ func (m *hostCache) distrust(ids ...string) {
 }
 
 func checkInstance(in api.InstanceRegister) error {
-	if err := cmp.Or(checkID("instance id", in.ID), checkRequired("instance name", in.Name), checkInstanceState(in.State)); err != nil {
+	if err := cmp.Or(validate.ID("instance id", in.ID), validate.Required("instance name", in.Name), validate.InstanceState(in.State)); err != nil {
 		return err
 	}
 	if isShelved(in.State) {
-		return invalid("instance %s cannot be %s: no domain is adopted from the shelf", in.Name, in.State)
+		return validate.Invalid("instance %s cannot be %s: no domain is adopted from the shelf", in.Name, in.State)
 	}
 	for _, d := range in.Disks {
-		if err := cmp.Or(checkID("volume id", d.VolumeID), checkName("volume name", d.VolumeName), checkID("attachment id", d.AttachmentID),
-			checkSlot(d.Device, d.BootIndex), checkLocation("disk "+d.Device, d.Location)); err != nil {
+		if err := cmp.Or(validate.ID("volume id", d.VolumeID), validate.Name("volume name", d.VolumeName), validate.ID("attachment id", d.AttachmentID),
+			checkSlot(d.Device, d.BootIndex), validate.Location("disk "+d.Device, d.Location)); err != nil {
 			return err
 		}
 		if err := checkMode(d.Mode, d.Device); err != nil {
@@ -76,7 +77,7 @@ func checkInstance(in api.InstanceRegister) error {
 			return err
 		}
 		if slot.VolumeID != nil || slot.AttachmentID != nil {
-			return invalid("the slot %s names a volume; that belongs into disks", slot.Device)
+			return validate.Invalid("the slot %s names a volume; that belongs into disks", slot.Device)
 		}
 		if slot.Slot != nil {
 			if err := checkSlotDefinition(slot.Device, *slot.Slot); err != nil {
@@ -88,21 +89,13 @@ func checkInstance(in api.InstanceRegister) error {
 }
 
 func checkSlot(device string, bootIndex *int) error {
-	if err := checkDevice(device); err != nil {
+	if err := validate.Device(device); err != nil {
 		return err
 	}
 	if bootIndex != nil && *bootIndex < 0 {
-		return invalid("the boot index %d of %s is negative", *bootIndex, device)
+		return validate.Invalid("the boot index %d of %s is negative", *bootIndex, device)
 	}
 	return nil
-}
-
-func checkInstanceState(s api.InstanceState) error {
-	switch s {
-	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped, api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
-		return nil
-	}
-	return invalid("%s is no state of an instance", quote(string(s)))
 }
 
 // insertInstance makes the rows of an instance and all its slots.
@@ -139,9 +132,9 @@ func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, slo
 		in.ID, slot.Device, slot.BootIndex, slot.Note, definition)
 	switch {
 	case sqlitedb.Violates(err, "slots.instance_id", "slots.device"):
-		return invalid("instance %s has the device %s twice", in.Name, slot.Device)
+		return validate.Invalid("instance %s has the device %s twice", in.Name, slot.Device)
 	case sqlitedb.Violates(err, "slots.instance_id", "slots.boot_index"):
-		return invalid("instance %s has the boot index %d twice", in.Name, *slot.BootIndex)
+		return validate.Invalid("instance %s has the boot index %d twice", in.Name, *slot.BootIndex)
 	case err != nil:
 		return fmt.Errorf("store slot: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // RegisterMigration locks a volume for a migration and reserves its dst: step
@@ -69,17 +70,17 @@ func deref[T any](p *T) (v T) {
 }
 
 func checkMigration(in api.MigrationRegister) error {
-	if err := cmp.Or(checkID("migration id", in.ID), checkID("volume id", in.VolumeID), checkLocation("destination", in.Dst),
-		checkRequired("method", in.Method), checkText("op id", in.OpID)); err != nil {
+	if err := cmp.Or(validate.ID("migration id", in.ID), validate.ID("volume id", in.VolumeID), validate.Location("destination", in.Dst),
+		validate.Required("method", in.Method), validate.Text("op id", in.OpID)); err != nil {
 		return err
 	}
 	if (in.SrcAttachmentID == "") != (in.DstAttachmentID == "") {
-		return invalid("a migration has both attachments, src and dst, or none")
+		return validate.Invalid("a migration has both attachments, src and dst, or none")
 	}
 	if in.DstAttachmentID == "" {
 		return nil
 	}
-	return cmp.Or(checkID("src attachment id", in.SrcAttachmentID), checkID("dst attachment id", in.DstAttachmentID))
+	return cmp.Or(validate.ID("src attachment id", in.SrcAttachmentID), validate.ID("dst attachment id", in.DstAttachmentID))
 }
 
 // sameMigration returns the migration that has the id already, nil if there is

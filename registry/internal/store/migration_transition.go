@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // TransitionMigration moves a migration to another state, if it is in one of
@@ -22,7 +23,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
 	}
-	in.Error = printableError(in.Error)
+	in.Error = validate.PrintableError(in.Error)
 	return mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		id, err := resolve(ctx, tx, kindMigration, ref)
 		if err != nil {
@@ -58,20 +59,20 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 
 func checkTransition(in api.MigrationTransition) error {
 	if in.Dst != nil {
-		if err := checkLocation("destination", *in.Dst); err != nil {
+		if err := validate.Location("destination", *in.Dst); err != nil {
 			return err
 		}
 	}
 	if len(in.From) == 0 {
-		return invalid("the states that the migration may be in are missing")
+		return validate.Invalid("the states that the migration may be in are missing")
 	}
 	switch in.To {
 	case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted,
 		api.MigrationCancelling, api.MigrationCancelled, api.MigrationError, api.MigrationNeedsOperator:
-		return cmp.Or(checkText("op id", in.OpID), checkError("error of the migration", in.Error))
+		return cmp.Or(validate.Text("op id", in.OpID), validate.Error("error of the migration", in.Error))
 	case api.MigrationStarting, api.MigrationOrphaned:
 	}
-	return invalid("a migration cannot be moved to %s", quote(string(in.To)))
+	return validate.Invalid("a migration cannot be moved to %s", validate.Quote(string(in.To)))
 }
 
 // checkOwner refuses every host but the one that runs the migration.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // AdoptPause leads a move with all guests paused to its end at src that this database
@@ -21,7 +22,7 @@ import (
 // Present are the hosts that are there.
 func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
-		return Pause{}, invalid("%s is no id of a migration", quote(id))
+		return Pause{}, validate.Invalid("%s is no id of a migration", validate.Quote(id))
 	}
 	return mutate(ctx, s, call, "migration.pause_adopt", []any{id, saved}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		if err := tx.checkAdoptable(ctx, id, saved); err != nil {
@@ -127,7 +128,7 @@ func (tx *changeTx) volumeOfSaved(ctx context.Context, id string, saved map[stri
 		}
 	}
 	if v.ID == "" {
-		return v, api.Errorf(api.CodeNotFound, "there is no migration %s", quote(id))
+		return v, api.Errorf(api.CodeNotFound, "there is no migration %s", validate.Quote(id))
 	}
 	return v, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // resumeWindow is how long after another guest one may still run on: they are let run
@@ -42,7 +43,7 @@ func (s *Store) PermitPause(ctx context.Context, call Call, ref string, in api.P
 			}
 			return tx.permit(ctx, p, g, in.To)
 		}
-		return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, quote(in.InstanceID))
+		return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, validate.Quote(in.InstanceID))
 	})
 	return p.Migration, err
 }
@@ -56,7 +57,7 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 	may, known := phases[to]
 	switch {
 	case !known:
-		return invalid("a host may not ask to %s a guest", quote(to))
+		return validate.Invalid("a host may not ask to %s a guest", validate.Quote(to))
 	case g.Lost && !g.Discard:
 		return p.barred(g, to, tx.At)
 	case !may:

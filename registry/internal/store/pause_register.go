@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // RegisterPause begins a move of a volume with all guests paused: in one
@@ -88,24 +89,24 @@ func (c Call) CheckGuest(verb string, g PauseInstance) error {
 }
 
 func checkPauseTarget(in api.MigrationTarget) error {
-	if err := cmp.Or(checkText("pool", in.ToPool), checkText("type", in.ToType), checkText("path", in.ToPath)); err != nil {
+	if err := cmp.Or(validate.Text("pool", in.ToPool), validate.Text("type", in.ToType), validate.Text("path", in.ToPath)); err != nil {
 		return err
 	}
 	switch {
 	case (in.ToPool == "") == (in.ToPath == ""):
-		return invalid("say where the volume shall go: a pool or a path, and not both")
+		return validate.Invalid("say where the volume shall go: a pool or a path, and not both")
 	case in.ExternalCopy:
-		return invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
+		return validate.Invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
 	case in.Method != "" && in.Method != "auto" && in.Method != MethodSave:
-		return invalid("a move with all guests paused has no method %s: its method is %s", quote(in.Method), MethodSave)
+		return validate.Invalid("a move with all guests paused has no method %s: its method is %s", validate.Quote(in.Method), MethodSave)
 	case in.ToFormat != "" && !in.ToFormat.Valid():
-		return invalid("the format %s is not one of raw and qcow2", quote(string(in.ToFormat)))
+		return validate.Invalid("the format %s is not one of raw and qcow2", validate.Quote(string(in.ToFormat)))
 	case !slices.Contains([]string{"", "full", "none"}, in.Verify):
-		return invalid("verify is %s and must be full or none", quote(in.Verify))
+		return validate.Invalid("verify is %s and must be full or none", validate.Quote(in.Verify))
 	case in.DeleteSource && in.Verify == "none":
-		return invalid("the source is deleted only after a verified copy; leave verify none out")
+		return validate.Invalid("the source is deleted only after a verified copy; leave verify none out")
 	case in.BandwidthBytesPerSecond < 0:
-		return invalid("the bandwidth is negative")
+		return validate.Invalid("the bandwidth is negative")
 	}
 	return nil
 }
@@ -238,7 +239,7 @@ func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.V
 			return fmt.Errorf("look up pool: %w", err)
 		}
 		if !active {
-			return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: host %s, which has instance %s, has no active pool %s", v.Name, g.Host.Name, g.Name, quote(dst.Pool))
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: host %s, which has instance %s, has no active pool %s", v.Name, g.Host.Name, g.Name, validate.Quote(dst.Pool))
 		}
 	}
 	alone := true

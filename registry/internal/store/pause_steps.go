@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // changePause makes one change of a move with all guests paused.
@@ -75,11 +76,11 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 	return s.changePause(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		at := slices.IndexFunc(p.Instances, func(other PauseInstance) bool { return other.ID == g.ID })
 		if at < 0 {
-			return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, quote(g.ID))
+			return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, validate.Quote(g.ID))
 		}
 		was := p.Instances[at]
 		if p.Phase != phase || !p.next(was, g.State) {
-			return api.Errorf(api.CodeConflict, "instance %s of migration %s is %s in phase %s and cannot become %s in phase %s", was.Name, p.Migration.ID, was.State, p.Phase, quote(g.State), phase).
+			return api.Errorf(api.CodeConflict, "instance %s of migration %s is %s in phase %s and cannot become %s in phase %s", was.Name, p.Migration.ID, was.State, p.Phase, validate.Quote(g.State), phase).
 				With("phase", p.Phase)
 		}
 		if g.SaveAttempt < was.SaveAttempt || g.Attempt < was.Attempt {
@@ -175,7 +176,7 @@ func (p Pause) checkPhase(phase PausePhase) error {
 // was made, and the volume is in its next generation. Src stays reserved until the
 // end.
 func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Location) (Pause, error) {
-	if err := checkLocation("destination", dst); err != nil {
+	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
 	}
 	return s.changePause(ctx, call, id, "migration.pause_flip", dst, func(ctx context.Context, tx *changeTx, p Pause) error {

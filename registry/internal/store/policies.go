@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // policyTexts are the policies by name, and what each allows.
@@ -37,7 +38,7 @@ func (s *Store) SetPolicy(ctx context.Context, call Call, name string, in api.Po
 		}
 		if policyTexts[name] == "" {
 			known := []string{api.PolicyMultiattach, api.PolicyMultiattachBootable}
-			return api.Policy{}, api.Errorf(api.CodeNotFound, "there is no policy %s; there are %s", quote(name), strings.Join(known, " and "))
+			return api.Policy{}, api.Errorf(api.CodeNotFound, "there is no policy %s; there are %s", validate.Quote(name), strings.Join(known, " and "))
 		}
 		was, err := policyOn(ctx, tx, name)
 		if err != nil {

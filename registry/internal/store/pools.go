@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // replacePools makes the pools of a host those that are given, if any list is. What it
@@ -70,7 +71,7 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	}
 	switch len(found) {
 	case 0:
-		return api.Pool{}, api.Errorf(api.CodeNotFound, "there is no pool %s", quote(name))
+		return api.Pool{}, api.Errorf(api.CodeNotFound, "there is no pool %s", validate.Quote(name))
 	case 1:
 		return found[0], nil
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // A host's text is that of other programs, and of people with virsh: to refuse it would
@@ -48,8 +49,8 @@ func TestAnErrorOfAMigrationIsBounded(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)
 	for what, e := range map[string]api.Error{
-		"error of the migration is longer": {Message: strings.Repeat("x", maxErrorMessage+1)},
-		"details of the error":             {Details: map[string]any{"x": strings.Repeat("x", maxErrorDetails)}},
+		"error of the migration is longer": {Message: strings.Repeat("x", validate.MaxErrorMessage+1)},
+		"details of the error":             {Details: map[string]any{"x": strings.Repeat("x", validate.MaxErrorDetails)}},
 		"code of the error":                {Code: "\x1b"},
 	} {
 		needs := step(api.MigrationNeedsOperator, api.MigrationStarting)

@@ -10,6 +10,7 @@ import (
 	"maps"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // LiveMigration returns what its host last said of a migration: its phase, its
@@ -41,7 +42,7 @@ func (s *Store) noteMigrations(ctx context.Context, in api.HostReport) error {
 				continue
 			}
 		}
-		m.Error = printableError(m.Error)
+		m.Error = validate.PrintableError(m.Error)
 		live[m.ID] = m
 	}
 	s.hosts.setMigrations(in.ID, live)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // So many refusals of one caller are audited at once, and one more in each such time:
@@ -39,7 +40,7 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	if !ok {
 		return nil
 	}
-	details := map[string]any{"error": clipTo(maxRefusal, e.Message)}
+	details := map[string]any{"error": validate.ClipTo(maxRefusal, e.Message)}
 	if missing > 0 {
 		details["refusals_not_recorded"] = missing
 	}
@@ -47,7 +48,7 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	call.Key, call.Host = "", nil
 	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *changeTx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{
-			What: what, Object: clipTo(maxText, object), OpID: opID, Result: string(e.Code), Details: details,
+			What: what, Object: validate.ClipTo(validate.MaxText, object), OpID: opID, Result: string(e.Code), Details: details,
 		})
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // Report takes what a daemon says of its host, and answers with the host and the
@@ -29,7 +30,7 @@ import (
 // A report that is a digest is the one that was answered with it; if that is not the
 // last that the database has of the host, it is a conflict with DetailReportWhole.
 func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
-	if err := checkReport(in); err != nil {
+	if err := validate.Report(in); err != nil {
 		return api.Host{}, err
 	}
 	if call.Host != nil && call.Host.ID != in.ID {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // minPrefix is how much of an id has to be given: shorter ones would be names
@@ -36,7 +37,7 @@ var (
 // an id that no other has. The first of these that fits counts.
 func resolve(ctx context.Context, q ledger.Querier, k kind, ref string) (string, error) {
 	if ref == "" {
-		return "", invalid("the %s is missing", k.noun)
+		return "", validate.Invalid("the %s is missing", k.noun)
 	}
 	queries := []string{"SELECT id FROM " + k.table + " WHERE id = ?1"}
 	if k.name != "" {
@@ -61,10 +62,10 @@ func resolve(ctx context.Context, q ledger.Querier, k kind, ref string) (string,
 				return "", err
 			}
 			return "", api.Errorf(api.CodeInvalidArgument, "%s may be more than one %s: %s; give more of the id",
-				quote(ref), k.noun, strings.Join(called, ", ")).With("candidates", ids)
+				validate.Quote(ref), k.noun, strings.Join(called, ", ")).With("candidates", ids)
 		}
 	}
-	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.noun, quote(ref))
+	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.noun, validate.Quote(ref))
 }
 
 // withHosts are ids with the host of each behind it, where things of that kind have one.

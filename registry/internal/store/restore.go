@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // epochsOfTimeline is how many epochs a host can have in one timeline. Those of a
@@ -36,7 +37,7 @@ type RestoreAcceptance struct {
 // host is fenced: each lets go of what it does not have any more, and rejoins.
 // Until then it is behind (checkSettled).
 func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
-	if err := checkEvidence("evidence", in.Evidence); err != nil {
+	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
 	}
 	if call.Host != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // RetypePlan says what it takes to give a volume another type.
@@ -82,13 +83,13 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 
 func checkRetype(in api.VolumeRetype) error {
 	if in.Type == "" {
-		return invalid("the new type is missing")
+		return validate.Invalid("the new type is missing")
 	}
 	switch in.MigrationPolicy {
 	case "", api.RetypeNever, api.RetypeOnDemand:
 		return nil
 	}
-	return invalid("the migration policy %s is not one of never and on-demand", quote(in.MigrationPolicy))
+	return validate.Invalid("the migration policy %s is not one of never and on-demand", validate.Quote(in.MigrationPolicy))
 }
 
 func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeType, error) {

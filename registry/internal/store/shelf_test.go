@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 func transitioning(call Call, instance string, in api.InstanceTransition) func(*testing.T, *Store) error {
@@ -202,7 +203,7 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 		}, api.CodeInvalidArgument, "from the shelf"},
 		"long note": {nil, func(t *testing.T, s *Store) error {
 			return second(s.Report(t.Context(), nobody, api.HostReport{
-				ID: hostA, Name: "a", BootID: "first", Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped, Note: strings.Repeat("x", maxNote+1)}},
+				ID: hostA, Name: "a", BootID: "first", Instances: []api.InstanceReport{{ID: web, State: api.InstanceStopped, Note: strings.Repeat("x", validate.MaxNote+1)}},
 			}))
 		}, api.CodeInvalidArgument, "note"},
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // ErrOnHost says that an instance is on a host, which is the one to attach volumes
@@ -26,7 +27,7 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 		return api.Attachment{}, err
 	}
 	if in.Device != "" {
-		if err := checkDevice(in.Device); err != nil {
+		if err := validate.Device(in.Device); err != nil {
 			return api.Attachment{}, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // maxSlotDefinition bounds the definition of a disk: one is a few hundred bytes.
@@ -23,11 +24,11 @@ func checkSlotDefinition(device string, d api.SlotDefinition) error {
 func checkDocument(what, text string, most int) error {
 	switch {
 	case text == "":
-		return invalid("the %s is missing", what)
+		return validate.Invalid("the %s is missing", what)
 	case len(text) > most:
-		return invalid("the %s has %d bytes, and at most %d are kept", what, len(text), most)
+		return validate.Invalid("the %s has %d bytes, and at most %d are kept", what, len(text), most)
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return invalid("the %s is not text in UTF-8", what)
+		return validate.Invalid("the %s is not text in UTF-8", what)
 	}
 	return nil
 }

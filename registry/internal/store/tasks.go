@@ -17,6 +17,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // maxTaskBody bounds the body of a task and of its answer, as the API bounds
@@ -86,19 +87,19 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 }
 
 func checkTask(in api.Task) error {
-	if err := cmp.Or(checkRequired("task id", in.ID), checkText("caller", in.Who)); err != nil {
+	if err := cmp.Or(validate.Required("task id", in.ID), validate.Text("caller", in.Who)); err != nil {
 		return err
 	}
 	if !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, in.Method) {
-		return invalid("the method %s of a task changes nothing", quote(in.Method))
+		return validate.Invalid("the method %s of a task changes nothing", validate.Quote(in.Method))
 	}
-	if !strings.HasPrefix(in.Path, "/") || len(in.Path) > maxPath {
-		return invalid("the path %s of a task is not one of the API", quote(in.Path))
+	if !strings.HasPrefix(in.Path, "/") || len(in.Path) > validate.MaxPath {
+		return validate.Invalid("the path %s of a task is not one of the API", validate.Quote(in.Path))
 	}
 	if len(in.Body) > maxTaskBody {
-		return invalid("the body of a task is longer than %d bytes", maxTaskBody)
+		return validate.Invalid("the body of a task is longer than %d bytes", maxTaskBody)
 	}
-	return checkPrintable("path of the task", in.Path)
+	return validate.Printable("path of the task", in.Path)
 }
 
 // nullText is text as the database has it, NULL if there is none.
@@ -181,10 +182,10 @@ func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) err
 // one later changes nothing and is no error.
 func (s *Store) AnswerTask(ctx context.Context, call Call, hostID, taskID string, in api.TaskAnswer) error {
 	if in.Status < 200 || in.Status > 599 {
-		return invalid("the status %d is none of an answer", in.Status)
+		return validate.Invalid("the status %d is none of an answer", in.Status)
 	}
 	if len(in.Body) > maxTaskBody {
-		return invalid("the answer of task %s is longer than %d bytes", quote(taskID), maxTaskBody)
+		return validate.Invalid("the answer of task %s is longer than %d bytes", validate.Quote(taskID), maxTaskBody)
 	}
 	call.Key = ""
 	_, err := mutate(ctx, s, call, "task.answer", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
@@ -263,7 +264,7 @@ const taskQuery = `SELECT t.id, t.host_id, h.name, t.who, t.method, t.path, t.bo
 func taskByID(ctx context.Context, q ledger.Querier, id string) (taskRow, error) {
 	t, err := scanTask(q.QueryRowContext(ctx, taskQuery+" WHERE t.id = ?", id))
 	if err != nil {
-		return taskRow{}, fmt.Errorf("read task %s: %w", clip(id), err)
+		return taskRow{}, fmt.Errorf("read task %s: %w", validate.Clip(id), err)
 	}
 	return t, nil
 }
@@ -271,7 +272,7 @@ func taskByID(ctx context.Context, q ledger.Querier, id string) (taskRow, error)
 // taskMissing says in plain words that there is no such task.
 func taskMissing(err error, id string) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return api.Errorf(api.CodeNotFound, "there is no task %s", quote(id))
+		return api.Errorf(api.CodeNotFound, "there is no task %s", validate.Quote(id))
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // typeAllows says whether volumes of a type may live in the pool; "" is none.
@@ -114,7 +115,7 @@ func (tx *changeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
 		if len(known) > 0 {
 			there = "; there are " + strings.Join(known, ", ")
 		}
-		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host%s", quote(p), there).With("pools", known)
+		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host%s", validate.Quote(p), there).With("pools", known)
 	}
 	return nil
 }

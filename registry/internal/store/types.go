@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // DefaultType is the volume type of volumes that name none. It is there from
@@ -177,15 +178,15 @@ func typeByID(ctx context.Context, q ledger.Querier, id string) (api.VolumeType,
 }
 
 func checkType(name string, pools []string) error {
-	if err := checkName("volume type name", name); err != nil {
+	if err := validate.Name("volume type name", name); err != nil {
 		return err
 	}
 	for i, p := range pools {
-		if err := checkRequired("pool name", p); err != nil {
+		if err := validate.Required("pool name", p); err != nil {
 			return err
 		}
 		if slices.Contains(pools[:i], p) {
-			return invalid("the pool %s is given twice", p)
+			return validate.Invalid("the pool %s is given twice", p)
 		}
 	}
 	return nil

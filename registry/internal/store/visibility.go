@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // Viewer is who reads. The zero Viewer is an operator, who sees everything; a
@@ -61,7 +62,7 @@ func viewOwn[T any](ctx context.Context, s *Store, k kind, ref string, viewer Vi
 			return none, err
 		}
 		if !yes {
-			return none, api.Errorf(api.CodeNotYourHost, "the %s %s is another host's", k.noun, quote(ref))
+			return none, api.Errorf(api.CodeNotYourHost, "the %s %s is another host's", k.noun, validate.Quote(ref))
 		}
 		return byID(ctx, q, id)
 	})

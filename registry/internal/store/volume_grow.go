@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // GrowVolume takes over the size of a volume whose image has grown, by the word of a
@@ -26,7 +27,7 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		case v.SizeBytes != in.FromBytes:
 			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
-			return v, invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
+			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
 		case v.MigrationID != "":
 			return v, migrationActive(v, "change the size of")
 		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
@@ -46,7 +47,7 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 func (tx *changeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
 	grown := v.Location
 	grown.SizeBytes = sizeBytes
-	if err := checkLocation("volume", grown); err != nil {
+	if err := validate.Location("volume", grown); err != nil {
 		return err
 	}
 	return tx.ExecAll(ctx,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // BeginResize keeps everybody else from a volume that a host is about to make larger,
@@ -15,7 +16,7 @@ import (
 // is fenced. A host does one thing at a time to a volume, so that an op of the same host
 // which is named here already has ended without a word, and the new one takes its place.
 func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
-	if err := checkRequired("op id", in.OpID); err != nil {
+	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
 	return mutate(ctx, s, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
@@ -107,7 +108,7 @@ func (tx *changeTx) resizedBy(ctx context.Context, volumeID string) (hostID stri
 // the image to have, if it says one. An op that was ended already, because its host was
 // fenced, has nothing to end: what its host sees later is for GrowVolume.
 func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
-	if err := checkRequired("op id", in.OpID); err != nil {
+	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
 	return mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
@@ -120,7 +121,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 		}
 		size := cmp.Or(in.SizeBytes, v.SizeBytes)
 		if size < v.SizeBytes {
-			return v, invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(size))
+			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(size))
 		}
 		if size > v.SizeBytes {
 			if err := tx.setSize(ctx, v, size); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // volumeNext are the statuses that a host may ask for, by the one before.
@@ -28,11 +29,11 @@ var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 // RegisterVolume records a volume that a host makes or has found. Its place
 // must be nobody else's.
 func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
-	if err := cmp.Or(checkID("volume id", in.ID), checkName("volume name", in.Name), checkLocation("volume", in.Location)); err != nil {
+	if err := cmp.Or(validate.ID("volume id", in.ID), validate.Name("volume name", in.Name), validate.Location("volume", in.Location)); err != nil {
 		return api.Volume{}, err
 	}
 	if in.Status != api.VolumeCreating && in.Status != api.VolumeAvailable {
-		return api.Volume{}, invalid("a volume begins as creating or available, not as %s", quote(string(in.Status)))
+		return api.Volume{}, validate.Invalid("a volume begins as creating or available, not as %s", validate.Quote(string(in.Status)))
 	}
 	return mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
 		hostID, err := tx.checkSelf(ctx, in.Host)
@@ -92,7 +93,7 @@ func volumeTaken(err error, id, name string) error {
 // touches its bytes, so a migration is no hindrance.
 func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
-		if err := checkName("volume name", *in.Name); err != nil {
+		if err := validate.Name("volume name", *in.Name); err != nil {
 			return api.Volume{}, err
 		}
 	}
@@ -144,7 +145,7 @@ func (tx *changeTx) checkBootable(ctx context.Context, v api.Volume) error {
 // that the caller saw.
 func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in api.VolumeTransition) (api.Volume, error) {
 	if in.Location != nil {
-		if err := checkLocation("volume", *in.Location); err != nil {
+		if err := validate.Location("volume", *in.Location); err != nil {
 			return api.Volume{}, err
 		}
 	}
@@ -156,7 +157,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		next, known := volumeNext[in.From]
 		switch {
 		case !known || !slices.Contains(next, in.To):
-			return v, invalid("a volume cannot be moved from %s to %s", quote(string(in.From)), quote(string(in.To)))
+			return v, validate.Invalid("a volume cannot be moved from %s to %s", validate.Quote(string(in.From)), validate.Quote(string(in.To)))
 		case v.MigrationID != "":
 			return v, migrationActive(v, "change the status of")
 		case v.Status != in.From:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package validate
 
 import (
 	"cmp"
@@ -20,21 +20,22 @@ const (
 	maxProgressBytes = 1 << 56
 )
 
-func checkReport(in api.HostReport) error {
-	if err := checkID("host id", in.ID); err != nil {
+// Report checks all that one report says of a host.
+func Report(in api.HostReport) error {
+	if err := ID("host id", in.ID); err != nil {
 		return err
 	}
-	if err := checkName("host name", in.Name); err != nil {
+	if err := Name("host name", in.Name); err != nil {
 		return err
 	}
-	if err := cmp.Or(checkText("version", in.Version), checkText("boot id", in.BootID)); err != nil {
+	if err := cmp.Or(Text("version", in.Version), Text("boot id", in.BootID)); err != nil {
 		return err
 	}
 	if in.Epoch < 0 {
-		return invalid("the epoch %d is negative", in.Epoch)
+		return Invalid("the epoch %d is negative", in.Epoch)
 	}
 	if in.Digest != "" && (in.Pools != nil || in.Instances != nil) {
-		return invalid("the report has a digest and what that stands for; it is one or the other")
+		return Invalid("the report has a digest and what that stands for; it is one or the other")
 	}
 	return cmp.Or(checkReportPools(in.Pools), checkReportInstances(in.Instances), checkReportMigrations(in.Migrations))
 }
@@ -42,7 +43,7 @@ func checkReport(in api.HostReport) error {
 // checkMany bounds the parts of a report.
 func checkMany(what string, n, most int) error {
 	if n > most {
-		return invalid("the report has %d %s and may have %d", n, what, most)
+		return Invalid("the report has %d %s and may have %d", n, what, most)
 	}
 	return nil
 }
@@ -53,17 +54,17 @@ func checkReportPools(pools []api.Pool) error {
 	}
 	seen := make(map[string]bool, len(pools))
 	for _, p := range pools {
-		if err := cmp.Or(checkRequired("pool name", p.Name), checkText("pool type", p.Type), checkPrintable("pool path", p.Path)); err != nil {
+		if err := cmp.Or(Required("pool name", p.Name), Text("pool type", p.Type), Printable("pool path", p.Path)); err != nil {
 			return err
 		}
-		if len(p.Path) > maxPath {
-			return invalid("the path of the pool %s is longer than %d bytes", p.Name, maxPath)
+		if len(p.Path) > MaxPath {
+			return Invalid("the path of the pool %s is longer than %d bytes", p.Name, MaxPath)
 		}
 		if p.CapacityBytes < 0 || p.FreeBytes < 0 {
-			return invalid("the pool %s has a negative size", p.Name)
+			return Invalid("the pool %s has a negative size", p.Name)
 		}
 		if seen[p.Name] {
-			return invalid("the pool %s is reported twice", p.Name)
+			return Invalid("the pool %s is reported twice", p.Name)
 		}
 		seen[p.Name] = true
 	}
@@ -76,11 +77,11 @@ func checkReportInstances(instances []api.InstanceReport) error {
 	}
 	seen := make(map[string]bool, len(instances))
 	for _, i := range instances {
-		if err := cmp.Or(checkID("instance id", i.ID), checkInstanceState(i.State), checkInstanceNote(i.Note)); err != nil {
+		if err := cmp.Or(ID("instance id", i.ID), InstanceState(i.State), InstanceNote(i.Note)); err != nil {
 			return err
 		}
 		if seen[i.ID] {
-			return invalid("the instance %s is reported twice", i.ID)
+			return Invalid("the instance %s is reported twice", i.ID)
 		}
 		seen[i.ID] = true
 	}
@@ -97,7 +98,7 @@ func checkReportMigrations(migrations []api.Migration) error {
 			return err
 		}
 		if seen[m.ID] {
-			return invalid("the migration %s is reported twice", m.ID)
+			return Invalid("the migration %s is reported twice", m.ID)
 		}
 		seen[m.ID] = true
 	}
@@ -106,7 +107,7 @@ func checkReportMigrations(migrations []api.Migration) error {
 
 // checkReportMigration checks what people are shown of a migration while it runs.
 func checkReportMigration(m api.Migration) error {
-	if err := cmp.Or(checkID("migration id", m.ID), checkPhase(m), checkText("verify of a migration", m.Verify), checkText("method of a migration", m.Method)); err != nil {
+	if err := cmp.Or(ID("migration id", m.ID), checkPhase(m), Text("verify of a migration", m.Verify), Text("method of a migration", m.Method)); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -120,7 +121,7 @@ func checkReportMigration(m api.Migration) error {
 		{"overlay_bytes", m.OverlayBytes},
 	} {
 		if f.value < 0 || f.value > maxProgressBytes {
-			return invalid("the %s %d of migration %s is out of range", f.what, f.value, m.ID)
+			return Invalid("the %s %d of migration %s is out of range", f.what, f.value, m.ID)
 		}
 	}
 	for _, f := range []struct {
@@ -128,10 +129,10 @@ func checkReportMigration(m api.Migration) error {
 		value *float64
 	}{{"exposed_seconds", &m.ExposedSeconds}, {"stall_ms.start", m.StallMS.Start}, {"stall_ms.switch", m.StallMS.Switch}} {
 		if f.value != nil && (*f.value < 0 || *f.value > math.MaxInt32) {
-			return invalid("the %s %g of migration %s is out of range", f.what, *f.value, m.ID)
+			return Invalid("the %s %g of migration %s is out of range", f.what, *f.value, m.ID)
 		}
 	}
-	return checkError("error of migration "+m.ID, m.Error)
+	return Error("error of migration "+m.ID, m.Error)
 }
 
 // phaseRule is what a phase looks like: a daemon may have one that is not known here.
@@ -139,7 +140,7 @@ var phaseRule = regexp.MustCompile(`^[a-z0-9_. -]{0,64}$`)
 
 func checkPhase(m api.Migration) error {
 	if !phaseRule.MatchString(m.Phase) {
-		return invalid("the phase %s of migration %s is not a few words", quote(m.Phase), m.ID)
+		return Invalid("the phase %s of migration %s is not a few words", Quote(m.Phase), m.ID)
 	}
 	return nil
 }

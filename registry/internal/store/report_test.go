@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestAReportThatSaysNothingNewOfInstancesWritesNothingOfThem(t *testing.T) {
+	s := newSite(t)
+	in := reportOf(hostA, "a", 1)
+	in.Instances = []api.InstanceReport{{ID: web, State: api.InstanceRunning}}
+	must(s.Report(t.Context(), as(hostA, 1), in))(t)
+	before := must(s.Instance(t.Context(), web, everyone))(t)
+	for range 100 {
+		in.Instances = append(in.Instances, api.InstanceReport{ID: uuid.NewString(), State: api.InstanceStopped})
+	}
+	must(s.Report(t.Context(), as(hostA, 1), in))(t)
+	if after := must(s.Instance(t.Context(), web, everyone))(t); !after.UpdatedAt.Equal(before.UpdatedAt) {
+		t.Errorf("updated at %s, was %s", after.UpdatedAt, before.UpdatedAt)
+	}
+	in.Instances[0].State = api.InstancePaused
+	must(s.Report(t.Context(), as(hostA, 1), in))(t)
+	if after := must(s.Instance(t.Context(), web, everyone))(t); after.State != api.InstancePaused {
+		t.Errorf("state = %s", after.State)
+	}
+}
+
+func TestAHostThatReportsWithoutEndIsHeldUpAndNoOther(t *testing.T) {
+	s := newSite(t)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	report := func(host, name string, n int) error {
+		in := reportOf(host, name, 1)
+		in.Version = fmt.Sprint(n)
+		return second(s.Report(t.Context(), as(host, 1), in))
+	}
+	for n := range reportsAtOnce {
+		if err := report(hostA, "a", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCode(t, report(hostA, "a", -1), api.CodeRegistryUnavailable, "try again later")
+	if err := report(hostA, "a", reportsAtOnce-1); err != nil {
+		t.Errorf("a report that says nothing new: %v", err)
+	}
+	if err := report(hostB, "b", 1); err != nil {
+		t.Errorf("another host: %v", err)
+	}
+	now = now.Add(time.Second)
+	if err := report(hostA, "a", -1); err != nil {
+		t.Errorf("later: %v", err)
+	}
+}
+
+func TestOneReportOfAHostIsInTheLineToTheWriterAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m hostCache
+		m.load(nil)
+		end := must(m.beginReport(t.Context(), hostA))(t)
+		must(m.beginReport(t.Context(), hostB))(t)()
+		gone, cancel := context.WithCancel(t.Context())
+		results := make(chan error, 2)
+		go func() { results <- second(m.beginReport(gone, hostA)) }()
+		synctest.Wait()
+		cancel()
+		if err := <-results; err == nil {
+			t.Error("a caller that went away got its turn")
+		}
+		go func() { results <- second(m.beginReport(t.Context(), hostA)) }()
+		synctest.Wait()
+		select {
+		case err := <-results:
+			t.Fatalf("the second did not wait: %v", err)
+		default:
+		}
+		end()
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validate checks what callers say, by itself: names, texts that people will be
+// shown, ids, locations, whole reports. What is wrong is refused with invalid_argument.
+// It knows nothing of what the registry has; those rules are package store's.
+package validate
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The bounds of texts, in bytes.
+const (
+	// MaxText bounds what is only carried along: names that libvirt chose,
+	// versions, words of the audit trail.
+	MaxText = 255
+	// MaxPath is the kernel's PATH_MAX without its final zero.
+	MaxPath = 4095
+	// sectorBytes divides the size of every disk.
+	sectorBytes = 512
+)
+
+var (
+	nameRule   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+	deviceRule = regexp.MustCompile(`^[a-z]{2,4}[a-z0-9]{0,12}$`)
+)
+
+// Invalid is the refusal of what makes no sense by itself.
+func Invalid(format string, args ...any) error {
+	return api.Errorf(api.CodeInvalidArgument, format, args...)
+}
+
+// Name checks a name that Volferry's users give: of a volume, a type, a
+// host.
+func Name(what, name string) error {
+	if !nameRule.MatchString(name) {
+		return Invalid("the %s %s is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 255 characters", what, Quote(name))
+	}
+	return nil
+}
+
+// Text checks a text that comes from elsewhere: it must be printable and
+// short.
+func Text(what, text string) error {
+	if len(text) > MaxText {
+		return Invalid("the %s %s is not allowed: it is longer than %d bytes", what, Quote(text), MaxText)
+	}
+	return Printable(what, text)
+}
+
+// Required is Text of what must be there.
+func Required(what, text string) error {
+	if text == "" {
+		return Invalid("the %s is missing", what)
+	}
+	return Text(what, text)
+}
+
+// Printable refuses what would harm a terminal.
+func Printable(what, text string) error {
+	if !utf8.ValidString(text) {
+		return Invalid("the %s %s is not allowed: it is not UTF-8", what, Quote(text))
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Invalid("the %s %s is not allowed: it has a character that cannot be printed", what, Quote(text))
+	}
+	return nil
+}
+
+// ID checks an id that the caller chose.
+func ID(what, id string) error {
+	u, err := uuid.Parse(id)
+	if err != nil || u.String() != id {
+		return Invalid("the %s %s is not a UUID in lower case", what, Quote(id))
+	}
+	return nil
+}
+
+// Device checks the name of a device of a guest.
+func Device(device string) error {
+	if !deviceRule.MatchString(device) {
+		return Invalid("the device %s is not allowed: it must be a name like vda", Quote(device))
+	}
+	return nil
+}
+
+// InstanceState checks the state of an instance.
+func InstanceState(s api.InstanceState) error {
+	switch s {
+	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped, api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
+		return nil
+	}
+	return Invalid("%s is no state of an instance", Quote(string(s)))
+}
+
+// MaxNote bounds, in characters, what a host says of an instance.
+const MaxNote = 1000
+
+// InstanceNote checks what a host says of an instance.
+func InstanceNote(note string) error {
+	if utf8.RuneCountInString(note) > MaxNote {
+		return Invalid("the note of an instance is longer than %d characters", MaxNote)
+	}
+	return Printable("note of an instance", note)
+}
+
+// maxEvidence bounds, in characters, what an operator says to prove something.
+const maxEvidence = 1000
+
+// Evidence checks what an operator says to prove something. It goes into
+// the audit trail and is for people.
+func Evidence(what, text string) error {
+	if utf8.RuneCountInString(text) > maxEvidence {
+		return Invalid("the %s is longer than %d characters", what, maxEvidence)
+	}
+	if err := Printable(what, text); err != nil {
+		return err
+	}
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsSpace(r) }) {
+		return Invalid("the %s is missing; say how it is known, the audit trail keeps it", what)
+	}
+	return nil
+}
+
+// Location checks where a volume is or shall be. The path may be missing
+// where pool and name are given: such a place is still to be made.
+func Location(what string, l api.Location) error {
+	if err := Text("pool of the "+what, l.Pool); err != nil {
+		return err
+	}
+	if err := Text("name in the pool of the "+what, l.Name); err != nil {
+		return err
+	}
+	switch {
+	case l.Path == "" && (l.Pool == "" || l.Name == ""):
+		return Invalid("the %s has neither a path nor a pool with a name", what)
+	case l.Path == "":
+	case len(l.Path) > MaxPath:
+		return Invalid("the path of the %s is longer than %d bytes", what, MaxPath)
+	case !filepath.IsAbs(l.Path) || filepath.Clean(l.Path) != l.Path || l.Path == "/":
+		return Invalid("the path %s of the %s is not a clean absolute path", Quote(l.Path), what)
+	}
+	if err := Printable("path of the "+what, l.Path); err != nil {
+		return err
+	}
+	if !l.Format.Valid() {
+		return Invalid("the format %s of the %s is not one of raw and qcow2", Quote(string(l.Format)), what)
+	}
+	if l.SizeBytes <= 0 || l.SizeBytes%sectorBytes != 0 {
+		return Invalid("the size %d of the %s is not a positive multiple of %d bytes", l.SizeBytes, what, sectorBytes)
+	}
+	return nil
+}
+
+// The bounds of an error that a daemon tells.
+const (
+	// MaxErrorMessage is far above the longest message of a daemon, with what qemu-img
+	// said.
+	MaxErrorMessage = 16 << 10
+	// MaxErrorDetails bounds, as JSON, what a daemon says beside it.
+	MaxErrorDetails = 16 << 10
+)
+
+// Error checks an error that a daemon tells, nil if there is none. Its text is the
+// daemon's, and may be that of another program: see PrintableError.
+func Error(what string, e *api.Error) error {
+	if e == nil {
+		return nil
+	}
+	if err := Text("code of the "+what, string(e.Code)); err != nil {
+		return err
+	}
+	if len(e.Message) > MaxErrorMessage {
+		return Invalid("the %s is longer than %d bytes", what, MaxErrorMessage)
+	}
+	details, err := json.Marshal(e.Details)
+	if err != nil {
+		return Invalid("the details of the %s cannot be written as JSON: %v", what, err)
+	}
+	if len(details) > MaxErrorDetails {
+		return Invalid("the details of the %s have %d bytes as JSON and may have %d", what, len(details), MaxErrorDetails)
+	}
+	return nil
+}
+
+// PrintableError is an error that was checked, as people are shown it.
+func PrintableError(e *api.Error) *api.Error {
+	if e == nil {
+		return nil
+	}
+	return &api.Error{Code: e.Code, Message: api.Printable(e.Message), Details: api.PrintableDetails(e.Details)}
+}
+
+// Quote shows a text that may be anything without repeating all of it.
+func Quote(text string) string { return `"` + Clip(text) + `"` }
+
+// Clip is Quote without the quotes.
+func Clip(text string) string {
+	const enough = 64
+	return ClipTo(enough, text)
+}
+
+// ClipTo bounds a text that may be anything, and shows what cannot be printed as U+FFFD.
+func ClipTo(enough int, text string) string {
+	if len(text) > enough {
+		text = text[:enough] + "…"
+	}
+	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text), "\uFFFD")
+}
