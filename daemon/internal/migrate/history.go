@@ -145,6 +145,16 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 	return state, failure
 }
 
+// shownState is state as callers see it: a cancel that the manager is about to begin by
+// itself has begun. Whoever watches would take the failure before it for the end.
+func (h *history) shownState() (api.MigrationState, *api.Error) {
+	state, failure := h.state()
+	if todo, _, more := h.next(); more && todo == goalCancel {
+		state = api.MigrationCancelling
+	}
+	return state, failure
+}
+
 var (
 	during = map[goal]api.MigrationState{
 		goalStart: api.MigrationStarting, goalCopy: api.MigrationCopying,

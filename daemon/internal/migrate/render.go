@@ -13,7 +13,7 @@ import (
 // what is known in memory.
 func (m *Manager) render(h *history) api.Migration {
 	s := &h.spec
-	state, failure := h.state()
+	state, failure := h.shownState()
 	mig := api.Migration{
 		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
