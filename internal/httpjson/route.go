@@ -90,13 +90,15 @@ type Route struct {
 	// In is a value of the type of the request's body, nil for none. Out are the
 	// nouns of the answer with values of their types, Lines a value of the type of
 	// each line where the answer is NDJSON. They are for the OpenAPI document.
-	In    any
-	Out   []Noun
-	Lines any
-	// Handler answers the request. An error that it returns becomes the
-	// answer, unless it has begun to write one.
-	Handler func(http.ResponseWriter, *http.Request) error
+	In      any
+	Out     []Noun
+	Lines   any
+	Handler Handler
 }
+
+// Handler answers a request. An error that it returns becomes the answer, unless it
+// has begun to write one.
+type Handler = func(http.ResponseWriter, *http.Request) error
 
 // Authorizer says whether the caller of r may use the route, with a
 // permission_denied error if not.

@@ -56,7 +56,7 @@ var layers = [][]string{
 	{"daemon/internal/location", "daemon/internal/request"},
 	{"internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg", "registry/internal/ledger", "registry/internal/validate"},
-	{"internal/service", "internal/settings", "internal/mtls"},
+	{"internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "internal/version"},
 	{"internal/atomicfile"},
 	{"internal/api"},

@@ -7,16 +7,17 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // audited are the routes whose refusals are news as well, with what the audit
 // trail calls them: they take something away from a host that cannot be asked.
 var audited = map[string]string{
-	"POST /v1/hosts/{host}/fence":             "host.fence",
-	"DELETE /v1/hosts/{host}":                 "host.forget",
-	"POST /v1/migrations/{migration}/abandon": "migration.abandon",
-	"DELETE /v1/attachments/{attachment}":     "attachment.delete",
+	routes.FenceHost.String():        "host.fence",
+	routes.ForgetHost.String():       "host.forget",
+	routes.AbandonMigration.String(): "migration.abandon",
+	routes.DeleteAttachment.String(): "attachment.delete",
 }
 
 // objects are the things that they are about.
@@ -56,8 +57,8 @@ func clip(text string) string {
 }
 
 // drastic is change for the routes whose refusals are news.
-func drastic[In, Out any](s *Server, noun string, do func(context.Context, store.Call, string, In) (Out, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func drastic[In, Out any](s *Server, route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
+	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)
 		if err != nil {
 			s.auditRefusal(r, err)
@@ -67,6 +68,6 @@ func drastic[In, Out any](s *Server, noun string, do func(context.Context, store
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusOK, noun, v)
-	}
+		return route.Write(w, http.StatusOK, v)
+	})
 }

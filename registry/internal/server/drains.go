@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -66,27 +66,14 @@ func (s *Server) away(ctx context.Context, name string) *api.Error {
 }
 
 // startDrain begins to empty a pool.
-func (s *Server) startDrain(w http.ResponseWriter, r *http.Request) error {
-	return create("drain", func(ctx context.Context, call store.Call, in api.PoolDrain) (api.Drain, error) {
-		return s.Store.CreateDrain(ctx, call, reference(r), in)
-	})(w, r)
+func (s *Server) startDrain(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
+	return s.Store.CreateDrain(r.Context(), call, reference(r), in)
 }
 
 // setDrain brings a drain to another state.
-func (s *Server) setDrain(to string) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		call, err := readCall(r)
-		if err != nil {
-			return err
-		}
-		if _, _, err := readBody[nothing](r); err != nil {
-			return err
-		}
-		d, err := s.Store.SetDrainState(r.Context(), call, reference(r), to)
-		if err != nil {
-			return err
-		}
-		return httpjson.Write(w, http.StatusOK, "drain", d)
+func (s *Server) setDrain(to string) func(context.Context, store.Call, string, routes.None) (api.Drain, error) {
+	return func(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Drain, error) {
+		return s.Store.SetDrainState(ctx, call, ref, to)
 	}
 }
 

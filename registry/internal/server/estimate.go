@@ -5,13 +5,12 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -21,36 +20,28 @@ const usualRate = 100e6
 
 // estimateMove says what a move with all guests paused is expected to cost. It asks
 // every host that has such a guest.
-func (s *Server) estimateMove(w http.ResponseWriter, r *http.Request) error {
-	call, err := readCall(r)
-	if err != nil {
-		return err
-	}
-	in, _, err := readBody[api.MigrationTarget](r)
-	if err != nil {
-		return err
-	}
+func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
 	v, err := s.Store.Volume(r.Context(), reference(r), asker(r, call))
 	if err != nil {
-		return err
+		return e, err
 	}
 	if in.ToPool != "" {
 		if err := s.Store.CheckPoolKnown(r.Context(), in.ToPool); err != nil {
-			return err
+			return e, err
 		}
 	}
 	guests, err := s.memories(r.Context(), call, v)
 	if err != nil {
-		return err
+		return e, err
 	}
 	measured, err := s.Store.CopyRate(r.Context(), in.ToPool)
 	if err != nil {
-		return err
+		return e, err
 	}
-	return httpjson.Write(w, http.StatusOK, "estimate", api.PauseEstimate{
+	return api.PauseEstimate{
 		VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests,
 		DowntimeSeconds: standstill(guests) + copying(v.SizeBytes, in, measured),
-	})
+	}, nil
 }
 
 // standstill is how long the slowest host needs to write the RAM of its guests and to
@@ -99,7 +90,7 @@ func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([
 				})
 			}
 			if err == nil {
-				err = s.askHost(ctx, call.Who, host, "/v1/instances/"+url.PathEscape(a.InstanceID)+"/memory", "paused_instance", &guests[i])
+				guests[i], err = askHost(ctx, s, call.Who, host, routes.ShowMemory, a.InstanceID)
 			}
 			errs[i] = err
 		})

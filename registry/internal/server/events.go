@@ -6,12 +6,13 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // events answers with the audit trail after since, or follows it from there
 // until the reader goes away.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "since", "follow")
+	query, err := httpjson.Query(r, routes.ListEvents.Registry.Query...)
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "events", events)
+	return routes.ListEvents.Write(w, http.StatusOK, events)
 }
 
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) error {

@@ -8,19 +8,10 @@ import (
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
 )
 
-func (s *Server) attachments(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "volume", "instance")
-	if err != nil {
-		return err
-	}
-	found, err := s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"), viewerOf(r))
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "attachments", found)
+func (s *Server) attachments(r *http.Request, query url.Values) ([]api.Attachment, error) {
+	return s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"), viewerOf(r))
 }
 
 // boolean returns a query parameter that is 1, 0, true or false, and false if

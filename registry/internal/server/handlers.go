@@ -5,40 +5,39 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-type handler = func(http.ResponseWriter, *http.Request) error
+type handler = httpjson.Handler
 
-// list answers with everything of all that the caller sees.
-func list[T any](nouns string, all func(context.Context, store.Viewer) ([]T, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := httpjson.Query(r); err != nil {
-			return err
-		}
-		v, err := all(r.Context(), viewerOf(r))
+// read answers with what do returns.
+func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request, query url.Values) (Out, error)) httpjson.Route {
+	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
+		query, err := httpjson.Query(r, route.Registry.Query...)
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusOK, nouns, v)
-	}
+		v, err := do(r, query)
+		if err != nil {
+			return err
+		}
+		return route.Write(w, http.StatusOK, v)
+	})
+}
+
+// list answers with everything of all that the caller sees.
+func list[T any](route routes.Route[routes.None, []T], all func(context.Context, store.Viewer) ([]T, error)) httpjson.Route {
+	return read(route, func(r *http.Request, _ url.Values) ([]T, error) { return all(r.Context(), viewerOf(r)) })
 }
 
 // show answers with what one returns for the thing that the path names.
-func show[T any](noun string, one func(context.Context, string, store.Viewer) (T, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := httpjson.Query(r); err != nil {
-			return err
-		}
-		v, err := one(r.Context(), reference(r), viewerOf(r))
-		if err != nil {
-			return err
-		}
-		return httpjson.Write(w, http.StatusOK, noun, v)
-	}
+func show[T any](route routes.Route[routes.None, T], one func(context.Context, string, store.Viewer) (T, error)) httpjson.Route {
+	return read(route, func(r *http.Request, _ url.Values) (T, error) { return one(r.Context(), reference(r), viewerOf(r)) })
 }
 
 // listed and shown are for what every caller sees alike.
@@ -50,39 +49,38 @@ func shown[T any](one func(context.Context, string) (T, error)) func(context.Con
 	return func(ctx context.Context, ref string, _ store.Viewer) (T, error) { return one(ctx, ref) }
 }
 
-// create answers 201 with what do made of the body.
-func create[In, Out any](noun string, do func(context.Context, store.Call, In) (Out, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+// write answers with what do made of the body.
+func write[In, Out any](route routes.Route[In, Out], status int, do func(*http.Request, store.Call, In) (Out, error)) httpjson.Route {
+	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, in, err := readChange[In](r)
 		if err != nil {
 			return err
 		}
-		v, err := do(r.Context(), call, in)
+		v, err := do(r, call, in)
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusCreated, noun, v)
-	}
+		return route.Write(w, status, v)
+	})
+}
+
+// create answers 201 with what do made of the body.
+func create[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, In) (Out, error)) httpjson.Route {
+	return write(route, http.StatusCreated, func(r *http.Request, call store.Call, in In) (Out, error) {
+		return do(r.Context(), call, in)
+	})
 }
 
 // change answers with what do made of the thing that the path names.
-func change[In, Out any](noun string, do func(context.Context, store.Call, string, In) (Out, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		call, in, err := readChange[In](r)
-		if err != nil {
-			return err
-		}
-		v, err := do(r.Context(), call, reference(r), in)
-		if err != nil {
-			return err
-		}
-		return httpjson.Write(w, http.StatusOK, noun, v)
-	}
+func change[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
+	return write(route, http.StatusOK, func(r *http.Request, call store.Call, in In) (Out, error) {
+		return do(r.Context(), call, reference(r), in)
+	})
 }
 
 // remove answers with what the thing that the path names was.
-func remove[Out any](noun string, do func(context.Context, store.Call, string) (Out, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func remove[Out any](route routes.Route[routes.None, Out], do func(context.Context, store.Call, string) (Out, error)) httpjson.Route {
+	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)
 		if err != nil {
 			return err
@@ -91,8 +89,8 @@ func remove[Out any](noun string, do func(context.Context, store.Call, string) (
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusOK, noun, v)
-	}
+		return route.Write(w, http.StatusOK, v)
+	})
 }
 
 // reference is the first wildcard of the route's path, however it is called:

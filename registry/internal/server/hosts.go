@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -20,31 +21,23 @@ const maxWait = time.Minute
 
 // report takes a host's report. The path names the host by its id, which the
 // body must repeat, as must the certificate, which has its name as well.
-func (s *Server) report(w http.ResponseWriter, r *http.Request) error {
-	call, in, err := readChange[api.HostReport](r)
-	if err != nil {
-		return err
-	}
+func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
-		return err
+		return api.Host{}, err
 	}
 	if in.ID != id {
-		return api.Errorf(api.CodeInvalidArgument, "the report of host %.80q was sent to the path of another host", in.ID)
+		return api.Host{}, api.Errorf(api.CodeInvalidArgument, "the report of host %.80q was sent to the path of another host", in.ID)
 	}
 	if cert, ok := mtls.IdentityOf(r.Context()); ok && cert.Name != in.Name {
-		return api.Errorf(api.CodeNotYourHost, "the report says that host %s is called %.80q, and its certificate says %s; issue it another one", id, in.Name, cert.Name)
+		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the report says that host %s is called %.80q, and its certificate says %s; issue it another one", id, in.Name, cert.Name)
 	}
-	host, err := s.Store.Report(r.Context(), call, in)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "host", host)
+	return s.Store.Report(r.Context(), call, in)
 }
 
 // forgetHost takes out a host that is gone for good.
 func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "volumes")
+	query, err := httpjson.Query(r, routes.ForgetHost.Registry.Query...)
 	if err != nil {
 		s.auditRefusal(r, err)
 		return err
@@ -63,31 +56,23 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "host", host)
+	return routes.ForgetHost.Write(w, http.StatusOK, host)
 }
 
 // rejoin lets a fenced host work again.
-func (s *Server) rejoin(w http.ResponseWriter, r *http.Request) error {
-	call, in, err := readChange[api.HostRejoin](r)
-	if err != nil {
-		return err
-	}
+func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (api.Host, error) {
 	id, err := ownHost(r)
 	if err != nil {
-		return err
+		return api.Host{}, err
 	}
-	host, err := s.Store.RejoinHost(r.Context(), call, id, in)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "host", host)
+	return s.Store.RejoinHost(r.Context(), call, id, in)
 }
 
 // tasks gives a host what it is asked to do, waiting for something if there is
 // nothing. A host that is fenced, or does not know yet that it was, is asked
 // nothing.
 func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "session", "wait_seconds")
+	query, err := httpjson.Query(r, routes.FetchTasks.Registry.Query...)
 	if err != nil {
 		return err
 	}
@@ -110,7 +95,7 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := httpjson.Write(w, http.StatusOK, "tasks", tasks); err != nil {
+	if err := routes.FetchTasks.Write(w, http.StatusOK, tasks); err != nil {
 		return err
 	}
 	if err := http.NewResponseController(w).Flush(); err != nil && len(tasks) > 0 {
@@ -153,21 +138,17 @@ func (s *Server) checkEpoch(r *http.Request, call store.Call, hostID string) err
 }
 
 // answer takes what a host's API answered to a task.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
-	call, in, err := readChange[api.TaskAnswer](r)
-	if err != nil {
-		return err
-	}
+func (s *Server) answer(r *http.Request, call store.Call, in api.TaskAnswer) (api.Task, error) {
 	id, err := ownHost(r)
 	if err != nil {
-		return err
+		return api.Task{}, err
 	}
 	if in.Status < http.StatusOK || in.Status > 599 {
-		return api.Errorf(api.CodeInvalidArgument, "the status %d is none of an answer", in.Status)
+		return api.Task{}, api.Errorf(api.CodeInvalidArgument, "the status %d is none of an answer", in.Status)
 	}
 	task := r.PathValue("task")
 	if err := s.Relay.Answer(r.Context(), call, id, task, in); err != nil {
-		return err
+		return api.Task{}, err
 	}
-	return httpjson.Write(w, http.StatusOK, "task", api.Task{ID: task, Host: id, State: api.TaskDone})
+	return api.Task{ID: task, Host: id, State: api.TaskDone}, nil
 }

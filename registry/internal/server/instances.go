@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -39,7 +40,7 @@ func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
 
 // forgetInstance ends the care of an instance, with_definition=1 also of one that no host has.
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "with_definition")
+	query, err := httpjson.Query(r, routes.ForgetInstance.Registry.Query...)
 	if err != nil {
 		return err
 	}
@@ -59,23 +60,12 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "instance", inst)
+	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }
 
 // unlockInstance lifts the lock of an operator.
-func (s *Server) unlockInstance(w http.ResponseWriter, r *http.Request) error {
-	call, err := readCall(r)
-	if err != nil {
-		return err
-	}
-	if _, _, err := readBody[nothing](r); err != nil {
-		return err
-	}
-	i, err := s.Store.UnlockInstance(r.Context(), call, reference(r))
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "instance", i)
+func (s *Server) unlockInstance(ctx context.Context, call store.Call, ref string, _ routes.None) (api.Instance, error) {
+	return s.Store.UnlockInstance(ctx, call, ref)
 }
 
 // unshelve passes the call on to the host that is to have the instance, by its name
@@ -124,8 +114,8 @@ func (s *Server) wonBy(r *http.Request, status int, answer []byte) error {
 // no host has the instance, and else by its host. Nothing lasts in the first case,
 // so there is an attachment in the answer and no op. A request that is known as a
 // task goes where it went before.
-func shelvedOr[In any](s *Server, shelved func(context.Context, store.Call, string, In) (api.Attachment, error), find finder[In]) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func shelvedOr[In any](s *Server, route routes.Route[In, api.Attachment], shelved func(context.Context, store.Call, string, In) (api.Attachment, error), find finder[In]) httpjson.Route {
+	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)
 		if err != nil {
 			return err
@@ -139,7 +129,7 @@ func shelvedOr[In any](s *Server, shelved func(context.Context, store.Call, stri
 			return err
 		}
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, find))
-	}
+	})
 }
 
 // shelvedAlone answers with what do did to an attachment of an instance that no
@@ -153,7 +143,7 @@ func (s *Server) shelvedAlone(w http.ResponseWriter, r *http.Request, call store
 	a, err := do(r.Context())
 	switch {
 	case err == nil:
-		return true, httpjson.Write(w, http.StatusOK, "attachment", a)
+		return true, routes.AttachVolume.Write(w, http.StatusOK, a)
 	case !errors.Is(err, store.ErrOnHost):
 		return false, err
 	case call.Host != nil:

@@ -124,7 +124,7 @@ func (s *Server) bounded(r *http.Request) bool {
 	if _, ok := mtls.IdentityOf(r.Context()); ok {
 		return true
 	}
-	return s.Authorize(r, httpjson.Route{Access: local}) != nil
+	return s.Authorize(r, httpjson.Route{Access: httpjson.Local}) != nil
 }
 
 // lasts says whether a request is one that lasts by itself.

@@ -5,31 +5,28 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func (s *Server) migrations(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "volume", "all")
-	if err != nil {
-		return err
-	}
+func (s *Server) migrations(r *http.Request, query url.Values) ([]api.Migration, error) {
 	all, err := boolean(query, "all")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found, err := s.Store.Migrations(r.Context(), query.Get("volume"), all, viewerOf(r))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range found {
 		found[i] = s.withProgress(r.Context(), found[i])
 	}
-	return httpjson.Write(w, http.StatusOK, "migrations", found)
+	return found, nil
 }
 
 // migrationNow is a migration with what its host last said of its progress.
@@ -54,8 +51,8 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 	}
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
-	var end api.Migration
-	if err := s.askHost(ctx, server, host, "/v1/migrations/"+m.ID, "migration", &end); err != nil || end.ID != m.ID {
+	end, err := askHost(ctx, s, server, host, routes.ShowMigration, m.ID)
+	if err != nil || end.ID != m.ID {
 		return m, nil //nolint:nilerr // the registry knows how it ended; the rest is a courtesy
 	}
 	return withCost(m, end), nil

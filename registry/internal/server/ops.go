@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -53,35 +53,36 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 
 // op asks a host how an op is.
 func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err error) {
-	if err = s.askHost(r.Context(), whoIs(r), host, "/v1/ops/"+url.PathEscape(id), "op", &o); err == nil && o.ID == "" {
+	if o, err = askHost(r.Context(), s, whoIs(r), host, routes.ShowOp, id); err == nil && o.ID == "" {
 		err = api.Errorf(api.CodeInternal, "host %s gave no operation %s", host.Name, id)
 	}
 	return o, err
 }
 
-// askHost has a host answer a question, and decodes what is under the noun.
-func (s *Server) askHost(ctx context.Context, who string, host api.Host, path, noun string, out any) error {
+// askHost has a host answer a question about what refs name.
+func askHost[Out any](ctx context.Context, s *Server, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
+	path := route.PathOf(refs...)
 	status, body, err := s.Relay.Do(ctx, relay.Request{
-		HostID: host.ID, HostName: host.Name, Who: who, Method: http.MethodGet, Path: path,
+		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: path,
 	})
 	if err != nil {
-		return err
+		return out, err
 	}
 	var answer map[string]json.RawMessage
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
+		return out, fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
 	}
 	if status != http.StatusOK {
 		var refused api.ErrorBody
 		if err := json.Unmarshal(body, &refused); err == nil && refused.Error != nil {
-			return refused.Error
+			return out, refused.Error
 		}
-		return api.Errorf(api.CodeInternal, "host %s answered %d to the question for %s", host.Name, status, path)
+		return out, api.Errorf(api.CodeInternal, "host %s answered %d to the question for %s", host.Name, status, path)
 	}
-	if err := json.Unmarshal(answer[noun], out); err != nil {
-		return fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
+	if err := json.Unmarshal(answer[route.Noun], &out); err != nil {
+		return out, fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
 	}
-	return nil
+	return out, nil
 }
 
 // opEvent is the line of a stream that says how an op is.

@@ -5,10 +5,10 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -45,23 +45,15 @@ func (s *Server) pools(ctx context.Context, as store.Viewer) ([]api.Pool, error)
 
 // pool answers with a pool of the host that the query names, or of the only one
 // that has it. A host asks for its own.
-func (s *Server) pool(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, hostParameter)
-	if err != nil {
-		return err
-	}
+func (s *Server) pool(r *http.Request, query url.Values) (api.Pool, error) {
 	ref := query.Get(hostParameter)
 	if own := viewerOf(r).HostID; own != "" {
 		if ref == "" {
 			ref = own
 		}
 		if _, err := s.host(r.Context(), ref, viewerOf(r)); err != nil {
-			return err
+			return api.Pool{}, err
 		}
 	}
-	pool, err := s.Store.Pool(r.Context(), r.PathValue("pool"), ref)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "pool", pool)
+	return s.Store.Pool(r.Context(), r.PathValue("pool"), ref)
 }

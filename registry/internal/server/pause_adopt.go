@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -29,7 +29,7 @@ func (s *Server) orAdopted(known handler) handler {
 		if err != nil {
 			return err
 		}
-		if _, _, err := readBody[nothing](r); err != nil {
+		if _, _, err := readBody[routes.None](r); err != nil {
 			return err
 		}
 		if !call.Administers() {
@@ -46,7 +46,7 @@ func (s *Server) orAdopted(known handler) handler {
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusAccepted, "migration", p.Migration)
+		return routes.CancelMigration.Write(w, http.StatusAccepted, p.Migration)
 	}
 }
 
@@ -68,8 +68,8 @@ func (s *Server) savedFor(ctx context.Context, who, id string) (saved map[string
 		}
 		present = append(present, h.ID)
 		asked.Go(func() {
-			answer := []api.SavedInstance{}
-			if err := s.askHost(ctx, who, h, "/v1/migrations/"+id+"/saved", "saved_instances", &answer); err != nil {
+			answer, err := askHost(ctx, s, who, h, routes.ListSaved, id)
+			if err != nil {
 				s.Log.Warn("a host does not say what it has saved for a migration", "host", h.Name, "migration", id, "err", err)
 				return
 			}

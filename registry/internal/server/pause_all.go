@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -40,7 +40,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusAccepted, "migration", m)
+	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
 }
 
 // asker is whose view of things bounds what a caller may ask for: that of a host, of
@@ -98,7 +98,7 @@ func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, s
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusAccepted, "migration", p.Migration)
+		return routes.CompleteMigration.Write(w, http.StatusAccepted, p.Migration)
 	}
 }
 

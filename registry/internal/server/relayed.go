@@ -16,12 +16,10 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
-
-// nothing is the body of a call that has none.
-type nothing struct{}
 
 // hostParameter names the host where nothing else says which is meant. It is not
 // passed on.
@@ -42,7 +40,12 @@ type finder[In any] func(ctx context.Context, r *http.Request, in *In) (target, 
 
 // relayed has a host answer the request, by the same method and path of its own
 // API, with ids for names. The body is read here as strictly as there.
-func relayed[In any](s *Server, find finder[In], query ...string) handler {
+func relayed[In, Out any](s *Server, route routes.Route[In, Out], find finder[In]) httpjson.Route {
+	return route.ServedByRegistry(relaying(s, find, route.Registry.Query...))
+}
+
+// relaying is the handler of relayed, of a route with these query parameters.
+func relaying[In any](s *Server, find finder[In], query ...string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		values, err := httpjson.Query(r, query...)
 		if err != nil {
@@ -82,7 +85,7 @@ func resolving[In any](r *http.Request, query string, in In, find finder[In]) re
 			return req, err
 		}
 		req = relay.Request{HostID: to.host.ID, HostName: to.host.Name, Method: r.Method, Path: pathOf(r, to.id) + query}
-		if _, none := any(in).(nothing); none {
+		if _, none := any(in).(routes.None); none {
 			return req, nil
 		}
 		if req.Body, err = json.Marshal(in); err != nil {
@@ -109,7 +112,7 @@ func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 	if err := httpjson.Decode(r, &in); err != nil {
 		return in, nil, err
 	}
-	if _, none := any(in).(nothing); none {
+	if _, none := any(in).(routes.None); none {
 		return in, nil, nil
 	}
 	if body, err = json.Marshal(in); err != nil {

@@ -8,83 +8,154 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
-// The accesses of the table: of people, and of hosts.
-const (
-	read    = httpjson.Read
-	operate = httpjson.Operate
-	fence   = httpjson.Fence
-	local   = httpjson.Local
-
-	never = httpjson.HostNever
-	own   = httpjson.HostOwn
-	anyOf = httpjson.HostAny
-)
-
-// Routes is the whole API in one table.
+// Routes are the registry's routes with their handlers.
 func (s *Server) Routes() []httpjson.Route {
 	return slices.Concat(
 		s.aboutRoutes(), s.hostRoutes(), s.poolRoutes(), s.typeRoutes(), s.volumeRoutes(), s.attachmentRoutes(),
-		s.instanceRoutes(), s.migrationRoutes(), s.drainRoutes(), s.opRoutes(), s.eventRoutes(),
+		s.instanceRoutes(), s.migrationRoutes(),
 	)
-}
-
-// out is an answer with one noun.
-func out(noun string, value any) []httpjson.Noun { return []httpjson.Noun{{Name: noun, Value: value}} }
-
-// accepted is the answer of what lasts.
-func accepted(noun string, value any) []httpjson.Noun {
-	return []httpjson.Noun{{Name: "op", Value: api.Op{}}, {Name: noun, Value: value}}
 }
 
 func (s *Server) aboutRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		{Method: http.MethodGet, Path: "/v1/status", Access: read, Hosts: anyOf, Summary: "The registry on one screen", Out: out("status", api.Status{}), Handler: s.status},
-		{Method: http.MethodGet, Path: "/v1/version", Access: read, Hosts: anyOf, Summary: "The version of the registry", Out: out("version", ""), Handler: s.version},
-		{Method: http.MethodGet, Path: "/v1/openapi.json", Access: read, Hosts: anyOf, Summary: "This document", Handler: s.openAPI},
+		read(routes.ShowStatus, s.status),
+		routes.ShowRegistryVersion.ServedByRegistry(s.version),
+		routes.ShowOpenAPI.ServedByRegistry(s.openAPI),
+
+		relayed(s, routes.ListOps, s.opsOfHost),
+		relayed(s, routes.ShowOp, s.ofOp),
+		routes.FollowOp.ServedByRegistry(s.watchOp),
+
+		routes.ListEvents.ServedByRegistry(s.events),
+		create(routes.PostEvent, s.Store.PostEvent),
 	}
 }
 
 func (s *Server) hostRoutes() []httpjson.Route {
-	host := out("host", api.Host{})
 	return []httpjson.Route{
-		{Method: http.MethodGet, Path: "/v1/hosts", Access: read, Hosts: own, Summary: "Every host", Out: out("hosts", []api.Host{}), Handler: list("hosts", s.hosts)},
-		{Method: http.MethodGet, Path: "/v1/hosts/{host}", Access: read, Hosts: own, Summary: "One host", Out: host, Handler: show("host", s.host)},
-		{Method: http.MethodPost, Path: "/v1/hosts/{host}/report", Access: local, Hosts: own, Summary: "What a daemon says of its host", In: api.HostReport{}, Out: host, Handler: s.report},
-		{Method: http.MethodPost, Path: "/v1/hosts/{host}/fence", Access: fence, Hosts: never, Summary: "Take an operator's word that a host cannot touch any volume any more", In: api.HostFence{}, Out: host, Handler: drastic(s, "host", s.Store.FenceHost)},
-		{Method: http.MethodDelete, Path: "/v1/hosts/{host}", Access: fence, Hosts: never, Summary: "Forget a fenced host that is gone for good and has nothing left; with volumes=1 those in its own pools too", Query: []string{"volumes"}, Out: host, Handler: s.forgetHost},
-		{Method: http.MethodPost, Path: "/v1/hosts/{host}/rejoin", Access: local, Hosts: own, Summary: "A fenced host has let go of what it lost", In: api.HostRejoin{}, Out: host, Handler: s.rejoin},
-		{Method: http.MethodGet, Path: "/v1/hosts/{host}/tasks", Access: local, Hosts: own, Summary: "What a host is asked to do, by long poll; a session that is new gets all that has no answer", Query: []string{"session", "wait_seconds"}, Out: out("tasks", []api.Task{}), Handler: s.tasks},
-		{Method: http.MethodPost, Path: "/v1/hosts/{host}/tasks/{task}/answer", Access: local, Hosts: own, Summary: "What the host's API answered to a task; the first answer stands", In: api.TaskAnswer{}, Out: out("task", api.Task{}), Handler: s.answer},
+		list(routes.ListHosts, s.hosts),
+		show(routes.ShowHost, s.host),
+		write(routes.ReportHost, http.StatusOK, s.report),
+		drastic(s, routes.FenceHost, s.Store.FenceHost),
+		routes.ForgetHost.ServedByRegistry(s.forgetHost),
+		write(routes.RejoinHost, http.StatusOK, s.rejoin),
+		routes.FetchTasks.ServedByRegistry(s.tasks),
+		write(routes.AnswerTask, http.StatusOK, s.answer),
 	}
 }
 
 func (s *Server) poolRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		{Method: http.MethodGet, Path: "/v1/pools", Access: read, Hosts: own, Summary: "The pools of every host", Out: out("pools", []api.Pool{}), Handler: list("pools", s.pools)},
-		{Method: http.MethodGet, Path: "/v1/pools/{pool}", Access: read, Hosts: own, Summary: "One pool", Query: []string{hostParameter}, Out: out("pool", api.Pool{}), Handler: s.pool},
-		{Method: http.MethodPost, Path: "/v1/pools/{pool}/drain", Access: operate, Hosts: never, Summary: "Move every volume of a pool, on every host, to another pool", In: api.PoolDrain{}, Out: out("drain", api.Drain{}), Handler: s.startDrain},
+		list(routes.ListPools, s.pools),
+		read(routes.ShowPool, s.pool),
+		write(routes.DrainPool, http.StatusCreated, s.startDrain),
+
+		list(routes.ListDrains, listed(s.drains)),
+		show(routes.ShowDrain, shown(s.drain)),
+		routes.FollowDrain.ServedByRegistry(s.watchDrain),
+		change(routes.PauseDrain, s.setDrain(api.DrainPaused)),
+		change(routes.ResumeDrain, s.setDrain(api.DrainRunning)),
+		change(routes.StopDrain, s.setDrain(api.DrainStopped)),
 	}
 }
 
 func (s *Server) typeRoutes() []httpjson.Route {
-	db, one := s.Store, out("type", api.VolumeType{})
+	db := s.Store
 	return []httpjson.Route{
-		{Method: http.MethodGet, Path: "/v1/types", Access: read, Hosts: anyOf, Summary: "Every volume type", Out: out("types", []api.VolumeType{}), Handler: list("types", listed(db.Types))},
-		{Method: http.MethodPost, Path: "/v1/types", Access: operate, Hosts: never, Summary: "Make a volume type", In: api.VolumeTypeCreate{}, Out: one, Handler: create("type", db.CreateType)},
-		{Method: http.MethodGet, Path: "/v1/types/{type}", Access: read, Hosts: anyOf, Summary: "One volume type", Out: one, Handler: show("type", shown(db.Type))},
-		{Method: http.MethodPatch, Path: "/v1/types/{type}", Access: operate, Hosts: never, Summary: "Change a volume type", In: api.VolumeTypeUpdate{}, Out: one, Handler: change("type", db.UpdateType)},
-		{Method: http.MethodDelete, Path: "/v1/types/{type}", Access: operate, Hosts: never, Summary: "Remove a volume type", Out: one, Handler: remove("type", db.DeleteType)},
+		list(routes.ListTypes, listed(db.Types)),
+		create(routes.CreateType, db.CreateType),
+		show(routes.ShowType, shown(db.Type)),
+		change(routes.UpdateType, db.UpdateType),
+		remove(routes.DeleteType, db.DeleteType),
 
-		{Method: http.MethodGet, Path: "/v1/policies", Access: read, Hosts: anyOf, Summary: "Every policy", Out: out("policies", []api.Policy{}), Handler: list("policies", listed(db.Policies))},
-		{Method: http.MethodPut, Path: "/v1/policies/{policy}", Access: operate, Hosts: never, Summary: "Turn a policy on or off", In: api.PolicyUpdate{}, Out: out("policy", api.Policy{}), Handler: change("policy", db.SetPolicy)},
+		list(routes.ListPolicies, listed(db.Policies)),
+		change(routes.SetPolicy, db.SetPolicy),
 	}
 }
 
-func (s *Server) eventRoutes() []httpjson.Route {
+func (s *Server) volumeRoutes() []httpjson.Route {
+	db := s.Store
 	return []httpjson.Route{
-		{Method: http.MethodGet, Path: "/v1/events", Access: read, Hosts: never, Summary: "The audit trail, at most 1000 events and about 1 MiB (an empty list is its end), or with follow=1 a stream without end", Query: []string{"since", "follow"}, Out: out("events", []api.Event{}), Handler: s.events},
-		{Method: http.MethodPost, Path: "/v1/events", Access: local, Hosts: own, Summary: "A daemon adds an event to the audit trail", In: api.EventPost{}, Out: out("event", api.Event{}), Handler: create("event", s.Store.PostEvent)},
+		list(routes.ListVolumes, db.Volumes),
+		show(routes.ShowVolume, db.Volume),
+		relayed(s, routes.CreateVolume, s.toCreateVolume),
+		relayed(s, routes.AdoptVolume, s.toAdoptVolume),
+		change(routes.UpdateVolume, db.UpdateVolume),
+		relayed(s, routes.DeleteVolume, s.toDelete),
+		change(routes.ForgetVolume, s.forgetVolume),
+		relayed(s, routes.ResizeVolume, s.toResize),
+		routes.RetypeVolume.ServedByRegistry(s.retype),
+		shelvedOr(s, routes.AttachVolume, db.AttachShelved, s.toAttach),
+		shelvedOr(s, routes.DetachVolume, db.DetachShelved, s.toDetach),
+		routes.MigrateVolume.ServedByRegistry(s.migrateVolume),
+		write(routes.EstimateMigration, http.StatusOK, s.estimateMove),
+		routes.ShowWhich.ServedByRegistry(s.which()),
+
+		create(routes.RegisterVolume, db.RegisterVolume),
+		change(routes.TransitionVolume, db.TransitionVolume),
+		change(routes.GrowVolume, db.GrowVolume),
+		change(routes.BeginResize, db.BeginResize),
+		change(routes.EndResize, db.EndResize),
+	}
+}
+
+func (s *Server) attachmentRoutes() []httpjson.Route {
+	db := s.Store
+	return []httpjson.Route{
+		read(routes.ListAttachments, s.attachments),
+		show(routes.ShowAttachment, db.Attachment),
+		routes.DeleteAttachment.ServedByRegistry(s.deleteAttachment),
+
+		relayed(s, routes.StartMigration, s.toStart),
+		relayed(s, routes.CopyByAttachment, ofAttachment[routes.None](s)),
+		relayed(s, routes.CompleteByAttachment, ofAttachment[api.MigrationComplete](s)),
+		relayed(s, routes.CancelByAttachment, ofAttachment[routes.None](s)),
+
+		create(routes.ReserveAttachment, db.ReserveAttachment),
+		change(routes.TransitionAttachment, db.TransitionAttachment),
+		change(routes.ReleaseAttachment, db.ReleaseAttachment),
+	}
+}
+
+func (s *Server) instanceRoutes() []httpjson.Route {
+	db := s.Store
+	return []httpjson.Route{
+		list(routes.ListInstances, db.Instances),
+		show(routes.ShowInstance, db.Instance),
+		relayed(s, routes.AdoptInstance, s.toAdoptInstance),
+		routes.ForgetInstance.ServedByRegistry(s.forgetInstance),
+		change(routes.LockInstance, db.LockInstance),
+		change(routes.UnlockInstance, s.unlockInstance),
+		relayed(s, routes.StartInstance, toPower[routes.None](s, "start")),
+		relayed(s, routes.StopInstance, toPower[api.InstanceStop](s, "stop")),
+		relayed(s, routes.RebootInstance, toPower[routes.None](s, "reboot")),
+		relayed(s, routes.PauseInstance, toPower[routes.None](s, "pause")),
+		relayed(s, routes.UnpauseInstance, toPower[routes.None](s, "unpause")),
+		relayed(s, routes.ShelveInstance, toPower[api.InstanceShelve](s, "shelve")),
+		routes.UnshelveInstance.ServedByRegistry(s.unshelve),
+
+		create(routes.RegisterInstance, db.RegisterInstance),
+		routes.TransitionInstance.ServedByRegistry(s.transitionInstance),
+	}
+}
+
+func (s *Server) migrationRoutes() []httpjson.Route {
+	db := s.Store
+	return []httpjson.Route{
+		read(routes.ListMigrations, s.migrations),
+		show(routes.ShowMigration, s.migration),
+		routes.FollowMigration.ServedByRegistry(s.watchMigration),
+		routes.UpdateMigration.ServedByRegistry(s.notPaused(relaying(s, ofMigration[api.MigrationUpdate](s)), "change")),
+		routes.CopyMigration.ServedByRegistry(s.notPaused(relaying(s, ofMigration[routes.None](s)), "copy")),
+		routes.CompleteMigration.ServedByRegistry(s.orPaused(relaying(s, ofMigration[routes.None](s)), db.CompletePause)),
+		routes.CancelMigration.ServedByRegistry(s.orAdopted(s.orPaused(relaying(s, ofMigration[routes.None](s)), s.cancelPaused))),
+		drastic(s, routes.AbandonMigration, db.AbandonMigration),
+
+		create(routes.RegisterMigration, db.RegisterMigration),
+		change(routes.TransitionMigration, db.TransitionMigration),
+		change(routes.PermitPause, db.PermitPause),
 	}
 }

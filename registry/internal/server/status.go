@@ -6,26 +6,21 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // Program is what this program calls itself.
 const Program = "volferry-registry"
 
-func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
-	if _, err := httpjson.Query(r); err != nil {
-		return err
-	}
-	status, err := s.currentStatus(r.Context())
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "status", status)
+func (s *Server) status(r *http.Request, _ url.Values) (api.Status, error) {
+	return s.currentStatus(r.Context())
 }
 
 func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
@@ -190,5 +185,5 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
-	return httpjson.Write(w, http.StatusOK, "version", s.Version)
+	return routes.ShowRegistryVersion.Write(w, http.StatusOK, s.Version)
 }

@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -40,7 +40,7 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	// it now.
 	v, refusal := s.Store.RetypeVolume(r.Context(), call, reference(r), in)
 	if refusal == nil {
-		return httpjson.Write(w, http.StatusOK, "volume", v)
+		return routes.RetypeVolume.Write(w, http.StatusOK, v)
 	}
 	if _, moves := api.AsError(refusal).Details["to_pool"]; !moves {
 		return refusal
@@ -71,7 +71,7 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef 
 	if err != nil {
 		return req, fmt.Errorf("encode request: %w", err)
 	}
-	return relay.Request{HostID: host.ID, HostName: host.Name, Method: http.MethodPost, Path: "/v1/volumes/" + url.PathEscape(plan.Volume.ID) + "/migrate", Body: body}, nil
+	return relay.Request{HostID: host.ID, HostName: host.Name, Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(plan.Volume.ID), Body: body}, nil
 }
 
 // deleteAttachment has the attachment's host delete it, which looks whether the
@@ -79,7 +79,7 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef 
 // the operator's word instead, and the registry's own; so is an attachment of an
 // instance that no host has.
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, "force")
+	query, err := httpjson.Query(r, routes.DeleteAttachment.Registry.Query...)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 			return err
 		}
 	}
-	return relayed(s, ofAttachment[nothing](s), "force")(w, r)
+	return relaying(s, ofAttachment[routes.None](s), routes.DeleteAttachment.Registry.Query...)(w, r)
 }
 
 // deleteShelved deletes an attachment of an instance that no host has, or says that
@@ -149,17 +149,17 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 	if a, err = s.Store.ForceDeleteAttachment(r.Context(), call, reference(r)); err != nil {
 		return false, err
 	}
-	return true, httpjson.Write(w, http.StatusOK, "attachment", a)
+	return true, routes.DeleteAttachment.Write(w, http.StatusOK, a)
 }
 
 // mayFence refuses operators without the role fence, where that depends on what the
 // request is about and not on its route.
 func mayFence(r *http.Request) error {
 	id, ok := mtls.IdentityOf(r.Context())
-	if !ok || id.Kind != mtls.KindOperator || id.Role >= fence {
+	if !ok || id.Kind != mtls.KindOperator || id.Role >= httpjson.Fence {
 		return nil
 	}
-	return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: the host of the attachment is fenced, so it asks for the role %s, and the certificate has the role %s", id.Name, fence, id.Role)
+	return api.Errorf(api.CodePermissionDenied, "operator %s may not do this: the host of the attachment is fenced, so it asks for the role %s, and the certificate has the role %s", id.Name, httpjson.Fence, id.Role)
 }
 
 // forgetVolume takes a volume out of the registry; its bytes are its host's.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -29,7 +30,7 @@ func ofVolume[In any](s *Server) finder[In] {
 }
 
 // toDelete is ofVolume, of a volume that nothing uses.
-func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *nothing) (target, error) {
+func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) (target, error) {
 	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
@@ -198,13 +199,13 @@ func (s *Server) toAdoptInstance(ctx context.Context, r *http.Request, _ *api.In
 }
 
 // opsOfHost is the host that is named, or the only one.
-func (s *Server) opsOfHost(ctx context.Context, r *http.Request, _ *nothing) (to target, err error) {
+func (s *Server) opsOfHost(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.where().Only(ctx, r.URL.Query().Get(hostParameter))
 	return to, err
 }
 
 // ofOp is the host of the op that the path names: of the task of that id.
-func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *nothing) (to target, err error) {
+func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.hostOfOp(ctx, r.PathValue("op"))
 	return to, err
 }

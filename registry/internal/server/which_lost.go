@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -18,7 +18,7 @@ import (
 // nothing: what the registry knows by itself is the answer then, and names no copy,
 // for nobody has looked at one.
 func (s *Server) which() handler {
-	ask := relayed(s, ofVolume[nothing](s))
+	ask := relaying(s, ofVolume[routes.None](s))
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v, err := s.Store.Volume(r.Context(), reference(r), store.Viewer{})
 		if err != nil {
@@ -35,7 +35,7 @@ func (s *Server) which() handler {
 		if err != nil {
 			return err
 		}
-		return httpjson.Write(w, http.StatusOK, "which", api.Which{VolumeID: v.ID, Registry: &v.Location, Explanation: known})
+		return routes.ShowWhich.Write(w, http.StatusOK, api.Which{VolumeID: v.ID, Registry: &v.Location, Explanation: known})
 	}
 }
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// Routes of migrations.
+var (
+	ListMigrations = get[[]api.Migration]("/v1/migrations", "migrations",
+		"List the open migrations, with all=1 also those that are over", registry(own, "volume"), daemon(Answers), query("all"))
+	ShowMigration = get[api.Migration]("/v1/migrations/{migration}", "migration",
+		"Show a migration", registry(own), daemon(Answers))
+	FollowMigration = stream("/v1/migrations/{migration}/events",
+		"Follow a migration", registry(own), daemon(Streams))
+	UpdateMigration = patch[api.MigrationUpdate, api.Migration]("/v1/migrations/{migration}", "migration",
+		"Change a migration while it runs", registry(never), daemon(Answers))
+	CopyMigration = post[None, api.Migration]("/v1/migrations/{migration}/copy", "migration",
+		"Copy from src to dst", registry(never), daemon(Answers), begins)
+	CompleteMigration = post[api.PauseEnd, api.Migration]("/v1/migrations/{migration}/complete", "migration",
+		"End a migration at dst", registry(own), daemon(Answers), begins)
+	CancelMigration = post[api.PauseEnd, api.Migration]("/v1/migrations/{migration}/cancel", "migration",
+		"End a migration at src", registry(own), daemon(Answers), begins)
+	AbandonMigration = post[api.MigrationAbandon, api.Migration]("/v1/migrations/{migration}/abandon", "migration",
+		"End a migration whose host is fenced, saying which copy is kept", registry(never), daemon(PassesOn), needs(httpjson.Fence))
+)
+
+// Routes by which a host records what it did about a migration.
+var (
+	RegisterMigration = report[api.MigrationRegister, api.Migration]("/v1/migrations:register", "migration",
+		"Lock a volume for a migration and reserve its destination")
+	TransitionMigration = report[api.MigrationTransition, api.Migration]("/v1/migrations/{migration}/transition", "migration",
+		"Move a migration from one state to another")
+	PermitPause = report[api.PausePermit, api.Migration]("/v1/migrations/{migration}/permit", "migration",
+		"Permit a host to suspend, restore or resume a guest of a move with all guests paused")
+)
+
+// Routes by which the registry has a volume copied whose guests are all saved.
+var (
+	ListSaved = get[[]api.SavedInstance]("/v1/migrations/{migration}/saved", "saved_instances",
+		"List what was done here for a move with all guests paused, whether the registry knows the migration or not", daemon(Answers))
+	CheckCopy = post[api.CopySaved, api.Location]("/v1/migrations/{migration}/check-copy", "location",
+		"Check that a volume can be copied while its guests are saved; nothing is changed", daemon(Answers))
+	CopySaved = post[api.CopySaved, api.Migration]("/v1/migrations/{migration}/copy-saved", "migration",
+		"Copy a volume whose guests are all saved", daemon(Answers), begins)
+	DropSaved = post[api.DropSaved, api.Op]("/v1/migrations/{migration}/drop-saved", "op",
+		"Remove one end of the copy of a volume whose guests were saved", daemon(Answers))
+)
