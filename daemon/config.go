@@ -82,6 +82,7 @@ func loadConfig(args []string, stderr io.Writer) (*config, error) {
 	if len(rest) > 0 {
 		return nil, fmt.Errorf("there is no use for the argument %q; see volferryd --help", rest[0])
 	}
+	cfg.HostName = cmp.Or(cfg.HostName, defaultConfig().HostName)
 	if cfg.OverlayDir == "" {
 		cfg.OverlayDir = filepath.Join(cfg.StateDir, "overlays")
 	}

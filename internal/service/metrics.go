@@ -55,7 +55,10 @@ func (m *Metrics) Run(ctx context.Context) error {
 // listen returns nil without an error if ctx ends before the address is free.
 func (m *Metrics) listen(ctx context.Context) (net.Listener, error) {
 	for {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.address)
+		listener, err := handedOver("tcp", m.address)
+		if listener == nil && err == nil {
+			listener, err = new(net.ListenConfig).Listen(ctx, "tcp", m.address)
+		}
 		if ctx.Err() == nil && err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
 			return nil, fmt.Errorf("start server: %w", err)
 		}

@@ -65,11 +65,15 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 	return s
 }
 
-// TLSServer serves h at the TCP address over TLS. Requests know their peer by
+// TLSServer serves h at the TCP address over TLS, by the socket that systemd opened there
+// if it did. Requests know their peer by
 // http.Request.TLS. Connections that are refused are logged, not more than a reader
 // of the log can bear.
 func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
+		if l, err := handedOver("tcp", address); l != nil || err != nil {
+			return keptAlive{l}, err
+		}
 		return (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(ctx, "tcp", address)
 	})
 	s.tls = &t

@@ -9,10 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 
-	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,22 +21,12 @@ const socketMode = 0o660
 // maxSocketPath is what fits into a sockaddr_un, without its final zero.
 const maxSocketPath = 107
 
-// activated are the listeners that systemd handed over. They can be taken from
-// the environment once.
-var activated = sync.OnceValues(activation.Listeners)
-
 // listenSocket returns the listener at path that systemd handed over, else a
 // new one with mode 0660 and the group gid (negative for the process's own) in
 // a directory that is made with mode 0750 if it is missing.
 func listenSocket(ctx context.Context, path string, gid int) (net.Listener, error) {
-	given, err := activated()
-	if err != nil {
-		return nil, fmt.Errorf("take sockets from systemd: %w", err)
-	}
-	for _, l := range given {
-		if l != nil && l.Addr().Network() == "unix" && l.Addr().String() == path {
-			return l, nil
-		}
+	if l, err := handedOver("unix", path); l != nil || err != nil {
+		return l, err
 	}
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("the socket path %s is longer than the %d bytes that the kernel takes", path, maxSocketPath)

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// activated are the listeners that systemd handed over. They can be taken from the
+// environment once.
+var activated = sync.OnceValues(activation.Listeners)
+
+// handedOver returns the listener at an address that systemd opened for this program,
+// nil if it opened none there. A program in a network namespace of its own is reached
+// from outside only by such a listener.
+func handedOver(network, address string) (net.Listener, error) {
+	given, err := activated()
+	if err != nil {
+		return nil, fmt.Errorf("take sockets from systemd: %w", err)
+	}
+	return at(given, network, address)
+}
+
+// at finds the listener of an address. No host in a TCP address is every address of the
+// machine, as in ListenStream=7643.
+func at(given []net.Listener, network, address string) (net.Listener, error) {
+	for _, l := range given {
+		if l == nil || !strings.HasPrefix(l.Addr().Network(), network) {
+			continue
+		}
+		if l.Addr().String() == address {
+			return l, nil
+		}
+		opened, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		wanted, err := net.ResolveTCPAddr(network, address)
+		if err != nil {
+			return nil, fmt.Errorf("read address %s: %w", address, err)
+		}
+		everywhere := (wanted.IP == nil || wanted.IP.IsUnspecified()) && opened.IP.IsUnspecified()
+		if opened.Port == wanted.Port && (everywhere || opened.IP.Equal(wanted.IP)) {
+			return l, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // nothing was opened there
+}
+
+// keptAlive sets on what it accepts what listeners that we open have set by themselves.
+type keptAlive struct{ net.Listener }
+
+func (l keptAlive) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if c, ok := conn.(*net.TCPConn); ok && err == nil {
+		_ = c.SetKeepAliveConfig(keepAlive) // of a peer that is gone already it says nothing new
+	}
+	return conn, err
+}
