@@ -9,8 +9,8 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -153,16 +153,12 @@ func (s *session) called(ctx context.Context, nouns, ref string) string {
 	if !idPattern.MatchString(ref) {
 		return ref
 	}
-	name := ref
-	for id, n := range names(ctx, s, nouns) {
-		switch {
-		case n == ref:
-			return ref
-		case n != "" && strings.HasPrefix(id, ref):
-			name = n
-		}
+	byID := names(ctx, s, nouns)
+	found := api.Lookup(slices.Collect(maps.Keys(byID)), ref, func(id *string) (string, string) { return *id, byID[*id] })
+	if len(found) != 1 {
+		return ref
 	}
-	return name
+	return nameOr(byID, found[0])
 }
 
 // nameIn is the name of the noun in an answer, or instead where it has none.

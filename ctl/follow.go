@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
-const (
-	// patience is how long a daemon may be away, restarting, before following
-	// it is given up.
-	patience     = time.Minute
-	firstBackoff = 200 * time.Millisecond
-	longestPause = 2 * time.Second
-)
+// patience is how long a daemon may be away, restarting, before following it is
+// given up.
+const patience = time.Minute
+
+// outageBackoff is how often a daemon that is away is asked.
+var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
 
 // errLost says that the other side stayed away longer than patience.
 var errLost = errors.New("no connection")
@@ -39,7 +39,7 @@ type follower struct {
 func (f *follower) run(ctx context.Context, since int64, see func(api.Event) bool) error {
 	contact := time.Now()
 	told := false
-	pause := firstBackoff
+	backoff := outageBackoff
 	for {
 		broken := error(nil)
 		for e, err := range f.open(ctx, since) {
@@ -47,7 +47,8 @@ func (f *follower) run(ctx context.Context, since int64, see func(api.Event) boo
 				broken = err
 				break
 			}
-			since, contact, told, pause = max(since, e.Seq), time.Now(), false, firstBackoff
+			since, contact, told = max(since, e.Seq), time.Now(), false
+			backoff.Reset()
 			if !see(e) {
 				return nil
 			}
@@ -68,10 +69,9 @@ func (f *follower) run(ctx context.Context, since int64, see func(api.Event) boo
 			f.lost(err)
 			told = true
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := backoff.Sleep(ctx); err != nil {
 			return err
 		}
-		pause = min(2*pause, longestPause)
 	}
 }
 
@@ -94,27 +94,7 @@ func isOutage(err error) bool {
 	return answer.Code.ExitStatus() == api.ExitUnavailable
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
 // outlast asks until there is an answer, or the other side stays away too long.
 func outlast(ctx context.Context, ask func() error) error {
-	deadline := time.Now().Add(patience)
-	for pause := firstBackoff; ; pause = min(2*pause, longestPause) {
-		err := ask()
-		if err == nil || !isOutage(err) || ctx.Err() != nil || time.Now().After(deadline) {
-			return err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
+	return retry.Do(ctx, outageBackoff, patience, ask, isOutage)
 }

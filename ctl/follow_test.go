@@ -84,7 +84,7 @@ func TestOutageIsToldOnceAndGivenUpAfterAMinute(t *testing.T) {
 		if !errors.Is(err, errLost) || !errors.Is(err, errAway) {
 			t.Errorf("run() = %v, want errLost with the reason", err)
 		}
-		if took := time.Since(began); told != 1 || took < patience || took > patience+2*longestPause {
+		if took := time.Since(began); told != 1 || took < patience || took > patience+2*outageBackoff.Max {
 			t.Errorf("told %d times, gave up after %s; want once, after %s", told, took, patience)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // The values of --progress.
@@ -82,24 +83,21 @@ func (s *session) change(ctx context.Context, method, path, noun string, in any)
 	key := uuid.NewString()
 	display := s.newDisplay()
 	defer s.tellWaits(ctx, display, key, "an answer from "+s.client.Target())()
-	deadline := time.Now().Add(patience)
 	sent := false
-	for pause := firstBackoff; ; pause = min(2*pause, longestPause) {
+	err = retry.Do(ctx, outageBackoff, patience, func() (err error) {
 		a, err = s.call(ctx, method, path, noun, in, client.IdempotencyKey(key))
-		if err == nil || ctx.Err() != nil || !isOutage(err) {
-			return a, err
-		}
-		if !sent && !maybeDone(err) || time.Now().After(deadline) {
-			return answer{}, err
+		return err
+	}, func(err error) bool {
+		if !isOutage(err) || !sent && !maybeDone(err) {
+			return false
 		}
 		if !sent {
 			display.lost(err)
 			sent = true
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return answer{}, err
-		}
-	}
+		return true
+	})
+	return a, err
 }
 
 // maybeDone says whether the connection broke with the request on its way.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 const (
@@ -40,7 +41,7 @@ type waitTeller struct {
 // run looks now and then until ctx ends.
 func (t *waitTeller) run(ctx context.Context) {
 	t.since = time.Now()
-	for pause := tellAfter; sleep(ctx, pause) == nil; pause = tellEvery {
+	for pause := tellAfter; retry.Sleep(ctx, pause) == nil; pause = tellEvery {
 		op := t.ask(ctx)
 		if ctx.Err() == nil {
 			t.look(op, time.Now())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // maxAnswerBytes bounds what an answer may take of our memory.
@@ -199,14 +200,13 @@ func (c *Client) send(ctx context.Context, method, path string, in any, options 
 }
 
 // roundTrip sends the request, and again while that is asked for and sensible.
-func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (*http.Response, error) {
-	deadline := time.Now().Add(options.retryWithin)
+func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (resp *http.Response, err error) {
 	var written atomic.Int32
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Add(1) }})
-	for pause := 20 * time.Millisecond; ; pause *= 2 {
+	try := func() error {
 		r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
 		if err != nil {
-			return nil, fmt.Errorf("make request: %w", err)
+			return fmt.Errorf("make request: %w", err)
 		}
 		if body != nil {
 			r.Header.Set("Content-Type", "application/json")
@@ -214,16 +214,12 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 		if options.key != "" {
 			r.Header.Set(api.IdempotencyKeyHeader, options.key)
 		}
-		resp, err := c.http.Do(r)
-		if err == nil || method != http.MethodGet || !refused(err) || time.Now().Add(pause).After(deadline) {
-			return resp, wasSent(err, int(written.Load()))
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
-		}
+		resp, err = c.http.Do(r)
+		return err
 	}
+	again := func(err error) bool { return method == http.MethodGet && refused(err) }
+	err = retry.Do(ctx, retry.Backoff{First: 20 * time.Millisecond, Max: time.Second}, options.retryWithin, try, again)
+	return resp, wasSent(err, int(written.Load()))
 }
 
 // answeredError returns the error that the daemon answered.

@@ -9,12 +9,6 @@ import (
 	"time"
 )
 
-// The pause before another try where the error does not say how long.
-const (
-	backoffFirst = 100 * time.Millisecond
-	backoffMax   = 10 * time.Second
-)
-
 // patience decides what an error of a step means and spends the time until the
 // next try. One is made per visit of a step: tries are counted across it.
 type patience struct {
@@ -26,7 +20,7 @@ type patience struct {
 	// one is final.
 	insist int
 	tries  int
-	delay  time.Duration
+	delay  backoff // where the error does not say how long
 	// heard is how many wakes there had been when the last try began.
 	heard int
 	// waited is what it waited for last, and since when without anything else between.
@@ -58,13 +52,13 @@ func (p *patience) bear(err error) bool {
 		return false
 	case errors.Is(err, ErrJournal):
 		p.log(err)
-		return sleep(p.ctx, p.backoff())
+		return sleep(p.ctx, p.delay.next())
 	case errors.As(err, &wait):
 		return p.waitFor(wait.on, err)
 	case errors.As(err, &retry):
 		return p.try(p.a.r.cfg.MaxTries, retry.after, err)
 	default:
-		return p.try(p.insist, p.backoff(), err)
+		return p.try(p.insist, p.delay.next(), err)
 	}
 }
 
@@ -75,11 +69,6 @@ func (p *patience) try(limit int, after time.Duration, err error) bool {
 	}
 	p.log(err)
 	return sleep(p.ctx, after)
-}
-
-func (p *patience) backoff() time.Duration {
-	p.delay = min(max(2*p.delay, backoffFirst), backoffMax)
-	return p.delay
 }
 
 // waitFor waits until Wake(on), for WaitPoll at most. What was woken since the

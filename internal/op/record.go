@@ -8,21 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
-)
-
-// The journal is asked again after these times as long as it does not take a
-// record: soon, since the guest of a migration may be paused, and then rarely.
-const (
-	appendRetryFirst = 100 * time.Millisecond
-	appendRetryMax   = 10 * time.Second
 )
 
 // record brings a record to stable storage, however long that takes: until it
 // is there nothing else of the op moves. It returns false when the runner is
 // stopped or the history turns out to be broken.
 func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) bool {
-	for delay := appendRetryFirst; ; delay = min(2*delay, appendRetryMax) {
+	for delay := (backoff{}); ; {
 		if a.stopping() {
 			return false
 		}
@@ -38,7 +30,7 @@ func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) boo
 		}
 		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", step, "record", kind, "err", err)
 		a.setTrouble(err)
-		sleep(a.ctx, delay)
+		sleep(a.ctx, delay.next())
 	}
 }
 
@@ -159,16 +151,4 @@ func encodeFailure(f Failure) json.RawMessage {
 		return encodeFailure(f)
 	}
 	return data
-}
-
-// sleep waits for d or until ctx ends, and says whether it was the time.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

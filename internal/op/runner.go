@@ -177,7 +177,7 @@ func (r *Runner) activateLater(o Op) {
 		return
 	}
 	r.wg.Go(func() {
-		for sleep(r.ctx, appendRetryFirst) {
+		for sleep(r.ctx, firstDelay) {
 			r.admit.Lock()
 			var err error
 			if r.runs() {

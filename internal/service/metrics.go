@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // metricsRetry is how long until an address that was taken is tried again.
@@ -53,29 +54,28 @@ func (m *Metrics) Run(ctx context.Context) error {
 }
 
 // listen returns nil without an error if ctx ends before the address is free.
-func (m *Metrics) listen(ctx context.Context) (net.Listener, error) {
-	for {
-		listener, err := handedOver("tcp", m.address)
+func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error) {
+	taken := func(err error) bool {
+		return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
+	}
+	err = retry.Do(ctx, retry.Backoff{First: m.retry, Max: m.retry}, retry.Forever, func() (err error) {
+		listener, err = handedOver("tcp", m.address)
 		if listener == nil && err == nil {
 			listener, err = new(net.ListenConfig).Listen(ctx, "tcp", m.address)
 		}
-		if ctx.Err() == nil && err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
-			return nil, fmt.Errorf("start server: %w", err)
+		if err == nil || taken(err) && ctx.Err() == nil {
+			m.note(err)
+			m.once.Do(func() { close(m.ready) })
 		}
-		if ctx.Err() != nil && listener == nil {
-			return nil, nil //nolint:nilnil // it was told to stop, and has nothing
-		}
-		m.note(err)
-		m.once.Do(func() { close(m.ready) })
-		if err == nil {
-			return listener, nil
-		}
-		select {
-		case <-time.After(m.retry):
-		case <-ctx.Done():
-			return nil, nil //nolint:nilnil // it was told to stop, and has nothing
-		}
+		return err
+	}, taken)
+	switch {
+	case err == nil:
+		return listener, nil
+	case ctx.Err() != nil:
+		return nil, nil //nolint:nilnil,nilerr // it was told to stop, and has nothing
 	}
+	return nil, fmt.Errorf("start server: %w", err)
 }
 
 // note keeps why the address is not ours, and logs it once, and its end.

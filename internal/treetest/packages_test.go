@@ -58,7 +58,7 @@ var layers = [][]string{
 	{"daemon/internal/qemuimg", "registry/internal/ledger", "registry/internal/validate"},
 	{"internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "internal/version"},
-	{"internal/atomicfile"},
+	{"internal/atomicfile", "internal/retry"},
 	{"internal/api"},
 }
 

@@ -97,32 +97,18 @@ func one[T any](noun string, of func(*uplink.View) []T, called func(*T) (id, nam
 	}
 }
 
-// minPrefix is how much of an id is enough to name something.
-const minPrefix = 4
-
 // find recalls one thing. What is not remembered may be there all the same, so that is
 // no not_found.
-func find[T any](noun, ref string, things []T, called func(*T) (id, name string)) (T, error) {
-	var (
-		none  T
-		begin []T
-	)
-	for i := range things {
-		id, name := called(&things[i])
-		if id == ref || name == ref {
-			return things[i], nil
-		}
-		if len(ref) >= minPrefix && strings.HasPrefix(id, ref) {
-			begin = append(begin, things[i])
-		}
-	}
-	switch len(begin) {
+func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
+	var none T
+	found := api.Lookup(things, ref, key)
+	switch len(found) {
 	case 0:
 		return none, api.Errorf(api.CodeRegistryUnavailable, "the registry is away, and this host remembers no %s %.80s", noun, ref)
 	case 1:
-		return begin[0], nil
+		return found[0], nil
 	}
-	return none, api.Errorf(api.CodeInvalidArgument, "%.80s could be any of %d %ss", ref, len(begin), noun)
+	return none, api.Errorf(api.CodeInvalidArgument, "%.80s could be any of %d %ss", ref, len(found), noun)
 }
 
 func hosts(v *uplink.View) []api.Host                { return v.Hosts }

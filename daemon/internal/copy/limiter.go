@@ -53,7 +53,7 @@ func (l *Limiter) wait(ctx context.Context, n int64) error {
 			return ctx.Err()
 		}
 		turn := bucket.ReserveN(time.Now(), int(n))
-		again, err := sleep(ctx, turn.Delay(), changed)
+		again, err := l.sleep(ctx, turn.Delay(), changed)
 		if err == nil && !again {
 			return nil
 		}
@@ -64,8 +64,8 @@ func (l *Limiter) wait(ctx context.Context, n int64) error {
 	}
 }
 
-// sleep waits for d, for ctx, whose error it returns, or for woken.
-func sleep(ctx context.Context, d time.Duration, woken <-chan struct{}) (wasWoken bool, err error) {
+// sleep waits for d, for ctx, whose error it returns, or for another cap.
+func (*Limiter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (again bool, err error) {
 	if d <= 0 {
 		return false, ctx.Err()
 	}
@@ -74,7 +74,7 @@ func sleep(ctx context.Context, d time.Duration, woken <-chan struct{}) (wasWoke
 	select {
 	case <-timer.C:
 		return false, nil
-	case <-woken:
+	case <-changed:
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)

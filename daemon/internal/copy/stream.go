@@ -7,6 +7,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // zeroGrainBytes is the smallest run of zeros inside a chunk that is
@@ -155,7 +157,7 @@ func (s *stream) zero(off, n int64) error {
 // pause waits for the guest and for the cap before n bytes move.
 func (s *Spec) pause(ctx context.Context, n int64) error {
 	if s.Pace != nil {
-		if _, err := sleep(ctx, s.Pace.Delay(), nil); err != nil {
+		if err := retry.Sleep(ctx, s.Pace.Delay()); err != nil {
 			return err
 		}
 	}
@@ -175,6 +177,5 @@ func (s *Spec) throttle(ctx context.Context, bytes int64) error {
 			return err
 		}
 	}
-	_, err := sleep(ctx, delay, nil)
-	return err
+	return retry.Sleep(ctx, delay)
 }

@@ -21,6 +21,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 var _ hv.Hypervisor = (*Conn)(nil)
@@ -159,23 +160,19 @@ func (c *Conn) setReady() { c.tried.Do(func() { close(c.ready) }) }
 func (c *Conn) Run(ctx context.Context) error {
 	patience := time.AfterFunc(readyWithin, c.setReady)
 	defer patience.Stop()
-	backoff := minBackoff
-	for ctx.Err() == nil {
+	backoff := retry.Backoff{First: minBackoff, Max: maxBackoff}
+	for first := true; ctx.Err() == nil; first = false {
 		l, err := c.connect(ctx)
 		if err != nil {
 			c.setReady()
-			if backoff == minBackoff {
+			if first {
 				c.log.Warn("libvirt is not reachable; trying on", "err", err)
 			}
 		} else {
-			backoff = minBackoff
+			backoff.Reset()
 			c.serve(ctx, l)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff):
-		}
-		backoff = min(2*backoff, maxBackoff)
+		_ = backoff.Sleep(ctx) // its error is that ctx has ended
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // runJob begins the block job of a direction if it does not run yet and waits until
@@ -73,7 +73,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() er
 		if patience > 0 && e.now().Sub(since) >= patience {
 			return false, nil
 		}
-		if err := request.Sleep(ctx, jobPoll); err != nil {
+		if err := retry.Sleep(ctx, jobPoll); err != nil {
 			return false, err
 		}
 	}

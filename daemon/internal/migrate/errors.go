@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // snapshotsLost is the error for an instance whose snapshots or checkpoints would be
@@ -148,22 +150,22 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time
 	if typed := e.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
 		return typed
 	}
-	for until := e.now().Add(notice); err != nil && e.now().Before(until); {
-		disk, lookErr := e.readDisk(ctx, s)
-		if lookErr != nil {
-			return lookErr
-		}
-		if !disk.active {
-			return guestIsOff(s)
-		}
-		if run != 0 && disk.dom.Run != run {
-			return guestRestarted(s)
-		}
-		if sleepErr := request.Sleep(ctx, max(deathPoll, notice/100)); sleepErr != nil {
-			return sleepErr
-		}
+	if err == nil {
+		return nil
 	}
-	return err
+	_, gone := retry.Poll(ctx, max(deathPoll, notice/100), notice, func() (bool, error) {
+		disk, err := e.readDisk(ctx, s)
+		switch {
+		case err != nil:
+			return false, err
+		case !disk.active:
+			return false, guestIsOff(s)
+		case run != 0 && disk.dom.Run != run:
+			return false, guestRestarted(s)
+		}
+		return false, nil
+	})
+	return cmp.Or(gone, err)
 }
 
 // registryError does the same for the registry. A host that was fenced waits as for

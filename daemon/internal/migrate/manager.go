@@ -264,9 +264,6 @@ func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
 	return m.render(h), nil
 }
 
-// minPrefix is how much of an id is enough to name a migration.
-const minPrefix = 4
-
 // Resolve returns the migration with this id, or the only one whose id begins
 // so.
 func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
@@ -274,15 +271,7 @@ func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, erro
 	if err != nil {
 		return api.Migration{}, err
 	}
-	var found []string
-	for _, id := range ids {
-		if id == name {
-			return m.Get(ctx, id)
-		}
-		if len(name) >= minPrefix && strings.HasPrefix(id, name) {
-			found = append(found, id)
-		}
-	}
+	found := api.Lookup(ids, name, func(id *string) (string, string) { return *id, "" })
 	switch len(found) {
 	case 0:
 		return api.Migration{}, api.Errorf(api.CodeNotFound, "no migration %s on this host; `volferryctl migration list --all` shows them", shorten(name))

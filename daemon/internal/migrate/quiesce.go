@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // waitShutdown is what a switch waits for that would begin while the daemon stops: the
@@ -33,8 +34,8 @@ func (m *Manager) Quiesce(ctx context.Context) {
 // AwaitSwitches returns when no guest is paused for a switch, or when ctx ends. New
 // switches may begin meanwhile.
 func (m *Manager) AwaitSwitches(ctx context.Context) {
-	for m.anySwitch() && request.Sleep(ctx, quiescePoll) == nil {
-	}
+	// Its only error is that ctx has ended.
+	_, _ = retry.Poll(ctx, quiescePoll, retry.Forever, func() (bool, error) { return !m.anySwitch(), nil })
 }
 
 // anySwitch says whether an op is between the pause of its guest and its end, or

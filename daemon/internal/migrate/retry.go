@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // maxRetryDelay is how far the tries of what cannot be begun come apart: a host
@@ -21,8 +23,9 @@ type retries struct {
 
 // attempts are those of one migration since there was news.
 type attempts struct {
-	n    int
-	next *time.Timer
+	n       int
+	backoff retry.Backoff
+	next    *time.Timer
 }
 
 // schedule counts a try that failed, and has f called when the next is due.
@@ -31,7 +34,7 @@ func (s *retries) schedule(id string, f func()) (n int) {
 	defer s.mu.Unlock()
 	t := s.byID[id]
 	if t == nil {
-		t = &attempts{}
+		t = &attempts{backoff: retry.Backoff{First: replanDelay, Max: maxRetryDelay}}
 		if s.byID == nil {
 			s.byID = map[string]*attempts{}
 		}
@@ -39,7 +42,7 @@ func (s *retries) schedule(id string, f func()) (n int) {
 	} else {
 		t.next.Stop()
 	}
-	t.next = time.AfterFunc(min(replanDelay<<min(t.n, 10), maxRetryDelay), f)
+	t.next = time.AfterFunc(t.backoff.Next(), f)
 	t.n++
 	return t.n
 }
@@ -60,6 +63,7 @@ func (s *retries) expedite() {
 	defer s.mu.Unlock()
 	for _, t := range s.byID {
 		t.n = 0
+		t.backoff.Reset()
 		t.next.Reset(replanDelay)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // stepMirror makes dst equal to the disk of the running guest, with synchronous
@@ -57,19 +57,15 @@ func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 	if err := e.checkSizes(ctx, s); err != nil {
 		return err
 	}
-	for until := e.now().Add(offBound); ; {
+	runs, err := retry.Poll(ctx, offPoll, offBound, func() (bool, error) {
 		disk, err := e.readDisk(ctx, s)
-		if err != nil || disk.active {
-			return err
-		}
-		if !e.now().Before(until) {
-			return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
-				s.InstanceName, s.VolumeName, offBound)
-		}
-		if err := request.Sleep(ctx, offPoll); err != nil {
-			return err
-		}
+		return err == nil && disk.active, err
+	})
+	if err != nil || runs {
+		return err
 	}
+	return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
+		s.InstanceName, s.VolumeName, offBound)
 }
 
 // stepReady holds the switch of a mirror back unless the mirror is there and

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // pauseNote is written before the guest is paused, because afterwards nobody
@@ -178,7 +179,7 @@ func (e *Env) stepDrain(to direction) op.Step {
 			if to.job == hv.JobCopy && waited > drainBound {
 				return notClean(s, to)
 			}
-			if err := request.Sleep(ctx, drainPollFor(waited)); err != nil {
+			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
 				return err
 			}
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // switchOutput is what the switch to the overlay cost the guest.
@@ -147,21 +147,21 @@ func (e *Env) stepVerifyFrozen() op.Step {
 // awaitNotWritten waits until no process of the guest has src open for writing, and
 // says which one has if that does not come to be.
 func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
-	for until := e.now().Add(frozenBound); ; {
+	var fd int
+	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {
 		files, err := e.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
 		if err != nil {
-			return "", op.Retry(frozenRetry, err) // the guest may just have stopped
+			return false, op.Retry(frozenRetry, err) // the guest may just have stopped
 		}
 		i := slices.IndexFunc(files, func(f hv.OpenFile) bool { return f.Writable })
-		if i < 0 {
-			return "", nil
+		if i >= 0 {
+			fd = files[i].FD
 		}
-		if !e.now().Before(until) {
-			return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
-				s.InstanceName, s.Src.Path, files[i].FD, frozenBound), nil
-		}
-		if err := request.Sleep(ctx, frozenRetry); err != nil {
-			return "", err
-		}
+		return i < 0, nil
+	})
+	if err != nil || frozen {
+		return "", err
 	}
+	return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
+		s.InstanceName, s.Src.Path, fd, frozenBound), nil
 }

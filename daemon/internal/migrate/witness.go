@@ -109,7 +109,7 @@ func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 // confirmDisk is readDisk that asks the second witness as well. Its errors are typed for the
 // runner.
 func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
-	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second, Now: e.now}
+	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	return witness.Agreed(ctx, patience, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
 		if heard.View, err = e.readDisk(ctx, s); err != nil {
 			return heard, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // grantPoll is how often an op that was just begun is looked at.
@@ -30,30 +31,25 @@ func (d *Desk) Granted(ctx context.Context, opID string, first ...string) (op.St
 }
 
 func (d *Desk) granted(ctx context.Context, opID string, first []string) (op.Status, error) {
-	enough := time.NewTimer(d.patience())
-	defer enough.Stop()
-	poll := time.NewTicker(grantPoll)
-	defer poll.Stop()
-	for {
-		st, err := d.Runner.Status(ctx, opID)
-		if err != nil {
-			return st, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+	var st op.Status
+	past, err := retry.Poll(ctx, grantPoll, d.patience(), func() (_ bool, err error) {
+		if st, err = d.Runner.Status(ctx, opID); err != nil {
+			return false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 		}
 		// Before its first step, and when that is undone, an op has no step.
-		if st.State != op.StateRunning || (st.Step != "" && !slices.Contains(first, st.Step)) {
-			return d.ended(ctx, st)
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return st, fmt.Errorf("wait for op %s: %w", opID, context.Cause(ctx))
-		case <-enough.C:
-			if st.Waiting == WaitTurn && !d.behindOurs(st) {
-				return d.takeBackTurn(ctx, st)
-			}
-			return st, nil
-		}
+		return st.State != op.StateRunning || (st.Step != "" && !slices.Contains(first, st.Step)), nil
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return st, fmt.Errorf("wait for op %s: %w", opID, context.Cause(ctx))
+	case err != nil:
+		return st, err
+	case past:
+		return d.ended(ctx, st)
+	case st.Waiting == WaitTurn && !d.behindOurs(st):
+		return d.takeBackTurn(ctx, st)
 	}
+	return st, nil
 }
 
 // ended waits for the end of an op that is being undone; what is not done is no

@@ -5,7 +5,6 @@ package uplink
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -16,11 +15,11 @@ import (
 func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := u.View()
 	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(api.Attachment{Host: i.Host}) })
-	inst, ok := find(here, ref, func(i *api.Instance) (id, name string) { return i.ID, i.Name })
-	if !ok {
+	found := api.Lookup(here, ref, func(i *api.Instance) (id, name string) { return i.ID, i.Name })
+	if len(found) != 1 {
 		return api.Instance{}, false
 	}
-	return u.withGranted(*inst), true
+	return u.withGranted(found[0]), true
 }
 
 // withGranted puts what was granted since the view was read into the slots that
@@ -44,11 +43,11 @@ func (u *Uplink) withGranted(inst api.Instance) api.Instance {
 // registry last said, with the attachments that this host has of it.
 func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	v, _, _ := u.View()
-	vol, ok := find(v.Volumes, ref, func(v *api.Volume) (id, name string) { return v.ID, v.Name })
-	if !ok {
+	found := api.Lookup(v.Volumes, ref, func(v *api.Volume) (id, name string) { return v.ID, v.Name })
+	if len(found) != 1 {
 		return api.Volume{}, false
 	}
-	return u.withOwnAttachments(*vol), true
+	return u.withOwnAttachments(found[0]), true
 }
 
 // AttachedHere are the volumes that this host has at its instances, by what the registry
@@ -66,30 +65,9 @@ func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
 // Known finds an attachment of this host, by its id or the beginning of it, by
 // what the registry last said: for those who cannot ask it now.
 func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
-	a, ok := find(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
-	if !ok {
+	found := api.Lookup(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
+	if len(found) != 1 {
 		return api.Attachment{}, false
 	}
-	return *a, true
-}
-
-// minPrefix is how much of an id is enough to name something.
-const minPrefix = 4
-
-// find is the thing with this id or name, or else the one whose id begins so.
-func find[T any](things []T, ref string, called func(*T) (id, name string)) (*T, bool) {
-	var begins []*T
-	for i := range things {
-		id, name := called(&things[i])
-		switch {
-		case ref == id, ref == name && name != "":
-			return &things[i], true
-		case len(ref) >= minPrefix && strings.HasPrefix(id, ref):
-			begins = append(begins, &things[i])
-		}
-	}
-	if len(begins) != 1 {
-		return nil, false
-	}
-	return begins[0], true
+	return found[0], true
 }

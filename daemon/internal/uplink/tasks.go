@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 const (
@@ -32,7 +32,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	for ctx.Err() == nil {
 		tasks, err := u.fetch(ctx)
 		if err != nil {
-			if request.Sleep(ctx, retryEvery) != nil {
+			if retry.Sleep(ctx, retryEvery) != nil {
 				return nil
 			}
 			continue
@@ -53,7 +53,7 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 		}
 		// A registry that has nothing to say at once is no reason to ask it all
 		// the time.
-		if request.Sleep(ctx, fetchPause) != nil {
+		if retry.Sleep(ctx, fetchPause) != nil {
 			return nil
 		}
 	}
@@ -114,22 +114,26 @@ func (u *Uplink) serve(ctx context.Context, t api.Task, perform Perform) {
 	begin := time.Now()
 	answer := fitting(perform(ctx, t))
 	u.cfg.Log.Info("task", "task", t.ID, "who", t.Who, "method", t.Method, "path", t.Path, "status", answer.Status, "took", time.Since(begin))
-	for pause := retryEvery; ctx.Err() == nil; pause = min(2*pause, answerRetryMax) {
+	send := func() error {
 		_, epoch := u.Token()
 		err := u.cfg.Registry.AnswerTask(ctx, u.cfg.HostID, t.ID, answer)
 		if err == nil || ctx.Err() != nil {
-			return
+			return err
 		}
-		switch api.CodeOf(u.refused(epoch, true, err)) {
+		return u.refused(epoch, true, err)
+	}
+	again := func(err error) bool {
+		switch api.CodeOf(err) {
 		case api.CodeRegistryUnavailable, api.CodeStaleEpoch, api.CodeInternal:
 			u.cfg.Log.Debug("the answer of a task is sent again", "task", t.ID, "err", err)
+			return true
 		default: // the registry knows the task and does not want the answer
-			u.cfg.Log.Warn("the registry refuses the answer of a task", "task", t.ID, "err", err)
-			return
+			return false
 		}
-		if request.Sleep(ctx, pause) != nil {
-			return
-		}
+	}
+	err := retry.Do(ctx, retry.Backoff{First: retryEvery, Max: answerRetryMax}, retry.Forever, send, again)
+	if err != nil && ctx.Err() == nil {
+		u.cfg.Log.Warn("the registry refuses the answer of a task", "task", t.ID, "err", err)
 	}
 }
 

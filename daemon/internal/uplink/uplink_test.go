@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 func TestAReportSaysWhatPoolsAndEpochAre(t *testing.T) {
@@ -185,7 +185,7 @@ func (p *perform) do(ctx context.Context, t api.Task) api.TaskAnswer {
 	p.mu.Unlock()
 	p.most.Store(max(p.most.Load(), p.running.Add(1)))
 	defer p.running.Add(-1)
-	_ = request.Sleep(ctx, p.takes)
+	_ = retry.Sleep(ctx, p.takes)
 	return api.TaskAnswer{Status: 200, Body: json.RawMessage(fmt.Sprintf(`{"schema_version":1,"done":%q}`, t.ID))}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // Kernel is what the package needs of a hypervisor.
@@ -50,7 +51,6 @@ func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 // moment to notice that a process is dead, and QEMU one to close an image.
 type Patience struct {
 	Poll, Bound time.Duration
-	Now         func() time.Time
 }
 
 // Heard is what both witnesses say at one moment.
@@ -68,21 +68,18 @@ type Heard[V any] struct {
 // what the hypervisor says. If that does not come to be, the outcome is unknown. Its
 // errors are typed for the runner, and so must be those of hear. The name is the instance's.
 func Agreed[V any](ctx context.Context, p Patience, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
-	for until := p.Now().Add(p.Bound); ; {
-		h, err := hear(ctx)
-		if err != nil {
-			return view, err
-		}
-		switch over := !p.Now().Before(until); {
-		case h.Disagree == nil && !h.Occupied:
-			return h.View, nil
-		case over && h.Occupied:
-			return view, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", name))
-		case over:
-			return view, op.UnknownOutcome(h.Disagree)
-		}
-		if err := request.Sleep(ctx, p.Poll); err != nil {
-			return view, err
-		}
+	var h Heard[V]
+	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {
+		h, err = hear(ctx)
+		return h.Disagree == nil && !h.Occupied, err
+	})
+	switch {
+	case err != nil:
+		return view, err
+	case agreed:
+		return h.View, nil
+	case h.Occupied:
+		return view, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", name))
 	}
+	return view, op.UnknownOutcome(h.Disagree)
 }

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -85,25 +85,27 @@ func (l *Loop) askNow(ctx context.Context, r request) (outcome, error) {
 
 // follow asks a host for an op until it is over.
 func (l *Loop) follow(ctx context.Context, req relay.Request) (outcome, error) {
-	for {
+	var end outcome
+	_, err := retry.Poll(ctx, l.Every(), retry.Forever, func() (bool, error) {
 		status, answer, err := l.cfg.Relay.Do(ctx, req)
 		if err != nil {
-			return outcome{}, err
+			return false, err
 		}
 		o, err := relay.ReadOp(status, answer)
 		if err != nil {
-			return outcome{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
+			return false, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
 		}
 		switch o.State {
 		case api.OpDone:
-			return outcome{op: o}, nil
+			end = outcome{op: o}
 		case api.OpUndone, api.OpNeedsOperator:
-			return outcome{op: o, failed: whyEnded(o, req)}, nil
+			end = outcome{op: o, failed: whyEnded(o, req)}
+		default:
+			return false, nil
 		}
-		if err := wait(ctx, l.Every()); err != nil {
-			return outcome{}, err
-		}
-	}
+		return true, nil
+	})
+	return end, err
 }
 
 func whyEnded(o api.Op, req relay.Request) *api.Error {
@@ -115,15 +117,4 @@ func whyEnded(o api.Op, req relay.Request) *api.Error {
 		code = api.CodeNeedsOperator
 	}
 	return api.Errorf(code, "operation %s on host %s ended as %s and gives no reason", req.Key, req.HostName, o.State)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -12,10 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// minPrefix is how much of an id has to be given: shorter ones would be names
-// by accident.
-const minPrefix = 4
-
 // kind is a sort of thing that users name. Table and name column are words of
 // ours, never of a request.
 type kind struct {
@@ -43,7 +39,7 @@ func resolve(ctx context.Context, q ledger.Querier, k kind, ref string) (string,
 	if k.name != "" {
 		queries = append(queries, "SELECT id FROM "+k.table+" WHERE "+k.name+" = ?1 ORDER BY id LIMIT 10")
 	}
-	if len(ref) >= minPrefix {
+	if len(ref) >= api.MinIDPrefix {
 		// A range, not LIKE: it uses the primary key and has no wildcards.
 		queries = append(queries, "SELECT id FROM "+k.table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10")
 	}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"time"
+)
+
+// The delays between tries: short at first, since the guest of a migration may be
+// paused meanwhile, and long in the end.
+const (
+	firstDelay = 100 * time.Millisecond
+	maxDelay   = 10 * time.Second
+)
+
+// backoff is the delay before the next try, twice as long each time. This and sleep
+// are package retry again: op imports the standard library only.
+type backoff struct{ last time.Duration }
+
+func (b *backoff) next() time.Duration {
+	b.last = min(max(2*b.last, firstDelay), maxDelay)
+	return b.last
+}
+
+// sleep waits for d or until ctx ends, and says whether it was the time.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
