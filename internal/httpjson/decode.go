@@ -100,6 +100,15 @@ func bodyError(err error) error {
 	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
 }
 
+// Reference is the first wildcard of the path of the route that serves r, however it is
+// called: the id, the name or the beginning of an id of a thing. It is empty where the
+// path has none.
+func Reference(r *http.Request) string {
+	_, name, _ := strings.Cut(r.Pattern, "{")
+	name, _, _ = strings.Cut(name, "}")
+	return r.PathValue(name)
+}
+
 // Query returns the query parameters of r, each of which must be one of known
 // and be given once.
 func Query(r *http.Request, known ...string) (url.Values, error) {

@@ -20,8 +20,12 @@ type Route[In, Out any] struct{ *Declaration }
 // None stands for a body or an answer that a route does not have.
 type None struct{}
 
-// Decode reads the body of a request, as httpjson.Decode does.
+// Decode reads the body of a request, as httpjson.Decode does. The body of a request
+// that has none to read is not looked at.
 func (r Route[In, Out]) Decode(req *http.Request) (in In, err error) {
+	if r.in == nil {
+		return in, nil
+	}
 	return in, httpjson.Decode(req, &in)
 }
 

@@ -3,49 +3,36 @@
 package adminapi
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
-func (s *Server) attachVolume(w http.ResponseWriter, r *http.Request) error {
-	var in api.VolumeAttach
-	return s.atInstance(w, r, &in, &in.Instance, func(ctx context.Context, opID, volume string) (api.Attachment, error) {
-		return s.Attachments.BeginAttach(ctx, opID, volume, in)
+// atInstance begins an op of a volume at the instance that the body names. That of an
+// instance on no host is the registry's.
+func atInstance[In any](s *Server, route routes.Route[In, api.Attachment], instance func(In) string, begin change[In, api.Attachment]) httpjson.Route {
+	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
+		var in In
+		r, err := decodeAndKeep(r, &in)
+		if err != nil {
+			return err
+		}
+		id, err := opID(r)
+		if err != nil {
+			return err
+		}
+		if at := instance(in); s.onShelf(r.Context(), id, at) {
+			return s.passOn(w, r, "instance "+at+" is on no host")
+		}
+		att, err := begin(r.Context(), id, r.PathValue("volume"), in)
+		if err != nil {
+			return err
+		}
+		return s.begun(w, r, id, httpjson.Noun{Name: route.Noun, Value: att})
 	})
-}
-
-func (s *Server) detachVolume(w http.ResponseWriter, r *http.Request) error {
-	var in api.VolumeDetach
-	return s.atInstance(w, r, &in, &in.Instance, func(ctx context.Context, opID, volume string) (api.Attachment, error) {
-		return s.Attachments.BeginDetach(ctx, opID, volume, in)
-	})
-}
-
-// atInstance begins an op of a volume at an instance, which the body in names. That of
-// one that is on no host is the registry's.
-func (s *Server) atInstance(w http.ResponseWriter, r *http.Request, in any, instance *string,
-	begin func(ctx context.Context, opID, volume string) (api.Attachment, error),
-) error {
-	r, err := decodeAndKeep(r, in)
-	if err != nil {
-		return err
-	}
-	id, err := opID(r)
-	if err != nil {
-		return err
-	}
-	if s.onShelf(r.Context(), id, *instance) {
-		return s.passOn(w, r, "instance "+*instance+" is on no host")
-	}
-	att, err := begin(r.Context(), id, r.PathValue("volume"))
-	if err != nil {
-		return err
-	}
-	return s.begun(w, r, id, httpjson.Noun{Name: "attachment", Value: att})
 }
 
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
@@ -64,16 +51,7 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, httpjson.Noun{Name: "attachment", Value: att})
-}
-
-// begun answers with the op that does what was asked for, and what it does it to.
-func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, what ...httpjson.Noun) error {
-	o, err := s.Migrations.Request(r.Context(), opID)
-	if err != nil {
-		return err
-	}
-	return httpjson.WriteAll(w, http.StatusAccepted, append([]httpjson.Noun{{Name: "op", Value: o}}, what...)...)
+	return s.begun(w, r, id, httpjson.Noun{Name: routes.DeleteAttachment.Noun, Value: att})
 }
 
 // forced reads the query parameter force.

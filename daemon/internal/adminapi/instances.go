@@ -7,11 +7,12 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
-	var in api.InstanceAdopt
-	if err := httpjson.Decode(r, &in); err != nil {
+	in, err := routes.AdoptInstance.Decode(r)
+	if err != nil {
 		return err
 	}
 	if (in.Domain == "") != in.All {
@@ -39,7 +40,7 @@ func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
 	if before {
 		already = []string{inst.Name}
 	}
-	return adopted(w, httpjson.Noun{Name: "instance", Value: inst}, already)
+	return adopted(w, httpjson.Noun{Name: routes.AdoptInstance.Noun, Value: inst}, already)
 }
 
 // adopted answers with what is adopted now, and the names of what was before.
@@ -68,5 +69,5 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.Uplink.Forgotten(r.Context(), inst.ID) // what fails here is done by a report
-	return httpjson.Write(w, http.StatusOK, "instance", inst)
+	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
 }

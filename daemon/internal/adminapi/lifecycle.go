@@ -11,37 +11,35 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
-// byInstance begins an op of an instance that needs to know nothing but which.
-func (s *Server) byInstance(begin func(ctx context.Context, opID, instance string) (api.Instance, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		id, err := opID(r)
-		if err != nil {
-			return err
-		}
-		inst, err := begin(r.Context(), id, r.PathValue("instance"))
-		if err != nil {
-			return err
-		}
-		return s.begun(w, r, id, httpjson.Noun{Name: "instance", Value: inst})
+// power begins what only this host does to an instance, with an event for the audit
+// trail.
+func (s *Server) power(what string, begin func(ctx context.Context, opID, instance string) (api.Instance, error)) change[routes.None, api.Instance] {
+	return func(ctx context.Context, opID, instance string, _ routes.None) (api.Instance, error) {
+		return s.audited(ctx, opID, instance, what, nil, func() (api.Instance, error) { return begin(ctx, opID, instance) })
 	}
 }
 
-// power is byInstance for what only this host does, with an event for the audit trail
-// that says who asked for it. Of a task the registry has that already.
-func (s *Server) power(what string, details map[string]any, begin func(ctx context.Context, opID, instance string) (api.Instance, error)) handler {
-	return s.byInstance(func(ctx context.Context, opID, instance string) (api.Instance, error) {
-		if ctx.Value(taskKey{}) != nil {
-			return begin(ctx, opID, instance)
-		}
-		end := s.noteAsked(ctx, api.EventPost{
-			At: time.Now().UTC(), What: "instance." + what, Object: "instance/" + instance, OpID: opID, Details: details,
-		})
-		inst, err := begin(ctx, opID, instance)
-		end(inst.ID, err)
-		return inst, err
+func (s *Server) stopInstance(ctx context.Context, opID, instance string, in api.InstanceStop) (api.Instance, error) {
+	return s.audited(ctx, opID, instance, "stop", map[string]any{"force": in.Force}, func() (api.Instance, error) {
+		return s.Instances.BeginStop(ctx, opID, instance, in)
 	})
+}
+
+// audited begins something and keeps an event that says who asked for it. Of a task the
+// registry has that already.
+func (s *Server) audited(ctx context.Context, opID, instance, what string, details map[string]any, begin func() (api.Instance, error)) (api.Instance, error) {
+	if ctx.Value(taskKey{}) != nil {
+		return begin()
+	}
+	end := s.noteAsked(ctx, api.EventPost{
+		At: time.Now().UTC(), What: "instance." + what, Object: "instance/" + instance, OpID: opID, Details: details,
+	})
+	inst, err := begin()
+	end(inst.ID, err)
+	return inst, err
 }
 
 // noteAsked keeps an event of a request that is about to be taken, for the audit trail.
@@ -76,26 +74,6 @@ func (s *Server) noteAsked(ctx context.Context, e api.EventPost) (end func(insta
 	}
 }
 
-func (s *Server) stopInstance(w http.ResponseWriter, r *http.Request) error {
-	var in api.InstanceStop
-	if err := httpjson.Decode(r, &in); err != nil {
-		return err
-	}
-	return s.power("stop", map[string]any{"force": in.Force}, func(ctx context.Context, opID, instance string) (api.Instance, error) {
-		return s.Instances.BeginStop(ctx, opID, instance, in)
-	})(w, r)
-}
-
-func (s *Server) shelveInstance(w http.ResponseWriter, r *http.Request) error {
-	var in api.InstanceShelve
-	if err := httpjson.Decode(r, &in); err != nil {
-		return err
-	}
-	return s.byInstance(func(ctx context.Context, opID, instance string) (api.Instance, error) {
-		return s.Instances.BeginShelve(ctx, opID, instance, in)
-	})(w, r)
-}
-
 // unshelveInstance brings the instance to this host. To another one the registry
 // does: it has to ask that.
 func (s *Server) unshelveInstance(w http.ResponseWriter, r *http.Request) error {
@@ -107,5 +85,13 @@ func (s *Server) unshelveInstance(w http.ResponseWriter, r *http.Request) error 
 	if in.Host != "" && in.Host != s.HostID && in.Host != s.HostName {
 		return s.passOn(w, r, "instance "+r.PathValue("instance")+" is to be on host "+in.Host)
 	}
-	return s.byInstance(s.Instances.BeginUnshelve)(w, r)
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	inst, err := s.Instances.BeginUnshelve(r.Context(), id, r.PathValue("instance"))
+	if err != nil {
+		return err
+	}
+	return s.begun(w, r, id, httpjson.Noun{Name: routes.UnshelveInstance.Noun, Value: inst})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 const nowhere = "/nonexistent/registry.sock"
@@ -41,8 +42,8 @@ func remembers() memory {
 }
 
 // probe is a path of the route that can be asked.
-func probe(route httpjson.Route) string {
-	return strings.NewReplacer("{", "", "}", "").Replace(route.Path)
+func probe(d *routes.Declaration) string {
+	return strings.NewReplacer("{", "", "}", "").Replace(d.Path)
 }
 
 func TestReadsAreAnsweredFromMemoryWhileTheRegistryIsAway(t *testing.T) {
@@ -92,10 +93,10 @@ func wantError(t *testing.T, s *Server, method, path string, code api.Code) api.
 func TestChangesAreNotAnsweredFromMemory(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	n := 0
-	for _, l := range s.lines() {
-		if l.by == byRegistry && l.Access != httpjson.Read {
+	for _, d := range routes.All() {
+		if d.Daemon != nil && d.Daemon.Part.ByRegistry() && d.Access != httpjson.Read {
 			n++
-			wantError(t, s, l.Method, probe(l.Route), api.CodeRegistryUnavailable)
+			wantError(t, s, d.Method, probe(d), api.CodeRegistryUnavailable)
 		}
 	}
 	if n < 10 {
@@ -179,10 +180,10 @@ func (l *lines) Write(b []byte) (int, error) {
 func TestAFencedHostBeginsNothing(t *testing.T) {
 	s := newServer(t, nowhere, fenced)
 	n := 0
-	for _, l := range s.lines() {
-		if l.by != byRegistry && l.Access != httpjson.Read {
+	for _, d := range routes.All() {
+		if d.Daemon != nil && !d.Daemon.Part.ByRegistry() && d.Access != httpjson.Read {
 			n++
-			wantError(t, s, l.Method, probe(l.Route), api.CodeStaleEpoch)
+			wantError(t, s, d.Method, probe(d), api.CodeStaleEpoch)
 		}
 	}
 	if n < 15 {
@@ -192,18 +193,18 @@ func TestAFencedHostBeginsNothing(t *testing.T) {
 
 func TestATaskMayCallWhatTheDaemonAnswersAndNothingElse(t *testing.T) {
 	s := newServer(t, nowhere, fenced) // so that what may be called is refused for another reason
-	for _, l := range s.lines() {
-		if l.by == byDaemon && l.Access == httpjson.Read {
+	for _, d := range routes.All() {
+		if d.Daemon == nil || d.Daemon.Part == routes.Answers && d.Access == httpjson.Read {
 			continue
 		}
-		a := s.Perform(t.Context(), api.Task{ID: "op", Who: "operator=eve", Method: l.Method, Path: probe(l.Route), Body: json.RawMessage(`{}`)})
+		a := s.Perform(t.Context(), api.Task{ID: "op", Who: "operator=eve", Method: d.Method, Path: probe(d), Body: json.RawMessage(`{}`)})
 		want := api.CodePermissionDenied
-		if l.by == byDaemon {
+		if d.Daemon.Part == routes.Answers {
 			want = api.CodeStaleEpoch
 		}
 		var e api.ErrorBody
 		if err := json.Unmarshal(a.Body, &e); err != nil || e.Error == nil || e.Error.Code != want || a.Status != want.HTTPStatus() {
-			t.Errorf("%s %s: %d %.200s, want %s", l.Method, l.Path, a.Status, a.Body, want)
+			t.Errorf("%s: %d %.200s, want %s", d, a.Status, a.Body, want)
 		}
 	}
 	if a := s.Perform(t.Context(), api.Task{ID: "op", Method: "GET", Path: "/v1/version"}); a.Status != http.StatusOK || !json.Valid(a.Body) {

@@ -7,25 +7,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
-
-// opID is the id of the op that a request asks for: the caller's key, so that a
-// repeated request is told, or a new one.
-func opID(r *http.Request) (string, error) {
-	key, err := httpjson.IdempotencyKey(r)
-	if err != nil {
-		return "", err
-	}
-	if key == "" {
-		return uuid.NewString(), nil
-	}
-	return key, nil
-}
 
 // migrateVolume moves a volume on this host. With all guests paused the registry does
 // it, as some of them may be on other hosts.
@@ -70,7 +56,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 	if err != nil {
 		return err
 	}
-	return s.accepted(w, r, m, id)
+	return s.begun(w, r, id, httpjson.Noun{Name: routes.MigrateVolume.Noun, Value: m})
 }
 
 // mayMove refuses to begin a move that a detach, which was given up, may still take
@@ -89,7 +75,7 @@ func (s *Server) mayMove(ctx context.Context, opID, volumeRef string) error {
 // call is one of the manager's calls on a started migration.
 type call func(context.Context, migrate.Call) (api.Migration, string, error)
 
-func (s *Server) byAttachment(do call) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) byAttachment(do call) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		subject, err := s.attachmentID(r)
 		if err != nil {
@@ -100,8 +86,8 @@ func (s *Server) byAttachment(do call) func(http.ResponseWriter, *http.Request) 
 }
 
 func (s *Server) completeByAttachment(w http.ResponseWriter, r *http.Request) error {
-	var in api.MigrationComplete
-	if err := httpjson.Decode(r, &in); err != nil {
+	in, err := routes.CompleteByAttachment.Decode(r)
+	if err != nil {
 		return err
 	}
 	subject, err := s.attachmentID(r)
@@ -128,7 +114,7 @@ func (s *Server) attachmentID(r *http.Request) (string, error) {
 
 // byMigration makes the call on a migration named by its own id. A complete
 // needs no destination then: there is only one that can be meant.
-func (s *Server) byMigration(do call) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) byMigration(do call) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 		if err != nil {
@@ -147,20 +133,11 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, do call, c migrate.
 	if err != nil {
 		return err
 	}
-	return s.accepted(w, r, m, id)
-}
-
-// accepted answers with the op that does what was asked for, and its migration.
-func (s *Server) accepted(w http.ResponseWriter, r *http.Request, m api.Migration, opID string) error {
-	o, err := s.Migrations.Request(r.Context(), opID)
-	if err != nil {
-		return err
-	}
-	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, httpjson.Noun{Name: "migration", Value: m})
+	return s.begun(w, r, id, httpjson.Noun{Name: routes.MigrateVolume.Noun, Value: m})
 }
 
 func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
-	q, err := httpjson.Query(r, "all")
+	q, err := httpjson.Query(r, routes.ListMigrations.Daemon.Query...)
 	if err != nil {
 		return err
 	}
@@ -168,7 +145,7 @@ func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "migrations", list)
+	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
 // allMigrations are the migrations of this host: those that are open, or all. Of a move
@@ -195,22 +172,15 @@ func (s *Server) showMigration(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "migration", m)
+	return routes.ShowMigration.Write(w, http.StatusOK, m)
 }
 
-func (s *Server) updateMigration(w http.ResponseWriter, r *http.Request) error {
-	var in api.MigrationUpdate
-	if err := httpjson.Decode(r, &in); err != nil {
-		return err
-	}
+func (s *Server) updateMigration(r *http.Request, in api.MigrationUpdate) (api.Migration, error) {
 	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 	if err != nil {
-		return err
+		return m, err
 	}
-	if m, err = s.Migrations.SetBandwidth(r.Context(), m.ID, *in.BandwidthBytesPerSecond); err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "migration", m)
+	return s.Migrations.SetBandwidth(r.Context(), m.ID, *in.BandwidthBytesPerSecond)
 }
 
 func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {

@@ -10,18 +10,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/routes"
 )
 
-func (s *Server) listOps(w http.ResponseWriter, _ *http.Request) error {
-	return httpjson.Write(w, http.StatusOK, "ops", s.Migrations.OpenOps())
-}
-
-func (s *Server) showOp(w http.ResponseWriter, r *http.Request) error {
-	o, err := s.Migrations.Request(r.Context(), r.PathValue("op"))
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "op", o)
+func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
+	return s.Migrations.Request(r.Context(), r.PathValue("op"))
 }
 
 // watchOp streams what becomes of a request. The last line has its result:

@@ -5,6 +5,7 @@ package adminapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -13,24 +14,35 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // recall answers a read from what the registry last said.
-type recall func(v *uplink.View, r *http.Request) (httpjson.Noun, error)
+type recall[Out any] func(v *uplink.View, q question) (Out, error)
+
+// question is what a read asks: for the thing called ref, where the path names one.
+type question struct {
+	noun, ref string
+	query     url.Values
+}
 
 // stale answers a read from what the registry last said, and says how old that
 // is. It returns false if the registry never said anything.
-func (s *Server) stale(w http.ResponseWriter, r *http.Request, recall recall) (done bool, err error) {
+func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], recall recall[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()
 	if !known {
 		return false, nil
 	}
-	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
-	noun, err := recall(&view, r)
+	query, err := httpjson.Query(r, route.Daemon.Query...)
 	if err != nil {
 		return true, err
 	}
-	return true, httpjson.WriteAll(w, http.StatusOK, noun,
+	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
+	out, err := recall(&view, question{noun: route.Noun, ref: httpjson.Reference(r), query: query})
+	if err != nil {
+		return true, err
+	}
+	return true, httpjson.WriteAll(w, http.StatusOK, httpjson.Noun{Name: route.Noun, Value: out},
 		httpjson.Noun{Name: "stale", Value: true}, httpjson.Noun{Name: "age_seconds", Value: age.Seconds()})
 }
 
@@ -76,25 +88,14 @@ func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 }
 
 // all recalls a list.
-func all[T any](nouns string, of func(*uplink.View) []T) recall {
-	return func(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
-		if _, err := httpjson.Query(r); err != nil {
-			return httpjson.Noun{}, err
-		}
-		return httpjson.Noun{Name: nouns, Value: append([]T{}, of(v)...)}, nil
-	}
+func all[T any](of func(*uplink.View) []T) recall[[]T] {
+	return func(v *uplink.View, _ question) ([]T, error) { return append([]T{}, of(v)...), nil }
 }
 
 // one recalls what the path names by its id, its name, or the beginning of its
 // id.
-func one[T any](noun string, of func(*uplink.View) []T, called func(*T) (id, name string)) recall {
-	return func(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
-		if _, err := httpjson.Query(r); err != nil {
-			return httpjson.Noun{}, err
-		}
-		found, err := find(noun, r.PathValue(noun), of(v), called)
-		return httpjson.Noun{Name: noun, Value: found}, err
-	}
+func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) recall[T] {
+	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
 // find recalls one thing. What is not remembered may be there all the same, so that is
@@ -127,16 +128,12 @@ func instanceCalled(i *api.Instance) (id, name string)     { return i.ID, i.Name
 func attachmentCalled(a *api.Attachment) (id, name string) { return a.ID, "" }
 
 // recallPool recalls a pool, of the host that the query names if several have it.
-func recallPool(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
-	q, err := httpjson.Query(r, "host")
-	if err != nil {
-		return httpjson.Noun{}, err
-	}
-	name, host := r.PathValue("pool"), q.Get("host")
+func recallPool(v *uplink.View, q question) (api.Pool, error) {
+	name, host := q.ref, q.query.Get("host")
 	if host != "" {
 		h, err := find("host", host, v.Hosts, hostCalled)
 		if err != nil {
-			return httpjson.Noun{}, err
+			return api.Pool{}, err
 		}
 		host = h.ID + " " + h.Name
 	}
@@ -148,32 +145,28 @@ func recallPool(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
 	}
 	switch len(found) {
 	case 0:
-		return httpjson.Noun{}, api.Errorf(api.CodeRegistryUnavailable, "the registry is away, and this host remembers no pool %.80s", name)
+		return api.Pool{}, api.Errorf(api.CodeRegistryUnavailable, "the registry is away, and this host remembers no pool %.80s", name)
 	case 1:
-		return httpjson.Noun{Name: "pool", Value: found[0]}, nil
+		return found[0], nil
 	}
 	if p, ok := api.OneShared(found); ok {
-		return httpjson.Noun{Name: "pool", Value: p}, nil
+		return p, nil
 	}
-	return httpjson.Noun{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %.80s; say which with host", len(found), name)
+	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %.80s; say which with host", len(found), name)
 }
 
 // recallAttachments recalls those of a volume and at an instance.
-func recallAttachments(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
-	q, err := httpjson.Query(r, "volume", "instance")
-	if err != nil {
-		return httpjson.Noun{}, err
-	}
+func recallAttachments(v *uplink.View, q question) (_ []api.Attachment, err error) {
 	var vol api.Volume
 	var inst api.Instance
-	if q.Has("volume") {
-		if vol, err = find("volume", q.Get("volume"), v.Volumes, volumeCalled); err != nil {
-			return httpjson.Noun{}, err
+	if q.query.Has("volume") {
+		if vol, err = find("volume", q.query.Get("volume"), v.Volumes, volumeCalled); err != nil {
+			return nil, err
 		}
 	}
-	if q.Has("instance") {
-		if inst, err = find("instance", q.Get("instance"), v.Instances, instanceCalled); err != nil {
-			return httpjson.Noun{}, err
+	if q.query.Has("instance") {
+		if inst, err = find("instance", q.query.Get("instance"), v.Instances, instanceCalled); err != nil {
+			return nil, err
 		}
 	}
 	found := []api.Attachment{}
@@ -183,5 +176,5 @@ func recallAttachments(v *uplink.View, r *http.Request) (httpjson.Noun, error) {
 			found = append(found, *a)
 		}
 	}
-	return httpjson.Noun{Name: "attachments", Value: found}, nil
+	return found, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // proxied passes the request on to the registry, which answers it: as the
@@ -34,12 +35,12 @@ func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 	return s.proxied(w, r)
 }
 
-// recalled is proxied for a read that can be answered from what the registry last
+// remembered is proxied for a read that can be answered from what the registry last
 // said. It is, marked as stale, while the registry is away.
-func (s *Server) recalled(recall recall) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func remembered[Out any](s *Server, route routes.Route[routes.None, Out], recall recall[Out]) httpjson.Route {
+	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		if why := s.Uplink.Err(); why != nil && away(why) {
-			if done, err := s.stale(w, r, recall); done || err != nil {
+			if done, err := stale(s, w, r, route, recall); done || err != nil {
 				return err
 			}
 		}
@@ -51,12 +52,12 @@ func (s *Server) recalled(recall recall) func(http.ResponseWriter, *http.Request
 		if !answer.away {
 			return nil
 		}
-		done, err := s.stale(w, r, recall)
+		done, err := stale(s, w, r, route, recall)
 		if done || err != nil {
 			return err
 		}
 		return answer.err
-	}
+	})
 }
 
 // readPatience is how long a read waits for the registry before it is answered
@@ -68,13 +69,15 @@ func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailabl
 // fresh tells the registry of this host first, so that what it answers is true
 // now. A registry that is away, or has fenced this host, says so in its own
 // answer.
-func (s *Server) fresh(next func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) fresh(route httpjson.Route) httpjson.Route {
+	next := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		if s.Uplink.Err() == nil {
 			_ = s.Uplink.Refresh(r.Context())
 		}
 		return next(w, r)
 	}
+	return route
 }
 
 // held is an answer whose sender may say instead that the registry is away.

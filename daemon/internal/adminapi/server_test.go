@@ -12,8 +12,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/audit"
@@ -25,6 +28,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func everybody(*http.Request, httpjson.Route) error { return nil }
@@ -120,6 +124,23 @@ func TestEveryRouteThatChangesSomethingAsksForMoreThanReading(t *testing.T) {
 		if r.Summary == "" {
 			t.Errorf("%s %s has no summary", r.Method, r.Path)
 		}
+	}
+}
+
+func TestTheDaemonServesTheRoutesThatAreDeclaredForItAndNoOther(t *testing.T) {
+	var declared, served []string
+	for _, d := range routes.All() {
+		if d.Daemon != nil {
+			declared = append(declared, d.String())
+		}
+	}
+	for _, r := range New(Deps{}).Routes() {
+		served = append(served, r.Method+" "+r.Path)
+	}
+	slices.Sort(declared)
+	slices.Sort(served)
+	if diff := cmp.Diff(declared, served); diff != "" {
+		t.Errorf("routes (-declared +served):\n%s", diff)
 	}
 }
 

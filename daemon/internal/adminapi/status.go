@@ -12,9 +12,10 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
 
-func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 	st := api.Status{
 		Program: "volferryd", Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
 		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
@@ -35,7 +36,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	if s.Metrics != nil { // nothing else leans on them
 		st.Parts = append(st.Parts, s.Metrics()...)
 	}
-	return httpjson.Write(w, http.StatusOK, "status", st)
+	return st, nil
 }
 
 func (s *Server) libvirtPart() api.Check {
@@ -187,12 +188,8 @@ func overlaysPart(paused []string) api.Check {
 	}
 }
 
-func (s *Server) doctor(w http.ResponseWriter, r *http.Request) error {
-	return httpjson.Write(w, http.StatusOK, "checks", s.Doctor(r.Context()))
-}
-
-func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
-	return httpjson.Write(w, http.StatusOK, "version", map[string]string{"program": "volferryd", "version": s.Version})
+func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {
+	return map[string]string{"program": "volferryd", "version": s.Version}, nil
 }
 
 // openAPI answers with this API as an OpenAPI document.

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // Perform makes the call of a task, as if its caller had made it here: the
@@ -55,12 +56,9 @@ func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
 // tasks serves the routes that a task may call.
 func (s *Server) tasks() http.Handler {
 	s.tasksOnce.Do(func() {
-		own := map[string]bool{}
-		for _, l := range s.lines() {
-			own[l.Method+" "+l.Path] = l.by == byDaemon
-		}
+		parts := parts()
 		s.tasksHandler = s.Handler(func(_ *http.Request, route httpjson.Route) error {
-			if own[route.Method+" "+route.Path] {
+			if parts[route.Method+" "+route.Path] == routes.Answers {
 				return nil
 			}
 			return api.Errorf(api.CodePermissionDenied, "%s %s cannot be asked of a host by the registry", route.Method, route.Path)

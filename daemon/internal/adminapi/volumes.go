@@ -6,56 +6,8 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
 )
-
-func (s *Server) createVolume(w http.ResponseWriter, r *http.Request) error {
-	var in api.VolumeCreate
-	if err := httpjson.Decode(r, &in); err != nil {
-		return err
-	}
-	id, err := opID(r)
-	if err != nil {
-		return err
-	}
-	vol, err := s.Volumes.Create(r.Context(), id, in)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusCreated, "volume", vol)
-}
-
-func (s *Server) adoptVolume(w http.ResponseWriter, r *http.Request) error {
-	var in api.VolumeAdopt
-	if err := httpjson.Decode(r, &in); err != nil {
-		return err
-	}
-	id, err := opID(r)
-	if err != nil {
-		return err
-	}
-	vol, err := s.Volumes.Adopt(r.Context(), id, in)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusCreated, "volume", vol)
-}
-
-func (s *Server) resizeVolume(w http.ResponseWriter, r *http.Request) error {
-	var in api.VolumeResize
-	if err := httpjson.Decode(r, &in); err != nil {
-		return err
-	}
-	id, err := opID(r)
-	if err != nil {
-		return err
-	}
-	vol, err := s.Volumes.Resize(r.Context(), id, r.PathValue("volume"), in)
-	if err != nil {
-		return err
-	}
-	return httpjson.Write(w, http.StatusOK, "volume", vol)
-}
 
 func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
 	force, err := forced(r)
@@ -70,10 +22,10 @@ func (s *Server) deleteVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Write(w, http.StatusOK, "volume", vol)
+	return routes.DeleteVolume.Write(w, http.StatusOK, vol)
 }
 
-func (s *Server) which(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
 	remembered := err != nil && away(err)
 	if remembered {
@@ -82,14 +34,14 @@ func (s *Server) which(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if err != nil {
-		return err
+		return api.Which{}, err
 	}
 	answer, err := s.Migrations.Which(r.Context(), vol)
 	if err != nil {
-		return err
+		return api.Which{}, err
 	}
 	if remembered {
 		answer.WithoutRegistry()
 	}
-	return httpjson.Write(w, http.StatusOK, "which", answer)
+	return answer, nil
 }

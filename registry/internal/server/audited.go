@@ -42,7 +42,7 @@ func (s *Server) auditRefusal(r *http.Request, refusal error) {
 	}
 	// The caller may be gone; that it was refused is to be known all the same.
 	ctx := context.WithoutCancel(r.Context())
-	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(reference(r)), refusal); err != nil {
+	if err := s.Store.AuditRefusal(ctx, store.Call{Who: whoIs(r), Caller: callerOf(r)}, what, objects[what]+clip(httpjson.Reference(r)), refusal); err != nil {
 		s.Log.Warn("a refusal was not audited", "what", what, "who", whoIs(r), "refusal", refusal, "err", err)
 	}
 }
@@ -64,7 +64,7 @@ func drastic[In, Out any](s *Server, route routes.Route[In, Out], do func(contex
 			s.auditRefusal(r, err)
 			return err
 		}
-		v, err := do(r.Context(), call, reference(r), in)
+		v, err := do(r.Context(), call, httpjson.Reference(r), in)
 		if err != nil {
 			return err
 		}

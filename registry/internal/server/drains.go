@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -67,7 +68,7 @@ func (s *Server) away(ctx context.Context, name string) *api.Error {
 
 // startDrain begins to empty a pool.
 func (s *Server) startDrain(r *http.Request, call store.Call, in api.PoolDrain) (api.Drain, error) {
-	return s.Store.CreateDrain(r.Context(), call, reference(r), in)
+	return s.Store.CreateDrain(r.Context(), call, httpjson.Reference(r), in)
 }
 
 // setDrain brings a drain to another state.
@@ -79,7 +80,7 @@ func (s *Server) setDrain(to string) func(context.Context, store.Call, string, r
 
 // watchDrain streams how a drain is, now and whenever that changes, to its end.
 func (s *Server) watchDrain(w http.ResponseWriter, r *http.Request) error {
-	id := reference(r)
+	id := httpjson.Reference(r)
 	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
 		d, err := s.drain(ctx, id)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -21,7 +22,7 @@ const usualRate = 100e6
 // estimateMove says what a move with all guests paused is expected to cost. It asks
 // every host that has such a guest.
 func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
-	v, err := s.Store.Volume(r.Context(), reference(r), asker(r, call))
+	v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), asker(r, call))
 	if err != nil {
 		return e, err
 	}

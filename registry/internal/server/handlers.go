@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
@@ -37,7 +36,9 @@ func list[T any](route routes.Route[routes.None, []T], all func(context.Context,
 
 // show answers with what one returns for the thing that the path names.
 func show[T any](route routes.Route[routes.None, T], one func(context.Context, string, store.Viewer) (T, error)) httpjson.Route {
-	return read(route, func(r *http.Request, _ url.Values) (T, error) { return one(r.Context(), reference(r), viewerOf(r)) })
+	return read(route, func(r *http.Request, _ url.Values) (T, error) {
+		return one(r.Context(), httpjson.Reference(r), viewerOf(r))
+	})
 }
 
 // listed and shown are for what every caller sees alike.
@@ -74,7 +75,7 @@ func create[In, Out any](route routes.Route[In, Out], do func(context.Context, s
 // change answers with what do made of the thing that the path names.
 func change[In, Out any](route routes.Route[In, Out], do func(context.Context, store.Call, string, In) (Out, error)) httpjson.Route {
 	return write(route, http.StatusOK, func(r *http.Request, call store.Call, in In) (Out, error) {
-		return do(r.Context(), call, reference(r), in)
+		return do(r.Context(), call, httpjson.Reference(r), in)
 	})
 }
 
@@ -85,20 +86,12 @@ func remove[Out any](route routes.Route[routes.None, Out], do func(context.Conte
 		if err != nil {
 			return err
 		}
-		v, err := do(r.Context(), call, reference(r))
+		v, err := do(r.Context(), call, httpjson.Reference(r))
 		if err != nil {
 			return err
 		}
 		return route.Write(w, http.StatusOK, v)
 	})
-}
-
-// reference is the first wildcard of the route's path, however it is called:
-// the id, the name or the beginning of an id of a thing.
-func reference(r *http.Request) string {
-	_, name, _ := strings.Cut(r.Pattern, "{")
-	name, _, _ = strings.Cut(name, "}")
-	return r.PathValue(name)
 }
 
 func readChange[In any](r *http.Request) (call store.Call, in In, err error) {

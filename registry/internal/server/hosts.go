@@ -52,7 +52,7 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 		s.auditRefusal(r, err)
 		return err
 	}
-	host, err := s.Store.ForgetHost(r.Context(), call, reference(r), volumes)
+	host, err := s.Store.ForgetHost(r.Context(), call, httpjson.Reference(r), volumes)
 	if err != nil {
 		return err
 	}

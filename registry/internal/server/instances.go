@@ -23,7 +23,7 @@ func (s *Server) transitionInstance(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	v, err := s.Store.TransitionInstance(r.Context(), call, reference(r), in)
+	v, err := s.Store.TransitionInstance(r.Context(), call, httpjson.Reference(r), in)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if withDefinition {
 		forget = s.Store.ForgetInstanceWithDefinition
 	}
-	inst, err := forget(r.Context(), call, reference(r))
+	inst, err := forget(r.Context(), call, httpjson.Reference(r))
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *Server) wonBy(r *http.Request, status int, answer []byte) error {
 	if refused := relay.Refusal(status, answer); refused == nil || refused.Code != api.CodeNotYourHost {
 		return nil
 	}
-	i, err := s.Store.Instance(r.Context(), reference(r), store.Viewer{})
+	i, err := s.Store.Instance(r.Context(), httpjson.Reference(r), store.Viewer{})
 	if err != nil || i.Host == "" {
 		return nil //nolint:nilerr // what the host says stands
 	}
@@ -124,7 +124,9 @@ func shelvedOr[In any](s *Server, route routes.Route[In, api.Attachment], shelve
 		if err != nil {
 			return err
 		}
-		done, err := s.shelvedAlone(w, r, call, func(ctx context.Context) (api.Attachment, error) { return shelved(ctx, call, reference(r), in) })
+		done, err := s.shelvedAlone(w, r, call, func(ctx context.Context) (api.Attachment, error) {
+			return shelved(ctx, call, httpjson.Reference(r), in)
+		})
 		if done || err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -104,7 +105,7 @@ func withCost(m, host api.Migration) api.Migration {
 // its end. A reader that was cut off asks again: the first line is always how
 // things are now.
 func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {
-	id, viewer := reference(r), viewerOf(r)
+	id, viewer := httpjson.Reference(r), viewerOf(r)
 	return s.stream(w, r, func(ctx context.Context) (api.Event, bool, error) {
 		m, err := s.migration(ctx, id, viewer)
 		if err != nil {

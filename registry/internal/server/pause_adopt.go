@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -20,7 +21,7 @@ import (
 // does not, because it was restored from a backup. Every other one is for known.
 func (s *Server) orAdopted(known handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		id := reference(r)
+		id := httpjson.Reference(r)
 		_, err := s.Store.Migration(r.Context(), id, store.Viewer{})
 		if _, noID := uuid.Parse(id); noID != nil || api.CodeOf(err) != api.CodeNotFound {
 			return known(w, r)

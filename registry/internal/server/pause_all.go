@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -27,7 +28,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case in.PauseAll:
 	case !call.Administers():
-		_, err := s.Store.Volume(r.Context(), reference(r), asker(r, call))
+		_, err := s.Store.Volume(r.Context(), httpjson.Reference(r), asker(r, call))
 		return cmp.Or(err, errHostMoves)
 	default:
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
@@ -36,7 +37,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.Store.RegisterPause(r.Context(), call, reference(r), in, present)
+	m, err := s.Store.RegisterPause(r.Context(), call, httpjson.Reference(r), in, present)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, s
 		if err != nil {
 			return err
 		}
-		m, err := s.Store.Migration(r.Context(), reference(r), asker(r, call))
+		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), asker(r, call))
 		switch {
 		case err == nil && m.Method == store.MethodSave:
 		case !call.Administers():
@@ -109,7 +110,7 @@ func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) 
 // notPaused refuses what a move with all guests paused does not know.
 func (s *Server) notPaused(byHost handler, verb string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		m, err := s.Store.Migration(r.Context(), reference(r), store.Viewer{})
+		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil || m.Method != store.MethodSave {
 			return byHost(w, r)
 		}

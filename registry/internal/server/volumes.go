@@ -38,14 +38,14 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	}
 	// Before anything is looked at: it may have been done, whatever stands against
 	// it now.
-	v, refusal := s.Store.RetypeVolume(r.Context(), call, reference(r), in)
+	v, refusal := s.Store.RetypeVolume(r.Context(), call, httpjson.Reference(r), in)
 	if refusal == nil {
 		return routes.RetypeVolume.Write(w, http.StatusOK, v)
 	}
 	if _, moves := api.AsError(refusal).Details["to_pool"]; !moves {
 		return refusal
 	}
-	plan, err := s.Store.PlanRetype(r.Context(), reference(r), in)
+	plan, err := s.Store.PlanRetype(r.Context(), httpjson.Reference(r), in)
 	if err != nil || plan.InPlace {
 		return cmp.Or(err, refusal)
 	}
@@ -107,7 +107,7 @@ func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done boo
 		return false, err
 	}
 	done, err = s.shelvedAlone(w, r, call, func(ctx context.Context) (api.Attachment, error) {
-		return s.Store.DeleteShelvedAttachment(ctx, call, reference(r))
+		return s.Store.DeleteShelvedAttachment(ctx, call, httpjson.Reference(r))
 	})
 	if api.CodeOf(err) == api.CodeNotFound && call.Host == nil {
 		return false, nil // what has become of it, its host or a migration may tell
@@ -130,7 +130,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 			return false, err
 		}
 	}
-	a, err := s.Store.Attachment(r.Context(), reference(r), store.Viewer{})
+	a, err := s.Store.Attachment(r.Context(), httpjson.Reference(r), store.Viewer{})
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound: // perhaps because it was done
 	case err != nil:
@@ -146,7 +146,7 @@ func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool,
 		s.auditRefusal(r, err)
 		return false, err
 	}
-	if a, err = s.Store.ForceDeleteAttachment(r.Context(), call, reference(r)); err != nil {
+	if a, err = s.Store.ForceDeleteAttachment(r.Context(), call, httpjson.Reference(r)); err != nil {
 		return false, err
 	}
 	return true, routes.DeleteAttachment.Write(w, http.StatusOK, a)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
@@ -20,7 +21,7 @@ func (s *Server) where() relay.Where {
 // ofVolume is the volume that the path names, and the host for it.
 func ofVolume[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+		v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return target{}, err
 		}
@@ -31,7 +32,7 @@ func ofVolume[In any](s *Server) finder[In] {
 
 // toDelete is ofVolume, of a volume that nothing uses.
 func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) (target, error) {
-	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
@@ -47,7 +48,7 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 	if err := in.Check(); err != nil {
 		return target{}, err
 	}
-	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
@@ -61,7 +62,7 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 // toPower is ofInstance, of one that is not locked; verb is what is done to it.
 func toPower[In any](s *Server, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		i, err := s.Store.Instance(ctx, reference(r), store.Viewer{})
+		i, err := s.Store.Instance(ctx, httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return target{}, err
 		}
@@ -78,14 +79,14 @@ func found(host api.Host, id string, err error) (target, error) { return target{
 // ofAttachment is the attachment that the path names, at its host.
 func ofAttachment[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		return found(s.where().Attachment(ctx, reference(r)))
+		return found(s.where().Attachment(ctx, httpjson.Reference(r)))
 	}
 }
 
 // ofMigration is the migration that the path names, at its host.
 func ofMigration[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		return found(s.where().Migration(ctx, reference(r)))
+		return found(s.where().Migration(ctx, httpjson.Reference(r)))
 	}
 }
 
@@ -96,7 +97,7 @@ func (s *Server) toStart(ctx context.Context, r *http.Request, in *api.Migration
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
 		return target{}, err
 	}
-	a, err := s.Store.Attachment(ctx, reference(r), store.Viewer{})
+	a, err := s.Store.Attachment(ctx, httpjson.Reference(r), store.Viewer{})
 	if err == nil {
 		err = a.CheckStart()
 	}
@@ -120,7 +121,7 @@ func (s *Server) resolveType(ctx context.Context, ref *string) error {
 
 // toMigrate is the host that is to move the volume that the path names.
 func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.MigrationTarget) (target, error) {
-	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return target{}, err
 	}
@@ -138,7 +139,7 @@ func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.Migrati
 // it the first that is there. That an operator asked for it there is noted before
 // the host hears of it.
 func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.InstanceUnshelve) (target, error) {
-	plan, err := s.Store.PlanUnshelve(ctx, reference(r), in.Host)
+	plan, err := s.Store.PlanUnshelve(ctx, httpjson.Reference(r), in.Host)
 	if err != nil {
 		return target{}, err
 	}
@@ -164,7 +165,7 @@ func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *stri
 	if err != nil {
 		return to, err
 	}
-	v, err := s.Store.Volume(ctx, reference(r), store.Viewer{})
+	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
 		return to, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -20,7 +21,7 @@ import (
 func (s *Server) which() handler {
 	ask := relaying(s, ofVolume[routes.None](s))
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v, err := s.Store.Volume(r.Context(), reference(r), store.Viewer{})
+		v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return err
 		}
