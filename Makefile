@@ -31,7 +31,7 @@ SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/intern
 # things at once (AT_ONCE); make test-simulation gives it all of them.
 SLOW_RACE := ./ctl ./internal/treetest $(filter ./daemon/%,$(SIMULATED))
 IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft
-SQLITE    := $(STORE) ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
+SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
 SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard

@@ -6,14 +6,14 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // auditor reads the whole audit trail once, beside the work. A trail that was
 // tampered with is news for a person, which the log and status tell; it is no reason
 // to keep the hosts waiting, and neither is its length.
 type auditor struct {
-	store *store.Store
+	store *workflow.Store
 	log   *slog.Logger
 	ready chan struct{}
 }

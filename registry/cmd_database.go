@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 var backupCommand = command{
@@ -57,7 +58,7 @@ func acceptRestore(ctx context.Context, in *invocation) (err error) {
 	if _, err := os.Stat(in.cfg.DB); err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
-	db, err := store.Open(ctx, in.cfg.DB, store.Options{})
+	db, err := workflow.Open(ctx, in.cfg.DB, store.Options{})
 	if err != nil {
 		return err
 	}

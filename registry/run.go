@@ -24,6 +24,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // housekeepEvery is how old what is kept in memory alone may get.
@@ -39,7 +40,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 		return fmt.Errorf("make state directory: %w", err)
 	}
 	metrics := server.NewMetrics(version.String())
-	db, err := store.Open(ctx, cfg.DB, store.Options{
+	db, err := workflow.Open(ctx, cfg.DB, store.Options{
 		OnCommit:   metrics.Commit,
 		OnReadOnly: func(reason string) { log.Error("the registry is read-only", "why", reason) },
 		OnDoubt: func(host string) {
@@ -66,7 +67,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 }
 
 // tasks are what the registry consists of, over its open database.
-func (c *config) tasks(db *store.Store, hosts *relay.Relay, metrics *server.Metrics, log *slog.Logger) ([]service.Task, error) {
+func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.Metrics, log *slog.Logger) ([]service.Task, error) {
 	gid, err := settings.GroupID(c.SocketGroup)
 	if err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (c *config) warnOfCAKey(log *slog.Logger) {
 
 // housekeeper has the store write down now and then what it keeps in memory.
 type housekeeper struct {
-	store *store.Store
+	store *workflow.Store
 	log   *slog.Logger
 	ready chan struct{}
 }

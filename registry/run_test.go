@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -209,7 +210,7 @@ func TestBackupOfARunningRegistryCanBeOpened(t *testing.T) {
 	if err := run(t.Context(), []string{"backup", "--db", db, backup}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), backup, store.Options{})
+	s, err := workflow.Open(t.Context(), backup, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func insertThing(name string) func(context.Context, *Tx) error {
 // things returns the names of what was inserted, in order.
 func things(t *testing.T, l *Ledger) []string {
 	t.Helper()
-	return must(ReadAll(t.Context(), l.db, ScanString, "SELECT name FROM things ORDER BY rowid"))(t)
+	return must(ReadAll(t.Context(), l.db.Read, ScanString, "SELECT name FROM things ORDER BY rowid"))(t)
 }
 
 // audited makes a change that inserts a thing and has an event.

@@ -23,8 +23,8 @@ type Querier interface {
 type Scanner interface{ Scan(dest ...any) error }
 
 // View reads with several queries from one state of the database.
-func View[T any](ctx context.Context, db *sqlitedb.DB, read func(Querier) (T, error)) (out T, err error) {
-	tx, err := db.Read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+func View[T any](ctx context.Context, db *sql.DB, read func(Querier) (T, error)) (out T, err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return out, fmt.Errorf("begin to read: %w", err)
 	}
@@ -82,8 +82,8 @@ func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, erro
 }
 
 // ReadAll is QueryAll for a read of one query.
-func ReadAll[T any](ctx context.Context, db *sqlitedb.DB, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
-	all, err := QueryAll(ctx, db.Read, scan, query, args...)
+func ReadAll[T any](ctx context.Context, db *sql.DB, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	all, err := QueryAll(ctx, db, scan, query, args...)
 	return all, Unreadable(err)
 }
 

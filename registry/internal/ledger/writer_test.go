@@ -123,7 +123,7 @@ func TestAChangeThatMeetsAFullDatabaseSinksItsTransactionAndNothingElse(t *testi
 	for _, c := range batch {
 		wantCode(t, <-c.done, api.CodeRegistryUnavailable, "full")
 	}
-	answers := must(ReadAll(t.Context(), l.db, ScanString, "SELECT key FROM idempotency"))(t)
+	answers := must(ReadAll(t.Context(), l.db.Read, ScanString, "SELECT key FROM idempotency"))(t)
 	if left := append(things(t, l), answers...); len(left) > 0 {
 		t.Errorf("left of what did not find room: %q", left)
 	}

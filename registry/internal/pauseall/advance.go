@@ -6,30 +6,30 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // advance does the next things of a move.
-func (l *Loop) advance(ctx context.Context, p *store.Pause) error {
+func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	switch p.Phase {
-	case store.PauseChecking:
+	case workflow.PauseChecking:
 		return l.check(ctx, p)
-	case store.PauseSuspending:
+	case workflow.PauseSuspending:
 		return l.suspend(ctx, p)
-	case store.PauseSaving:
+	case workflow.PauseSaving:
 		return l.save(ctx, p)
-	case store.PauseCopying:
+	case workflow.PauseCopying:
 		return l.copy(ctx, p)
-	case store.PauseRestoring, store.PauseCancelling:
+	case workflow.PauseRestoring, workflow.PauseCancelling:
 		return l.end(ctx, p)
-	case store.PauseDone:
+	case workflow.PauseDone:
 		return l.wakeAll(ctx, p)
 	}
 	return nil
 }
 
 // copy has the copy host make dst, and is the commit point when it has.
-func (l *Loop) copy(ctx context.Context, p *store.Pause) error {
+func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 	if gone := fenced(p); gone != nil {
 		return l.cancel(ctx, p, gone)
 	}
@@ -52,7 +52,7 @@ func (l *Loop) copy(ctx context.Context, p *store.Pause) error {
 	return nil
 }
 
-func copyRequest(p *store.Pause) request {
+func copyRequest(p *workflow.Pause) request {
 	m := p.Migration
 	return request{
 		host: p.CopyHost, key: key(m.ID, "copy", "", p.Attempt), path: "/v1/migrations/" + m.ID + "/copy-saved",
@@ -65,7 +65,7 @@ func copyRequest(p *store.Pause) request {
 
 // flip makes dst the place of the volume. A dst that cannot be it, because its place
 // is taken or of another size, leads back to src.
-func (l *Loop) flip(ctx context.Context, p *store.Pause, dst *api.Location) error {
+func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) error {
 	if dst == nil {
 		return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has copied volume %s and does not say where to", p.CopyHost.Name, p.Migration.VolumeName))
 	}
@@ -82,7 +82,7 @@ func (l *Loop) flip(ctx context.Context, p *store.Pause, dst *api.Location) erro
 
 // end wakes the instances, has the copy host remove what the volume is not at, and
 // ends the move when nothing is left.
-func (l *Loop) end(ctx context.Context, p *store.Pause) error {
+func (l *Loop) end(ctx context.Context, p *workflow.Pause) error {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (l *Loop) end(ctx context.Context, p *store.Pause) error {
 	}
 	awake := p.Resuming
 	for _, g := range p.Instances {
-		awake = awake && (g.State == store.PauseRestored || g.Lost)
+		awake = awake && (g.State == workflow.PauseRestored || g.Lost)
 	}
 	switch {
 	case p.DropEnd != "" && p.Error != nil:
@@ -110,7 +110,7 @@ func (l *Loop) end(ctx context.Context, p *store.Pause) error {
 }
 
 // cancel leads a move back to src.
-func (l *Loop) cancel(ctx context.Context, p *store.Pause, why *api.Error) error {
+func (l *Loop) cancel(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	_, err := l.cfg.Store.CancelPause(ctx, call, p.Migration.ID, why)
 	switch api.CodeOf(err) { //nolint:exhaustive // those say that it went on meanwhile
 	case api.CodePastPointOfNoReturn, api.CodeNoMigration:
@@ -122,14 +122,14 @@ func (l *Loop) cancel(ctx context.Context, p *store.Pause, why *api.Error) error
 }
 
 // set records how far an instance is.
-func (l *Loop) set(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
+func (l *Loop) set(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	_, err := l.cfg.Store.SetPauseInstance(ctx, call, p.Migration.ID, p.Phase, g)
 	return err
 }
 
 // fenced is why a move cannot go on to dst: a host was lost before it was there.
-func fenced(p *store.Pause) *api.Error {
-	hosts := []store.PauseHost{p.CopyHost}
+func fenced(p *workflow.Pause) *api.Error {
+	hosts := []workflow.PauseHost{p.CopyHost}
 	for _, g := range p.Instances {
 		hosts = append(hosts, g.Host)
 	}

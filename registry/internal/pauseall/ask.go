@@ -12,12 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/registry/internal/relay"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // request is a call of a host that ends as an op.
 type request struct {
-	host store.PauseHost
+	host workflow.PauseHost
 	// key is the id of the call, its op and its task.
 	key  string
 	path string

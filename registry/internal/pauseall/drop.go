@@ -6,12 +6,12 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // drop has the copy host remove the end of the copy that the volume is not at. It is
 // not called for one that waits for an operator.
-func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
+func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.DropEnd == api.DropDst {
 		made, err := l.mayBeMade(ctx, p)
 		switch {
@@ -50,13 +50,13 @@ func (l *Loop) drop(ctx context.Context, p *store.Pause) error {
 }
 
 // dropped records that nothing is left for the copy host to remove.
-func (l *Loop) dropped(ctx context.Context, p *store.Pause, why *api.Error) error {
+func (l *Loop) dropped(ctx context.Context, p *workflow.Pause, why *api.Error) error {
 	_, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, "", why)
 	return err
 }
 
 // mayBeMade says whether the copy host may have begun to make dst.
-func (l *Loop) mayBeMade(ctx context.Context, p *store.Pause) (bool, error) {
+func (l *Loop) mayBeMade(ctx context.Context, p *workflow.Pause) (bool, error) {
 	for attempt := range mostAttempts {
 		asked := *p
 		asked.Attempt = attempt
@@ -67,7 +67,7 @@ func (l *Loop) mayBeMade(ctx context.Context, p *store.Pause) (bool, error) {
 	return false, nil
 }
 
-func dropRequest(p *store.Pause) request {
+func dropRequest(p *workflow.Pause) request {
 	m := p.Migration
 	verb, end := "drop", m.Dst
 	if p.DropEnd == api.DropSrc {

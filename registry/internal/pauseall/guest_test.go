@@ -7,6 +7,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // together is how far apart guests may run on at the end of a move.
@@ -137,7 +138,7 @@ func (s *site) noneIsLeftBehind(migration string) {
 		s.wrong("read move: %v", err)
 	}
 	for _, g := range p.Instances {
-		if g.State == store.PauseSaved && g.Error == nil && !g.Lost && !g.Discard {
+		if g.State == workflow.PauseSaved && g.Error == nil && !g.Lost && !g.Discard {
 			s.wrong("a guest runs on while guest %s has still to be restored", g.Name)
 		}
 	}

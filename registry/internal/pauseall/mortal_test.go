@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // mortal kills the loop at its n-th change of the store or call of a host: before it
@@ -56,46 +57,46 @@ func (m *mortal) isDead() bool {
 }
 
 type mortalStore struct {
-	*store.Store
+	*workflow.Store
 	m *mortal
 }
 
-func (s mortalStore) SetPauseInstance(ctx context.Context, call store.Call, id string, phase store.PausePhase, g store.PauseInstance) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.SetPauseInstance(ctx, call, id, phase, g) })
+func (s mortalStore) SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.SetPauseInstance(ctx, call, id, phase, g) })
 }
 
-func (s mortalStore) SetPauseCopy(ctx context.Context, call store.Call, id string, phase store.PausePhase, attempt int, dropEnd string, why *api.Error) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) {
+func (s mortalStore) SetPauseCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) {
 		return s.Store.SetPauseCopy(ctx, call, id, phase, attempt, dropEnd, why)
 	})
 }
 
-func (s mortalStore) SuspendPause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.SuspendPause(ctx, call, id) })
+func (s mortalStore) SuspendPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.SuspendPause(ctx, call, id) })
 }
 
-func (s mortalStore) SavePause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.SavePause(ctx, call, id) })
+func (s mortalStore) SavePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.SavePause(ctx, call, id) })
 }
 
-func (s mortalStore) ResumePause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.ResumePause(ctx, call, id) })
+func (s mortalStore) ResumePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.ResumePause(ctx, call, id) })
 }
 
-func (s mortalStore) CopyPause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.CopyPause(ctx, call, id) })
+func (s mortalStore) CopyPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.CopyPause(ctx, call, id) })
 }
 
-func (s mortalStore) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.FlipPause(ctx, call, id, dst) })
+func (s mortalStore) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.FlipPause(ctx, call, id, dst) })
 }
 
-func (s mortalStore) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.CancelPause(ctx, call, ref, why) })
+func (s mortalStore) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.CancelPause(ctx, call, ref, why) })
 }
 
-func (s mortalStore) FinishPause(ctx context.Context, call store.Call, id string) (store.Pause, error) {
-	return live(s.m, func() (store.Pause, error) { return s.Store.FinishPause(ctx, call, id) })
+func (s mortalStore) FinishPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error) {
+	return live(s.m, func() (workflow.Pause, error) { return s.Store.FinishPause(ctx, call, id) })
 }
 
 func (s mortalStore) WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/reconcile"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // mostAttempts is how often what can still be taken back is tried: guests that are
@@ -28,16 +29,16 @@ const suspendWithin = 10 * time.Second
 
 // Store is where the moves are.
 type Store interface {
-	OpenPauses(ctx context.Context) ([]store.Pause, error)
-	SetPauseInstance(ctx context.Context, call store.Call, id string, phase store.PausePhase, g store.PauseInstance) (store.Pause, error)
-	SetPauseCopy(ctx context.Context, call store.Call, id string, phase store.PausePhase, attempt int, dropEnd string, why *api.Error) (store.Pause, error)
-	SuspendPause(ctx context.Context, call store.Call, id string) (store.Pause, error)
-	SavePause(ctx context.Context, call store.Call, id string) (store.Pause, error)
-	CopyPause(ctx context.Context, call store.Call, id string) (store.Pause, error)
-	ResumePause(ctx context.Context, call store.Call, id string) (store.Pause, error)
-	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (store.Pause, error)
-	CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (store.Pause, error)
-	FinishPause(ctx context.Context, call store.Call, id string) (store.Pause, error)
+	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
+	SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
+	SetPauseCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error)
+	SuspendPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	SavePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	CopyPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	ResumePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
+	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
+	CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error)
+	FinishPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
 	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // part is how the instances of a move get from one state to the next, before its
@@ -16,7 +16,7 @@ type part struct {
 	from, to string
 	// verb is what is said of an instance that does not get there.
 	verb    string
-	request func(*store.Pause, store.PauseInstance) request
+	request func(*workflow.Pause, workflow.PauseInstance) request
 	ask     func(context.Context, request) (outcome, error)
 	// oneByOne: the instances of a host come one after the other.
 	oneByOne bool
@@ -24,8 +24,8 @@ type part struct {
 
 // check has every host look whether its instances can be suspended and saved, and the
 // copy host whether it can copy, before anything is touched.
-func (l *Loop) check(ctx context.Context, p *store.Pause) error {
-	left, err := l.bring(ctx, p, part{from: store.PausePending, to: store.PauseChecked, verb: "save", request: checkRequest, ask: l.askNow})
+func (l *Loop) check(ctx context.Context, p *workflow.Pause) error {
+	left, err := l.bring(ctx, p, part{from: workflow.PausePending, to: workflow.PauseChecked, verb: "save", request: checkRequest, ask: l.askNow})
 	if left || err != nil {
 		return err
 	}
@@ -45,8 +45,8 @@ func (l *Loop) check(ctx context.Context, p *store.Pause) error {
 
 // suspend has every host suspend all its instances at once. If one of them is late, all
 // go on at src.
-func (l *Loop) suspend(ctx context.Context, p *store.Pause) error {
-	left, err := l.bring(ctx, p, part{from: store.PauseChecked, to: store.PauseSuspended, verb: "suspend", request: suspendRequest, ask: l.ask})
+func (l *Loop) suspend(ctx context.Context, p *workflow.Pause) error {
+	left, err := l.bring(ctx, p, part{from: workflow.PauseChecked, to: workflow.PauseSuspended, verb: "suspend", request: suspendRequest, ask: l.ask})
 	if err != nil {
 		return err
 	}
@@ -61,13 +61,13 @@ func (l *Loop) suspend(ctx context.Context, p *store.Pause) error {
 }
 
 // save has every host save its instances, one after the other.
-func (l *Loop) save(ctx context.Context, p *store.Pause) error {
+func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 	for _, g := range p.Instances {
-		if g.State == store.PausePending {
+		if g.State == workflow.PausePending {
 			return l.cancel(ctx, p, api.Errorf(api.CodeConflict, "it was begun by an older version, which saved guests while others still ran; begin it anew"))
 		}
 	}
-	left, err := l.bring(ctx, p, part{from: store.PauseSuspended, to: store.PauseSaved, verb: "save", request: saveRequest, ask: l.ask, oneByOne: true})
+	left, err := l.bring(ctx, p, part{from: workflow.PauseSuspended, to: workflow.PauseSaved, verb: "save", request: saveRequest, ask: l.ask, oneByOne: true})
 	if left || err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (l *Loop) save(ctx context.Context, p *store.Pause) error {
 
 // bring has the hosts do one part, and says whether it is left to be done for an
 // instance. A host that was fenced leads back to src.
-func (l *Loop) bring(ctx context.Context, p *store.Pause, d part) (left bool, err error) {
+func (l *Loop) bring(ctx context.Context, p *workflow.Pause, d part) (left bool, err error) {
 	if gone := fenced(p); gone != nil {
 		return true, l.cancel(ctx, p, gone)
 	}
@@ -95,7 +95,7 @@ func (l *Loop) bring(ctx context.Context, p *store.Pause, d part) (left bool, er
 	return left, nil
 }
 
-func (l *Loop) bringOne(ctx context.Context, p *store.Pause, g store.PauseInstance, d part) error {
+func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, d part) error {
 	v, err := d.ask(ctx, d.request(p, g))
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (l *Loop) bringOne(ctx context.Context, p *store.Pause, g store.PauseInstan
 	return l.set(ctx, p, g)
 }
 
-func checkRequest(p *store.Pause, g store.PauseInstance) request {
+func checkRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	return request{
 		host: g.Host, key: key(m.ID, "check", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/check-save",
@@ -129,7 +129,7 @@ func checkRequest(p *store.Pause, g store.PauseInstance) request {
 	}
 }
 
-func suspendRequest(p *store.Pause, g store.PauseInstance) request {
+func suspendRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	return request{
 		host: g.Host, key: key(m.ID, "suspend", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/suspend",
@@ -137,7 +137,7 @@ func suspendRequest(p *store.Pause, g store.PauseInstance) request {
 	}
 }
 
-func saveRequest(p *store.Pause, g store.PauseInstance) request {
+func saveRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	return request{
 		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/save",
@@ -145,7 +145,7 @@ func saveRequest(p *store.Pause, g store.PauseInstance) request {
 	}
 }
 
-func checkCopyRequest(p *store.Pause) request {
+func checkCopyRequest(p *workflow.Pause) request {
 	r := copyRequest(p)
 	r.key, r.path = key(p.Migration.ID, "check-copy", "", p.Attempt), "/v1/migrations/"+p.Migration.ID+"/check-copy"
 	return r

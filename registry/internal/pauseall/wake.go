@@ -6,23 +6,23 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // wakeAll brings every instance a step on: to where it is restored and stands still,
 // those of a host one after the other, and once the store says that they may run on
 // (ResumePause), from there to its end, all at once. An instance that waits for an
 // operator holds up no other.
-func (l *Loop) wakeAll(ctx context.Context, p *store.Pause) error {
+func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 	begun := map[string]bool{} // by host
 	for _, g := range p.Instances {
 		switch {
-		case g.State == store.PauseRestored, g.Error != nil, g.State == store.PauseReady && !p.Resuming && !g.Host.Fenced:
+		case g.State == workflow.PauseRestored, g.Error != nil, g.State == workflow.PauseReady && !p.Resuming && !g.Host.Fenced:
 			continue
-		case g.State == store.PauseSaved && begun[g.Host.ID]:
+		case g.State == workflow.PauseSaved && begun[g.Host.ID]:
 			continue
 		}
-		begun[g.Host.ID] = begun[g.Host.ID] || g.State == store.PauseSaved && !g.Host.Fenced
+		begun[g.Host.ID] = begun[g.Host.ID] || g.State == workflow.PauseSaved && !g.Host.Fenced
 		if err := l.wake(ctx, p, g); err != nil {
 			return err
 		}
@@ -31,18 +31,18 @@ func (l *Loop) wakeAll(ctx context.Context, p *store.Pause) error {
 }
 
 // wake brings one instance a step on.
-func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
+func (l *Loop) wake(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	if l.queue.Busy(workKey{p.Migration.ID, g.ID}) {
 		return nil // it may be just about to be saved
 	}
 	switch {
 	case g.Lost && !g.Attached:
 		// It cannot have the volume any more: nothing is left to wait for.
-		g.State = store.PauseRestored
+		g.State = workflow.PauseRestored
 		return l.set(ctx, p, g)
 	case g.Lost && g.Host.Fenced:
 		return nil // the others have gone on without it
-	case g.Host.Fenced && (g.State == store.PausePending || g.State == store.PauseChecked):
+	case g.Host.Fenced && (g.State == workflow.PausePending || g.State == workflow.PauseChecked):
 		settled, err := l.settleRest(ctx, p, g)
 		if settled || err != nil {
 			return err
@@ -52,9 +52,9 @@ func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) 
 	case g.Host.Fenced:
 		g.Lost = true
 		return l.set(ctx, p, g)
-	case g.State == store.PauseReady:
+	case g.State == workflow.PauseReady:
 		return l.inBackground(ctx, p, g, l.resumeOne)
-	case g.State == store.PauseSaved:
+	case g.State == workflow.PauseSaved:
 		return l.inBackground(ctx, p, g, l.restoreOne)
 	}
 	settled, err := l.settleRest(ctx, p, g)
@@ -64,32 +64,32 @@ func (l *Loop) wake(ctx context.Context, p *store.Pause, g store.PauseInstance) 
 	return l.inBackground(ctx, p, g, l.awaitRest)
 }
 
-func (l *Loop) inBackground(ctx context.Context, p *store.Pause, g store.PauseInstance, do func(context.Context, *store.Pause, store.PauseInstance) error) error {
+func (l *Loop) inBackground(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, do func(context.Context, *workflow.Pause, workflow.PauseInstance) error) error {
 	l.background(ctx, workKey{p.Migration.ID, g.ID}, func(ctx context.Context) error { return do(ctx, p, g) })
 	return nil
 }
 
 // restoreOne has an instance restored, to stand still until all others are, or its
 // memory given up.
-func (l *Loop) restoreOne(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
+func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.ask(ctx, restoreRequest(p, g))
 	if err != nil {
 		return err
 	}
-	return l.woken(ctx, p, g, v, store.PauseReady, "restore")
+	return l.woken(ctx, p, g, v, workflow.PauseReady, "restore")
 }
 
 // resumeOne has an instance go on.
-func (l *Loop) resumeOne(ctx context.Context, p *store.Pause, g store.PauseInstance) error {
+func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
 	v, err := l.ask(ctx, resumeRequest(p, g))
 	if err != nil {
 		return err
 	}
-	return l.woken(ctx, p, g, v, store.PauseRestored, "resume")
+	return l.woken(ctx, p, g, v, workflow.PauseRestored, "resume")
 }
 
 // woken records how a call to wake an instance ended.
-func (l *Loop) woken(ctx context.Context, p *store.Pause, g store.PauseInstance, v outcome, to, verb string) error {
+func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v outcome, to, verb string) error {
 	switch {
 	case v.failed == nil:
 		g.State = to
@@ -106,14 +106,14 @@ func (l *Loop) woken(ctx context.Context, p *store.Pause, g store.PauseInstance,
 }
 
 // placeOf is where the volume is: at dst after the commit point, and at src without it.
-func placeOf(p *store.Pause) (verb string, at api.Location) {
-	if p.Phase == store.PauseRestoring || p.Migration.State == api.MigrationCompleted {
+func placeOf(p *workflow.Pause) (verb string, at api.Location) {
+	if p.Phase == workflow.PauseRestoring || p.Migration.State == api.MigrationCompleted {
 		return "restore", p.Migration.Dst
 	}
 	return "back", p.Migration.Src
 }
 
-func restoreRequest(p *store.Pause, g store.PauseInstance) request {
+func restoreRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	verb, at := placeOf(p)
 	if g.Discard {
@@ -125,7 +125,7 @@ func restoreRequest(p *store.Pause, g store.PauseInstance) request {
 	}
 }
 
-func resumeRequest(p *store.Pause, g store.PauseInstance) request {
+func resumeRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	_, at := placeOf(p)
 	return request{

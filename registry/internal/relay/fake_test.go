@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // names are those of the hosts: tasks say them, calls of hosts their ids.
@@ -40,7 +41,7 @@ func (s *tasks) lock() (unlock func(), err error) {
 	return s.mu.Unlock, err
 }
 
-func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task, asked store.TaskRequest) (api.Task, *api.TaskAnswer, error) {
+func (s *tasks) CreateTask(_ context.Context, _ store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	unlock, err := s.lock()
 	defer unlock()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 const (
@@ -37,7 +38,7 @@ const readPrefix = "read-"
 
 // Store keeps the tasks that change something.
 type Store interface {
-	CreateTask(ctx context.Context, call store.Call, in api.Task, asked store.TaskRequest) (api.Task, *api.TaskAnswer, error)
+	CreateTask(ctx context.Context, call store.Call, in api.Task, asked workflow.TaskRequest) (api.Task, *api.TaskAnswer, error)
 	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 	PendingTasks(ctx context.Context, hostID string) ([]api.Task, error)
 	TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error)
@@ -105,15 +106,15 @@ type Request struct {
 	// Asked is the request as its caller made it, by which the same request is known
 	// again: Path and Body have ids where it may have names. The zero value is a
 	// request that was made as it is passed on.
-	Asked store.TaskRequest
+	Asked workflow.TaskRequest
 }
 
 // asked is the request by which a change is known again.
-func (r Request) asked() store.TaskRequest {
+func (r Request) asked() workflow.TaskRequest {
 	if r.Asked.Path != "" {
 		return r.Asked
 	}
-	return store.TaskRequest{Method: r.Method, Path: r.Path, Body: r.Body}
+	return workflow.TaskRequest{Method: r.Method, Path: r.Path, Body: r.Body}
 }
 
 // Do has a host answer req and returns the answer. Refusals of the host are

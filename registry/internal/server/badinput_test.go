@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/server"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // mutations are the requests that change something, by route, in order.
@@ -172,7 +173,7 @@ func TestBadHeadersAreRefused(t *testing.T) {
 // something.
 func FuzzBodies(f *testing.F) {
 	all := requests("")
-	names := mutations(new(server.Server).Routes(), all)
+	names := mutations(server.New(server.Config{Store: &workflow.Store{}}).Routes(), all)
 	for i, name := range names {
 		f.Add(uint8(i), []byte(all[name].body), "")
 		f.Add(uint8(i), []byte(strings.Replace(all[name].body, `"`, `"\u0000`, 3)), "key")

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // usualRate is how many bytes per second a disk is taken to write or read, where
@@ -86,8 +87,8 @@ func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([
 		asked.Go(func() {
 			host, _, err := s.where().Instance(ctx, a.InstanceID)
 			if err == nil {
-				err = call.CheckGuest("estimate the move of volume "+v.Name+" with all guests paused", store.PauseInstance{
-					ID: a.InstanceID, Name: a.InstanceID, Host: store.PauseHost{ID: host.ID, Name: host.Name},
+				err = workflow.CheckGuest(call, "estimate the move of volume "+v.Name+" with all guests paused", workflow.PauseInstance{
+					ID: a.InstanceID, Name: a.InstanceID, Host: workflow.PauseHost{ID: host.ID, Name: host.Name},
 				})
 			}
 			if err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // What host a has, of every kind.
@@ -53,7 +54,7 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	s.ok(t, "POST", "/v1/migrations:register", `{"id":"`+moveID+`","volume_id":"`+movingID+`","src_attachment_id":"`+movedID+`","dst_attachment_id":"`+dstID+`",`+theirs+`,
 		"generation":1,"method":"overlay","op_id":"o","dst":{"path":"/slow/moving","format":"raw","size_bytes":1048576}}`)
 	s.ok(t, "POST", "/v1/types", `{"name":"gold"}`)
-	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, store.TaskRequest{}); err != nil {
+	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, workflow.TaskRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	d := must(s.store.CreateDrain(t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow"}))(t)

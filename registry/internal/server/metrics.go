@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/service"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // scrapeTimeout bounds how long a scrape may hold a read connection.
@@ -70,7 +70,7 @@ func (m *Metrics) Commit(changes int, took time.Duration) {
 func (m *Metrics) Refused(bound string) { m.refused.WithLabelValues(bound).Inc() }
 
 // Watch adds what can be counted in a store.
-func (m *Metrics) Watch(s *store.Store, log *slog.Logger) {
+func (m *Metrics) Watch(s *workflow.Store, log *slog.Logger) {
 	m.Registry.MustRegister(&counter{store: s, log: log})
 }
 
@@ -103,7 +103,7 @@ func (m *Metrics) request(route httpjson.Route, status int, took time.Duration) 
 
 // counter counts the store's rows when it is asked.
 type counter struct {
-	store *store.Store
+	store *workflow.Store
 	log   *slog.Logger
 }
 

@@ -43,7 +43,7 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 // if it is there: what a migration cost stands in its host's journal alone.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
-	if err != nil || as.HostID != "" || !m.State.Final() || m.Method == store.MethodSave {
+	if err != nil || as.HostID != "" || !m.State.Final() || m.Method == api.MethodSave {
 		return m, err
 	}
 	host, err := s.Store.Host(ctx, m.Host)
@@ -73,7 +73,7 @@ var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted,
 // withProgress adds what the host of an open migration last said of it. Places
 // and owner are the registry's; so is the state, but where the host may be ahead.
 func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migration {
-	if m.Method == store.MethodSave {
+	if m.Method == api.MethodSave {
 		return s.pausedNow(ctx, m)
 	}
 	live, ok := s.Store.LiveMigration(m.ID)

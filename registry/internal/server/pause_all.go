@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // migrateVolume has a host move a volume; with pause_all the registry moves it, and
@@ -74,7 +75,7 @@ func (s *Server) present(ctx context.Context) ([]string, error) {
 
 // orPaused answers for a migration with all guests paused, which is the registry's,
 // and has byHost answer for all others.
-func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, string) (store.Pause, error)) handler {
+func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, string) (workflow.Pause, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)
 		if err != nil {
@@ -82,7 +83,7 @@ func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, s
 		}
 		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), asker(r, call))
 		switch {
-		case err == nil && m.Method == store.MethodSave:
+		case err == nil && m.Method == api.MethodSave:
 		case !call.Administers():
 			return cmp.Or(err, errHostMoves)
 		default:
@@ -103,7 +104,7 @@ func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, s
 	}
 }
 
-func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) (store.Pause, error) {
+func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) (workflow.Pause, error) {
 	return s.Store.CancelPause(ctx, call, ref, nil)
 }
 
@@ -111,7 +112,7 @@ func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) 
 func (s *Server) notPaused(byHost handler, verb string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), store.Viewer{})
-		if err != nil || m.Method != store.MethodSave {
+		if err != nil || m.Method != api.MethodSave {
 			return byHost(w, r)
 		}
 		return api.Errorf(api.CodeStateForbidden, "cannot %s migration %s of volume %s: it moves with all guests paused and goes on by itself; it can be cancelled while it is saving or copying",
@@ -127,7 +128,7 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	switch {
 	case m.State == api.MigrationCompleted || m.State == api.MigrationCompleting:
 		m.BytesDone = m.BytesTotal
-	case ok && m.Phase == string(store.PauseCopying):
+	case ok && m.Phase == string(workflow.PauseCopying):
 		m.BytesDone, m.RateBytesPerSecond = live.BytesDone, live.RateBytesPerSecond
 	}
 	if m.Error == nil && !m.State.Final() {
@@ -138,20 +139,20 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 
 // waitedFor says whether a move cannot go on before the host of an instance has done
 // something.
-func waitedFor(p store.Pause, g store.PauseInstance) bool {
+func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	if g.Lost {
 		return false
 	}
 	switch p.Phase {
-	case store.PauseChecking:
-		return g.State == store.PausePending
-	case store.PauseSuspending:
-		return g.State == store.PauseChecked
-	case store.PauseSaving:
-		return g.State == store.PauseSuspended
-	case store.PauseRestoring, store.PauseCancelling:
-		return g.State != store.PauseRestored && (g.State != store.PauseReady || p.Resuming)
-	case store.PauseCopying, store.PauseDone:
+	case workflow.PauseChecking:
+		return g.State == workflow.PausePending
+	case workflow.PauseSuspending:
+		return g.State == workflow.PauseChecked
+	case workflow.PauseSaving:
+		return g.State == workflow.PauseSuspended
+	case workflow.PauseRestoring, workflow.PauseCancelling:
+		return g.State != workflow.PauseRestored && (g.State != workflow.PauseReady || p.Resuming)
+	case workflow.PauseCopying, workflow.PauseDone:
 	}
 	return false
 }
@@ -169,7 +170,7 @@ func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
 			away = append(away, g.Host.Name+" (instance "+g.Name+")")
 		}
 	}
-	if (p.Phase == store.PauseCopying || p.DropEnd != "") && !s.Relay.Present(p.CopyHost.ID) {
+	if (p.Phase == workflow.PauseCopying || p.DropEnd != "") && !s.Relay.Present(p.CopyHost.ID) {
 		away = append(away, p.CopyHost.Name+" (the copy)")
 	}
 	if len(away) == 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // settled ends the migration that a filled site has, so that its instance is free.
@@ -40,7 +39,7 @@ func (s *site) pausing(t *testing.T) api.Migration {
 func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		m := s.pausing(t)
-		if m.Method != store.MethodSave || m.State != api.MigrationStarting || m.Phase != "checking" || m.Host != "a" {
+		if m.Method != api.MethodSave || m.State != api.MigrationStarting || m.Phase != "checking" || m.Host != "a" {
 			t.Errorf("migration = %+v", m)
 		}
 		// The loop asks the hosts, and it does not run here.
@@ -114,7 +113,7 @@ func TestAHostHasItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 			Migration api.Migration `json:"migration"`
 		}
 		decode(t, w.Body.Bytes(), &doc)
-		if m := doc.Migration; w.Code != 202 || m.Method != store.MethodSave {
+		if m := doc.Migration; w.Code != 202 || m.Method != api.MethodSave {
 			t.Fatalf("migrate = %d %s", w.Code, w.Body)
 		}
 		path := "/v1/migrations/" + doc.Migration.ID

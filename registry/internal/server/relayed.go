@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // hostParameter names the host where nothing else says which is meant. It is not
@@ -70,8 +70,8 @@ func relaying[In any](s *Server, find finder[In], query ...string) handler {
 
 // asAsked is a request as its caller made it, with the part of its query that is
 // passed on.
-func asAsked(r *http.Request, query string, body []byte) store.TaskRequest {
-	return store.TaskRequest{Method: r.Method, Path: r.URL.EscapedPath() + query, Body: body}
+func asAsked(r *http.Request, query string, body []byte) workflow.TaskRequest {
+	return workflow.TaskRequest{Method: r.Method, Path: r.URL.EscapedPath() + query, Body: body}
 }
 
 // resolve makes the call of a host out of what was asked for.
@@ -124,7 +124,7 @@ func readBody[In any](r *http.Request) (in In, body []byte, err error) {
 // pass has a host do what is asked and hands its answer on. A request that is
 // known by its key goes where it went before, as it went before, wherever things are
 // and whatever they are called now.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked store.TaskRequest, key string, find resolve) error {
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, asked workflow.TaskRequest, key string, find resolve) error {
 	status, body, err := s.ask(r, asked, key, find)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func handOn(w http.ResponseWriter, status int, body []byte) {
 	_, _ = io.WriteString(w, "\n")
 }
 
-func (s *Server) ask(r *http.Request, asked store.TaskRequest, key string, find resolve) (status int, body []byte, err error) {
+func (s *Server) ask(r *http.Request, asked workflow.TaskRequest, key string, find resolve) (status int, body []byte, err error) {
 	change := asked.Method != http.MethodGet
 	req, err := s.askedBefore(r.Context(), key)
 	if err != nil {

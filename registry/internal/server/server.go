@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/relay"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // Config is what a Server needs.
 type Config struct {
-	Store     *store.Store
+	Store     *workflow.Store
 	Relay     *relay.Relay
 	Metrics   *Metrics
 	Authorize httpjson.Authorizer

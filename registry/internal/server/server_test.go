@@ -24,6 +24,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
@@ -42,7 +43,7 @@ type site struct {
 	server  *server.Server
 	handler http.Handler
 	metrics *server.Metrics
-	store   *store.Store
+	store   *workflow.Store
 	relay   *relay.Relay
 	path    string
 }
@@ -73,7 +74,7 @@ func newSiteAt(t testing.TB, path string) *site {
 func openSite(path string) (*site, error) {
 	log := slog.New(slog.DiscardHandler)
 	m := server.NewMetrics("1.2.3")
-	db, err := store.Open(context.Background(), path, store.Options{OnCommit: m.Commit})
+	db, err := workflow.Open(context.Background(), path, store.Options{OnCommit: m.Commit})
 	if err != nil {
 		return nil, err
 	}

@@ -14,18 +14,18 @@ import (
 // orphanMigrations leaves the open migrations of a host that was fenced without
 // it. They hold what they held, and remember the state that they had. Those with all
 // guests paused are the registry's, which goes on with them.
-func (tx *changeTx) orphanMigrations(ctx context.Context, hostID string) error {
-	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method <> '"+MethodSave+"'", func(m api.Migration) error {
+func (tx *Tx) orphanMigrations(ctx context.Context, hostID string) error {
+	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method <> '"+api.MethodSave+"'", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
 			return err
 		}
-		return tx.auditMigration(ctx, m, api.Event{What: "migration.orphan", From: string(m.State), To: string(api.MigrationOrphaned)}, nil)
+		return tx.AuditMigration(ctx, m, api.Event{What: "migration.orphan", From: string(m.State), To: string(api.MigrationOrphaned)}, nil)
 	})
 }
 
 // unorphanMigrations gives the migrations of a host that is back, and are still
 // orphaned, the state that they had.
-func (tx *changeTx) unorphanMigrations(ctx context.Context, hostID string) error {
+func (tx *Tx) unorphanMigrations(ctx context.Context, hostID string) error {
 	return tx.eachMigration(ctx, hostID, " AND m.state = 'orphaned'", func(m api.Migration) error {
 		before, err := tx.stateBefore(ctx, m.ID)
 		if err != nil {
@@ -34,14 +34,14 @@ func (tx *changeTx) unorphanMigrations(ctx context.Context, hostID string) error
 		if err := tx.Exec(ctx, "UPDATE migrations SET state = orphaned_from, orphaned_from = NULL WHERE id = ?", m.ID); err != nil {
 			return err
 		}
-		return tx.auditMigration(ctx, m, api.Event{What: "migration.rejoin", From: string(m.State), To: string(before)}, nil)
+		return tx.AuditMigration(ctx, m, api.Event{What: "migration.rejoin", From: string(m.State), To: string(before)}, nil)
 	})
 }
 
 // eachMigration calls do for the open migrations of a host that the condition
 // picks.
-func (tx *changeTx) eachMigration(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
-	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+migrationOpen+condition+" ORDER BY m.id", hostID)
+func (tx *Tx) eachMigration(ctx context.Context, hostID, condition string, do func(api.Migration) error) error {
+	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.host_id = ? AND "+MigrationOpen+condition+" ORDER BY m.id", hostID)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (tx *changeTx) eachMigration(ctx context.Context, hostID, condition string,
 }
 
 // stateBefore returns the state that an orphaned migration had.
-func (tx *changeTx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
+func (tx *Tx) stateBefore(ctx context.Context, id string) (state api.MigrationState, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT orphaned_from FROM migrations WHERE id = ?", id).Scan(&state); err != nil {
 		return "", fmt.Errorf("read state of orphaned migration: %w", err)
 	}
@@ -66,7 +66,7 @@ func (tx *changeTx) stateBefore(ctx context.Context, id string) (state api.Migra
 // the answer says what that copy may lack. A dst that cannot be a whole copy is
 // not kept, and one that may be between two points in time on an explicit word alone.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
-	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.checkOperator("abandon a migration"); err != nil {
 			return api.Migration{}, err
 		}
@@ -76,11 +76,11 @@ func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in 
 		if err := validate.Evidence("reason", in.Reason); err != nil {
 			return api.Migration{}, err
 		}
-		id, err := resolve(ctx, tx, kindMigration, ref)
+		id, err := Resolve(ctx, tx, KindMigration, ref)
 		if err != nil {
 			return api.Migration{}, err
 		}
-		m, err := migrationByID(ctx, tx, id)
+		m, err := MigrationByID(ctx, tx, id)
 		if err != nil {
 			return m, err
 		}
@@ -88,7 +88,7 @@ func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in 
 	})
 }
 
-func (tx *changeTx) abandon(ctx context.Context, m api.Migration, in api.MigrationAbandon) (api.Migration, error) {
+func (tx *Tx) abandon(ctx context.Context, m api.Migration, in api.MigrationAbandon) (api.Migration, error) {
 	switch {
 	case !open(m.State):
 		return m, api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", m.ID, m.VolumeName, m.State).With("state", m.State)
@@ -115,18 +115,18 @@ func (tx *changeTx) abandon(ctx context.Context, m api.Migration, in api.Migrati
 		return m, api.Errorf(api.CodeCopyNotVerified, "cannot keep the dst of migration %s of volume %s: it was %s when its host was fenced. %s; keep src, "+
 			"or say even_if_corrupt (--even-if-corrupt) if you know that the switch was made, or have looked at dst", m.ID, m.VolumeName, before, torn).With("state", before)
 	}
-	step := api.MigrationTransition{To: api.MigrationCancelled, OpID: tx.call.Key, Error: lacking(m, before, in.Keep)}
+	step := api.MigrationTransition{To: api.MigrationCancelled, OpID: tx.Call.Key, Error: lacking(m, before, in.Keep)}
 	if in.Keep == api.KeepDst {
 		step.To = api.MigrationCompleted
 	}
 	if err := tx.storeState(ctx, m, step); err != nil {
 		return m, err
 	}
-	if err := tx.auditMigration(ctx, m, api.Event{What: "migration.abandon", From: string(m.State), To: string(step.To)},
+	if err := tx.AuditMigration(ctx, m, api.Event{What: "migration.abandon", From: string(m.State), To: string(step.To)},
 		map[string]any{"keep": in.Keep, "reason": in.Reason, "was": before, "even_if_corrupt": in.EvenIfCorrupt}); err != nil {
 		return m, err
 	}
-	return migrationByID(ctx, tx, m.ID)
+	return MigrationByID(ctx, tx, m.ID)
 }
 
 // dstMayBeWhole says whether dst can hold all of the volume, for a migration that

@@ -13,7 +13,7 @@ import (
 
 // adoptDisk makes a disk that an instance has a volume with one attachment, or a
 // further attachment of the volume that it is already.
-func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
+func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
 	v, err := volumeByID(ctx, tx, d.VolumeID)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -38,7 +38,7 @@ func (tx *changeTx) adoptDisk(ctx context.Context, in api.InstanceRegister, host
 
 // adoptNew makes the volume. Only a disk that its domain shares is of a multiattach
 // type.
-func (tx *changeTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
+func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(d.Type, DefaultType))
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (tx *changeTx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDi
 
 // adoptShared says whether a disk may be a further attachment of a volume that other
 // instances have: by the rules of every attach, and only if its domain shares it.
-func (tx *changeTx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
+func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	has := v.Attachments[0]
 	refuse := func(code api.Code, format string, args ...any) *api.Error {
 		args = append([]any{d.Device, in.Name, v.Name, cmp.Or(has.InstanceName, has.InstanceID)}, args...)
@@ -63,7 +63,7 @@ func (tx *changeTx) adoptShared(ctx context.Context, in api.InstanceRegister, v 
 	}
 	switch {
 	case v.MigrationID != "":
-		return migrationActive(v, "adopt a disk of")
+		return MigrationActive(v, "adopt a disk of")
 	case !v.Multiattach:
 		return refuse(api.CodeVolumeInUse, "if they share it, `volferryctl instance forget %s`, `volferryctl volume retype %s --type TYPE` to a multiattach type, and adopt both again",
 			cmp.Or(has.InstanceName, has.InstanceID), v.Name)
@@ -85,7 +85,7 @@ func (tx *changeTx) adoptShared(ctx context.Context, in api.InstanceRegister, v 
 
 // takeBack puts a volume into use again that an instance had before it was
 // forgotten. It must be free, and be where the disk is.
-func (tx *changeTx) takeBack(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
+func (tx *Tx) takeBack(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)
 	}

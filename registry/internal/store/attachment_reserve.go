@@ -21,8 +21,8 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 	if err := checkReserve(in); err != nil {
 		return api.Attachment{}, err
 	}
-	return mutate(ctx, s, call, "attachment.reserve", in, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
-		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+	return Mutate(ctx, s, call, "attachment.reserve", in, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err
 		}
@@ -37,7 +37,7 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := cmp.Or(slot.checkHolder(hostID, in.Root), tx.checkNotElsewhere("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
+		if err := cmp.Or(slot.checkHolder(hostID, in.Root), tx.CheckNotElsewhere("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
 			return api.Attachment{}, err
 		}
 		if err := slot.check(in); err != nil {
@@ -87,10 +87,10 @@ const wantedVolumeQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op W
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
-	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + migrationOpen + `
+	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + MigrationOpen + `
 	WHERE v.id = ?`
 
-func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, error) {
+func (tx *Tx) wantedVolume(ctx context.Context, id string) (wantedVolume, error) {
 	v := wantedVolume{id: id}
 	err := tx.QueryRowContext(ctx, wantedVolumeQuery, id).Scan(append([]any{
 		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
@@ -112,7 +112,7 @@ func (tx *changeTx) wantedVolume(ctx context.Context, id string) (wantedVolume, 
 
 // sameAttachment returns the attachment that has the id already, nil if there is
 // none on this host, and a conflict if it is another one.
-func (tx *changeTx) sameAttachment(ctx context.Context, v wantedVolume, in api.AttachmentReserve, hostID string) (*api.Attachment, error) {
+func (tx *Tx) sameAttachment(ctx context.Context, v wantedVolume, in api.AttachmentReserve, hostID string) (*api.Attachment, error) {
 	for _, n := range v.attachments {
 		if n.id != in.ID || n.hostID != hostID {
 			continue
@@ -146,7 +146,7 @@ const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_
 	LEFT JOIN volumes v ON v.id = a.volume_id
 	WHERE i.id = ?1`
 
-func (tx *changeTx) wantedSlot(ctx context.Context, instanceID, device string) (wantedSlot, error) {
+func (tx *Tx) wantedSlot(ctx context.Context, instanceID, device string) (wantedSlot, error) {
 	var slot wantedSlot
 	err := tx.QueryRowContext(ctx, wantedSlotQuery, instanceID, device).Scan(&slot.instanceName, &slot.instanceState, &slot.hostID,
 		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken, &slot.takenBy)
@@ -198,7 +198,7 @@ func (slot wantedSlot) check(in api.AttachmentReserve) error {
 
 // checkReservable says whether the volume, as it is now, may be attached there,
 // whichever host reaches it.
-func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
+func (tx *Tx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
 		return movedBy("attach", v.name, v.movedBy)
@@ -222,7 +222,7 @@ func (tx *changeTx) checkReservable(ctx context.Context, v wantedVolume, slot wa
 }
 
 // checkAgain is the rules for a further attachment of a volume.
-func (tx *changeTx) checkAgain(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
+func (tx *Tx) checkAgain(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
 	if len(v.attachments) == 0 {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (tx *changeTx) checkAgain(ctx context.Context, v wantedVolume, slot wantedS
 
 // checkAttachReach says whether the host has the bytes of a volume, and where it
 // is attached on another host too, whether they are the same bytes.
-func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID string) error {
+func (tx *Tx) checkAttachReach(ctx context.Context, v wantedVolume, hostID string) error {
 	owner, elsewhere := v.hostID, false
 	for _, n := range v.attachments {
 		if n.hostID != hostID && n.hostID != "" {
@@ -251,13 +251,13 @@ func (tx *changeTx) checkAttachReach(ctx context.Context, v wantedVolume, hostID
 	case reached:
 		return tx.checkSettled(ctx, "attach", v.name, v.location, hostID)
 	case elsewhere:
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, place(v.location))
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, Place(v.location))
 	}
-	return api.Errorf(api.CodeNotYourHost, "cannot attach volume %s on this host: %s is another host's, and in no shared pool that this one has", v.name, place(v.location))
+	return api.Errorf(api.CodeNotYourHost, "cannot attach volume %s on this host: %s is another host's, and in no shared pool that this one has", v.name, Place(v.location))
 }
 
 // reserve adds the attachment, with its slot if that is not there.
-func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
+func (tx *Tx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
 	host, err := tx.resolveHost(ctx, in.Host)
 	if err != nil {
 		return api.Attachment{}, err
@@ -279,7 +279,7 @@ func (tx *changeTx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot
 
 // storeAttachment makes the rows of an attachment. A volume that becomes a root
 // volume is bootable from then on, as one is that was adopted as such.
-func (tx *changeTx) storeAttachment(ctx context.Context, v wantedVolume, slot wantedSlot, h heldAttachment) error {
+func (tx *Tx) storeAttachment(ctx context.Context, v wantedVolume, slot wantedSlot, h heldAttachment) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
 			return err
@@ -294,4 +294,27 @@ func (tx *changeTx) storeAttachment(ctx context.Context, v wantedVolume, slot wa
 		id: h.ID, volumeID: v.id, volumeName: v.name, instanceID: h.InstanceID, instanceName: slot.instanceName,
 		device: h.Device, mode: h.Mode, state: h.State, exclusive: !v.multiattach, opID: h.opID,
 	})
+}
+
+// checkNoPaused refuses another instance a volume that one has which is put to rest: the
+// other would write to it while that one stands still.
+func (tx *Tx) checkNoPaused(ctx context.Context, v wantedVolume) error {
+	if len(v.attachments) == 0 {
+		return nil
+	}
+	paused, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (p [2]string, err error) {
+		err = row.Scan(&p[0], &p[1])
+		return p, err
+	}, `SELECT i.name, g.migration_id FROM attachments a
+		JOIN instances i ON i.id = a.instance_id
+		JOIN pause_instances g ON g.instance_id = i.id
+		WHERE a.volume_id = ? AND g.migration_id = i.lock_op AND g.state <> 'restored' LIMIT 1`, v.id)
+	if err != nil {
+		return fmt.Errorf("look for guests that are paused: %w", err)
+	}
+	if len(paused) == 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeInstanceLocked, "cannot attach volume %s: instance %s has it too and is put to rest by migration %s; try again when that is over", v.name, paused[0][0], paused[0][1]).
+		With("migration_id", paused[0][1])
 }

@@ -31,7 +31,7 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 	if err := checkAttachmentTransition(in); err != nil {
 		return api.Attachment{}, err
 	}
-	return mutate(ctx, s, call, "attachment.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Attachment, error) {
+	return Mutate(ctx, s, call, "attachment.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		h, err := tx.heldBy(ctx, ref, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err
@@ -44,7 +44,7 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 			return api.Attachment{}, err
 		}
 		if in.To == api.AttachmentDetaching {
-			if err := tx.checkNotElsewhere("detach volume "+h.VolumeName+" from instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
+			if err := tx.CheckNotElsewhere("detach volume "+h.VolumeName+" from instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
 				return api.Attachment{}, err
 			}
 		}
@@ -119,23 +119,23 @@ const heldAttachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.
 	JOIN instances i ON i.id = a.instance_id
 	JOIN volumes v ON v.id = a.volume_id
 	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id
-	LEFT JOIN migrations m ON m.volume_id = a.volume_id AND ` + migrationOpen + `
+	LEFT JOIN migrations m ON m.volume_id = a.volume_id AND ` + MigrationOpen + `
 	WHERE a.id = ?`
 
 // heldAttachment returns the attachment that ref names.
-func (tx *changeTx) heldAttachment(ctx context.Context, ref string) (heldAttachment, error) {
+func (tx *Tx) heldAttachment(ctx context.Context, ref string) (heldAttachment, error) {
 	h, err := tx.heldAttachmentByID(ctx, ref)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return h, err
 	}
-	id, err := resolve(ctx, tx, kindAttachment, ref)
+	id, err := Resolve(ctx, tx, KindAttachment, ref)
 	if err != nil {
 		return h, err
 	}
 	return tx.heldAttachmentByID(ctx, id)
 }
 
-func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment, error) {
+func (tx *Tx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment, error) {
 	if h, ok := tx.cache.attachments[id]; ok {
 		return h, nil
 	}
@@ -162,8 +162,8 @@ func (tx *changeTx) heldAttachmentByID(ctx context.Context, id string) (heldAtta
 }
 
 // heldBy is heldAttachment for a change that only its host may ask for.
-func (tx *changeTx) heldBy(ctx context.Context, ref, hostRef string, epoch int64) (heldAttachment, error) {
-	hostID, err := tx.checkHost(ctx, hostRef, epoch)
+func (tx *Tx) heldBy(ctx context.Context, ref, hostRef string, epoch int64) (heldAttachment, error) {
+	hostID, err := tx.CheckHost(ctx, hostRef, epoch)
 	if err != nil {
 		return heldAttachment{}, err
 	}
@@ -182,7 +182,7 @@ func (tx *changeTx) heldBy(ctx context.Context, ref, hostRef string, epoch int64
 
 // auditAttachment adds to the trail what happened to an attachment, with its
 // volume and its instance.
-func (tx *changeTx) auditAttachment(ctx context.Context, h heldAttachment, e api.Event, details map[string]any) error {
+func (tx *Tx) auditAttachment(ctx context.Context, h heldAttachment, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}
 	}

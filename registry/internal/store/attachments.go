@@ -27,17 +27,17 @@ const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.i
 // Attachments returns the attachments of the volume and at the instance that
 // the references name; an empty reference is any. A host finds its own.
 func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Attachment, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Attachment, error) {
 		query, args := attachmentQuery+" WHERE "+viewer.seen(attachmentOwned), []any{viewer.HostID}
 		for _, filter := range []struct {
-			kind   kind
+			kind   Kind
 			ref    string
 			column string
-		}{{kindVolume, volumeRef, "a.volume_id"}, {kindInstance, instanceRef, "a.instance_id"}} {
+		}{{KindVolume, volumeRef, "a.volume_id"}, {KindInstance, instanceRef, "a.instance_id"}} {
 			if filter.ref == "" {
 				continue
 			}
-			id, err := resolve(ctx, q, filter.kind, filter.ref)
+			id, err := Resolve(ctx, q, filter.kind, filter.ref)
 			if err != nil {
 				return nil, err
 			}
@@ -49,16 +49,16 @@ func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, 
 }
 
 // resolveFilter is resolve for a reference that may be missing.
-func resolveFilter(ctx context.Context, q ledger.Querier, k kind, ref string) (string, error) {
+func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
 		return "", nil
 	}
-	return resolve(ctx, q, k, ref)
+	return Resolve(ctx, q, k, ref)
 }
 
 // Attachment returns the attachment that ref names.
 func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.Attachment, error) {
-	return viewOwn(ctx, s, kindAttachment, ref, viewer, attachmentByID)
+	return viewOwn(ctx, s, KindAttachment, ref, viewer, attachmentByID)
 }
 
 func attachmentByID(ctx context.Context, q ledger.Querier, id string) (api.Attachment, error) {
@@ -91,7 +91,7 @@ type attachment struct {
 	exclusive                        bool
 }
 
-func (tx *changeTx) insertAttachment(ctx context.Context, a attachment) error {
+func (tx *Tx) insertAttachment(ctx context.Context, a attachment) error {
 	_, err := tx.ExecContext(ctx, addAttachmentAt,
 		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.At.UnixMicro())
 	switch {

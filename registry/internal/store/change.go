@@ -38,10 +38,15 @@ type HostToken struct {
 	Local bool
 }
 
-// changeTx is a change in the making: its transaction, and who asked for it.
-type changeTx struct {
+// Administers says whether the caller may ask for what is about other hosts than its
+// own: an operator, and the daemon on the registry's machine.
+func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
+
+// Tx is a change in the making, with the rules that hold in it.
+type Tx struct {
 	*ledger.Change
-	call Call
+	// Call is who asked for it.
+	Call Call
 	// host is the caller, where that is a host.
 	host *hostRow
 	// cache and hosts are those of the Store.
@@ -49,24 +54,24 @@ type changeTx struct {
 	hosts *hostCache
 }
 
-func (s *Store) newChangeTx(c *ledger.Change, call Call) *changeTx {
-	return &changeTx{Change: c, call: call, cache: s.cache, hosts: &s.hosts}
+func (s *Store) newTx(c *ledger.Change, call Call) *Tx {
+	return &Tx{Change: c, Call: call, cache: s.cache, hosts: &s.hosts}
 }
 
 // admission says whether a caller may ask for a change now.
-type admission func(context.Context, *Store, *changeTx) error
+type admission func(context.Context, *Store, *Tx) error
 
-// mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
+// Mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
 // its own, or is fenced, is refused with stale_epoch before anything else; and one that
 // has not reported since the start with registry_unavailable, for what it was told may
 // prove that the database is from a backup.
-func mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *changeTx) (T, error)) (T, error) {
+func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	return mutateIf(ctx, s, call, what, request, admitToken, do)
 }
 
-// mutateAudited is mutate for calls whose refusal is news as well: it adds the
+// mutateAudited is Mutate for calls whose refusal is news as well: it adds the
 // event what to the trail, about object and with the error as its result.
-func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *changeTx) (T, error)) (T, error) {
+func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	v, err := mutateIf(ctx, s, call, what, request, admit, do)
 	if err != nil {
 		// The caller may have gone away; the attempt was made.
@@ -75,29 +80,29 @@ func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object
 	return v, err
 }
 
-// mutateIf is mutate with an admission of its own.
-func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *changeTx) (T, error)) (T, error) {
+// mutateIf is Mutate with an admission of its own.
+func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
 	req := ledger.Request{Who: call.Who, OpID: call.Key, What: what, Body: request}
 	if call.Host != nil {
 		req.Owner = call.Host.ID
 	}
-	var tx *changeTx
+	var tx *Tx
 	return ledger.Mutate(ctx, s.ledger, req,
 		func(ctx context.Context, c *ledger.Change) error {
-			tx = s.newChangeTx(c, call)
+			tx = s.newTx(c, call)
 			return admit(ctx, s, tx)
 		},
 		func(ctx context.Context, _ *ledger.Change) (T, error) { return do(ctx, tx) })
 }
 
 // admitToken is the admission of every change that has no rules of its own.
-func admitToken(ctx context.Context, s *Store, tx *changeTx) error {
-	if err := admitAny(ctx, s, tx); err != nil || tx.call.Host == nil {
+func admitToken(ctx context.Context, s *Store, tx *Tx) error {
+	if err := admitAny(ctx, s, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
-	host, err := tx.hostRow(ctx, tx.call.Host.ID)
+	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", validate.Quote(tx.call.Host.ID)).With("epoch", 0)
+		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", validate.Quote(tx.Call.Host.ID)).With("epoch", 0)
 	}
 	if err != nil {
 		return err
@@ -106,14 +111,14 @@ func admitToken(ctx context.Context, s *Store, tx *changeTx) error {
 	if err := s.admitHeard(host); err != nil {
 		return err
 	}
-	return tx.admitEpoch(host, tx.call.Host.Epoch)
+	return tx.admitEpoch(host, tx.Call.Host.Epoch)
 }
 
 // admitAny takes whoever comes, unless the store is read-only.
-func admitAny(_ context.Context, s *Store, _ *changeTx) error { return s.writable() }
+func admitAny(_ context.Context, s *Store, _ *Tx) error { return s.writable() }
 
 // callerID is the id of the host that asks, "" for an operator.
-func (tx *changeTx) callerID() string {
+func (tx *Tx) callerID() string {
 	if tx.host == nil {
 		return ""
 	}

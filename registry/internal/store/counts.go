@@ -23,7 +23,7 @@ type Counts struct {
 
 // Counts counts.
 func (s *Store) Counts(ctx context.Context) (Counts, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) (Counts, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (Counts, error) {
 		c := Counts{Attachments: map[api.AttachmentState]int{}, Hosts: map[string]int{}}
 		if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM instances), (SELECT count(*) FROM volumes),
 			(SELECT count(*) FROM migrations WHERE state NOT IN ('completed', 'cancelled', 'error')),

@@ -11,7 +11,7 @@ import (
 
 // keepDetached keeps what a volume was at an instance from which it is taken; nil
 // leaves what is kept.
-func (tx *changeTx) keepDetached(ctx context.Context, h heldAttachment, d *api.SlotDefinition) error {
+func (tx *Tx) keepDetached(ctx context.Context, h heldAttachment, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
 	}

@@ -32,9 +32,9 @@ func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID str
 func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
-		return migrationActive(v, "migrate")
+		return MigrationActive(v, "migrate")
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
-		return notAvailable(v, "migrate")
+		return NotAvailable(v, "migrate")
 	}
 	return checkHeldByOne(ctx, s.db.Read, v)
 }
@@ -48,7 +48,7 @@ func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 	if n := len(v.Attachments); n > 1 {
 		return multiattached(v.Name, n)
 	}
-	i, err := instanceByID(ctx, q, v.Attachments[0].InstanceID)
+	i, err := InstanceByID(ctx, q, v.Attachments[0].InstanceID)
 	if err == nil && i.State == api.InstanceShelved {
 		err = keptOnHost(v.Name, i.Name)
 	}
@@ -72,9 +72,9 @@ func CheckDelete(v api.Volume) error {
 func CheckResize(v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
-		return migrationActive(v, resizeVerb)
+		return MigrationActive(v, resizeVerb)
 	case v.Status == api.VolumeCreating || v.Status == api.VolumeDeleting || v.Status == api.VolumeError:
-		return notAvailable(v, resizeVerb)
+		return NotAvailable(v, resizeVerb)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func CheckAttach(v api.Volume, i api.Instance) error {
 		return movedBy("attach", v.Name, v.MigrationID)
 	}
 	if slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError, api.VolumeResizing}, v.Status) {
-		return notAvailable(v, "attach")
+		return NotAvailable(v, "attach")
 	}
 	for _, a := range v.Attachments {
 		if a.InstanceID == i.ID {
@@ -122,7 +122,7 @@ func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).refuse(
 
 // CheckPoolKnown refuses a pool that no host has.
 func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
-	return checkPoolKnown(ctx, s.db.Read, name)
+	return CheckPoolKnown(ctx, s.db.Read, name)
 }
 
 func atAlready(volume, instance, attachment string) error {

@@ -41,7 +41,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 				postsAtOnce, postEvery)
 		}
 	}
-	return mutate(ctx, s, call, "event.post", in, func(ctx context.Context, tx *changeTx) (api.Event, error) {
+	return Mutate(ctx, s, call, "event.post", in, func(ctx context.Context, tx *Tx) (api.Event, error) {
 		e := api.Event{
 			What: postedPrefix + in.What, Object: in.Object, From: in.From, To: in.To,
 			OpID: in.OpID, Result: in.Result, Details: map[string]any{},
@@ -58,7 +58,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 
 // AuditSeen adds to the trail what the registry itself has seen, of no request.
 func (s *Store) AuditSeen(ctx context.Context, what, object string) error {
-	_, err := mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *changeTx) (struct{}, error) {
+	_, err := Mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{What: what, Object: object})
 	})
 	return err

@@ -18,7 +18,7 @@ import (
 // again, with other evidence: that ends a rejoin that is on its way. One that
 // reports right now is a conflict, unless in says that it is meant.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if tx.host != nil {
 			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.name)
 		}
@@ -50,8 +50,8 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 
 // admitFence takes an operator's fence also while the store is read-only: it only
 // takes away, and nobody is to be kept from it by what a host shows.
-func admitFence(ctx context.Context, s *Store, tx *changeTx) error {
-	if tx.call.Host != nil {
+func admitFence(ctx context.Context, s *Store, tx *Tx) error {
+	if tx.Call.Host != nil {
 		return admitToken(ctx, s, tx)
 	}
 	return nil
@@ -76,7 +76,7 @@ func (s *Store) checkAway(host hostRow, in api.HostFence) error {
 // shows by the present epoch that it knows of the fence. Its orphaned migrations
 // are as they were before. A host that is not fenced is as it was.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
-	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		host, err := tx.resolveHost(ctx, ref)
 		if err != nil {
 			return api.Host{}, err
@@ -104,11 +104,11 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 
 // admitRejoin takes a host whatever epoch it was told, unless it may know that the
 // database is from a backup.
-func admitRejoin(ctx context.Context, s *Store, tx *changeTx) error {
-	if err := admitAny(ctx, s, tx); err != nil || tx.call.Host == nil {
+func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
+	if err := admitAny(ctx, s, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
-	host, err := tx.hostRow(ctx, tx.call.Host.ID)
+	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // the name of it says more
 	}
@@ -141,14 +141,14 @@ func (h hostRow) checkFenced(verb string) error {
 }
 
 // setEpoch gives a host an epoch, with which it is not behind any more.
-func (tx *changeTx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
+func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
 // hostChanged audits what was done to a host, has the next report of it looked at
 // with what is stored now, and returns what it has become.
-func (s *Store) hostChanged(ctx context.Context, tx *changeTx, was hostRow, e api.Event) (api.Host, error) {
+func (s *Store) hostChanged(ctx context.Context, tx *Tx, was hostRow, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.name, "host/"+was.id
 	if err := tx.Audit(ctx, e); err != nil {
 		return api.Host{}, err
@@ -163,7 +163,7 @@ func (s *Store) hostChanged(ctx context.Context, tx *changeTx, was hostRow, e ap
 
 // admitEpoch says whether a host may change something with the epoch that it
 // believes in, and notes it as the token of the change.
-func (tx *changeTx) admitEpoch(host hostRow, epoch int64) error {
+func (tx *Tx) admitEpoch(host hostRow, epoch int64) error {
 	if host.fenced || host.epoch != epoch {
 		return staleEpoch(host, epoch)
 	}

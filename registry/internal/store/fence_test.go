@@ -259,20 +259,20 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 	// In a bubble, so that it can be waited for that changes are in the queue.
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		submit := func(do func(context.Context, *changeTx) error) <-chan error {
+		submit := func(do func(context.Context, *Tx) error) <-chan error {
 			done := make(chan error, 1)
 			go func() {
 				done <- s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
-					return do(ctx, s.newChangeTx(s.ledger.NewChange(w, ledger.Request{}), nobody))
+					return do(ctx, s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody))
 				})
 			}()
 			synctest.Wait()
 			return done
 		}
 		release := make(chan struct{})
-		first := submit(func(context.Context, *changeTx) error { <-release; return nil })
+		first := submit(func(context.Context, *Tx) error { <-release; return nil })
 		// In one transaction: a fence that is undone, and a change under the old epoch.
-		undone := submit(func(ctx context.Context, tx *changeTx) error {
+		undone := submit(func(ctx context.Context, tx *Tx) error {
 			if err := tx.setEpoch(ctx, hostA, 2, true); err != nil {
 				return err
 			}
@@ -284,8 +284,8 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 			}
 			return context.Canceled
 		})
-		after := submit(func(ctx context.Context, tx *changeTx) error {
-			if _, err := tx.checkHost(ctx, "a", 1); err != nil {
+		after := submit(func(ctx context.Context, tx *Tx) error {
+			if _, err := tx.CheckHost(ctx, "a", 1); err != nil {
 				return err
 			}
 			return tx.Audit(ctx, api.Event{What: "after"})

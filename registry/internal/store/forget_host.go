@@ -17,7 +17,7 @@ import (
 // a shared pool become those of another host that has the pool. With volumes, those
 // that were in pools of its own are forgotten too; without, they are in the way.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
-	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *changeTx) (api.Host, error) {
+	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if err := tx.checkOperator("forget a host"); err != nil {
 			return api.Host{}, err
 		}
@@ -50,7 +50,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 }
 
 // checkGone says whether nothing is left on a host.
-func (tx *changeTx) checkGone(ctx context.Context, host hostRow) error {
+func (tx *Tx) checkGone(ctx context.Context, host hostRow) error {
 	switch {
 	case !host.fenced:
 		return api.Errorf(api.CodeStateForbidden, "cannot forget host %s: it is not fenced; fence it first if it is gone for good", host.name)
@@ -64,7 +64,7 @@ func (tx *changeTx) checkGone(ctx context.Context, host hostRow) error {
 		},
 		{"instances", "SELECT name FROM instances WHERE host_id = ? ORDER BY name", "forget them: `volferryctl instance forget`, after `volferryctl attachment delete --force`"},
 		{
-			"open migrations", "SELECT m.id FROM migrations m WHERE m.host_id = ? AND " + migrationOpen + " ORDER BY m.id",
+			"open migrations", "SELECT m.id FROM migrations m WHERE m.host_id = ? AND " + MigrationOpen + " ORDER BY m.id",
 			"abandon them: `volferryctl migration abandon`",
 		},
 		{
@@ -97,7 +97,7 @@ func leftOn(host hostRow, what string, names []string, advice string) error {
 }
 
 // bequeath gives away or forgets the volumes of a host that is gone.
-func (tx *changeTx) bequeath(ctx context.Context, host hostRow, forget bool) error {
+func (tx *Tx) bequeath(ctx context.Context, host hostRow, forget bool) error {
 	const heir = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 		WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1 ORDER BY h.fenced, h.name LIMIT 1)`
 	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.id); err != nil {

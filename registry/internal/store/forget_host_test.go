@@ -15,7 +15,7 @@ func goneSite(t *testing.T) *Store {
 	s := newSite(t)
 	in := api.VolumeRegister{ID: id(volumeKind, 3), Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
 	must(s.RegisterVolume(t.Context(), nobody, in))(t)
-	create(t, s, migrateTask())
+	rawSQL("INSERT INTO tasks (id, host_id, who, method, path, request, state, created_us) VALUES ('op-1', '"+hostA+"', 'anna', 'POST', '/v1/x', x'', 'queued', 0)")(t, s)
 	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
 	must(s.TransitionMigration(t.Context(), nobody, dataMigration().ID, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
@@ -73,46 +73,6 @@ func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
 	}
 	s := goneSite(t)
 	wantCode(t, second(s.ForgetHost(t.Context(), as(hostB, 1), "a", true)), api.CodePermissionDenied, "")
-}
-
-// A guest that another fenced host has saved is woken, and unlocked, by what is known
-// of the move, which is with the host that copied.
-func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
-	s, p := flipped(t)
-	for _, name := range []string{"a", "b"} {
-		must(s.FenceHost(t.Context(), nobody, name, cut))(t)
-	}
-	for _, g := range must(s.Pause(t.Context(), p.Migration.ID))(t).Instances {
-		g.Lost = true
-		p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
-	}
-	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, p.Attempt, "", nil))(t)
-	must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
-	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
-	copier := p.CopyHost.Name
-	letGo := func(g PauseInstance) {
-		t.Helper()
-		for _, a := range must(s.Attachments(t.Context(), "", g.ID, everyone))(t) {
-			must(s.ForceDeleteAttachment(t.Context(), nobody, a.ID))(t)
-		}
-		g.State = PauseRestored
-		must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
-	}
-	var other PauseInstance
-	for _, g := range p.Instances {
-		if g.Host.Name != copier {
-			other = g
-			continue
-		}
-		letGo(g)
-		must(s.ForgetInstance(t.Context(), nobody, g.ID))(t)
-	}
-	must(s.ForgetInstance(t.Context(), nobody, web))(t)
-	wantCode(t, second(s.ForgetHost(t.Context(), nobody, copier, true)), api.CodeConflict, p.Migration.ID)
-	wantLocks(t, s, map[string]string{other.ID: p.Migration.ID})
-	letGo(other)
-	must(s.ForgetHost(t.Context(), nobody, copier, true))(t)
-	wantLocks(t, s, map[string]string{})
 }
 
 // unchangedBut runs do and expects that only the trail, which has refusals, grew.

@@ -34,7 +34,7 @@ func scanHostRow(row ledger.Scanner) (hostRow, error) {
 }
 
 // hostRow returns the host with the id, sql.ErrNoRows if there is none.
-func (tx *changeTx) hostRow(ctx context.Context, id string) (hostRow, error) {
+func (tx *Tx) hostRow(ctx context.Context, id string) (hostRow, error) {
 	if h, ok := tx.cache.hosts.byID[id]; ok {
 		return h, nil
 	}
@@ -47,7 +47,7 @@ func (tx *changeTx) hostRow(ctx context.Context, id string) (hostRow, error) {
 }
 
 // hostsBehind returns the hosts that are behind, by name.
-func (tx *changeTx) hostsBehind(ctx context.Context) ([]hostRow, error) {
+func (tx *Tx) hostsBehind(ctx context.Context) ([]hostRow, error) {
 	if tx.cache.hosts.behindKnown {
 		return tx.cache.hosts.behind, nil
 	}
@@ -60,24 +60,30 @@ func (tx *changeTx) hostsBehind(ctx context.Context) ([]hostRow, error) {
 }
 
 // resolveHost returns the host that ref names.
-func (tx *changeTx) resolveHost(ctx context.Context, ref string) (hostRow, error) {
+func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostRow, error) {
 	if h, ok := tx.cache.hosts.byID[ref]; ok {
 		return h, nil
 	}
 	if h, ok := tx.cache.hosts.byName[ref]; ok {
 		return h, nil
 	}
-	id, err := resolve(ctx, tx, kindHost, ref)
+	id, err := Resolve(ctx, tx, KindHost, ref)
 	if err != nil {
 		return hostRow{}, err
 	}
 	return tx.hostRow(ctx, id)
 }
 
-// checkHost returns the id of the host that ref names, if it is not fenced and
+// HostNamed returns id and name of the host that ref names.
+func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err error) {
+	h, err := tx.resolveHost(ctx, ref)
+	return h.id, h.name, err
+}
+
+// CheckHost returns the id of the host that ref names, if it is not fenced and
 // epoch is its epoch, and notes that as the token of the change. A host may only
 // name itself.
-func (tx *changeTx) checkHost(ctx context.Context, ref string, epoch int64) (string, error) {
+func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, error) {
 	h, err := tx.resolveHost(ctx, ref)
 	if err != nil {
 		return "", err

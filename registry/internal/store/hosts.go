@@ -22,12 +22,12 @@ const upWithin = 15 * time.Second
 
 // Hosts returns every host, by name.
 func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
-	return ledger.ReadAll(ctx, s.db, s.scanHost, hostQuery+" ORDER BY name")
+	return ledger.ReadAll(ctx, s.db.Read, s.scanHost, hostQuery+" ORDER BY name")
 }
 
 // Host returns the host that ref names.
 func (s *Store) Host(ctx context.Context, ref string) (api.Host, error) {
-	return viewOne(ctx, s, kindHost, ref, s.hostByID)
+	return ViewOne(ctx, s, KindHost, ref, s.hostByID)
 }
 
 func (s *Store) hostByID(ctx context.Context, q ledger.Querier, id string) (api.Host, error) {

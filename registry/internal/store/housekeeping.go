@@ -12,7 +12,7 @@ import (
 )
 
 // Housekeep writes down what is kept in memory between commits, forgets the
-// answers to requests and tasks that nobody will send again, and keeps the
+// answers to requests that nobody will send again, and keeps the
 // database's log short. It is for a task that calls it now and then, and once at
 // the end. A read-only store is left as it is.
 func (s *Store) Housekeep(ctx context.Context) error {
@@ -23,9 +23,6 @@ func (s *Store) Housekeep(ctx context.Context) error {
 		return err
 	}
 	if err := s.ledger.ExpireAnswers(ctx); err != nil {
-		return err
-	}
-	if err := s.expireTasks(ctx); err != nil {
 		return err
 	}
 	if err := s.forgetEnded(ctx); err != nil {

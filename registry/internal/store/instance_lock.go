@@ -35,22 +35,22 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 	if err := validate.Required("reason", in.Reason); err != nil {
 		return api.Instance{}, err
 	}
-	return mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+	return Mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.ownInstance(ctx, ref, "lock")
 		if err != nil {
 			return i, err
 		}
-		if err := tx.lockInstance(ctx, i.ID, in.Reason, ""); err != nil {
+		if err := tx.LockInstance(ctx, i.ID, in.Reason, ""); err != nil {
 			return i, err
 		}
-		return instanceByID(ctx, tx, i.ID)
+		return InstanceByID(ctx, tx, i.ID)
 	})
 }
 
 // UnlockInstance lifts the lock of an operator. That of a migration is
 // instance_locked: its end lifts it.
 func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+	return Mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.ownInstance(ctx, ref, "unlock")
 		switch {
 		case err != nil:
@@ -60,31 +60,31 @@ func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.
 		case i.LockedBy != "":
 			return i, lockOf(i).refuse("unlock", i.Name)
 		}
-		if err := tx.unlockInstance(ctx, i.ID, ""); err != nil {
+		if err := tx.UnlockInstance(ctx, i.ID, ""); err != nil {
 			return i, err
 		}
-		return instanceByID(ctx, tx, i.ID)
+		return InstanceByID(ctx, tx, i.ID)
 	})
 }
 
 // ownInstance is the instance that ref names, for a change that is called verb and
 // that hosts may make to what is their own.
-func (tx *changeTx) ownInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
-	id, err := resolve(ctx, tx, kindInstance, ref)
+func (tx *Tx) ownInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
+	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
 		return api.Instance{}, err
 	}
-	i, err := instanceByID(ctx, tx, id)
+	i, err := InstanceByID(ctx, tx, id)
 	if err != nil {
 		return i, err
 	}
-	return i, tx.checkOwn(ctx, kindInstance, id, verb, i.Name)
+	return i, tx.CheckOwn(ctx, KindInstance, id, verb, i.Name)
 }
 
-// lockInstance locks an instance: for an operator, or where op is not "" for that
+// LockInstance locks an instance: for an operator, or where op is not "" for that
 // migration, which alone may change the instance and lift the lock.
-func (tx *changeTx) lockInstance(ctx context.Context, instanceID, reason, op string) error {
-	i, err := instanceByID(ctx, tx, instanceID)
+func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) error {
+	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil {
 		return err
 	}
@@ -94,17 +94,22 @@ func (tx *changeTx) lockInstance(ctx context.Context, instanceID, reason, op str
 	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, op})
 }
 
-// unlockInstance lifts the lock that op holds, or an operator where op is "". It
+// UnlockInstance lifts the lock that op holds, or an operator where op is "". It
 // leaves the lock of anybody else.
-func (tx *changeTx) unlockInstance(ctx context.Context, instanceID, op string) error {
-	i, err := instanceByID(ctx, tx, instanceID)
+func (tx *Tx) UnlockInstance(ctx context.Context, instanceID, op string) error {
+	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil || !i.Locked || i.LockedBy != op {
 		return err
 	}
 	return tx.setLock(ctx, i, "instance.unlock", instanceLock{})
 }
 
-func (tx *changeTx) setLock(ctx context.Context, i api.Instance, what string, lock instanceLock) error {
+// ExplainLock changes the reason for which a locked instance is locked.
+func (tx *Tx) ExplainLock(ctx context.Context, i api.Instance, reason string) error {
+	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, i.LockedBy})
+}
+
+func (tx *Tx) setLock(ctx context.Context, i api.Instance, what string, lock instanceLock) error {
 	if err := tx.Exec(ctx, "UPDATE instances SET lock_reason = ?, lock_op = ?, updated_us = ? WHERE id = ?",
 		lock.reason, lock.op, tx.At.UnixMicro(), i.ID); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 // lockedByMove has a migration hold the lock of web.
 func lockedByMove(t *testing.T, s *Store) {
 	t.Helper()
-	must(mutate(t.Context(), s, nobody, "test", nil, func(ctx context.Context, tx *changeTx) (struct{}, error) {
-		return struct{}{}, tx.lockInstance(ctx, web, "its volume moves", move)
+	must(Mutate(t.Context(), s, nobody, "test", nil, func(ctx context.Context, tx *Tx) (struct{}, error) {
+		return struct{}{}, tx.LockInstance(ctx, web, "its volume moves", move)
 	}))(t)
 }
 
@@ -45,8 +45,8 @@ func TestTheLockOfAMigrationIsLiftedByItAlone(t *testing.T) {
 	wantCode(t, unchanged(t, s, func() error { return second(s.UnlockInstance(t.Context(), nobody, "web")) }), api.CodeInstanceLocked, "migration "+move+" holds it")
 	unlock := func(op string) {
 		t.Helper()
-		must(mutate(t.Context(), s, nobody, "test", op, func(ctx context.Context, tx *changeTx) (struct{}, error) {
-			return struct{}{}, tx.unlockInstance(ctx, web, op)
+		must(Mutate(t.Context(), s, nobody, "test", op, func(ctx context.Context, tx *Tx) (struct{}, error) {
+			return struct{}{}, tx.UnlockInstance(ctx, web, op)
 		}))(t)
 	}
 	for _, another := range []string{"", id(migrationKind, 7)} {

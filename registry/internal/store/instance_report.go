@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -26,7 +27,7 @@ type reported struct {
 // storeInstances takes what a host says of its instances, and returns those that are
 // active there without being its own. It writes what is news alone: a report costs
 // the writer one look, however long it is.
-func (tx *changeTx) storeInstances(ctx context.Context, in api.HostReport) (strays []string, err error) {
+func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (strays []string, err error) {
 	scan := func(row ledger.Scanner) (r reported, err error) {
 		return r, row.Scan(&r.id, &r.note, &r.state, &r.own)
 	}
@@ -54,7 +55,7 @@ func (tx *changeTx) storeInstances(ctx context.Context, in api.HostReport) (stra
 
 // storeInstanceReport takes what a host says of an instance that it has or had. No
 // report puts one on the shelf or takes it from there.
-func (tx *changeTx) storeInstanceReport(ctx context.Context, was reported, i api.InstanceReport) error {
+func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.InstanceReport) error {
 	if was.state == api.InstanceShelvedOffloaded {
 		return nil
 	}
@@ -71,4 +72,43 @@ func (tx *changeTx) storeInstanceReport(ctx context.Context, was reported, i api
 		}
 	}
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, note = ?, updated_us = ? WHERE id = ?", state, i.Note, tx.At.UnixMicro(), i.ID)
+}
+
+// noteRanOn takes the word of a host that an instance runs, which did not when the host
+// reported before. Where a move with all guests paused has put it to rest and lets
+// none run on yet, somebody has resumed it by hand: the memory of the others is older
+// than what it writes (workflow.Store.PermitPause). A report is never of before the one
+// that came earlier, so this is not the state in which the move found the instance.
+func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
+	type resting struct {
+		migration, state, phase, name, host string
+		stopped                             int64
+	}
+	found, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (r resting, err error) {
+		return r, row.Scan(&r.migration, &r.state, &r.phase, &r.stopped, &r.name, &r.host)
+	}, `SELECT g.migration_id, g.state, p.phase, p.stopped_us, i.name, h.name
+		FROM pause_instances g JOIN pauses p ON p.migration_id = g.migration_id
+		JOIN instances i ON i.id = g.instance_id JOIN hosts h ON h.id = g.host_id
+		WHERE g.instance_id = ? AND g.state IN ('suspended', 'saved', 'ready') AND g.ran_us = 0 AND p.resuming = 0 AND p.phase <> 'done'`, instanceID)
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		m, err := MigrationByID(ctx, tx, r.migration)
+		if err != nil {
+			return err
+		}
+		// A move that was adopted does not know when it stopped its guests: long ago.
+		ran := max(r.stopped, 1)
+		if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", ran, m.ID, instanceID); err != nil {
+			return fmt.Errorf("note that an instance has run on: %w", err)
+		}
+		if err := tx.AuditMigration(ctx, m, api.Event{What: "migration.instance", From: r.state, To: string(api.InstanceRunning)}, map[string]any{
+			"instance_id": instanceID, "instance_name": r.name, "instance_host": r.host, "phase": r.phase,
+			"reason": "its host reports that it runs, and the move has not let it run on",
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -25,12 +25,12 @@ type instanceStep struct{ from, to api.InstanceState }
 
 // instanceSteps are the transitions that there are, with what each does to an
 // instance that may make it.
-var instanceSteps = map[instanceStep]func(*changeTx, context.Context, shelving, api.InstanceTransition) error{
-	{api.InstanceStopped, api.InstanceShelved}:          (*changeTx).putOnShelf,
-	{api.InstanceShelved, api.InstanceShelved}:          (*changeTx).replaceOnShelf,
-	{api.InstanceShelved, api.InstanceShelvedOffloaded}: (*changeTx).offload,
-	{api.InstanceShelvedOffloaded, api.InstanceShelved}: (*changeTx).claimFromShelf,
-	{api.InstanceShelved, api.InstanceStopped}:          (*changeTx).takeFromShelf,
+var instanceSteps = map[instanceStep]func(*Tx, context.Context, shelving, api.InstanceTransition) error{
+	{api.InstanceStopped, api.InstanceShelved}:          (*Tx).putOnShelf,
+	{api.InstanceShelved, api.InstanceShelved}:          (*Tx).replaceOnShelf,
+	{api.InstanceShelved, api.InstanceShelvedOffloaded}: (*Tx).offload,
+	{api.InstanceShelvedOffloaded, api.InstanceShelved}: (*Tx).claimFromShelf,
+	{api.InstanceShelved, api.InstanceStopped}:          (*Tx).takeFromShelf,
 }
 
 // TransitionInstance moves an instance between its host and the shelf, on the word
@@ -40,8 +40,8 @@ func (s *Store) TransitionInstance(ctx context.Context, call Call, ref string, i
 	if err := checkInstanceTransition(in); err != nil {
 		return api.ShelvedInstance{}, err
 	}
-	return mutate(ctx, s, call, "instance.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (none api.ShelvedInstance, err error) {
-		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+	return Mutate(ctx, s, call, "instance.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (none api.ShelvedInstance, err error) {
+		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return none, err
 		}
@@ -103,13 +103,13 @@ type shelving struct {
 	shelf  shelf
 }
 
-func (tx *changeTx) shelving(ctx context.Context, ref, caller string) (shelving, error) {
+func (tx *Tx) shelving(ctx context.Context, ref, caller string) (shelving, error) {
 	i := shelving{caller: caller}
-	id, err := resolve(ctx, tx, kindInstance, ref)
+	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
 		return i, err
 	}
-	if i.Instance, err = instanceByID(ctx, tx, id); err != nil {
+	if i.Instance, err = InstanceByID(ctx, tx, id); err != nil {
 		return i, err
 	}
 	if err := tx.QueryRowContext(ctx, "SELECT host_id, shelf_op FROM instances WHERE id = ?", id).Scan(&i.hostID, &i.op); err != nil {
@@ -146,14 +146,14 @@ func (i shelving) conflict(in api.InstanceTransition) error {
 
 // putOnShelf stores what its host knows of an instance that is off. Whether it
 // runs is known to its host first: its word here is newer than its last report.
-func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	if i.State == api.InstanceRunning || i.State == api.InstancePaused {
 		i.State = api.InstanceStopped
 	}
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
-	if err := cmp.Or(lockOf(i.Instance).refuse("shelve", i.Name), tx.checkNotElsewhere("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
+	if err := cmp.Or(lockOf(i.Instance).refuse("shelve", i.Name), tx.CheckNotElsewhere("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
 		return err
 	}
 	if err := tx.checkDisksAtRest(ctx, i); err != nil {
@@ -167,7 +167,7 @@ func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceT
 
 // checkDisksAtRest refuses an instance one of whose volumes moves, or is being
 // attached or detached.
-func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
+func (tx *Tx) checkDisksAtRest(ctx context.Context, i shelving) error {
 	type disk struct {
 		volume, migration string
 		state             api.AttachmentState
@@ -177,7 +177,7 @@ func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
 		return d, err
 	}
 	disks, err := ledger.QueryAll(ctx, tx, scan, `SELECT v.name, a.state, COALESCE(m.id, '') FROM attachments a
-		JOIN volumes v ON v.id = a.volume_id LEFT JOIN migrations m ON m.volume_id = v.id AND `+migrationOpen+`
+		JOIN volumes v ON v.id = a.volume_id LEFT JOIN migrations m ON m.volume_id = v.id AND `+MigrationOpen+`
 		WHERE a.instance_id = ? AND a.migration_id IS NULL ORDER BY v.name`, i.ID)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
 }
 
 // replaceOnShelf stores the definition anew: it was changed on the host meanwhile.
-func (tx *changeTx) replaceOnShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) replaceOnShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (tx *changeTx) replaceOnShelf(ctx context.Context, i shelving, in api.Insta
 
 // offload leaves an instance to no host: for good, or because the op that claimed
 // it could not bring it back.
-func (tx *changeTx) offload(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) offload(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (tx *changeTx) offload(ctx context.Context, i shelving, in api.InstanceTran
 
 // takeFromShelf ends the shelf of an instance whose host has its domain as it
 // should be, or still has it.
-func (tx *changeTx) takeFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) takeFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
@@ -242,11 +242,11 @@ func (tx *changeTx) takeFromShelf(ctx context.Context, i shelving, in api.Instan
 }
 
 // moveInstance is the swap of the compare and swap.
-func (tx *changeTx) moveInstance(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) moveInstance(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	return tx.Exec(ctx, "UPDATE instances SET state = ?, shelf_op = ?, updated_us = ? WHERE id = ?", in.To, in.OpID, tx.At.UnixMicro(), i.ID)
 }
 
-func (tx *changeTx) auditShelving(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) auditShelving(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	host, err := tx.hostRow(ctx, i.caller)
 	if err != nil {
 		return err

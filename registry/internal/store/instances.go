@@ -19,7 +19,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 	if err := checkInstance(in); err != nil {
 		return api.Instance{}, err
 	}
-	return mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+	return Mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Instance{}, err
@@ -32,7 +32,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 				return api.Instance{}, err
 			}
 		}
-		i, err := instanceByID(ctx, tx, in.ID)
+		i, err := InstanceByID(ctx, tx, in.ID)
 		if err != nil {
 			return i, err
 		}
@@ -99,7 +99,7 @@ func checkSlot(device string, bootIndex *int) error {
 }
 
 // insertInstance makes the rows of an instance and all its slots.
-func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
+func (tx *Tx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
 		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
 	switch {
@@ -123,7 +123,7 @@ func (tx *changeTx) insertInstance(ctx context.Context, in api.InstanceRegister,
 	return nil
 }
 
-func (tx *changeTx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
+func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
 	definition, err := encodeSlot(slot.Slot)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref
 }
 
 func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withDefinition bool) (api.Instance, error) {
-	return mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *changeTx) (api.Instance, error) {
+	return Mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.ownInstance(ctx, ref, "forget")
 		if err != nil {
 			return i, err
@@ -196,7 +196,7 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 // checkForgettable refuses an instance with a volume that another host reaches: its
 // domain names that disk as before, and only its own host would see it there before
 // it gives the volume to somebody else. One that no host has has no domain.
-func (tx *changeTx) checkForgettable(ctx context.Context, i api.Instance) error {
+func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
 	if i.State == api.InstanceShelvedOffloaded {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (tx *changeTx) checkForgettable(ctx context.Context, i api.Instance) error 
 
 // Instances returns every instance, by name. A host finds its own.
 func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Instance, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Instance, error) {
 		instances, err := ledger.QueryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.seen(instanceOwned)+" ORDER BY i.name, i.id", viewer.HostID)
 		if err != nil {
 			return nil, err
@@ -238,7 +238,7 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 
 // Instance returns the instance that ref names.
 func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
-	i, err := viewOwn(ctx, s, kindInstance, ref, viewer, instanceByID)
+	i, err := viewOwn(ctx, s, KindInstance, ref, viewer, InstanceByID)
 	if err == nil {
 		s.hosts.noteElsewhere(&i)
 	}
@@ -261,7 +261,8 @@ const slotQuery = `SELECT s.instance_id, s.device, s.boot_index, s.note, s.defin
 
 const slotOrder = " ORDER BY s.instance_id, s.device"
 
-func instanceByID(ctx context.Context, q ledger.Querier, id string) (api.Instance, error) {
+// InstanceByID reads an instance with its slots, sql.ErrNoRows if there is none.
+func InstanceByID(ctx context.Context, q ledger.Querier, id string) (api.Instance, error) {
 	i, err := scanInstance(q.QueryRowContext(ctx, instanceQuery+" WHERE i.id = ?", id))
 	if err != nil {
 		return i, fmt.Errorf("read instance %s: %w", id, err)

@@ -37,6 +37,12 @@ func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Locatio
 	return hostID, nil
 }
 
+// InSharedPool says whether other hosts see what a host has at a location.
+func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (bool, error) {
+	scope, err := scopeOf(ctx, q, hostID, l)
+	return scope == scopeShared, err
+}
+
 // reaches says whether a host has the bytes of a place that another may own: it is
 // its own, or in a shared pool that it has too.
 func reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
@@ -54,7 +60,7 @@ func reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool
 
 // claim records that a volume is at l, or with a migrationID that it shall be.
 // A place that is taken is refused with the code taken.
-func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
+func (tx *Tx) claim(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
 	l, err := inItsPool(ctx, tx, hostID, l)
 	if err != nil {
 		return err
@@ -62,7 +68,7 @@ func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID str
 	if holder, err := tx.holderOf(ctx, hostID, l); err != nil {
 		return err
 	} else if holder != "" {
-		return api.Errorf(taken, "%s is taken by %s", place(l), holder)
+		return api.Errorf(taken, "%s is taken by %s", Place(l), holder)
 	}
 	scope, err := scopeOf(ctx, tx, hostID, l)
 	if err != nil {
@@ -76,7 +82,7 @@ func (tx *changeTx) claim(ctx context.Context, volumeID, migrationID, hostID str
 // poolIsKnown refuses a place in a pool that the host has not reported: the policies of
 // the site are about the pools that are known, and so is what is shared. A host that has
 // made the pool since its last report reports, and asks again.
-func (tx *changeTx) poolIsKnown(ctx context.Context, hostID string, l api.Location) error {
+func (tx *Tx) poolIsKnown(ctx context.Context, hostID string, l api.Location) error {
 	if l.Pool == "" {
 		return nil
 	}
@@ -124,7 +130,7 @@ const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 // holderOf returns who is at l, "" if nobody is. The indexes would refuse most
 // of it too; but a path given on one host may be in a pool that all see, and
 // the user wants to know whose it is.
-func (tx *changeTx) holderOf(ctx context.Context, hostID string, l api.Location) (string, error) {
+func (tx *Tx) holderOf(ctx context.Context, hostID string, l api.Location) (string, error) {
 	scope, err := scopeOf(ctx, tx, hostID, l)
 	if err != nil {
 		return "", err
@@ -143,8 +149,8 @@ func (tx *changeTx) holderOf(ctx context.Context, hostID string, l api.Location)
 	return "volume " + volume, nil
 }
 
-// place names a location for people.
-func place(l api.Location) string {
+// Place names a location for people.
+func Place(l api.Location) string {
 	if l.Path != "" {
 		return l.Path
 	}

@@ -25,39 +25,39 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 	if err := checkMigration(in); err != nil {
 		return api.Migration{}, err
 	}
-	return mutate(ctx, s, call, "migration.register", in, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
-		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+	return Mutate(ctx, s, call, "migration.register", in, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Migration{}, err
 		}
 		if m, err := tx.sameMigration(ctx, in, hostID); err != nil || m != nil {
 			return deref(m), err
 		}
-		v, err := tx.volume(ctx, in.VolumeID)
+		v, err := tx.Volume(ctx, in.VolumeID)
 		if err != nil {
 			return api.Migration{}, err
 		}
 		if err := tx.checkMigratable(ctx, v, hostID, in); err != nil {
 			return api.Migration{}, err
 		}
-		t, err := tx.targetType(ctx, v, in)
+		t, err := tx.TargetType(ctx, v, in)
 		if err != nil {
 			return api.Migration{}, err
 		}
 		if err := tx.poolIsKnown(ctx, hostID, in.Dst); err != nil {
 			return api.Migration{}, err
 		}
-		if err := checkDst(ctx, tx, v, t, hostID, in.Dst); err != nil {
+		if err := CheckDst(ctx, tx, v, t, hostID, in.Dst); err != nil {
 			return api.Migration{}, err
 		}
-		if err := tx.insertMigration(ctx, v, t, hostID, in); err != nil {
+		if err := tx.InsertMigration(ctx, v, t, hostID, in); err != nil {
 			return api.Migration{}, err
 		}
-		m, err := migrationByID(ctx, tx, in.ID)
+		m, err := MigrationByID(ctx, tx, in.ID)
 		if err != nil {
 			return m, err
 		}
-		return m, tx.auditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: in.OpID, Token: &api.Token{Generation: v.Generation}},
+		return m, tx.AuditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: in.OpID, Token: &api.Token{Generation: v.Generation}},
 			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType})
 	})
 }
@@ -85,15 +85,15 @@ func checkMigration(in api.MigrationRegister) error {
 
 // sameMigration returns the migration that has the id already, nil if there is
 // none, and a conflict if it is another one.
-func (tx *changeTx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (*api.Migration, error) {
-	m, err := migrationByID(ctx, tx, in.ID)
+func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (*api.Migration, error) {
+	m, err := MigrationByID(ctx, tx, in.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	own, err := owned(ctx, tx, kindMigration, hostID, in.ID)
+	own, err := owned(ctx, tx, KindMigration, hostID, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,14 @@ func (tx *changeTx) sameMigration(ctx context.Context, in api.MigrationRegister,
 
 // checkMigratable says whether the volume, as it is now, may be migrated by
 // this host as the caller saw it.
-func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
+func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case v.MigrationID != "":
-		return migrationActive(v, "migrate")
+		return MigrationActive(v, "migrate")
 	case v.Generation != in.Generation:
 		return staleGeneration("migrate", v.Name, v.Generation, in.Generation)
 	case v.Status == api.VolumeResizing:
-		return notAvailable(v, "migrate")
+		return NotAvailable(v, "migrate")
 	case v.Unheld():
 		return tx.checkMigratableUnheld(ctx, v, hostID, in)
 	case len(v.Attachments) > 1:
@@ -130,7 +130,7 @@ func (tx *changeTx) checkMigratable(ctx context.Context, v api.Volume, hostID st
 
 // checkMigratableUnheld says whether a host may migrate a volume that no host has at an
 // instance. The attachments of it have no part in that: they are where the volume is.
-func (tx *changeTx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
+func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case in.SrcAttachmentID != "":
 		return api.Errorf(api.CodeConflict, "cannot migrate volume %s at attachment %s: no host has it at an instance any more", v.Name, in.SrcAttachmentID)
@@ -138,7 +138,7 @@ func (tx *changeTx) checkMigratableUnheld(ctx context.Context, v api.Volume, hos
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
 	}
 	for _, a := range v.Attachments {
-		if err := tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+a.InstanceName, a.InstanceID, ""); err != nil {
+		if err := tx.CheckNotElsewhere("migrate volume "+v.Name+" of instance "+a.InstanceName, a.InstanceID, ""); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func (tx *changeTx) checkMigratableUnheld(ctx context.Context, v api.Volume, hos
 
 // checkMigratableAt says whether the instance that has the volume lets a host
 // migrate it.
-func (tx *changeTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
+func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
 	var (
 		at, name string
 		state    api.InstanceState
@@ -166,7 +166,7 @@ func (tx *changeTx) checkMigratableAt(ctx context.Context, v api.Volume, a api.A
 		// It is at rest, and its other volumes are let be until it is as it was.
 		return lock.refuse("migrate a volume of", name)
 	}
-	return tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
+	return tx.CheckNotElsewhere("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
 // keptOnHost refuses to move a volume of an instance that is shelved and still on its
@@ -178,7 +178,7 @@ func keptOnHost(volume, instance string) error {
 
 // checkReach says whether a host has the bytes of a volume that no host has at an
 // instance.
-func (tx *changeTx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
+func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
 	var scope, owner string
 	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL WHERE v.id = ?`, v.ID).Scan(&scope, &owner); err != nil {
@@ -194,9 +194,9 @@ func (tx *changeTx) checkReach(ctx context.Context, verb string, v api.Volume, h
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }
 
-// targetType returns the type that a migration is checked against: the one that
+// TargetType returns the type that a migration is checked against: the one that
 // the volume is to get, under the rules of a retype, or its own.
-func (tx *changeTx) targetType(ctx context.Context, v api.Volume, in api.MigrationRegister) (api.VolumeType, error) {
+func (tx *Tx) TargetType(ctx context.Context, v api.Volume, in api.MigrationRegister) (api.VolumeType, error) {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.ToType, v.Type))
 	if err != nil || in.ToType == "" {
 		return t, err
@@ -204,22 +204,22 @@ func (tx *changeTx) targetType(ctx context.Context, v api.Volume, in api.Migrati
 	return t, checkNewType(ctx, tx, v, t, in.Dst.Format)
 }
 
-// checkDst says whether dst is another place of the right size that the type
+// CheckDst says whether dst is another place of the right size that the type
 // allows.
-func checkDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
+func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
 	src := v.Location
 	if src.Path != "" && src.Path == dst.Path || src.Name != "" && src.Pool == dst.Pool && src.Name == dst.Name {
-		return api.Errorf(api.CodeSameLocation, "cannot migrate volume %s to %s: it is there", v.Name, place(dst))
+		return api.Errorf(api.CodeSameLocation, "cannot migrate volume %s to %s: it is there", v.Name, Place(dst))
 	}
 	if src.SizeBytes != dst.SizeBytes {
 		return api.Errorf(api.CodeSizeMismatch, "cannot migrate volume %s to %s: the volume has %d bytes and the destination %d",
-			v.Name, place(dst), src.SizeBytes, dst.SizeBytes).With("size_bytes", src.SizeBytes)
+			v.Name, Place(dst), src.SizeBytes, dst.SizeBytes).With("size_bytes", src.SizeBytes)
 	}
 	return checkTypeAllows(ctx, q, t, hostID, dst)
 }
 
-// insertMigration takes the lock and makes the reservations.
-func (tx *changeTx) insertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
+// InsertMigration takes the lock and makes the reservations.
+func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
 	src, err := json.Marshal(v.Location)
 	if err != nil {
 		return fmt.Errorf("encode src: %w", err)

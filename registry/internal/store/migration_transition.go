@@ -24,36 +24,36 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 		return api.Migration{}, err
 	}
 	in.Error = validate.PrintableError(in.Error)
-	return mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
-		id, err := resolve(ctx, tx, kindMigration, ref)
+	return Mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Migration, error) {
+		id, err := Resolve(ctx, tx, KindMigration, ref)
 		if err != nil {
 			return api.Migration{}, err
 		}
-		m, err := migrationByID(ctx, tx, id)
+		m, err := MigrationByID(ctx, tx, id)
 		if err != nil {
 			return m, err
 		}
 		if err := tx.checkOwner(ctx, m, in); err != nil {
 			return m, err
 		}
-		if m.Method == MethodSave {
+		if m.Method == api.MethodSave {
 			return m, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is the registry's: no host moves it", m.ID, m.VolumeName)
 		}
 		if done, err := tx.checkState(ctx, m, in); done || err != nil {
 			return m, err
 		}
 		if in.Dst != nil {
-			if err := tx.moveReservation(ctx, m, *in.Dst); err != nil {
+			if err := tx.MoveReservation(ctx, m, *in.Dst); err != nil {
 				return m, err
 			}
 		}
 		if err := tx.storeState(ctx, m, in); err != nil {
 			return m, err
 		}
-		if err := tx.auditMigration(ctx, m, api.Event{What: "migration.transition", From: string(m.State), To: string(in.To), OpID: in.OpID}, nil); err != nil {
+		if err := tx.AuditMigration(ctx, m, api.Event{What: "migration.transition", From: string(m.State), To: string(in.To), OpID: in.OpID}, nil); err != nil {
 			return m, err
 		}
-		return migrationByID(ctx, tx, id)
+		return MigrationByID(ctx, tx, id)
 	})
 }
 
@@ -76,8 +76,8 @@ func checkTransition(in api.MigrationTransition) error {
 }
 
 // checkOwner refuses every host but the one that runs the migration.
-func (tx *changeTx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
-	hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+func (tx *Tx) checkOwner(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
+	hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (tx *changeTx) checkOwner(ctx context.Context, m api.Migration, in api.Migr
 
 // checkState is the compare of the compare and swap. Done says that the same
 // op has made this transition before, and its answer was lost.
-func (tx *changeTx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
+func (tx *Tx) checkState(ctx context.Context, m api.Migration, in api.MigrationTransition) (done bool, err error) {
 	var op string
 	if err := tx.QueryRowContext(ctx, "SELECT op_id FROM migrations WHERE id = ?", m.ID).Scan(&op); err != nil {
 		return false, fmt.Errorf("read op of migration: %w", err)
@@ -109,7 +109,7 @@ func (tx *changeTx) checkState(ctx context.Context, m api.Migration, in api.Migr
 		// Src is freed only after the registry has heard that it is going to be.
 		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s and cannot become %s from there", m.ID, m.VolumeName, m.State, in.To)
 	case dropsDst(in.To) && mayBeSwitched(m) && !in.NotSwitched:
-		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s: %s may be the only good copy, and is not dropped unless its host says that it was not switched to", m.ID, m.VolumeName, m.State, place(m.Dst))
+		return false, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is %s: %s may be the only good copy, and is not dropped unless its host says that it was not switched to", m.ID, m.VolumeName, m.State, Place(m.Dst))
 	}
 	return false, nil
 }
@@ -127,7 +127,7 @@ func mayBeSwitched(m api.Migration) bool {
 
 // storeState is the swap, with what the new state means for volume and
 // attachments.
-func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
+func (tx *Tx) storeState(ctx context.Context, m api.Migration, in api.MigrationTransition) error {
 	var fail, finished any
 	if in.Error != nil {
 		b, err := json.Marshal(in.Error)
@@ -145,17 +145,17 @@ func (tx *changeTx) storeState(ctx context.Context, m api.Migration, in api.Migr
 	}
 	switch in.To {
 	case api.MigrationCompleted:
-		return tx.flip(ctx, m)
+		return tx.Flip(ctx, m)
 	case api.MigrationCancelled, api.MigrationError:
-		return tx.releaseDst(ctx, m)
+		return tx.ReleaseDst(ctx, m)
 	default:
 		return nil
 	}
 }
 
-// flip makes dst the volume's place and, where it is attached, the dst
+// Flip makes dst the volume's place and, where it is attached, the dst
 // attachment its attachment; a retype gets its type. Src is nobody's afterwards.
-func (tx *changeTx) flip(ctx context.Context, m api.Migration) error {
+func (tx *Tx) Flip(ctx context.Context, m api.Migration) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
 		ledger.SQL("UPDATE attachments SET migration_id = NULL, state = 'attached', updated_us = ? WHERE migration_id = ?", tx.At.UnixMicro(), m.ID),
@@ -167,16 +167,16 @@ func (tx *changeTx) flip(ctx context.Context, m api.Migration) error {
 	)
 }
 
-// releaseDst gives dst back; src is as it was.
-func (tx *changeTx) releaseDst(ctx context.Context, m api.Migration) error {
+// ReleaseDst gives dst back; src is as it was.
+func (tx *Tx) ReleaseDst(ctx context.Context, m api.Migration) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("DELETE FROM attachments WHERE migration_id = ?", m.ID),
 		ledger.SQL("DELETE FROM locations WHERE migration_id = ?", m.ID),
 	)
 }
 
-// moveReservation replaces the reserved dst by what was made of it.
-func (tx *changeTx) moveReservation(ctx context.Context, m api.Migration, dst api.Location) error {
+// MoveReservation replaces the reserved dst by what was made of it.
+func (tx *Tx) MoveReservation(ctx context.Context, m api.Migration, dst api.Location) error {
 	v, err := volumeByID(ctx, tx, m.VolumeID)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (tx *changeTx) moveReservation(ctx context.Context, m api.Migration, dst ap
 	if err != nil {
 		return err
 	}
-	if err := checkDst(ctx, tx, v, t, hostID, dst); err != nil {
+	if err := CheckDst(ctx, tx, v, t, hostID, dst); err != nil {
 		return err
 	}
 	if err := tx.Exec(ctx, "DELETE FROM locations WHERE migration_id = ?", m.ID); err != nil {

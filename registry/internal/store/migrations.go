@@ -16,8 +16,8 @@ import (
 // dst. An orphaned one does.
 func open(state api.MigrationState) bool { return !state.Final() }
 
-// migrationOpen is open as a condition; the index of the lock has the same words.
-const migrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
+// MigrationOpen is open as a condition; the index of the lock has the same words.
+const MigrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
 		m.src, m.dst, m.method, m.state, COALESCE(CASE WHEN p.resuming = 1 AND p.phase <> 'done' THEN 'resuming' ELSE NULLIF(p.phase, 'done') END, m.orphaned_from, m.state), m.error, m.started_us, m.finished_us, p.request
@@ -30,8 +30,8 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 // every volume if it is empty), newest first: those that are open, or all. A
 // host finds its own.
 func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Migration, error) {
-		volume, err := resolveFilter(ctx, q, kindVolume, volumeRef)
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Migration, error) {
+		volume, err := resolveFilter(ctx, q, KindVolume, volumeRef)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, view
 			query, args = query+" AND m.volume_id = ?2", append(args, volume)
 		}
 		if !all {
-			query += " AND " + migrationOpen
+			query += " AND " + MigrationOpen
 		}
 		return ledger.QueryAll(ctx, q, scanMigration, query+" ORDER BY m.started_us DESC, m.id", args...)
 	})
@@ -48,10 +48,11 @@ func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, view
 
 // Migration returns the migration that ref names.
 func (s *Store) Migration(ctx context.Context, ref string, viewer Viewer) (api.Migration, error) {
-	return viewOwn(ctx, s, kindMigration, ref, viewer, migrationByID)
+	return viewOwn(ctx, s, KindMigration, ref, viewer, MigrationByID)
 }
 
-func migrationByID(ctx context.Context, q ledger.Querier, id string) (api.Migration, error) {
+// MigrationByID reads a migration, sql.ErrNoRows if there is none.
+func MigrationByID(ctx context.Context, q ledger.Querier, id string) (api.Migration, error) {
 	m, err := scanMigration(q.QueryRowContext(ctx, migrationQuery+" WHERE m.id = ?", id))
 	if err != nil {
 		return m, fmt.Errorf("read migration %s: %w", id, err)
@@ -98,8 +99,8 @@ func scanMigration(row ledger.Scanner) (api.Migration, error) {
 	return m, nil
 }
 
-// auditMigration adds to the trail what happened to a migration, with its volume.
-func (tx *changeTx) auditMigration(ctx context.Context, m api.Migration, e api.Event, details map[string]any) error {
+// AuditMigration adds to the trail what happened to a migration, with its volume.
+func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}
 	}

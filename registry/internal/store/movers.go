@@ -49,7 +49,7 @@ type mover struct {
 // do, they are the ones that reach the most of the other volumes of its instances: so
 // no move takes an instance on the shelf apart that some host could have brought back.
 func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]string, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]string, error) {
 		scan := func(row ledger.Scanner) (m mover, err error) {
 			err = row.Scan(&m.hostID, &m.hasPool, &m.unreached)
 			return m, err
@@ -70,14 +70,14 @@ func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, 
 // noMover refuses a pool that some host has, and none that reaches the volume. Of one
 // that nobody has reported it is for a host to say whether it is there.
 func noMover(ctx context.Context, q ledger.Querier, volumeID, toPool string, reach []mover) ([]string, error) {
-	if api.CodeOf(checkPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
+	if api.CodeOf(CheckPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
 		return hostsOf(reach), nil
 	}
 	v, err := volumeByID(ctx, q, volumeID)
 	if err != nil {
 		return nil, err
 	}
-	return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to pool %s: no host reaches both that pool and %s", v.Name, toPool, place(v.Location))
+	return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to pool %s: no host reaches both that pool and %s", v.Name, toPool, Place(v.Location))
 }
 
 func hostsOf(movers []mover) []string {

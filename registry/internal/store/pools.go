@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
@@ -13,7 +14,7 @@ import (
 
 // replacePools makes the pools of a host those that are given, if any list is. What it
 // has in those that are shared now is everybody's.
-func (tx *changeTx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
+func (tx *Tx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
 	}
@@ -52,7 +53,7 @@ const poolQuery = `SELECT p.host_id, h.name, p.name, p.type, p.path, p.shared, p
 
 // Pools returns the pools of every host, by name and host.
 func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
-	return ledger.ReadAll(ctx, s.db, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
+	return ledger.ReadAll(ctx, s.db.Read, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
 }
 
 // Pool returns the pool called name on the host that hostRef names. An empty
@@ -61,11 +62,11 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	host := ""
 	if hostRef != "" {
 		var err error
-		if host, err = resolve(ctx, s.db.Read, kindHost, hostRef); err != nil {
+		if host, err = Resolve(ctx, s.db.Read, KindHost, hostRef); err != nil {
 			return api.Pool{}, err
 		}
 	}
-	found, err := ledger.ReadAll(ctx, s.db, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
+	found, err := ledger.ReadAll(ctx, s.db.Read, s.scanPool, poolQuery+" WHERE p.name = ?1 AND ?2 IN ('', p.host_id) ORDER BY h.name", name, host)
 	if err != nil {
 		return api.Pool{}, err
 	}
@@ -95,4 +96,16 @@ func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
 	p.UpdatedAt = ledger.FromMicros(updated)
 	s.hosts.freshen(hostID, &p)
 	return p, err
+}
+
+// CheckPoolKnown refuses a name that no host has a pool of.
+func CheckPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
+	var known bool
+	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
+		return fmt.Errorf("look up pool: %w", err)
+	}
+	if !known {
+		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host", validate.Quote(name))
+	}
+	return nil
 }

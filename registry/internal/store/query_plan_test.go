@@ -23,8 +23,6 @@ func TestChangesDoNotScanTables(t *testing.T) {
 		"lock of a volume":        {volumeQuery + " WHERE v.id = ?", "migration_lock (volume_id=?)"},
 		"attachments of a volume": {attachmentQuery + " WHERE a.volume_id = ?", "attachment_volume (volume_id=?)"},
 		"place of an attachment":  {attachmentQuery + " WHERE a.id = ?", "location_volume (volume_id=?)"},
-		"task":                    {taskQuery + " WHERE t.id = ?", "sqlite_autoindex_tasks_1 (id=?)"},
-		"volumes of a pool":       {inPoolQuery, "location_pool (pool=?)"},
 		"reservation":             {"DELETE FROM locations WHERE migration_id = ?", "location_of_migration (migration_id=?)"},
 	} {
 		plan := explain(t.Context(), t, s, tc.query)

@@ -46,7 +46,7 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	}
 	opID := call.Key
 	call.Key, call.Host = "", nil
-	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *changeTx) (struct{}, error) {
+	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{
 			What: what, Object: validate.ClipTo(validate.MaxText, object), OpID: opID, Result: string(e.Code), Details: details,
 		})

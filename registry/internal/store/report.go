@@ -131,7 +131,7 @@ func reportDigest(in api.HostReport) (string, error) {
 // storeReport writes down the part of a report that the database keeps.
 func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostRow, error) {
 	call.Key = ""
-	return mutateIf(ctx, s, call, "host.report", in, admitAny, func(ctx context.Context, tx *changeTx) (hostRow, error) {
+	return mutateIf(ctx, s, call, "host.report", in, admitAny, func(ctx context.Context, tx *Tx) (hostRow, error) {
 		was, err := tx.hostRow(ctx, in.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return was, err
@@ -162,7 +162,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 }
 
 // storeHost makes or changes the row of a host and returns it.
-func (tx *changeTx) storeHost(ctx context.Context, in api.HostReport) (hostRow, error) {
+func (tx *Tx) storeHost(ctx context.Context, in api.HostReport) (hostRow, error) {
 	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
 		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
@@ -179,7 +179,7 @@ func (tx *changeTx) storeHost(ctx context.Context, in api.HostReport) (hostRow, 
 
 // auditReport tells of what is news in a report: that a host is new, has another
 // name, or was booted.
-func (tx *changeTx) auditReport(ctx context.Context, was, now hostRow) error {
+func (tx *Tx) auditReport(ctx context.Context, was, now hostRow) error {
 	var what string
 	switch {
 	case was.id == "":

@@ -12,36 +12,38 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// kind is a sort of thing that users name. Table and name column are words of
+// Kind is a sort of thing that users name. Table and name column are words of
 // ours, never of a request.
-type kind struct {
-	noun  string
-	table string
-	name  string // the column with the name, "" if it has none
+type Kind struct {
+	Noun  string
+	Table string
+	// NameColumn is the column with the name, "" if it has none.
+	NameColumn string
 }
 
+// The kinds of things that the rules are about.
 var (
-	kindHost       = kind{"host", "hosts", "name"}
-	kindType       = kind{"volume type", "volume_types", "name"}
-	kindVolume     = kind{"volume", "volumes", "name"}
-	kindInstance   = kind{"instance", "instances", "name"}
-	kindAttachment = kind{"attachment", "attachments", ""}
-	kindMigration  = kind{"migration", "migrations", ""}
+	KindHost       = Kind{"host", "hosts", "name"}
+	KindType       = Kind{"volume type", "volume_types", "name"}
+	KindVolume     = Kind{"volume", "volumes", "name"}
+	KindInstance   = Kind{"instance", "instances", "name"}
+	KindAttachment = Kind{"attachment", "attachments", ""}
+	KindMigration  = Kind{"migration", "migrations", ""}
 )
 
-// resolve returns the id of what ref means: an id, a name, or the beginning of
+// Resolve returns the id of what ref means: an id, a name, or the beginning of
 // an id that no other has. The first of these that fits counts.
-func resolve(ctx context.Context, q ledger.Querier, k kind, ref string) (string, error) {
+func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
-		return "", validate.Invalid("the %s is missing", k.noun)
+		return "", validate.Invalid("the %s is missing", k.Noun)
 	}
-	queries := []string{"SELECT id FROM " + k.table + " WHERE id = ?1"}
-	if k.name != "" {
-		queries = append(queries, "SELECT id FROM "+k.table+" WHERE "+k.name+" = ?1 ORDER BY id LIMIT 10")
+	queries := []string{"SELECT id FROM " + k.Table + " WHERE id = ?1"}
+	if k.NameColumn != "" {
+		queries = append(queries, "SELECT id FROM "+k.Table+" WHERE "+k.NameColumn+" = ?1 ORDER BY id LIMIT 10")
 	}
 	if len(ref) >= api.MinIDPrefix {
 		// A range, not LIKE: it uses the primary key and has no wildcards.
-		queries = append(queries, "SELECT id FROM "+k.table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10")
+		queries = append(queries, "SELECT id FROM "+k.Table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10")
 	}
 	for _, query := range queries {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, query, ref)
@@ -58,19 +60,19 @@ func resolve(ctx context.Context, q ledger.Querier, k kind, ref string) (string,
 				return "", err
 			}
 			return "", api.Errorf(api.CodeInvalidArgument, "%s may be more than one %s: %s; give more of the id",
-				validate.Quote(ref), k.noun, strings.Join(called, ", ")).With("candidates", ids)
+				validate.Quote(ref), k.Noun, strings.Join(called, ", ")).With("candidates", ids)
 		}
 	}
-	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.noun, validate.Quote(ref))
+	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.Noun, validate.Quote(ref))
 }
 
 // withHosts are ids with the host of each behind it, where things of that kind have one.
-func withHosts(ctx context.Context, q ledger.Querier, k kind, ids []string) ([]string, error) {
+func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]string, error) {
 	called := slices.Clone(ids)
-	hosts := "SELECT h.name FROM " + k.table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"
+	hosts := "SELECT h.name FROM " + k.Table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"
 	switch k {
-	case kindVolume:
-	case kindInstance: // the row of one on the shelf has the host that had it last
+	case KindVolume:
+	case KindInstance: // the row of one on the shelf has the host that had it last
 		hosts += " AND t.state <> 'shelved_offloaded'"
 	default:
 		return called, nil

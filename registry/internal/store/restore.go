@@ -43,7 +43,7 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 	if call.Host != nil {
 		return api.RegistryMark{}, api.Errorf(api.CodePermissionDenied, "only an operator can accept that the registry was restored")
 	}
-	return mutateIf(ctx, s, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *changeTx) (api.RegistryMark, error) {
+	return mutateIf(ctx, s, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *Tx) (api.RegistryMark, error) {
 		if !in.WithoutProof && !s.marks.restored() {
 			return api.RegistryMark{}, api.Errorf(api.CodeConflict, "no host has shown that this database is older than what it was told, so there is no restore to accept; "+
 				"every host would get a new epoch for nothing. If it is from a backup all the same, say so: --without-proof")
@@ -75,7 +75,7 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 }
 
 // renewEpochs gives every host the first epoch of a timeline.
-func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) error {
+func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	tx.cache.hosts.invalidate()
 	if err := tx.Exec(ctx, "UPDATE hosts SET epoch = max(epoch, ?) + 1, behind = 1", timeline*epochsOfTimeline); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *Store) renewEpochs(ctx context.Context, tx *changeTx, timeline int64) e
 // history that was lost in a restore: one that reaches the volume's place and has
 // not come back since. A host lets go of such volumes when it comes back, and one
 // that is fenced is kept from them by who has fenced it.
-func (tx *changeTx) checkSettled(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
+func (tx *Tx) checkSettled(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {
 		return err
@@ -105,18 +105,18 @@ func (tx *changeTx) checkSettled(ctx context.Context, verb, volume string, l api
 		if h.id == hostID {
 			continue
 		}
-		scope, err := scopeOf(ctx, tx, h.id, l)
+		shared, err := InSharedPool(ctx, tx, h.id, l)
 		if err != nil {
 			return err
 		}
-		if scope == scopeShared {
+		if shared {
 			return api.Errorf(api.CodeRegistryUnavailable,
 				"cannot %s volume %s now: the registry was restored from a backup, and host %s, which reaches %s, has not come back since and may have it; "+
-					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.name, place(l)).With("host", h.name)
+					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.name, Place(l)).With("host", h.name)
 		}
 	}
 	return nil
 }
 
 // admitAlways is for the changes that a read-only store takes.
-func admitAlways(context.Context, *Store, *changeTx) error { return nil }
+func admitAlways(context.Context, *Store, *Tx) error { return nil }

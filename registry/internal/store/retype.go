@@ -28,8 +28,8 @@ func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype)
 	if err := checkRetype(in); err != nil {
 		return RetypePlan{}, err
 	}
-	return ledger.View(ctx, s.db, func(q ledger.Querier) (RetypePlan, error) {
-		id, err := resolve(ctx, q, kindVolume, ref)
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (RetypePlan, error) {
+		id, err := Resolve(ctx, q, KindVolume, ref)
 		if err != nil {
 			return RetypePlan{}, err
 		}
@@ -52,7 +52,7 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 	if err := checkRetype(in); err != nil {
 		return api.Volume{}, err
 	}
-	return mutate(ctx, s, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+	return Mutate(ctx, s, call, "volume.retype", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.keptVolume(ctx, ref, "retype")
 		if err != nil {
 			return v, err
@@ -66,7 +66,7 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 		case err != nil:
 			return v, err
 		case !plan.InPlace:
-			return v, api.Errorf(api.CodeConflict, "cannot retype volume %s where it is: %s is no place for type %s; migrate it to pool %s with that type", v.Name, place(v.Location), t.Name, plan.ToPool).
+			return v, api.Errorf(api.CodeConflict, "cannot retype volume %s where it is: %s is no place for type %s; migrate it to pool %s with that type", v.Name, Place(v.Location), t.Name, plan.ToPool).
 				With("to_pool", plan.ToPool)
 		case v.Type == t.Name:
 			return v, nil
@@ -93,7 +93,7 @@ func checkRetype(in api.VolumeRetype) error {
 }
 
 func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeType, error) {
-	id, err := resolve(ctx, q, kindType, ref)
+	id, err := Resolve(ctx, q, KindType, ref)
 	if err != nil {
 		return api.VolumeType{}, err
 	}
@@ -105,7 +105,7 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 	plan := RetypePlan{Volume: v}
 	switch {
 	case v.MigrationID != "":
-		return plan, migrationActive(v, "retype")
+		return plan, MigrationActive(v, "retype")
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeReserved && v.Status != api.VolumeInUse:
 		return plan, api.Errorf(api.CodeVolumeNotAvailable, "cannot retype volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
 	}
@@ -126,7 +126,7 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 		return plan, nil
 	}
 	if policy != api.RetypeOnDemand {
-		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, place(v.Location), t.Name, api.RetypeOnDemand)
+		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, Place(v.Location), t.Name, api.RetypeOnDemand)
 	}
 	if err := checkHeldByOne(ctx, q, v); err != nil {
 		return plan, err

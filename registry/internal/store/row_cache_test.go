@@ -22,7 +22,7 @@ func checkHeld(t *testing.T, s *Store) []string {
 	if err := s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
 		cache := s.cache.attachments
 		held := maps.Clone(cache)
-		tx := s.newChangeTx(s.ledger.NewChange(w, ledger.Request{}), nobody)
+		tx := s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody)
 		for id, got := range held {
 			clear(cache)
 			stored, err := tx.heldAttachmentByID(ctx, id)

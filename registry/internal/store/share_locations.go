@@ -21,7 +21,7 @@ const inPool = `SELECT id FROM locations WHERE scope = ?1 AND pool = ?2 AND pool
 // Two hosts may each have a volume of one name there, which was two images before and
 // is one now, or was one all along. The second of them stays its host's alone, so that
 // nobody else is given it, and the audit trail names it.
-func (tx *changeTx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
+func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		if !p.Shared {
 			continue
@@ -35,7 +35,7 @@ func (tx *changeTx) shareLocations(ctx context.Context, hostID string, pools []a
 
 // nameLocations names the pool of what a host has in the directory of one and knows by
 // its path. A volume may be older than the pool, and a registry than this.
-func (tx *changeTx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
+func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")
 		if !p.Active || dir == "" {
@@ -51,13 +51,13 @@ func (tx *changeTx) nameLocations(ctx context.Context, hostID string, pools []ap
 }
 
 // sharedBefore are the pools that a host had and that were shared.
-func (tx *changeTx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
+func (tx *Tx) sharedBefore(ctx context.Context, hostID string) ([]string, error) {
 	return ledger.QueryAll(ctx, tx, ledger.ScanString, "SELECT name FROM pools WHERE host_id = ? AND shared = 1", hostID)
 }
 
 // auditUnshared tells of the volumes of a host that could not become everybody's as
 // its pool became shared.
-func (tx *changeTx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
+func (tx *Tx) auditUnshared(ctx context.Context, hostID string, p api.Pool) error {
 	names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT DISTINCT v.name FROM locations l JOIN volumes v ON v.id = l.volume_id
 		WHERE l.id IN (`+inPool+") ORDER BY v.name", hostID, p.Name, p.Path)
 	if err != nil || len(names) == 0 {

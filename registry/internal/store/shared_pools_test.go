@@ -94,20 +94,3 @@ func TestAHostChangesAVolumeInItsCareAlone(t *testing.T) {
 		}
 	}
 }
-
-func TestAHostDeletesAnothersVolumeIfAnOperatorHasAskedItTo(t *testing.T) {
-	s := newSite(t)
-	common := id(volumeKind, 3)
-	in := api.VolumeRegister{ID: common, Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
-	must(s.RegisterVolume(t.Context(), nobody, in))(t)
-	forget := func() error { return second(s.ForgetVolume(t.Context(), as(hostB, 1), common)) }
-	for n, path := range []string{"/v1/volumes/" + id(volumeKind, 9), "/v1/volumes/" + common + "0", "/v1/volumes/" + common + "?force=1"} {
-		wantCode(t, forget(), api.CodeNotYourHost, "in the care of host a")
-		task := string(rune('a' + n))
-		create(t, s, api.Task{ID: task, Host: "b", Who: "operator/anna", Method: "DELETE", Path: path})
-		must(s.TakeTasks(t.Context(), as(hostB, 1), hostB, []string{task}))(t)
-	}
-	if err := forget(); err != nil {
-		t.Error(err)
-	}
-}

@@ -23,7 +23,7 @@ type shelf struct {
 }
 
 // shelf returns the shelf of an instance, empty if it is not on it.
-func (tx *changeTx) shelf(ctx context.Context, instanceID string) (s shelf, err error) {
+func (tx *Tx) shelf(ctx context.Context, instanceID string) (s shelf, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT asked_host_id, claim_op, from_host_id FROM shelves WHERE instance_id = ?", instanceID).
 		Scan(&s.askedHostID, &s.claimOp, &s.fromHostID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -32,7 +32,7 @@ func (tx *changeTx) shelf(ctx context.Context, instanceID string) (s shelf, err 
 	return s, nil
 }
 
-func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.InstanceDefinition) error {
+func (tx *Tx) storeShelf(ctx context.Context, instanceID string, d api.InstanceDefinition) error {
 	b, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode definition: %w", err)
@@ -43,7 +43,7 @@ func (tx *changeTx) storeShelf(ctx context.Context, instanceID string, d api.Ins
 
 // storedDefinition is what an instance on the shelf is made of. Disks has all its
 // slots: those that were empty when it was shelved as they were left then.
-func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*api.InstanceDefinition, error) {
+func (tx *Tx) storedDefinition(ctx context.Context, instanceID string) (*api.InstanceDefinition, error) {
 	var text []byte
 	if err := tx.QueryRowContext(ctx, "SELECT definition FROM shelves WHERE instance_id = ?", instanceID).Scan(&text); err != nil {
 		return nil, fmt.Errorf("read shelf: %w", err)
@@ -79,8 +79,8 @@ func (tx *changeTx) storedDefinition(ctx context.Context, instanceID string) (*a
 
 // shelvedInstance is the answer to a transition, with the definition if it is
 // asked for.
-func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, definition bool) (out api.ShelvedInstance, err error) {
-	if out.Instance, err = instanceByID(ctx, tx, instanceID); err != nil {
+func (tx *Tx) shelvedInstance(ctx context.Context, instanceID string, definition bool) (out api.ShelvedInstance, err error) {
+	if out.Instance, err = InstanceByID(ctx, tx, instanceID); err != nil {
 		return out, err
 	}
 	if out.Attachments, err = ledger.QueryAll(ctx, tx, scanAttachment, attachmentQuery+" WHERE a.instance_id = ?"+attachmentOrder, instanceID); err != nil {
@@ -94,7 +94,7 @@ func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, defi
 
 // claimFromShelf gives an instance that no host has to the one that asks: the one
 // that had it last, or the one for which an operator asked.
-func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) claimFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	may := i.caller == i.hostID || i.caller == i.shelf.askedHostID || i.caller == i.shelf.fromHostID
 	switch {
 	case i.State != in.From && i.Host != "" && i.hostID != i.caller:
@@ -110,7 +110,7 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 	case !may:
 		return api.Errorf(api.CodeNotYourHost, "cannot unshelve instance %s here: another host had it last, and no operator asked for it on this one", i.Name)
 	}
-	if err := cmp.Or(checkUnshelvable(i.Instance), tx.checkNotElsewhere("unshelve instance "+i.Name, i.ID, "")); err != nil {
+	if err := cmp.Or(checkUnshelvable(i.Instance), tx.CheckNotElsewhere("unshelve instance "+i.Name, i.ID, "")); err != nil {
 		return err
 	}
 	if err := tx.checkVolumes(ctx, i); err != nil {
@@ -131,7 +131,7 @@ func (tx *changeTx) claimFromShelf(ctx context.Context, i shelving, in api.Insta
 
 // undoClaim gives an instance back to the host that had it before the claim, or
 // leaves it where it is if that host is forgotten, or has another one of its name.
-func (tx *changeTx) undoClaim(ctx context.Context, i shelving) error {
+func (tx *Tx) undoClaim(ctx context.Context, i shelving) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("UPDATE OR IGNORE instances SET host_id = COALESCE((SELECT id FROM hosts WHERE id = ?), host_id) WHERE id = ?", i.shelf.fromHostID, i.ID),
 		ledger.SQL("UPDATE shelves SET claim_op = '', from_host_id = '' WHERE instance_id = ?", i.ID))
@@ -168,7 +168,7 @@ func shelvedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]s
 		FROM attachments a
 		JOIN volumes v ON v.id = a.volume_id
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
-		LEFT JOIN migrations m ON m.volume_id = v.id AND `+migrationOpen+`
+		LEFT JOIN migrations m ON m.volume_id = v.id AND `+MigrationOpen+`
 		WHERE a.instance_id = ? ORDER BY a.device`, instanceID)
 }
 
@@ -201,7 +201,7 @@ func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostI
 
 // checkVolumes refuses a host that does not reach each volume of an instance, and every
 // host while one of them moves.
-func (tx *changeTx) checkVolumes(ctx context.Context, i shelving) error {
+func (tx *Tx) checkVolumes(ctx context.Context, i shelving) error {
 	disks, err := shelvedDisks(ctx, tx, i.ID)
 	if err != nil {
 		return err
@@ -225,6 +225,6 @@ func (tx *changeTx) checkVolumes(ctx context.Context, i shelving) error {
 }
 
 func notReached(instance, host string, d shelvedDisk) error {
-	return api.Errorf(api.CodeUnsupportedDisk, "cannot unshelve instance %s on %s: %s of its volume %s is in no shared pool that it has", instance, host, place(d.location), d.volume).
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot unshelve instance %s on %s: %s of its volume %s is in no shared pool that it has", instance, host, Place(d.location), d.volume).
 		With("volume", d.volume)
 }

@@ -31,7 +31,7 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 			return api.Attachment{}, err
 		}
 	}
-	return mutate(ctx, s, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+	return Mutate(ctx, s, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *Tx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "attach a volume to")
 		if err != nil {
 			return none, err
@@ -67,7 +67,7 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 }
 
 // attachShelved adds the attachment.
-func (tx *changeTx) attachShelved(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
+func (tx *Tx) attachShelved(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
 	h := heldAttachment{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
@@ -87,12 +87,12 @@ func (tx *changeTx) attachShelved(ctx context.Context, v wantedVolume, slot want
 
 // shelvedInstanceOf returns the instance that ref names if no host has it, for a
 // change that is called verb, else ErrOnHost.
-func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
+func (tx *Tx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
 	i, err := tx.ownInstance(ctx, ref, verb)
 	if err == nil && i.State != api.InstanceShelvedOffloaded {
 		err = ErrOnHost
 	}
-	return i, cmp.Or(err, tx.checkNotElsewhere(verb+" instance "+i.Name, i.ID, ""))
+	return i, cmp.Or(err, tx.CheckNotElsewhere(verb+" instance "+i.Name, i.ID, ""))
 }
 
 // freeDevice returns the device of the root slot of an instance, or the first that
@@ -122,12 +122,12 @@ func freeDevice(i api.Instance, root bool) (string, error) {
 // DetachShelved takes a volume from an instance that is shelved_offloaded, and
 // returns the attachment as it was. The error is ErrOnHost for any other instance.
 func (s *Store) DetachShelved(ctx context.Context, call Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
-	return mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+	return Mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *Tx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "detach a volume from")
 		if err != nil {
 			return none, err
 		}
-		v, err := tx.volume(ctx, volumeRef)
+		v, err := tx.Volume(ctx, volumeRef)
 		if err != nil {
 			return none, err
 		}
@@ -143,8 +143,8 @@ func (s *Store) DetachShelved(ctx context.Context, call Call, volumeRef string, 
 // not is not_found. It is the same request as ForceDeleteAttachment: which of them
 // does it depends on where the instance is.
 func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
-	return mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
-		id, err := resolve(ctx, tx, kindAttachment, ref)
+	return Mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *Tx) (none api.Attachment, err error) {
+		id, err := Resolve(ctx, tx, KindAttachment, ref)
 		if err != nil {
 			return none, err
 		}
@@ -162,7 +162,7 @@ func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref stri
 
 // detachShelved removes an attachment of an instance that no host has. A root slot
 // keeps what the definition of the instance says of it.
-func (tx *changeTx) detachShelved(ctx context.Context, i api.Instance, id string) (none api.Attachment, err error) {
+func (tx *Tx) detachShelved(ctx context.Context, i api.Instance, id string) (none api.Attachment, err error) {
 	h, err := tx.heldAttachment(ctx, id)
 	if err != nil {
 		return none, err

@@ -57,7 +57,7 @@ func decodeSlot(text string) (*api.SlotDefinition, error) {
 }
 
 // keepSlot keeps with a slot what is known of it; nil leaves what is kept.
-func (tx *changeTx) keepSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
+func (tx *Tx) keepSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
 	}

@@ -47,9 +47,9 @@ func (m *hostCache) elsewhere(instanceID, own string) string {
 	return ""
 }
 
-// checkNotElsewhere refuses to verb, something with an instance, while it runs on
+// CheckNotElsewhere refuses to verb, something with an instance, while it runs on
 // another host than hostID, which has it; "" is none.
-func (tx *changeTx) checkNotElsewhere(verb, instanceID, hostID string) error {
+func (tx *Tx) CheckNotElsewhere(verb, instanceID, hostID string) error {
 	other := tx.hosts.elsewhere(instanceID, hostID)
 	if other == "" {
 		return nil

@@ -44,9 +44,6 @@ func TestNothingBeginsAtAnInstanceThatRunsOnAnotherHost(t *testing.T) {
 		"unshelve":                    {shelvedFirst, web, transitioning(nobody, web, claim())},
 		"attach to what is shelved":   {shelvedFirst, web, attachShelved},
 		"detach from what is shelved": {shelvedFirst, web, detachShelved},
-		"migrate with all guests paused": {attached(nil), app, func(t *testing.T, s *Store) error {
-			return second(s.RegisterPause(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, []string{hostA, hostB}))
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)

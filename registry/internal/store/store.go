@@ -13,6 +13,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -117,9 +118,6 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err := s.unshare(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
 	}
-	if err := s.withdrawLeft(ctx, "volferry-registry"); err != nil {
-		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
-	}
 	return s, nil
 }
 
@@ -128,7 +126,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	if err := makeMarkKey(ctx, s.db); err != nil {
 		return err
 	}
-	if _, err := ledger.View(ctx, s.db, func(q ledger.Querier) (none struct{}, err error) {
+	if _, err := ledger.View(ctx, s.db.Read, func(q ledger.Querier) (none struct{}, err error) {
 		hosts, err := ledger.QueryAll(ctx, q, scanHostRow, hostQuery)
 		if err != nil {
 			return none, err
@@ -159,6 +157,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Reader reads the database as of the last commit.
+func (s *Store) Reader() *sql.DB { return s.db.Read }
+
+// Now is the time of the registry's clock.
+func (s *Store) Now() time.Time { return s.now() }
+
+// DeleteInBatches is ledger.Ledger.DeleteInBatches.
+func (s *Store) DeleteInBatches(ctx context.Context, query string, args ...any) error {
+	return s.ledger.DeleteInBatches(ctx, query, args...)
+}
+
 // Events returns the events after the one with sequence number since, oldest
 // first, at most 1000 of them and about 1 MiB. An empty list is the end of the trail.
 func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {
@@ -178,10 +187,10 @@ func (s *Store) VerifyAudit(ctx context.Context) (int64, error) { return s.ledge
 // LastAudit returns what the last VerifyAudit found, false if there was none.
 func (s *Store) LastAudit() (ledger.AuditCheck, bool) { return s.ledger.LastAudit() }
 
-// viewOne reads the thing that ref names.
-func viewOne[T any](ctx context.Context, s *Store, k kind, ref string, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) (T, error) {
-		id, err := resolve(ctx, q, k, ref)
+// ViewOne reads the thing that ref names.
+func ViewOne[T any](ctx context.Context, s *Store, k Kind, ref string, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (T, error) {
+		id, err := Resolve(ctx, q, k, ref)
 		if err != nil {
 			var none T
 			return none, err

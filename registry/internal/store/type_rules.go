@@ -65,12 +65,12 @@ func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what 
 // in.
 func checkTypeAllows(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
 	if !typeAllows(t, l.Pool) {
-		return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, place(l), t.Pools)
+		return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, Place(l), t.Pools)
 	}
 	if !t.Multiattach {
 		return nil
 	}
-	if err := checkRaw(t, "have a volume at "+place(l), l.Format); err != nil {
+	if err := checkRaw(t, "have a volume at "+Place(l), l.Format); err != nil {
 		return err
 	}
 	return checkPoolCan(ctx, q, t, hostID, l)
@@ -81,7 +81,7 @@ func checkPoolCan(ctx context.Context, q ledger.Querier, t api.VolumeType, hostI
 	if err != nil || can {
 		return err
 	}
-	return api.Errorf(api.CodeNoCapablePool, "a volume of the multiattach type %s may not be at %s: the pool %s cannot do multiattach", t.Name, place(l), l.Pool)
+	return api.Errorf(api.CodeNoCapablePool, "a volume of the multiattach type %s may not be at %s: the pool %s cannot do multiattach", t.Name, Place(l), l.Pool)
 }
 
 // poolCan says whether a pool of a host can do multiattach. What is in no pool is
@@ -99,7 +99,7 @@ func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bo
 
 // checkPoolsKnown refuses pools that no host has: a name that is mistyped would
 // be found out when the first volume is made.
-func (tx *changeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
+func (tx *Tx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	if len(pools) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (tx *changeTx) checkPoolsKnown(ctx context.Context, pools []string) error {
 // checkMultiattachUpdate says whether all volumes of a type can have the other
 // multiattach. None may be attached or be on the move, and none may be about to
 // get the type.
-func (tx *changeTx) checkMultiattachUpdate(ctx context.Context, old, changed api.VolumeType) error {
+func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.VolumeType) error {
 	attached, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM volumes v
 		WHERE v.type_id = ? AND EXISTS (SELECT 1 FROM attachments a WHERE a.volume_id = v.id) ORDER BY v.name LIMIT 1`, old.ID)
 	if err != nil {
@@ -158,7 +158,7 @@ func (tx *changeTx) checkMultiattachUpdate(ctx context.Context, old, changed api
 }
 
 // checkTypeFits says whether a volume may get a type where it is.
-func (tx *changeTx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
+func (tx *Tx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
 	if err := checkTypeSuits(ctx, tx, t, "change the type of volume "+v.Name, v.Location.Format, v.Bootable); err != nil {
 		return err
 	}
@@ -174,8 +174,8 @@ func (tx *changeTx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.V
 
 // movedToType returns an open migration whose volume is to get the type, nil if
 // there is none.
-func (tx *changeTx) movedToType(ctx context.Context, typeID string) (*api.Migration, error) {
-	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+migrationOpen+" LIMIT 1", typeID)
+func (tx *Tx) movedToType(ctx context.Context, typeID string) (*api.Migration, error) {
+	found, err := ledger.QueryAll(ctx, tx, scanMigration, migrationQuery+" WHERE m.to_type_id = ? AND "+MigrationOpen+" LIMIT 1", typeID)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

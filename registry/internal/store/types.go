@@ -25,7 +25,7 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 	if err := checkType(in.Name, in.Pools); err != nil {
 		return api.VolumeType{}, err
 	}
-	return mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
+	return Mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		if err := cmp.Or(tx.checkOperator("make a volume type"), tx.checkPoolsKnown(ctx, in.Pools)); err != nil {
 			return api.VolumeType{}, err
 		}
@@ -48,8 +48,8 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 // UpdateType changes a volume type. Multiattach does not change under volumes
 // that are attached, whichever way.
 func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
-	return mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
-		id, err := resolve(ctx, tx, kindType, ref)
+	return Mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+		id, err := Resolve(ctx, tx, KindType, ref)
 		if err != nil {
 			return api.VolumeType{}, err
 		}
@@ -87,7 +87,7 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 	})
 }
 
-func (tx *changeTx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) error {
+func (tx *Tx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) error {
 	if err := checkType(changed.Name, changed.Pools); err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (tx *changeTx) checkTypeUpdate(ctx context.Context, old, changed api.Volume
 
 // DeleteType removes a volume type that no volume has, and returns what it was.
 func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
-	return mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *changeTx) (api.VolumeType, error) {
-		id, err := resolve(ctx, tx, kindType, ref)
+	return Mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
+		id, err := Resolve(ctx, tx, KindType, ref)
 		if err != nil {
 			return api.VolumeType{}, err
 		}
@@ -140,7 +140,7 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 
 // Types returns every volume type, by name.
 func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.VolumeType, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.VolumeType, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM volume_types ORDER BY name")
 		if err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
 
 // Type returns the volume type that ref names.
 func (s *Store) Type(ctx context.Context, ref string) (api.VolumeType, error) {
-	return viewOne(ctx, s, kindType, ref, typeByID)
+	return ViewOne(ctx, s, KindType, ref, typeByID)
 }
 
 func typeByID(ctx context.Context, q ledger.Querier, id string) (api.VolumeType, error) {
@@ -199,7 +199,7 @@ func typeNameTaken(err error, name string) error {
 	return fmt.Errorf("store volume type: %w", err)
 }
 
-func (tx *changeTx) setTypePools(ctx context.Context, id string, pools []string) error {
+func (tx *Tx) setTypePools(ctx context.Context, id string, pools []string) error {
 	if err := tx.Exec(ctx, "DELETE FROM volume_type_pools WHERE type_id = ?", id); err != nil {
 		return err
 	}

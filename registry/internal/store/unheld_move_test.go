@@ -158,9 +158,6 @@ func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
 		"a move while another instance runs with it": {inTurn(attached(nil), attached(atWeb), offloaded(app)), migrating(just), api.CodeMultiattached, "2 attachments"},
 		"a move once it is on its way back":          {inTurn(attached(nil), movedTo(app, toShelf(), offload(), claim())), migrating(just), api.CodeConflict, "it is attached by"},
 		"a move by a host that does not reach it":    {offloaded(web), migrating(func(in *api.MigrationRegister) { in.VolumeID = root }), api.CodeNotYourHost, "it is on host a"},
-		"a move with all guests paused": {shelvedDisk, func(t *testing.T, s *Store) error {
-			return second(s.RegisterPause(t.Context(), nobody, "disk", api.MigrationTarget{ToPool: "slow"}, []string{hostA}))
-		}, api.CodeStateForbidden, "migrate it without pause_all"},
 	})
 }
 

@@ -22,18 +22,18 @@ type UnshelvePlan struct {
 // PlanUnshelve says where an instance may be brought back, at hostRef if that is
 // not "", or refuses it for every reason that is known now.
 func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) (UnshelvePlan, error) {
-		id, err := resolve(ctx, q, kindInstance, ref)
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (UnshelvePlan, error) {
+		id, err := Resolve(ctx, q, KindInstance, ref)
 		if err != nil {
 			return UnshelvePlan{}, err
 		}
-		i, err := instanceByID(ctx, q, id)
+		i, err := InstanceByID(ctx, q, id)
 		if err != nil {
 			return UnshelvePlan{}, err
 		}
 		asked := ""
 		if hostRef != "" {
-			if asked, err = resolve(ctx, q, kindHost, hostRef); err != nil {
+			if asked, err = Resolve(ctx, q, KindHost, hostRef); err != nil {
 				return UnshelvePlan{}, err
 			}
 		}
@@ -104,15 +104,15 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i api.Instance, last
 // then it is that host's no more.
 func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) error {
 	call.Key = ""
-	_, err := mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+	_, err := Mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *Tx) (none struct{}, err error) {
 		if err := tx.checkOperator("ask for an instance on a host"); err != nil {
 			return none, err
 		}
-		id, err := resolve(ctx, tx, kindInstance, ref)
+		id, err := Resolve(ctx, tx, KindInstance, ref)
 		if err != nil {
 			return none, err
 		}
-		i, err := instanceByID(ctx, tx, id)
+		i, err := InstanceByID(ctx, tx, id)
 		if err == nil && i.State == api.InstanceShelved {
 			i.State, err = tx.takeFromFenced(ctx, i)
 		}
@@ -135,7 +135,7 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 // fenced, as if that had offloaded it, or undone its claim, and returns its state. A
 // domain that is there all the same is off and guarded, and only the registry's word,
 // which that host does not get, has the guard taken away.
-func (tx *changeTx) takeFromFenced(ctx context.Context, i api.Instance) (api.InstanceState, error) {
+func (tx *Tx) takeFromFenced(ctx context.Context, i api.Instance) (api.InstanceState, error) {
 	s, err := tx.shelving(ctx, i.ID, "")
 	if err != nil {
 		return i.State, err

@@ -36,24 +36,24 @@ const (
 )
 
 // The same for one thing, whose id is ?2.
-var ownedQueries = map[kind]string{
-	kindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + volumeOwned + ")",
-	kindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + instanceOwned + ")",
-	kindAttachment: "SELECT EXISTS (SELECT 1 FROM attachments a WHERE a.id = ?2 AND " + attachmentOwned + ")",
-	kindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + migrationOwned + ")",
+var ownedQueries = map[Kind]string{
+	KindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + volumeOwned + ")",
+	KindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + instanceOwned + ")",
+	KindAttachment: "SELECT EXISTS (SELECT 1 FROM attachments a WHERE a.id = ?2 AND " + attachmentOwned + ")",
+	KindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + migrationOwned + ")",
 }
 
 // owned says whether the thing with the id is the host's own.
-func owned(ctx context.Context, q ledger.Querier, k kind, hostID, id string) (yes bool, err error) {
+func owned(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes bool, err error) {
 	if err := q.QueryRowContext(ctx, ownedQueries[k], hostID, id).Scan(&yes); err != nil {
-		return false, fmt.Errorf("look up whose %s %s is: %w", k.noun, id, err)
+		return false, fmt.Errorf("look up whose %s %s is: %w", k.Noun, id, err)
 	}
 	return yes, nil
 }
 
 // viewOwn reads the thing that ref names, if the viewer may see it.
-func viewOwn[T any](ctx context.Context, s *Store, k kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
-	return viewOne(ctx, s, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
+func viewOwn[T any](ctx context.Context, s *Store, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
+	return ViewOne(ctx, s, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
 			return byID(ctx, q, id)
 		}
@@ -62,7 +62,7 @@ func viewOwn[T any](ctx context.Context, s *Store, k kind, ref string, viewer Vi
 			return none, err
 		}
 		if !yes {
-			return none, api.Errorf(api.CodeNotYourHost, "the %s %s is another host's", k.noun, validate.Quote(ref))
+			return none, api.Errorf(api.CodeNotYourHost, "the %s %s is another host's", k.Noun, validate.Quote(ref))
 		}
 		return byID(ctx, q, id)
 	})
@@ -77,9 +77,9 @@ func (v Viewer) seen(condition string) string {
 	return condition
 }
 
-// checkOwn refuses a host that is about to change what is another's. Operators
+// CheckOwn refuses a host that is about to change what is another's. Operators
 // may change everything.
-func (tx *changeTx) checkOwn(ctx context.Context, k kind, id, verb, name string) error {
+func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error {
 	if tx.host == nil {
 		return nil
 	}
@@ -88,14 +88,14 @@ func (tx *changeTx) checkOwn(ctx context.Context, k kind, id, verb, name string)
 		return err
 	}
 	if !yes {
-		return api.Errorf(api.CodeNotYourHost, "cannot %s %s %s: it is another host's, and you are host %s", verb, k.noun, name, tx.host.name)
+		return api.Errorf(api.CodeNotYourHost, "cannot %s %s %s: it is another host's, and you are host %s", verb, k.Noun, name, tx.host.name)
 	}
 	return nil
 }
 
 // checkSelf returns the id of the host that ref names. A host may only name
 // itself.
-func (tx *changeTx) checkSelf(ctx context.Context, ref string) (string, error) {
+func (tx *Tx) checkSelf(ctx context.Context, ref string) (string, error) {
 	h, err := tx.resolveHost(ctx, ref)
 	if err != nil {
 		return "", err
@@ -107,7 +107,7 @@ func (tx *changeTx) checkSelf(ctx context.Context, ref string) (string, error) {
 }
 
 // checkOperator refuses every host.
-func (tx *changeTx) checkOperator(verb string) error {
+func (tx *Tx) checkOperator(verb string) error {
 	if tx.host == nil {
 		return nil
 	}

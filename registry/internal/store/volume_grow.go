@@ -16,7 +16,7 @@ import (
 // of one that did is somebody's data. One that moves keeps its size until that is over,
 // because its destination has been made for it.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
-	return mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.ownVolume(ctx, ref, "change the size of")
 		if err != nil {
 			return v, err
@@ -29,9 +29,9 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 		case in.SizeBytes < v.SizeBytes:
 			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
 		case v.MigrationID != "":
-			return v, migrationActive(v, "change the size of")
+			return v, MigrationActive(v, "change the size of")
 		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
-			return v, notAvailable(v, "change the size of")
+			return v, NotAvailable(v, "change the size of")
 		}
 		if err := tx.setSize(ctx, v, in.SizeBytes); err != nil {
 			return v, err
@@ -44,7 +44,7 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 }
 
 // setSize takes over the size of an image.
-func (tx *changeTx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
+func (tx *Tx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
 	grown := v.Location
 	grown.SizeBytes = sizeBytes
 	if err := validate.Location("volume", grown); err != nil {

@@ -13,7 +13,7 @@ import (
 // Volumes returns every volume, by name. A host finds those that are its own,
 // with all their attachments.
 func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Volume, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Volume, error) {
 		condition := " WHERE " + viewer.seen(volumeOwned)
 		volumes, err := ledger.QueryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error
 
 // Volume returns the volume that ref names.
 func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volume, error) {
-	return viewOwn(ctx, s, kindVolume, ref, viewer, volumeByID)
+	return viewOwn(ctx, s, KindVolume, ref, viewer, volumeByID)
 }
 
 // attach gives a volume its attachments, and the status that follows from them, with
@@ -62,9 +62,9 @@ func attach(v *api.Volume, attachments []api.Attachment) {
 	}
 }
 
-// volume returns the volume that ref names, inside a change.
-func (tx *changeTx) volume(ctx context.Context, ref string) (api.Volume, error) {
-	id, err := resolve(ctx, tx, kindVolume, ref)
+// Volume returns the volume that ref names, inside a change.
+func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
+	id, err := Resolve(ctx, tx, KindVolume, ref)
 	if err != nil {
 		return api.Volume{}, err
 	}
@@ -73,18 +73,18 @@ func (tx *changeTx) volume(ctx context.Context, ref string) (api.Volume, error) 
 
 // ownVolume is volume for a change that is called verb, and that hosts may make
 // to what is their own.
-func (tx *changeTx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
-	v, err := tx.volume(ctx, ref)
+func (tx *Tx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
+	v, err := tx.Volume(ctx, ref)
 	if err != nil {
 		return v, err
 	}
-	return v, tx.checkOwn(ctx, kindVolume, v.ID, verb, v.Name)
+	return v, tx.CheckOwn(ctx, KindVolume, v.ID, verb, v.Name)
 }
 
 // keptVolume is ownVolume for a change of what a volume is, by the host that has it in
 // its care: that others reach the bytes lets them attach it, not rename or forget it.
 // Another host deletes it where an operator has asked for that there.
-func (tx *changeTx) keptVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
+func (tx *Tx) keptVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.ownVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Host == tx.host.name {
 		return v, err
@@ -106,7 +106,7 @@ const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.boo
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN hosts h ON h.id = v.host_id
 	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
-	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + migrationOpen
+	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + MigrationOpen
 
 func volumeByID(ctx context.Context, q ledger.Querier, id string) (api.Volume, error) {
 	v, err := scanVolume(q.QueryRowContext(ctx, volumeQuery+" WHERE v.id = ?", id))

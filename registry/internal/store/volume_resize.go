@@ -19,8 +19,8 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
-	return mutate(ctx, s, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+	return Mutate(ctx, s, call, "volume.resize_begin", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return api.Volume{}, err
 		}
@@ -44,26 +44,26 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 const resizeVerb = "resize"
 
 // checkResizable says whether a host may make the volume larger, as it is now.
-func (tx *changeTx) checkResizable(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
+func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
 	if v.ResizeOpID != "" {
 		holder, err := tx.resizedBy(ctx, v.ID)
 		if err != nil {
 			return err
 		}
 		if holder != hostID {
-			return notAvailable(v, resizeVerb)
+			return NotAvailable(v, resizeVerb)
 		}
 		return nil // it was checked when that began
 	}
 	switch {
 	case v.MigrationID != "":
-		return migrationActive(v, resizeVerb)
+		return MigrationActive(v, resizeVerb)
 	case v.Generation != in.Generation:
 		return staleGeneration(resizeVerb, v.Name, v.Generation, in.Generation)
 	case len(v.Attachments) > 1:
 		return api.Errorf(api.CodeMultiattached, "cannot resize volume %s: it has %d attachments; detach all but one", v.Name, len(v.Attachments)).With("attachments", len(v.Attachments))
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
-		return notAvailable(v, resizeVerb)
+		return NotAvailable(v, resizeVerb)
 	case len(v.Attachments) == 0:
 		return tx.checkReach(ctx, resizeVerb, v, hostID)
 	}
@@ -71,7 +71,7 @@ func (tx *changeTx) checkResizable(ctx context.Context, v api.Volume, hostID str
 }
 
 // checkResizableAt says whether the instance that has the volume lets a host resize it.
-func (tx *changeTx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
+func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
 	var (
 		at, name string
 		state    api.InstanceState
@@ -93,11 +93,11 @@ func (tx *changeTx) checkResizableAt(ctx context.Context, v api.Volume, a api.At
 	if err := lock.refuse("resize a volume of", name); err != nil {
 		return err
 	}
-	return tx.checkNotElsewhere("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
+	return tx.CheckNotElsewhere("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
 // resizedBy is the id of the host whose op makes a volume larger, "" if none does.
-func (tx *changeTx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
+func (tx *Tx) resizedBy(ctx context.Context, volumeID string) (hostID string, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT resize_host FROM volumes WHERE id = ?", volumeID).Scan(&hostID); err != nil {
 		return "", fmt.Errorf("read who resizes: %w", err)
 	}
@@ -111,8 +111,8 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
-	return mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
-		if _, err := tx.checkHost(ctx, in.Host, in.Epoch); err != nil {
+	return Mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		if _, err := tx.CheckHost(ctx, in.Host, in.Epoch); err != nil {
 			return api.Volume{}, err
 		}
 		v, err := tx.ownVolume(ctx, ref, resizeVerb)
@@ -140,6 +140,6 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 
 // endResizesOf ends what a host that was fenced has begun: it does nothing to a volume
 // any more. What it has done by then is seen by who looks at the image next.
-func (tx *changeTx) endResizesOf(ctx context.Context, hostID string) error {
+func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }

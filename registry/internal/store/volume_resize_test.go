@@ -27,9 +27,6 @@ func TestAVolumeThatIsResizedIsKeptFromEverybodyElse(t *testing.T) {
 			return second(s.RegisterMigration(t.Context(), nobody, diskMigration()))
 		}, api.CodeVolumeNotAvailable, "it is resizing"},
 		"migrate at its guest": {resizing(root, hostA), func(t *testing.T, s *Store) error { return second(s.RegisterMigration(t.Context(), nobody, atRoot)) }, api.CodeVolumeNotAvailable, "it is resizing"},
-		"migrate with its guest paused": {inTurn(attached(nil), resizing(disk, hostA)), func(t *testing.T, s *Store) error {
-			return second(s.RegisterPause(t.Context(), nobody, disk, api.MigrationTarget{ToPool: "slow"}, []string{hostA, hostB}))
-		}, api.CodeVolumeNotAvailable, "it is resizing"},
 		"delete": {resizing(disk, hostA), func(t *testing.T, s *Store) error {
 			return second(s.TransitionVolume(t.Context(), nobody, disk, api.VolumeTransition{From: api.VolumeAvailable, To: api.VolumeDeleting}))
 		}, api.CodeConflict, "is resizing"},

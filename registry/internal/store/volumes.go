@@ -35,7 +35,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 	if in.Status != api.VolumeCreating && in.Status != api.VolumeAvailable {
 		return api.Volume{}, validate.Invalid("a volume begins as creating or available, not as %s", validate.Quote(string(in.Status)))
 	}
-	return mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+	return Mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		hostID, err := tx.checkSelf(ctx, in.Host)
 		if err != nil {
 			return api.Volume{}, err
@@ -55,7 +55,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 }
 
 // insertVolume makes the row of a volume and claims its place.
-func (tx *changeTx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
+func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.Type, DefaultType))
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 			return api.Volume{}, err
 		}
 	}
-	return mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+	return Mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		old, err := tx.keptVolume(ctx, ref, "change")
 		if err != nil {
 			return old, err
@@ -127,7 +127,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 
 // checkBootable says whether a volume may become bootable: not one that is
 // multiattach, or about to be, where the policy is off.
-func (tx *changeTx) checkBootable(ctx context.Context, v api.Volume) error {
+func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
 	multiattach := v.Multiattach
 	if v.MigrationID != "" {
 		if err := tx.QueryRowContext(ctx, "SELECT ?1 OR EXISTS (SELECT 1 FROM volume_types t JOIN migrations m ON m.to_type_id = t.id WHERE m.id = ?2 AND t.multiattach = 1)",
@@ -149,7 +149,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 			return api.Volume{}, err
 		}
 	}
-	return mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+	return Mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.keptVolume(ctx, ref, "change the status of")
 		if err != nil {
 			return v, err
@@ -159,7 +159,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		case !known || !slices.Contains(next, in.To):
 			return v, validate.Invalid("a volume cannot be moved from %s to %s", validate.Quote(string(in.From)), validate.Quote(string(in.To)))
 		case v.MigrationID != "":
-			return v, migrationActive(v, "change the status of")
+			return v, MigrationActive(v, "change the status of")
 		case v.Status != in.From:
 			return v, api.Errorf(api.CodeConflict, "volume %s is %s, no longer %s", v.Name, v.Status, in.From).With("status", v.Status)
 		}
@@ -185,7 +185,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 
 // relocate settles the place of a volume that is being made: its path may be
 // known only now.
-func (tx *changeTx) relocate(ctx context.Context, v api.Volume, l api.Location) error {
+func (tx *Tx) relocate(ctx context.Context, v api.Volume, l api.Location) error {
 	if v.Status != api.VolumeCreating {
 		return api.Errorf(api.CodeStateForbidden, "volume %s is %s; only a migration changes where it is", v.Name, v.Status)
 	}
@@ -202,16 +202,16 @@ func (tx *changeTx) relocate(ctx context.Context, v api.Volume, l api.Location) 
 // ForgetVolume forgets a volume whose bytes are gone or are no longer
 // Volferry's, and returns what it was.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
-	return mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *changeTx) (api.Volume, error) {
+	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.keptVolume(ctx, ref, "delete")
 		if err != nil {
 			return v, err
 		}
 		if v.MigrationID != "" {
-			return v, migrationActive(v, "delete")
+			return v, MigrationActive(v, "delete")
 		}
 		if v.Status == api.VolumeResizing {
-			return v, notAvailable(v, "delete")
+			return v, NotAvailable(v, "delete")
 		}
 		if len(v.Attachments) > 0 {
 			return v, tx.attachedTo(ctx, "delete", v)
@@ -224,7 +224,7 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 }
 
 // attachedTo names the first instance that a volume is attached to.
-func (tx *changeTx) attachedTo(ctx context.Context, verb string, v api.Volume) error {
+func (tx *Tx) attachedTo(ctx context.Context, verb string, v api.Volume) error {
 	a := v.Attachments[0]
 	var instance string
 	if err := tx.QueryRowContext(ctx, "SELECT name FROM instances WHERE id = ?", a.InstanceID).Scan(&instance); err != nil {
@@ -235,7 +235,7 @@ func (tx *changeTx) attachedTo(ctx context.Context, verb string, v api.Volume) e
 }
 
 // auditVolume adds to the trail what happened to a volume.
-func (tx *changeTx) auditVolume(ctx context.Context, v api.Volume, e api.Event, details map[string]any) error {
+func (tx *Tx) auditVolume(ctx context.Context, v api.Volume, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}
 	}
@@ -244,8 +244,8 @@ func (tx *changeTx) auditVolume(ctx context.Context, v api.Volume, e api.Event, 
 	return tx.Audit(ctx, e)
 }
 
-// notAvailable refuses what a volume is not in the status for.
-func notAvailable(v api.Volume, verb string) error {
+// NotAvailable refuses what a volume is not in the status for.
+func NotAvailable(v api.Volume, verb string) error {
 	err := api.Errorf(api.CodeVolumeNotAvailable, "cannot %s volume %s: it is %s", verb, v.Name, v.Status).With("status", v.Status)
 	if v.ResizeOpID != "" {
 		err = err.With("op_id", v.ResizeOpID)
@@ -253,7 +253,8 @@ func notAvailable(v api.Volume, verb string) error {
 	return err
 }
 
-func migrationActive(v api.Volume, verb string) error { return movedBy(verb, v.Name, v.MigrationID) }
+// MigrationActive refuses what cannot be done to a volume while it is moved.
+func MigrationActive(v api.Volume, verb string) error { return movedBy(verb, v.Name, v.MigrationID) }
 
 // movedBy refuses what a migration stands in the way of.
 func movedBy(verb, volume, migration string) error {

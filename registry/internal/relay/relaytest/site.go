@@ -20,6 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/memtest"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // Main runs the tests of a package, with their databases in memory.
@@ -31,7 +32,7 @@ func Main(m *testing.M) {
 // Site is a registry that can be restarted, and its hosts.
 type Site struct {
 	T     *testing.T
-	Store *store.Store
+	Store *workflow.Store
 	Relay *relay.Relay
 	// Path is the file of the database.
 	Path string
@@ -60,7 +61,7 @@ func New(t *testing.T, path string) *Site {
 // Open opens the registry.
 func (s *Site) Open() {
 	s.T.Helper()
-	db, err := store.Open(context.Background(), s.Path, store.Options{})
+	db, err := workflow.Open(context.Background(), s.Path, store.Options{})
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"context"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -28,9 +29,9 @@ func microsOrZero(t time.Time) int64 {
 // to what they share has run on, no memory of another one that is older than that is
 // put into a process, nor let run. It is refused with state_forbidden. A permission
 // holds for the moment: it is asked for anew, under another key, if it was not used.
-func (s *Store) PermitPause(ctx context.Context, call Call, ref string, in api.PausePermit) (api.Migration, error) {
+func (s *Store) PermitPause(ctx context.Context, call store.Call, ref string, in api.PausePermit) (api.Migration, error) {
 	p, err := s.changePause(ctx, call, ref, "migration.pause_permit", in, func(ctx context.Context, tx *changeTx, p Pause) error {
-		hostID, err := tx.checkHost(ctx, in.Host, in.Epoch)
+		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 	if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = ? WHERE migration_id = ? AND instance_id = ?", tx.At.UnixMicro(), p.Migration.ID, g.ID); err != nil {
 		return err
 	}
-	return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: g.State, To: phaseResuming},
+	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: g.State, To: phaseResuming},
 		map[string]any{"instance_id": g.ID, "instance_name": g.Name, "instance_host": g.Host.Name, "phase": p.Phase})
 }
 

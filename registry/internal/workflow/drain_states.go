@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"context"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -18,12 +19,12 @@ var drainNext = map[string][]string{
 
 // SetDrainState pauses a drain, lets it run on, or stops it for good. What moves
 // is let end. The state that it has already is no change.
-func (s *Store) SetDrainState(ctx context.Context, call Call, ref, to string) (api.Drain, error) {
+func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to string) (api.Drain, error) {
 	if !slices.Contains([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped}, to) {
 		return api.Drain{}, validate.Invalid("a drain cannot be made %s", validate.Quote(to))
 	}
 	return mutate(ctx, s, call, "drain.state", []any{ref, to}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
-		id, err := resolve(ctx, tx, kindDrain, ref)
+		id, err := store.Resolve(ctx, tx, kindDrain, ref)
 		if err != nil {
 			return api.Drain{}, err
 		}
@@ -40,9 +41,9 @@ func (s *Store) SetDrainState(ctx context.Context, call Call, ref, to string) (a
 
 // FinishDrain ends a running drain that has nothing left to do. It is refused with
 // conflict while a volume waits or moves, or is in the pool and has no line yet.
-func (s *Store) FinishDrain(ctx context.Context, call Call, drainID string) (api.Drain, error) {
+func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string) (api.Drain, error) {
 	return mutate(ctx, s, call, "drain.finish", drainID, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
-		id, err := resolve(ctx, tx, kindDrain, drainID)
+		id, err := store.Resolve(ctx, tx, kindDrain, drainID)
 		if err != nil {
 			return api.Drain{}, err
 		}

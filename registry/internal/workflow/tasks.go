@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -42,7 +43,7 @@ type TaskRequest struct {
 // idempotency_mismatch. What the task names does not count for that: a name in the
 // request may mean something else by then, and the task stays what it was. A task
 // that was withdrawn, which nobody ever took, is queued again as in says now.
-func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
+func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
 	}
@@ -53,7 +54,7 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 	// The task is its own answer.
 	call.Key = ""
 	row, err := mutate(ctx, s, call, "task.create", in, func(ctx context.Context, tx *changeTx) (taskRow, error) {
-		host, err := tx.resolveHost(ctx, in.Host)
+		hostID, hostName, err := tx.HostNamed(ctx, in.Host)
 		if err != nil {
 			return taskRow{}, err
 		}
@@ -62,7 +63,7 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 		case errors.Is(err, sql.ErrNoRows):
 			err = tx.Exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, request, state, created_us)
 				VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)`,
-				in.ID, host.id, in.Who, in.Method, in.Path, nullText(in.Body), request, tx.At.UnixMicro())
+				in.ID, hostID, in.Who, in.Method, in.Path, nullText(in.Body), request, tx.At.UnixMicro())
 		case err != nil:
 			return there, err
 		case !bytes.Equal(there.request, request):
@@ -71,12 +72,12 @@ func (s *Store) CreateTask(ctx context.Context, call Call, in api.Task, asked Ta
 			return there, nil
 		default:
 			err = tx.Exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, created_us = ? WHERE id = ?",
-				host.id, in.Method, in.Path, nullText(in.Body), tx.At.UnixMicro(), in.ID)
+				hostID, in.Method, in.Path, nullText(in.Body), tx.At.UnixMicro(), in.ID)
 		}
 		if err != nil {
 			return taskRow{}, err
 		}
-		if err := tx.auditTask(ctx, in.ID, host.name, there.State, api.TaskQueued, map[string]any{
+		if err := tx.auditTask(ctx, in.ID, hostName, there.State, api.TaskQueued, map[string]any{
 			"method": in.Method, "path": in.Path, "who": in.Who,
 		}); err != nil {
 			return taskRow{}, err
@@ -116,7 +117,7 @@ func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, de
 
 // Task returns the task with the id, and its answer, nil if it has none.
 func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
-	row, err := taskByID(ctx, s.db.Read, id)
+	row, err := taskByID(ctx, s.Reader(), id)
 	return row.Task, row.answer, taskMissing(ledger.Unreadable(err), id)
 }
 
@@ -127,7 +128,7 @@ func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, er
 		t, err := scanTask(row)
 		return t.Task, err
 	}
-	return ledger.ReadAll(ctx, s.db, scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
+	return ledger.ReadAll(ctx, s.Reader(), scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
 // TakeTasks gives tasks to their host: those of ids that are queued become taken.
@@ -135,20 +136,20 @@ func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, er
 // taken and unanswered; what was withdrawn or answered meanwhile is not among
 // them, nor is what is another host's. Of those that were taken before, the old
 // ones are late.
-func (s *Store) TakeTasks(ctx context.Context, call Call, hostID string, ids []string) ([]api.Task, error) {
+func (s *Store) TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
 	}
 	call.Key = ""
 	return mutate(ctx, s, call, "task.take", ids, func(ctx context.Context, tx *changeTx) ([]api.Task, error) {
-		host, err := tx.resolveHost(ctx, hostID)
+		id, _, err := tx.HostNamed(ctx, hostID)
 		if err != nil {
 			return nil, err
 		}
 		taken := []api.Task{}
-		for _, id := range ids {
-			t, err := taskByID(ctx, tx, id)
-			if errors.Is(err, sql.ErrNoRows) || err == nil && t.hostID != host.id {
+		for _, task := range ids {
+			t, err := taskByID(ctx, tx, task)
+			if errors.Is(err, sql.ErrNoRows) || err == nil && t.hostID != id {
 				continue
 			}
 			if err != nil {
@@ -180,7 +181,7 @@ func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) err
 
 // AnswerTask keeps what the host's API answered. The first answer stands; another
 // one later changes nothing and is no error.
-func (s *Store) AnswerTask(ctx context.Context, call Call, hostID, taskID string, in api.TaskAnswer) error {
+func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error {
 	if in.Status < 200 || in.Status > 599 {
 		return validate.Invalid("the status %d is none of an answer", in.Status)
 	}
@@ -193,12 +194,12 @@ func (s *Store) AnswerTask(ctx context.Context, call Call, hostID, taskID string
 		if err != nil {
 			return none, taskMissing(err, taskID)
 		}
-		host, err := tx.resolveHost(ctx, hostID)
+		id, name, err := tx.HostNamed(ctx, hostID)
 		switch {
 		case err != nil:
 			return none, err
-		case t.hostID != host.id:
-			return none, api.Errorf(api.CodeNotYourHost, "task %s is one of host %s, and %s is not that", t.ID, t.Host, host.name)
+		case t.hostID != id:
+			return none, api.Errorf(api.CodeNotYourHost, "task %s is one of host %s, and %s is not that", t.ID, t.Host, name)
 		case t.State == api.TaskDone:
 			return none, nil
 		case t.State == api.TaskWithdrawn:
@@ -214,7 +215,7 @@ func (s *Store) AnswerTask(ctx context.Context, call Call, hostID, taskID string
 
 // WithdrawTask takes back a task that is queued, or was withdrawn before. False
 // says that its host took it meanwhile, so it may be done.
-func (s *Store) WithdrawTask(ctx context.Context, call Call, id string) (bool, error) {
+func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error) {
 	call.Key = ""
 	return mutate(ctx, s, call, "task.withdraw", nil, func(ctx context.Context, tx *changeTx) (bool, error) {
 		t, err := taskByID(ctx, tx, id)
@@ -228,13 +229,13 @@ func (s *Store) WithdrawTask(ctx context.Context, call Call, id string) (bool, e
 	})
 }
 
-// withdrawLeft withdraws the tasks that a registry which died has left queued:
+// withdrawQueued withdraws the tasks that a registry which died has left queued:
 // whoever asked for them was told, or will be, that they were not begun.
-func (s *Store) withdrawLeft(ctx context.Context, who string) error {
-	ids, err := ledger.ReadAll(ctx, s.db, ledger.ScanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
+func (s *Store) withdrawQueued(ctx context.Context, who string) error {
+	ids, err := ledger.ReadAll(ctx, s.Reader(), ledger.ScanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
 	for _, id := range ids {
 		if err == nil {
-			_, err = s.WithdrawTask(ctx, Call{Who: who}, id)
+			_, err = s.WithdrawTask(ctx, store.Call{Who: who}, id)
 		}
 	}
 	return err
@@ -242,8 +243,11 @@ func (s *Store) withdrawLeft(ctx context.Context, who string) error {
 
 // expireTasks deletes the tasks that are over and older than any answer that is kept.
 func (s *Store) expireTasks(ctx context.Context) error {
-	err := s.ledger.DeleteInBatches(ctx, "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
-		s.now().Add(-ledger.KeepAnswers).UnixMicro())
+	if _, restored := s.ReadOnly(); restored {
+		return nil
+	}
+	err := s.DeleteInBatches(ctx, "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE created_us < ? AND state IN ('done', 'withdrawn') ORDER BY created_us LIMIT ?)",
+		s.Now().Add(-ledger.KeepAnswers).UnixMicro())
 	if err != nil {
 		return fmt.Errorf("forget old tasks: %w", err)
 	}

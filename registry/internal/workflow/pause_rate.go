@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // CopyRate is how fast volumes came into a pool lately, in bytes per second from
 // start to end, by its newest completed migrations; 0 if nothing is known.
 func (s *Store) CopyRate(ctx context.Context, pool string) (float64, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) (rate float64, err error) {
+	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (rate float64, err error) {
 		if err = q.QueryRowContext(ctx, `SELECT COALESCE(SUM(bytes) * 1e6 / SUM(took_us), 0) FROM (
 				SELECT json_extract(dst, '$.size_bytes') AS bytes, finished_us - started_us AS took_us FROM migrations
 				WHERE state = 'completed' AND json_extract(dst, '$.pool') = ? AND finished_us > started_us AND method <> 'save'

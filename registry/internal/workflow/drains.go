@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -12,23 +12,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // maxParallel bounds how many volumes a drain moves at once.
 const maxParallel = 64
 
-var kindDrain = kind{"drain", "drains", ""}
+var kindDrain = store.Kind{Noun: "drain", Table: "drains"}
 
 // CreateDrain begins to empty a pool, with a line for every volume that is in it
 // now.
-func (s *Store) CreateDrain(ctx context.Context, call Call, pool string, in api.PoolDrain) (api.Drain, error) {
+func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
 	in.Parallel = cmp.Or(in.Parallel, 1)
 	if err := checkDrain(pool, in); err != nil {
 		return api.Drain{}, err
 	}
 	return mutate(ctx, s, call, "drain.create", []any{pool, in}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
-		if err := cmp.Or(tx.checkPool(ctx, pool), tx.checkPool(ctx, in.ToPool)); err != nil {
+		if err := cmp.Or(store.CheckPoolKnown(ctx, tx, pool), store.CheckPoolKnown(ctx, tx, in.ToPool)); err != nil {
 			return api.Drain{}, err
 		}
 		id := uuid.NewString()
@@ -69,22 +70,6 @@ func checkDrain(pool string, in api.PoolDrain) error {
 	return nil
 }
 
-// checkPool says whether any host has a pool of that name.
-func (tx *changeTx) checkPool(ctx context.Context, name string) error {
-	return checkPoolKnown(ctx, tx, name)
-}
-
-func checkPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
-	var known bool
-	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ?)", name).Scan(&known); err != nil {
-		return fmt.Errorf("look up pool: %w", err)
-	}
-	if !known {
-		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host", validate.Quote(name))
-	}
-	return nil
-}
-
 func (tx *changeTx) drainThere(ctx context.Context, pool string) error {
 	var id, state string
 	if err := tx.QueryRowContext(ctx, "SELECT id, state FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id, &state); err != nil {
@@ -121,7 +106,7 @@ func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
 }
 
 func (s *Store) drains(ctx context.Context, which string) ([]api.Drain, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]api.Drain, error) {
+	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]api.Drain, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM drains "+which)
 		if err != nil {
 			return nil, err
@@ -141,7 +126,7 @@ func (s *Store) drains(ctx context.Context, which string) ([]api.Drain, error) {
 // Drain returns the drain that ref names. The bytes done of what moves are those
 // that the hosts last reported.
 func (s *Store) Drain(ctx context.Context, ref string) (api.Drain, error) {
-	return viewOne(ctx, s, kindDrain, ref, s.drainByID)
+	return store.ViewOne(ctx, s.Store, kindDrain, ref, s.drainByID)
 }
 
 func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api.Drain, error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"slices"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 var (
@@ -98,7 +99,7 @@ func wantLocks(t *testing.T, s *Store, want map[string]string) {
 func TestAMoveWithAllGuestsPausedLocksVolumeAndInstancesAtOnce(t *testing.T) {
 	s, p := newPause(t)
 	m := p.Migration
-	if m.State != api.MigrationStarting || m.Phase != "checking" || m.Method != MethodSave || m.Dst.Pool != "san" || m.Dst.Name != "disk-"+m.ID[:8]+".raw" || m.Dst.Path != "" ||
+	if m.State != api.MigrationStarting || m.Phase != "checking" || m.Method != api.MethodSave || m.Dst.Pool != "san" || m.Dst.Name != "disk-"+m.ID[:8]+".raw" || m.Dst.Path != "" ||
 		!m.DeleteSource || m.BandwidthBytesPerSecond != 1000 || m.Verify != "full" {
 		t.Errorf("migration = %+v", m)
 	}
@@ -244,7 +245,7 @@ func TestOneHostMovesWithinItsOwnPools(t *testing.T) {
 
 func TestTheSameKeyIsTheSameMove(t *testing.T) {
 	s := newPauseSite(t)
-	keyed := Call{Who: "test", Key: "key-1"}
+	keyed := store.Call{Who: "test", Key: "key-1"}
 	m := must(s.RegisterPause(t.Context(), keyed, "disk", toSAN, bothHere))(t)
 	if again := must(s.RegisterPause(t.Context(), keyed, "disk", toSAN, []string{hostA}))(t); again.ID != m.ID {
 		t.Errorf("the same request made another move, %s", again.ID)
@@ -488,7 +489,7 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 	bring(t, s, p, PauseReady)
 	p = must(s.ResumePause(t.Context(), nobody, id))(t)
 	wantCode(t, ask("think"), api.CodeInvalidArgument, "think")
-	wantCode(t, second(s.PermitPause(t.Context(), as(hostB, 1), id, permit(g, api.PermitResume))), api.CodeNotYourHost, "")
+	wantCode(t, second(s.PermitPause(t.Context(), as(hostB), id, permit(g, api.PermitResume))), api.CodeNotYourHost, "")
 	foreign := permit(g, api.PermitResume)
 	foreign.Host = "b"
 	wantCode(t, second(s.PermitPause(t.Context(), nobody, id, foreign)), api.CodeNotYourHost, "host a's")
@@ -507,7 +508,7 @@ func TestAHostAsksBeforeItTouchesAGuest(t *testing.T) {
 func TestAGuestThatWasResumedByHandBarsTheMemoryOfTheOthers(t *testing.T) {
 	report := func(t *testing.T, s *Store, g PauseInstance, state api.InstanceState) {
 		t.Helper()
-		in := reportOf(g.Host.ID, g.Host.Name, 1)
+		in := reportOf(g.Host.ID, g.Host.Name)
 		in.Instances = []api.InstanceReport{{ID: g.ID, State: state, Note: "new"}} // so it is written whatever the state
 		must(s.Report(t.Context(), nobody, in))(t)
 	}
@@ -544,7 +545,7 @@ func TestAGuestThatTheMoveLetsRunOnIsNotTakenForOneThatWasResumedByHand(t *testi
 	bring(t, s, p, PauseReady)
 	p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
 	for _, state := range []api.InstanceState{api.InstancePaused, api.InstanceRunning} {
-		in := reportOf(first.Host.ID, first.Host.Name, 1)
+		in := reportOf(first.Host.ID, first.Host.Name)
 		in.Instances = []api.InstanceReport{{ID: first.ID, State: state}}
 		must(s.Report(t.Context(), nobody, in))(t)
 	}
@@ -649,8 +650,8 @@ func TestALostInstanceIsNotWaitedForAndStaysLocked(t *testing.T) {
 // A host speaks for its own guests, and the daemon beside the registry for all.
 func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 	s := newPauseSite(t)
-	asA, asB := as(hostA, 1), as(hostB, 1)
-	for who, call := range map[string]Call{"host a": asA, "host b": asB} {
+	asA, asB := as(hostA), as(hostB)
+	for who, call := range map[string]store.Call{"host a": asA, "host b": asB} {
 		err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), call, "disk", toSAN, bothHere)) })
 		wantCode(t, err, api.CodeNotYourHost, "ask the registry: `volferryctl --socket")
 		if t.Failed() {
@@ -658,17 +659,17 @@ func TestAHostMovesWithItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 		}
 	}
 	beside := asA
-	beside.Host = &HostToken{ID: hostA, Epoch: 1, Local: true}
+	beside.Host = &store.HostToken{ID: hostA, Epoch: 1, Local: true}
 	m := must(s.RegisterPause(t.Context(), beside, "disk", toSAN, bothHere))(t)
-	for name, ask := range map[string]func(Call) error{
-		"cancel":   func(c Call) error { return second(s.CancelPause(t.Context(), c, m.ID, nil)) },
-		"complete": func(c Call) error { return second(s.CompletePause(t.Context(), c, m.ID)) },
+	for name, ask := range map[string]func(store.Call) error{
+		"cancel":   func(c store.Call) error { return second(s.CancelPause(t.Context(), c, m.ID, nil)) },
+		"complete": func(c store.Call) error { return second(s.CompletePause(t.Context(), c, m.ID)) },
 	} {
 		wantCode(t, unchanged(t, s, func() error { return ask(asB) }), api.CodeNotYourHost, "cannot "+name)
 	}
 	// Whose guest is locked by it sees what it is.
 	for _, host := range bothHere {
-		if got := must(s.Migration(t.Context(), m.ID, Viewer{HostID: host}))(t); got.ID != m.ID {
+		if got := must(s.Migration(t.Context(), m.ID, store.Viewer{HostID: host}))(t); got.ID != m.ID {
 			t.Errorf("host %s sees %+v", host, got)
 		}
 	}
@@ -679,9 +680,49 @@ func TestAHostMovesAloneWhatOnlyItsGuestsHave(t *testing.T) {
 	s := newCluster(t)
 	attached(nil)(t, s)
 	in := api.MigrationTarget{ToPool: "slow", PauseAll: true}
-	err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), as(hostB, 1), "disk", in, bothHere)) })
+	err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), as(hostB), "disk", in, bothHere)) })
 	wantCode(t, err, api.CodeNotYourHost, "")
-	m := must(s.RegisterPause(t.Context(), as(hostA, 1), "disk", in, bothHere))(t)
-	wantCode(t, second(s.Migration(t.Context(), m.ID, Viewer{HostID: hostB})), api.CodeNotYourHost, "")
-	must(s.CancelPause(t.Context(), as(hostA, 1), m.ID, nil))(t)
+	m := must(s.RegisterPause(t.Context(), as(hostA), "disk", in, bothHere))(t)
+	wantCode(t, second(s.Migration(t.Context(), m.ID, store.Viewer{HostID: hostB})), api.CodeNotYourHost, "")
+	must(s.CancelPause(t.Context(), as(hostA), m.ID, nil))(t)
+}
+
+// A guest that another fenced host has saved is woken, and unlocked, by what is known
+// of the move, which is with the host that copied.
+func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
+	s, p := flipped(t)
+	for _, name := range []string{"a", "b"} {
+		must(s.FenceHost(t.Context(), nobody, name, cut))(t)
+	}
+	for _, g := range must(s.Pause(t.Context(), p.Migration.ID))(t).Instances {
+		g.Lost = true
+		p = must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
+	}
+	must(s.SetPauseCopy(t.Context(), nobody, p.Migration.ID, p.Phase, p.Attempt, "", nil))(t)
+	must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
+	p = must(s.FinishPause(t.Context(), nobody, p.Migration.ID))(t)
+	copier := p.CopyHost.Name
+	letGo := func(g PauseInstance) {
+		t.Helper()
+		for _, a := range must(s.Attachments(t.Context(), "", g.ID, everyone))(t) {
+			must(s.ForceDeleteAttachment(t.Context(), nobody, a.ID))(t)
+		}
+		g.State = PauseRestored
+		must(s.SetPauseInstance(t.Context(), nobody, p.Migration.ID, p.Phase, g))(t)
+	}
+	var other PauseInstance
+	for _, g := range p.Instances {
+		if g.Host.Name != copier {
+			other = g
+			continue
+		}
+		letGo(g)
+		must(s.ForgetInstance(t.Context(), nobody, g.ID))(t)
+	}
+	must(s.ForgetInstance(t.Context(), nobody, web))(t)
+	wantCode(t, second(s.ForgetHost(t.Context(), nobody, copier, true)), api.CodeConflict, p.Migration.ID)
+	wantLocks(t, s, map[string]string{other.ID: p.Migration.ID})
+	letGo(other)
+	must(s.ForgetHost(t.Context(), nobody, copier, true))(t)
+	wantLocks(t, s, map[string]string{})
 }

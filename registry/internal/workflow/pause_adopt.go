@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -20,7 +21,7 @@ import (
 // the volume was moved in the lost history shows in where a guest was to be woken: then
 // the guests of dst and those that still sleep would part, so it needs an operator.
 // Present are the hosts that are there.
-func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
+func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return Pause{}, validate.Invalid("%s is no id of a migration", validate.Quote(id))
 	}
@@ -42,7 +43,7 @@ func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[
 		}
 		// Its dst is not known. A name that nobody has stands for it; nothing is there.
 		dst := pauseDst(v, id, in)
-		t, err := tx.targetType(ctx, v, api.MigrationRegister{Dst: dst})
+		t, err := tx.TargetType(ctx, v, api.MigrationRegister{Dst: dst})
 		if err != nil {
 			return Pause{}, err
 		}
@@ -67,7 +68,7 @@ func (s *Store) AdoptPause(ctx context.Context, call Call, id string, saved map[
 		if err != nil {
 			return p, err
 		}
-		if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.adopt", To: string(api.MigrationCancelling), OpID: id},
+		if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.adopt", To: string(api.MigrationCancelling), OpID: id},
 			map[string]any{"src": v.Location, "instances": len(guests)}); err != nil {
 			return p, err
 		}
@@ -93,7 +94,13 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	if known {
 		return api.Errorf(api.CodeConflict, "migration %s is known", id)
 	}
-	hosts, err := ledger.QueryAll(ctx, tx, scanHostRow, hostQuery+" ORDER BY name")
+	type host struct {
+		id, name       string
+		fenced, behind bool
+	}
+	hosts, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (h host, err error) {
+		return h, row.Scan(&h.id, &h.name, &h.fenced, &h.behind)
+	}, "SELECT id, name, fenced, behind FROM hosts ORDER BY name")
 	if err != nil {
 		return err
 	}
@@ -115,14 +122,14 @@ func (tx *changeTx) volumeOfSaved(ctx context.Context, id string, saved map[stri
 	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
 		for _, g := range saved[hostID] {
 			if v.ID == "" {
-				if v, err = tx.volume(ctx, g.VolumeID); err != nil {
+				if v, err = tx.Volume(ctx, g.VolumeID); err != nil {
 					return v, err
 				}
 			}
 			if g.VolumeID != v.ID || g.Location.Path != v.Location.Path || g.Location.Format != v.Location.Format {
 				return v, api.Errorf(api.CodeNeedsOperator,
 					"cannot wake the guests of migration %s: instance %s was to be woken with its volume at %s, and by the registry volume %s is at %s: the move had got past that when the history was lost, "+
-						"and what was woken then has written to %s, which is the good copy; nothing was changed", id, g.InstanceName, place(g.Location), v.Name, place(v.Location), place(g.Location)).
+						"and what was woken then has written to %s, which is the good copy; nothing was changed", id, g.InstanceName, store.Place(g.Location), v.Name, store.Place(v.Location), store.Place(g.Location)).
 					With("instance_id", g.InstanceID).With("location", g.Location)
 			}
 		}

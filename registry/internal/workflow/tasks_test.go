@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"encoding/json"
@@ -70,11 +70,11 @@ func TestATaskFromItsBeginningToItsAnswer(t *testing.T) {
 	if pending := must(s.PendingTasks(t.Context(), hostA))(t); len(pending) != 1 || pending[0].State != api.TaskQueued {
 		t.Errorf("pending = %+v", pending)
 	}
-	taken := must(s.TakeTasks(t.Context(), as(hostA, 1), hostA, []string{"op-1"}))(t)
+	taken := must(s.TakeTasks(t.Context(), as(hostA), hostA, []string{"op-1"}))(t)
 	if len(taken) != 1 || taken[0].State != api.TaskTaken || string(taken[0].Body) != string(want.Body) {
 		t.Errorf("taken = %+v", taken)
 	}
-	if err := s.AnswerTask(t.Context(), as(hostA, 1), hostA, "op-1", accepted); err != nil {
+	if err := s.AnswerTask(t.Context(), as(hostA), hostA, "op-1", accepted); err != nil {
 		t.Fatal(err)
 	}
 	task, answer, err := s.Task(t.Context(), "op-1")
@@ -169,14 +169,14 @@ func TestAHostTakesWhatIsItsOwnAndUnansweredAndMayTakeItAgain(t *testing.T) {
 		t.Error("a queued task was not withdrawn")
 	}
 	for range 2 {
-		if diff := cmp.Diff([]string{"op-1", "op-3"}, ids(must(s.TakeTasks(t.Context(), as(hostA, 1), hostA, all))(t))); diff != "" {
+		if diff := cmp.Diff([]string{"op-1", "op-3"}, ids(must(s.TakeTasks(t.Context(), as(hostA), hostA, all))(t))); diff != "" {
 			t.Errorf("taken (-want +got):\n%s", diff)
 		}
 	}
 	if err := s.AnswerTask(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"op-3"}, ids(must(s.TakeTasks(t.Context(), as(hostA, 1), hostA, all))(t))); diff != "" {
+	if diff := cmp.Diff([]string{"op-3"}, ids(must(s.TakeTasks(t.Context(), as(hostA), hostA, all))(t))); diff != "" {
 		t.Errorf("taken (-want +got):\n%s", diff)
 	}
 	if taskState(t, s, "op-4") != api.TaskQueued {
@@ -188,7 +188,7 @@ func TestTheFirstAnswerStands(t *testing.T) {
 	s := newSite(t)
 	create(t, s, migrateTask())
 	must(s.TakeTasks(t.Context(), nobody, "a", []string{"op-1"}))(t)
-	wantCode(t, unchanged(t, s, func() error { return s.AnswerTask(t.Context(), as(hostB, 1), hostB, "op-1", accepted) }), api.CodeNotYourHost, "host a")
+	wantCode(t, unchanged(t, s, func() error { return s.AnswerTask(t.Context(), as(hostB), hostB, "op-1", accepted) }), api.CodeNotYourHost, "host a")
 	wantCode(t, s.AnswerTask(t.Context(), nobody, hostA, "gone", accepted), api.CodeNotFound, "gone")
 	wantCode(t, s.AnswerTask(t.Context(), nobody, hostA, "op-1", api.TaskAnswer{}), api.CodeInvalidArgument, "status 0")
 	if err := s.AnswerTask(t.Context(), nobody, hostA, "op-1", accepted); err != nil {
@@ -247,7 +247,7 @@ func TestOfTakeAndWithdrawOneWins(t *testing.T) {
 
 func TestTasksOfARegistryThatDied(t *testing.T) {
 	s, reopen := reopenable(t)
-	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t)
+	must(s.Report(t.Context(), nobody, reportOf(hostA, "a")))(t)
 	for _, id := range []string{"op-1", "op-2"} {
 		in := migrateTask()
 		in.ID = id
@@ -264,63 +264,82 @@ func TestTasksOfARegistryThatDied(t *testing.T) {
 }
 
 func TestOldTasksAreForgottenUnlessTheyAreOpen(t *testing.T) {
-	s := newSite(t)
-	for _, id := range []string{"done", "taken", "withdrawn"} {
-		in := migrateTask()
-		in.ID = id
-		create(t, s, in)
-	}
-	must(s.TakeTasks(t.Context(), nobody, "a", []string{"done", "taken"}))(t)
-	must(s.WithdrawTask(t.Context(), nobody, "withdrawn"))(t)
-	if err := s.AnswerTask(t.Context(), nobody, "a", "done", accepted); err != nil {
-		t.Fatal(err)
-	}
-	count := func() int { return len(dump(t.Context(), t, s)["tasks"]) }
-	if err := s.Housekeep(t.Context()); err != nil || count() != 3 {
-		t.Errorf("tasks = %d (%v), want all", count(), err)
-	}
-	s.now = func() time.Time { return time.Now().Add(ledger.KeepAnswers + time.Hour) }
-	if err := s.Housekeep(t.Context()); err != nil || count() != 1 {
-		t.Errorf("tasks = %d (%v), want the open one", count(), err)
-	}
-	if taskState(t, s, "taken") != api.TaskTaken {
-		t.Error("the open task was forgotten")
-	}
+	later(t, func(t *testing.T, s *Store, pass func(time.Duration)) {
+		for _, id := range []string{"done", "taken", "withdrawn"} {
+			in := migrateTask()
+			in.ID = id
+			create(t, s, in)
+		}
+		must(s.TakeTasks(t.Context(), nobody, "a", []string{"done", "taken"}))(t)
+		must(s.WithdrawTask(t.Context(), nobody, "withdrawn"))(t)
+		if err := s.AnswerTask(t.Context(), nobody, "a", "done", accepted); err != nil {
+			t.Fatal(err)
+		}
+		count := func() int { return len(dump(t.Context(), t, s)["tasks"]) }
+		if err := s.Housekeep(t.Context()); err != nil || count() != 3 {
+			t.Errorf("tasks = %d (%v), want all", count(), err)
+		}
+		pass(ledger.KeepAnswers + time.Hour)
+		if err := s.Housekeep(t.Context()); err != nil || count() != 1 {
+			t.Errorf("tasks = %d (%v), want the open one", count(), err)
+		}
+		if taskState(t, s, "taken") != api.TaskTaken {
+			t.Error("the open task was forgotten")
+		}
+	})
 }
 
 func TestAStaleHostTakesAndAnswersNothing(t *testing.T) {
 	s := newSite(t)
 	create(t, s, migrateTask())
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	wantStale(t, second(s.TakeTasks(t.Context(), as(hostA, 1), hostA, []string{"op-1"})), 2)
-	wantStale(t, s.AnswerTask(t.Context(), as(hostA, 1), hostA, "op-1", accepted), 2)
+	wantStale(t, second(s.TakeTasks(t.Context(), as(hostA), hostA, []string{"op-1"})), 2)
+	wantStale(t, s.AnswerTask(t.Context(), as(hostA), hostA, "op-1", accepted), 2)
 }
 
 func TestATaskThatWasTakenLongAgoIsGivenOutAsLate(t *testing.T) {
-	s := newSite(t)
-	for _, id := range []string{"old", "queued", "again"} {
-		in := migrateTask()
-		in.ID = id
-		create(t, s, in)
-	}
-	must(s.WithdrawTask(t.Context(), nobody, "again"))(t)
-	late := func() map[string]bool {
-		out := map[string]bool{}
-		for _, task := range must(s.TakeTasks(t.Context(), nobody, "a", []string{"old", "queued", "again"}))(t) {
-			out[task.ID] = task.Late
+	later(t, func(t *testing.T, s *Store, pass func(time.Duration)) {
+		for _, id := range []string{"old", "queued", "again"} {
+			in := migrateTask()
+			in.ID = id
+			create(t, s, in)
 		}
-		return out
+		must(s.WithdrawTask(t.Context(), nobody, "again"))(t)
+		late := func() map[string]bool {
+			out := map[string]bool{}
+			for _, task := range must(s.TakeTasks(t.Context(), nobody, "a", []string{"old", "queued", "again"}))(t) {
+				out[task.ID] = task.Late
+			}
+			return out
+		}
+		must(s.TakeTasks(t.Context(), nobody, "a", []string{"old"}))(t)
+		pass(lateAfter + time.Minute)
+		again := migrateTask()
+		again.ID = "again"
+		create(t, s, again)
+		if diff := cmp.Diff(map[string]bool{"old": true, "queued": false, "again": false}, late()); diff != "" {
+			t.Errorf("late, of what is taken now (-want +got):\n%s", diff)
+		}
+		// What is asked for again is as young as that.
+		if diff := cmp.Diff(map[string]bool{"old": true, "queued": true, "again": false}, late()); diff != "" {
+			t.Errorf("late, when given out again (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAHostDeletesAnothersVolumeIfAnOperatorHasAskedItTo(t *testing.T) {
+	s := newSite(t)
+	common := id(volumeKind, 3)
+	in := api.VolumeRegister{ID: common, Name: "common", Status: api.VolumeAvailable, Host: hostA, Location: at("/nfs/common")}
+	must(s.RegisterVolume(t.Context(), nobody, in))(t)
+	forget := func() error { return second(s.ForgetVolume(t.Context(), as(hostB), common)) }
+	for n, path := range []string{"/v1/volumes/" + id(volumeKind, 9), "/v1/volumes/" + common + "0", "/v1/volumes/" + common + "?force=1"} {
+		wantCode(t, forget(), api.CodeNotYourHost, "in the care of host a")
+		task := string(rune('a' + n))
+		create(t, s, api.Task{ID: task, Host: "b", Who: "operator/anna", Method: "DELETE", Path: path})
+		must(s.TakeTasks(t.Context(), as(hostB), hostB, []string{task}))(t)
 	}
-	must(s.TakeTasks(t.Context(), nobody, "a", []string{"old"}))(t)
-	s.now = func() time.Time { return time.Now().Add(lateAfter + time.Minute) }
-	again := migrateTask()
-	again.ID = "again"
-	create(t, s, again)
-	if diff := cmp.Diff(map[string]bool{"old": true, "queued": false, "again": false}, late()); diff != "" {
-		t.Errorf("late, of what is taken now (-want +got):\n%s", diff)
-	}
-	// What is asked for again is as young as that.
-	if diff := cmp.Diff(map[string]bool{"old": true, "queued": true, "again": false}, late()); diff != "" {
-		t.Errorf("late, when given out again (-want +got):\n%s", diff)
+	if err := forget(); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -100,7 +101,7 @@ func (tx *changeTx) storeDrainVolume(ctx context.Context, drainID string, v api.
 // RefreshDrainVolumes takes into a running drain the volumes that have come into
 // its pool, and settles those that wait and are not there any more. It is to be
 // called often, and writes only if there is something to.
-func (s *Store) RefreshDrainVolumes(ctx context.Context, call Call, drainID string) error {
+func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error {
 	d, err := s.Drain(ctx, drainID)
 	if err != nil || d.State != api.DrainRunning {
 		return err
@@ -135,7 +136,7 @@ func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 		waits[v.VolumeID] = v.State == api.DrainVolumePending
 		settled[v.VolumeID] = v.State != api.DrainVolumePending && v.State != api.DrainVolumeMoved
 	}
-	inPool, err := ledger.ReadAll(ctx, s.db, scanDrainVolume, inPoolQuery, d.Pool)
+	inPool, err := ledger.ReadAll(ctx, s.Reader(), scanDrainVolume, inPoolQuery, d.Pool)
 	if err != nil {
 		return false, err
 	}
@@ -182,12 +183,12 @@ var drainVolumeNext = map[string][]string{
 // SetDrainVolume records how far a volume of a drain is: its state, migration,
 // host and error. To moving it is refused with conflict unless the drain runs and
 // fewer than Parallel move. The same again changes nothing.
-func (s *Store) SetDrainVolume(ctx context.Context, call Call, drainID string, v api.DrainVolume) error {
+func (s *Store) SetDrainVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
 	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err
 	}
 	_, err := mutate(ctx, s, call, "drain.volume", []any{drainID, v}, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
-		id, err := resolve(ctx, tx, kindDrain, drainID)
+		id, err := store.Resolve(ctx, tx, kindDrain, drainID)
 		if err != nil {
 			return none, err
 		}

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -23,7 +25,11 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "registry.db")
 			const before = 8 // schemas, when there were no barriers
-			old, err := sqlitedb.Open(t.Context(), path, schema[:before])
+			var schema []string
+			for n := range before {
+				schema = append(schema, string(must(os.ReadFile(fmt.Sprintf("../store/schema/%d.sql", n+1)))(t)))
+			}
+			old, err := sqlitedb.Open(t.Context(), path, schema)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,13 +47,13 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 			if err := old.Close(); err != nil {
 				t.Fatal(err)
 			}
-			s := openStore(t, path, Options{})
+			s := openStore(t, path)
 			p := must(s.Pause(t.Context(), "m"))(t)
 			if p.Phase != PauseRestoring || p.Resuming {
 				t.Errorf("move = %+v", p)
 			}
 			for _, to := range []string{api.PermitRestore, api.PermitResume} {
-				if err := p.barred(p.Instances[0], to, s.now()); (err != nil) != tc.barred {
+				if err := p.barred(p.Instances[0], to, s.Now()); (err != nil) != tc.barred {
 					t.Errorf("%s: %v", to, err)
 				}
 			}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 var toNFS = api.PoolDrain{ToPool: "nfs", Parallel: 2}
@@ -136,13 +139,16 @@ func TestDrainsThatAreRefused(t *testing.T) {
 
 func TestOfConcurrentDrainsOfAPoolOneWins(t *testing.T) {
 	s := newSite(t)
-	first := Call{Who: "test", Key: "key-1"}
+	first := store.Call{Who: "test", Key: "key-1"}
 	d := must(s.CreateDrain(t.Context(), first, "fast", toNFS))(t)
 	if again := must(s.CreateDrain(t.Context(), first, "fast", toNFS))(t); again.ID != d.ID {
 		t.Errorf("the same request made another drain, %s", again.ID)
 	}
-	if _, err := s.db.Write.ExecContext(t.Context(), "INSERT INTO drains SELECT 'x', pool, to_pool, parallel, 0, 'paused', 1, NULL FROM drains"); err == nil {
-		t.Error("the index lets two drains of a pool be open")
+	err := second(mutate(t.Context(), s, nobody, "drain", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+		return none, second(tx.ExecContext(ctx, "INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us) SELECT 'x', pool, to_pool, parallel, 0, 0, 'paused', 1 FROM drains"))
+	}))
+	if !sqlitedb.Violates(err, "drains.pool") {
+		t.Errorf("the index lets two drains of a pool be open: %v", err)
 	}
 }
 
@@ -349,7 +355,7 @@ func TestOpenDrainsAreThoseWithSomethingToLookAfter(t *testing.T) {
 
 func TestADrainGoesOnAfterARestart(t *testing.T) {
 	s, reopen := reopenable(t)
-	in := reportOf(hostA, "a", 1)
+	in := reportOf(hostA, "a")
 	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs"}}
 	must(s.Report(t.Context(), nobody, in))(t)
 	addVolume(t, s, "more", "a", "/fast/more")

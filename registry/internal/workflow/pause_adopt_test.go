@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 	saved := map[string][]api.SavedInstance{hostA: savedAt(app, at("/nfs/disk")), hostB: {}}
 	p := must(s.AdoptPause(t.Context(), nobody, lostMove, saved, bothHere))(t)
 	m := p.Migration
-	if m.ID != lostMove || p.Phase != PauseCancelling || m.State != api.MigrationCancelling || m.Method != MethodSave || p.DropEnd != "" || len(p.Instances) != 2 {
+	if m.ID != lostMove || p.Phase != PauseCancelling || m.State != api.MigrationCancelling || m.Method != api.MethodSave || p.DropEnd != "" || len(p.Instances) != 2 {
 		t.Errorf("move = %+v", p)
 	}
 	for _, g := range p.Instances {
@@ -38,6 +38,29 @@ func TestALostMoveIsTakenOnToBeEndedAtSrc(t *testing.T) {
 	wantLocks(t, s, map[string]string{})
 	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.Path != "/nfs/disk" || v.MigrationID != "" {
 		t.Errorf("volume = %+v", v)
+	}
+}
+
+// A move that was adopted does not know when it stopped its guests. One that runs without
+// its word has run on since then all the same.
+func TestAGuestOfALostMoveThatIsResumedByHandBarsTheOthers(t *testing.T) {
+	s := newPauseSite(t)
+	for _, state := range []api.InstanceState{api.InstanceStopped, api.InstanceRunning} {
+		if state == api.InstanceRunning {
+			asleep := func(instance string) []api.SavedInstance {
+				saved := savedAt(instance, at("/nfs/disk"))
+				saved[0].AtRest = true
+				return saved
+			}
+			must(s.AdoptPause(t.Context(), nobody, lostMove, map[string][]api.SavedInstance{hostA: asleep(app), hostB: asleep(db)}, bothHere))(t)
+		}
+		runs(t, s, hostA, "a", app, state)
+	}
+	p := must(s.Pause(t.Context(), lostMove))(t)
+	for _, g := range p.Instances {
+		if err := p.barred(g, api.PermitRestore, s.Now()); (err != nil) != (g.ID == db) {
+			t.Errorf("instance %s: %v; app has run on and db has not", g.Name, err)
+		}
 	}
 }
 

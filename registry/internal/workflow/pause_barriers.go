@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"context"
@@ -8,29 +8,30 @@ import (
 	"path/filepath"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // SuspendPause is the first barrier of a move with all guests paused: every instance
 // is checked, and from here on they may be suspended.
-func (s *Store) SuspendPause(ctx context.Context, call Call, id string) (Pause, error) {
+func (s *Store) SuspendPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseChecking, PauseChecked, PauseSuspending, "")
 }
 
 // SavePause is the second barrier: every instance is suspended, and from here on they
 // may be saved. So the memory of each of them is of a time at which none runs.
-func (s *Store) SavePause(ctx context.Context, call Call, id string) (Pause, error) {
+func (s *Store) SavePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
 }
 
 // CopyPause is the third barrier: every instance is saved. From here on nobody has the
 // volume open, and dst may exist.
-func (s *Store) CopyPause(ctx context.Context, call Call, id string) (Pause, error) {
+func (s *Store) CopyPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSaving, PauseSaved, PauseCopying, api.DropDst)
 }
 
 // passBarrier brings a move from one phase to the next, if every instance is in the
 // state that the next phase needs.
-func (s *Store) passBarrier(ctx context.Context, call Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
+func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, from PausePhase, all string, to PausePhase, dropEnd string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_"+string(to), nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(from); err != nil {
 			return err
@@ -52,7 +53,7 @@ func (s *Store) passBarrier(ctx context.Context, call Call, id string, from Paus
 // ResumePause is the last barrier: no instance is left that could be restored and is
 // not. From here on they run on, and what was not restored has to give its memory up
 // if one that it shares its volumes with writes there (PermitPause).
-func (s *Store) ResumePause(ctx context.Context, call Call, id string) (Pause, error) {
+func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
 			return p.checkPhase(PauseRestoring)
@@ -68,7 +69,7 @@ func (s *Store) ResumePause(ctx context.Context, call Call, id string) (Pause, e
 		if err := tx.Exec(ctx, "UPDATE pauses SET resuming = 1 WHERE migration_id = ?", p.Migration.ID); err != nil {
 			return err
 		}
-		return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: phaseResuming, OpID: p.Migration.ID}, nil)
+		return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: phaseResuming, OpID: p.Migration.ID}, nil)
 	})
 }
 
@@ -105,7 +106,7 @@ func (tx *changeTx) checkMade(ctx context.Context, p Pause, dst api.Location) er
 	want := p.Migration.Dst
 	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {
 		return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s (%s, %d bytes), and its place was to be %s (%s, %d bytes)",
-			p.CopyHost.Name, p.Migration.VolumeName, place(dst), dst.Format, dst.SizeBytes, place(want), want.Format, want.SizeBytes)
+			p.CopyHost.Name, p.Migration.VolumeName, store.Place(dst), dst.Format, dst.SizeBytes, store.Place(want), want.Format, want.SizeBytes)
 	}
 	if want.Pool == "" {
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"context"
@@ -10,11 +10,8 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
-
-// MethodSave is the method of a move with all guests paused. It is the registry's:
-// no host moves its row.
-const MethodSave = api.MethodSave
 
 // PausePhase says where a move with all guests paused is.
 type PausePhase string
@@ -108,7 +105,7 @@ type PauseInstance struct {
 // OpenPauses returns, oldest first, the moves that the loop has to look after: those
 // that are not done, and those of which an instance was lost that still may come back.
 func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
-	return ledger.View(ctx, s.db, func(q ledger.Querier) ([]Pause, error) {
+	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]Pause, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
 			UNION SELECT migration_id FROM pause_instances WHERE lost = 1 AND state <> 'restored' ORDER BY migration_id`)
 		if err != nil {
@@ -129,15 +126,15 @@ func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
 // Pause returns the move with all guests paused of a migration, not_found if it is
 // none of that kind.
 func (s *Store) Pause(ctx context.Context, ref string) (Pause, error) {
-	return viewOne(ctx, s, kindMigration, ref, pauseByID)
+	return store.ViewOne(ctx, s.Store, store.KindMigration, ref, pauseByID)
 }
 
 func pauseByID(ctx context.Context, q ledger.Querier, id string) (Pause, error) {
-	m, err := migrationByID(ctx, q, id)
+	m, err := store.MigrationByID(ctx, q, id)
 	if err != nil {
 		return Pause{}, err
 	}
-	if m.Method != MethodSave {
+	if m.Method != api.MethodSave {
 		return Pause{}, api.Errorf(api.CodeNotFound, "migration %s of volume %s does not pause its guests", m.ID, m.VolumeName)
 	}
 	p := Pause{Migration: m}

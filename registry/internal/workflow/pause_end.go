@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -8,12 +8,13 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // checkGuests is CheckGuest of every guest of a move.
 func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	for _, g := range p.Instances {
-		if err := tx.call.CheckGuest(verb+" migration "+p.Migration.ID, g); err != nil {
+		if err := CheckGuest(tx.Call, verb+" migration "+p.Migration.ID, g); err != nil {
 			return err
 		}
 	}
@@ -23,7 +24,7 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 // CancelPause ends a move at src: why is the reason, nil for an operator's wish. Once
 // it has moved it is refused with past_point_of_no_return. One that is being cancelled
 // already and needs an operator is tried again.
-func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api.Error) (Pause, error) {
+func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("cancel", p); err != nil {
 			return err
@@ -38,7 +39,7 @@ func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api
 			return tx.retryPause(ctx, p)
 		case PauseRestoring:
 			return api.Errorf(api.CodePastPointOfNoReturn, "cannot cancel migration %s: volume %s is at %s already, and its guests are being woken there; migrate it back after that",
-				p.Migration.ID, p.Migration.VolumeName, place(p.Migration.Dst))
+				p.Migration.ID, p.Migration.VolumeName, store.Place(p.Migration.Dst))
 		case PauseDone:
 		}
 		return p.over()
@@ -47,7 +48,7 @@ func (s *Store) CancelPause(ctx context.Context, call Call, ref string, why *api
 
 // CompletePause tries again to wake the guests of a move that needs an operator after
 // the volume was moved. Before that it is refused: it goes on by itself.
-func (s *Store) CompletePause(ctx context.Context, call Call, ref string) (Pause, error) {
+func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
 			return err
@@ -99,7 +100,7 @@ func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 }
 
 func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]any) error {
-	if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.retry", From: string(p.Migration.State), To: string(p.Phase.state())}, details); err != nil {
+	if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.retry", From: string(p.Migration.State), To: string(p.Phase.state())}, details); err != nil {
 		return err
 	}
 	return tx.settlePauseState(ctx, p.Migration.ID)
@@ -108,7 +109,7 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 // DiscardPaused is the operator's word to give up the memory of the guests that could
 // not be restored, or were lost with their host. They are then stopped, as after a
 // power cut, and may be started. It is refused where there is none.
-func (s *Store) DiscardPaused(ctx context.Context, call Call, ref string) (Pause, error) {
+func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {
 			return err

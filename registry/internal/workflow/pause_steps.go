@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -10,17 +10,18 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // changePause makes one change of a move with all guests paused.
-func (s *Store) changePause(ctx context.Context, call Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
+func (s *Store) changePause(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
 	return mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
-		id, err := resolve(ctx, tx, kindMigration, ref)
+		id, err := store.Resolve(ctx, tx, store.KindMigration, ref)
 		if err != nil {
 			return Pause{}, err
 		}
-		if err := tx.checkOwn(ctx, kindMigration, id, "change", id); err != nil {
+		if err := tx.CheckOwn(ctx, store.KindMigration, id, "change", id); err != nil {
 			return Pause{}, err
 		}
 		p, err := pauseByID(ctx, tx, id)
@@ -72,7 +73,7 @@ func (p Pause) next(was PauseInstance, to string) bool {
 // whether it is lost, has run on (a RanAt, whichever), and its error. It is refused with conflict if the move is in
 // another phase than the caller saw, or the state cannot follow. A restored instance
 // is unlocked in the same transaction.
-func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
+func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		at := slices.IndexFunc(p.Instances, func(other PauseInstance) bool { return other.ID == g.ID })
 		if at < 0 {
@@ -104,7 +105,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 			g.State, g.Lost, g.SaveAttempt, g.Attempt, fail, microsOrZero(ran), p.Migration.ID, g.ID); err != nil {
 			return err
 		}
-		if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: was.State, To: g.State}, map[string]any{
+		if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: was.State, To: g.State}, map[string]any{
 			"instance_id": g.ID, "instance_name": was.Name, "instance_host": was.Host.Name, "phase": p.Phase, "lost": g.Lost, "error": g.Error,
 		}); err != nil {
 			return err
@@ -126,11 +127,11 @@ func (s *Store) SetPauseInstance(ctx context.Context, call Call, id string, phas
 // tellLost has the lock of an instance that was lost say how it is lifted: the move
 // itself is over, or goes on without the instance.
 func (tx *changeTx) tellLost(ctx context.Context, p Pause, g PauseInstance) error {
-	i, err := instanceByID(ctx, tx, g.ID)
+	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {
 		return err
 	}
-	return tx.setLock(ctx, i, "instance.lock", instanceLock{fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice()), p.Migration.ID})
+	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice()))
 }
 
 // same says whether nothing is to be recorded.
@@ -142,7 +143,7 @@ func same(was, g PauseInstance) bool {
 // SetPauseCopy records how far the copy host's part is: attempt, the end that it has
 // still to remove, and its error. It is refused with conflict if the move is in another
 // phase than the caller saw.
-func (s *Store) SetPauseCopy(ctx context.Context, call Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
+func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
 			return err
@@ -157,7 +158,7 @@ func (s *Store) SetPauseCopy(ctx context.Context, call Call, id string, phase Pa
 		if err := tx.Exec(ctx, "UPDATE pauses SET attempt = ?, drop_end = ?, error = ? WHERE migration_id = ?", attempt, dropEnd, fail, p.Migration.ID); err != nil {
 			return err
 		}
-		if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.copy_host", From: p.DropEnd, To: dropEnd},
+		if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.copy_host", From: p.DropEnd, To: dropEnd},
 			map[string]any{"phase": p.Phase, "attempt": attempt, "error": why}); err != nil {
 			return err
 		}
@@ -175,7 +176,7 @@ func (p Pause) checkPhase(phase PausePhase) error {
 // FlipPause is the commit point: the volume and all its attachments are at dst, as it
 // was made, and the volume is in its next generation. Src stays reserved until the
 // end.
-func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Location) (Pause, error) {
+func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err
 	}
@@ -186,14 +187,14 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 		if err := tx.checkMade(ctx, p, dst); err != nil {
 			return err
 		}
-		if err := tx.moveReservation(ctx, p.Migration, dst); err != nil {
+		if err := tx.MoveReservation(ctx, p.Migration, dst); err != nil {
 			return err
 		}
 		var scope string
 		if err := tx.QueryRowContext(ctx, "SELECT scope FROM locations WHERE volume_id = ? AND migration_id IS NULL", p.Migration.VolumeID).Scan(&scope); err != nil {
 			return fmt.Errorf("read scope of src: %w", err)
 		}
-		if err := tx.flip(ctx, p.Migration); err != nil {
+		if err := tx.Flip(ctx, p.Migration); err != nil {
 			return err
 		}
 		src := p.Migration.Src
@@ -214,7 +215,7 @@ func (s *Store) FlipPause(ctx context.Context, call Call, id string, dst api.Loc
 
 // FinishPause ends a move of which nothing is left to do but what is lost: the volume
 // is unlocked, and the end that it is not at is free.
-func (s *Store) FinishPause(ctx context.Context, call Call, id string) (Pause, error) {
+func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
 			return p.checkPhase(PauseRestoring)
@@ -245,10 +246,10 @@ func (s *Store) FinishPause(ctx context.Context, call Call, id string) (Pause, e
 			return err
 		}
 		// What the migration has reserved is dst before the flip and src after it.
-		if err := tx.releaseDst(ctx, p.Migration); err != nil {
+		if err := tx.ReleaseDst(ctx, p.Migration); err != nil {
 			return err
 		}
-		return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, map[string]any{"error": why})
+		return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, map[string]any{"error": why})
 	})
 }
 
@@ -264,7 +265,7 @@ func (tx *changeTx) movePause(ctx context.Context, p Pause, to PausePhase, dropE
 	); err != nil {
 		return err
 	}
-	if err := tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: string(to), OpID: p.Migration.ID}, map[string]any{"error": why}); err != nil {
+	if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: string(to), OpID: p.Migration.ID}, map[string]any{"error": why}); err != nil {
 		return err
 	}
 	return tx.settlePauseState(ctx, p.Migration.ID)
@@ -291,7 +292,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	if state == p.Migration.State {
 		return nil
 	}
-	return tx.auditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
+	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
 }
 
 // stops is what stops a move until an operator says more, nil if it goes on.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -22,18 +23,18 @@ import (
 // transaction the volume is locked for it, dst reserved, and every instance that has
 // the volume locked. Present are the ids of the hosts that are there now: all that
 // have such an instance must be, and one of them that reaches src and dst copies. A
-// host may ask for it where all of these are its own (Call.CheckGuest).
-func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
+// host may ask for it where all of these are its own (CheckGuest).
+func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
 	if err := checkPauseTarget(in); err != nil {
 		return api.Migration{}, err
 	}
 	return mutate(ctx, s, call, "migration.pause_all", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
-		v, err := tx.volume(ctx, ref)
+		v, err := tx.Volume(ctx, ref)
 		if err != nil {
 			return api.Migration{}, err
 		}
 		if !call.Administers() {
-			if err := tx.checkOwn(ctx, kindVolume, v.ID, "migrate", v.Name); err != nil {
+			if err := tx.CheckOwn(ctx, store.KindVolume, v.ID, "migrate", v.Name); err != nil {
 				return api.Migration{}, err
 			}
 		}
@@ -41,7 +42,7 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 			return api.Migration{}, err
 		}
 		if in.ToPool != "" {
-			if err := tx.checkPool(ctx, in.ToPool); err != nil {
+			if err := store.CheckPoolKnown(ctx, tx, in.ToPool); err != nil {
 				return api.Migration{}, err
 			}
 		}
@@ -51,7 +52,7 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 		}
 		id := uuid.NewString()
 		dst := pauseDst(v, id, in)
-		t, err := tx.targetType(ctx, v, api.MigrationRegister{ToType: in.ToType, Dst: dst})
+		t, err := tx.TargetType(ctx, v, api.MigrationRegister{ToType: in.ToType, Dst: dst})
 		if err != nil {
 			return api.Migration{}, err
 		}
@@ -64,23 +65,19 @@ func (s *Store) RegisterPause(ctx context.Context, call Call, ref string, in api
 		if err := tx.insertPause(ctx, v, t, copyHost.ID, id, in, dst, guests); err != nil {
 			return api.Migration{}, err
 		}
-		m, err := migrationByID(ctx, tx, id)
+		m, err := store.MigrationByID(ctx, tx, id)
 		if err != nil {
 			return m, err
 		}
-		return m, tx.auditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: id, Token: &api.Token{Generation: v.Generation}},
+		return m, tx.AuditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: id, Token: &api.Token{Generation: v.Generation}},
 			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": true, "instances": len(guests)})
 	})
 }
 
-// Administers says whether the caller may ask for what is about other hosts than its
-// own: an operator, and the daemon on the registry's machine.
-func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
-
 // CheckGuest refuses to verb, a move with all guests paused, if the caller is a host and
 // the guest another host's.
-func (c Call) CheckGuest(verb string, g PauseInstance) error {
-	if c.Administers() || c.Host.ID == g.Host.ID {
+func CheckGuest(call store.Call, verb string, g PauseInstance) error {
+	if call.Administers() || call.Host.ID == g.Host.ID {
 		return nil
 	}
 	return api.Errorf(api.CodeNotYourHost, "cannot %s: instance %s is on host %s, and a host may have its own guests paused only; "+
@@ -97,8 +94,8 @@ func checkPauseTarget(in api.MigrationTarget) error {
 		return validate.Invalid("say where the volume shall go: a pool or a path, and not both")
 	case in.ExternalCopy:
 		return validate.Invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
-	case in.Method != "" && in.Method != "auto" && in.Method != MethodSave:
-		return validate.Invalid("a move with all guests paused has no method %s: its method is %s", validate.Quote(in.Method), MethodSave)
+	case in.Method != "" && in.Method != "auto" && in.Method != api.MethodSave:
+		return validate.Invalid("a move with all guests paused has no method %s: its method is %s", validate.Quote(in.Method), api.MethodSave)
 	case in.ToFormat != "" && !in.ToFormat.Valid():
 		return validate.Invalid("the format %s is not one of raw and qcow2", validate.Quote(string(in.ToFormat)))
 	case !slices.Contains([]string{"", "full", "none"}, in.Verify):
@@ -135,9 +132,9 @@ func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Loca
 func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []string) ([]PauseInstance, error) {
 	switch {
 	case v.MigrationID != "":
-		return nil, migrationActive(v, "migrate")
+		return nil, store.MigrationActive(v, "migrate")
 	case v.Status == api.VolumeResizing:
-		return nil, notAvailable(v, "migrate")
+		return nil, store.NotAvailable(v, "migrate")
 	case v.Unheld():
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s with all guests paused: no guest has it; migrate it without pause_all", v.Name)
 	}
@@ -194,14 +191,14 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	)
 	if err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.lock_reason, h.id, h.name, h.fenced,
 			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.state <> 'attached' AND a.migration_id IS NULL),
-			COALESCE((SELECT m.id FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id WHERE a.instance_id = i.id AND `+migrationOpen+` LIMIT 1), ''),
+			COALESCE((SELECT m.id FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id WHERE a.instance_id = i.id AND `+store.MigrationOpen+` LIMIT 1), ''),
 			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.mode = 'rw'
 				AND EXISTS (SELECT 1 FROM attachments o WHERE o.volume_id = a.volume_id AND o.instance_id <> i.id))
 		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, instanceID).
 		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved, &g.Writes); err != nil {
 		return g, fmt.Errorf("read instance: %w", err)
 	}
-	if err := tx.call.CheckGuest("migrate volume "+v.Name+" with all guests paused", g); err != nil {
+	if err := CheckGuest(tx.Call, "migrate volume "+v.Name+" with all guests paused", g); err != nil {
 		return g, err
 	}
 	refuse := func(code api.Code, format string, args ...any) error {
@@ -225,12 +222,12 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case !slices.Contains(present, g.Host.ID):
 		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is not there; look at volferryd on that host")
 	}
-	return g, tx.checkNotElsewhere("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
+	return g, tx.CheckNotElsewhere("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }
 
 // checkGuestReaches says whether the host of a guest will have the bytes at dst.
 func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.VolumeType, g PauseInstance, dst api.Location) error {
-	if err := checkDst(ctx, tx, v, t, g.Host.ID, dst); err != nil {
+	if err := store.CheckDst(ctx, tx, v, t, g.Host.ID, dst); err != nil {
 		return err
 	}
 	if dst.Pool != "" {
@@ -246,41 +243,18 @@ func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.V
 	for _, a := range v.Attachments {
 		alone = alone && a.Host == g.Host.Name
 	}
-	scope, err := scopeOf(ctx, tx, g.Host.ID, dst)
-	if err != nil || alone || scope == scopeShared {
+	shared, err := store.InSharedPool(ctx, tx, g.Host.ID, dst)
+	if err != nil || alone || shared {
 		return err
 	}
-	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: its guests are on several hosts, and %s is in no pool that host %s reports as shared", v.Name, place(dst), g.Host.Name)
-}
-
-// checkNoPaused refuses another instance a volume that one has which is put to rest: the
-// other would write to it while that one stands still.
-func (tx *changeTx) checkNoPaused(ctx context.Context, v wantedVolume) error {
-	if len(v.attachments) == 0 {
-		return nil
-	}
-	paused, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (p [2]string, err error) {
-		err = row.Scan(&p[0], &p[1])
-		return p, err
-	}, `SELECT i.name, g.migration_id FROM attachments a
-		JOIN instances i ON i.id = a.instance_id
-		JOIN pause_instances g ON g.instance_id = i.id
-		WHERE a.volume_id = ? AND g.migration_id = i.lock_op AND g.state <> 'restored' LIMIT 1`, v.id)
-	if err != nil {
-		return fmt.Errorf("look for guests that are paused: %w", err)
-	}
-	if len(paused) == 0 {
-		return nil
-	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot attach volume %s: instance %s has it too and is put to rest by migration %s; try again when that is over", v.name, paused[0][0], paused[0][1]).
-		With("migration_id", paused[0][1])
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: its guests are on several hosts, and %s is in no pool that host %s reports as shared", v.Name, store.Place(dst), g.Host.Name)
 }
 
 // insertPause takes the locks and makes the reservation.
 func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeType, copyHostID, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance) error {
 	none := v
 	none.Attachments = nil // it has no attachments of its own: all go over at once
-	if err := tx.insertMigration(ctx, none, t, copyHostID, api.MigrationRegister{ID: id, VolumeID: v.ID, Dst: dst, Method: MethodSave, ToType: in.ToType, OpID: id}); err != nil {
+	if err := tx.InsertMigration(ctx, none, t, copyHostID, api.MigrationRegister{ID: id, VolumeID: v.ID, Dst: dst, Method: api.MethodSave, ToType: in.ToType, OpID: id}); err != nil {
 		return err
 	}
 	request, err := json.Marshal(in)
@@ -294,7 +268,7 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 		if err := tx.Exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state, writes) VALUES (?, ?, ?, 'pending', ?)", id, g.ID, g.Host.ID, g.Writes); err != nil {
 			return err
 		}
-		if err := tx.lockInstance(ctx, g.ID, "its volume "+v.Name+" is moved with all guests paused", id); err != nil {
+		if err := tx.LockInstance(ctx, g.ID, "its volume "+v.Name+" is moved with all guests paused", id); err != nil {
 			return err
 		}
 	}
@@ -304,7 +278,7 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 // unlockGuest lifts the lock of a move with all guests paused from one of its
 // instances, which may have been forgotten meanwhile.
 func (tx *changeTx) unlockGuest(ctx context.Context, instanceID, migrationID string) error {
-	if err := tx.unlockInstance(ctx, instanceID, migrationID); !errors.Is(err, sql.ErrNoRows) {
+	if err := tx.UnlockInstance(ctx, instanceID, migrationID); !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	return nil
