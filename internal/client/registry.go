@@ -4,13 +4,13 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // Registry is a client of volferry-registry. Wherever it takes a reference, an
@@ -21,6 +21,7 @@ import (
 // CodeRegistryUnavailable if the registry cannot be reached.
 type Registry struct {
 	*Client
+	carry func(ctx context.Context, send func() error) error
 }
 
 // registryTimeout bounds every request to the registry, which answers in
@@ -37,94 +38,110 @@ func NewRegistry(target string, settings ...Setting) (*Registry, error) {
 	return &Registry{Client: c}, nil
 }
 
-// ask makes a request that changes nothing.
-func ask[T any](ctx context.Context, r *Registry, path string) (T, error) {
-	var out T
-	err := r.Do(ctx, http.MethodGet, path, nil, &out)
+// CarriedBy returns the registry with every change sent by carry, which calls send as
+// often as it wants, or not at all.
+func (r *Registry) CarriedBy(carry func(ctx context.Context, send func() error) error) *Registry {
+	return &Registry{Client: r.Client, carry: carry}
+}
+
+// ask makes a request that changes nothing, about what refs name.
+func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], query url.Values, refs ...string) (out Out, err error) {
+	err = r.Do(ctx, route.Method, withQuery(route.PathOf(refs...), query), nil, &out)
 	return out, err
 }
 
-// tell makes a request that changes something.
-func tell[T any](ctx context.Context, r *Registry, opID, method, path string, in any) (T, error) {
-	var out T
-	err := r.Do(ctx, method, path, in, &out, IdempotencyKey(opID))
+// change makes a request that changes what refs name.
+func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
+	var body any = in
+	if _, none := body.(routes.None); none {
+		body = nil
+	}
+	err = r.change(ctx, route.Method, route.PathOf(refs...), opID, body, &out)
 	return out, err
 }
 
-// to is the path of the thing that ref names.
-func to(collection, ref string) string { return "/v1/" + collection + "/" + url.PathEscape(ref) }
+func (r *Registry) change(ctx context.Context, method, path, opID string, in, out any) error {
+	send := func() error { return r.Do(ctx, method, path, in, out, IdempotencyKey(opID)) }
+	if r.carry == nil {
+		return send()
+	}
+	return r.carry(ctx, send)
+}
 
-// filtered is the path of a collection with those parameters that have a
-// value.
-func filtered(collection string, parameters ...string) string {
+// given are those of the parameters, name and value by turns, that have a value.
+func given(parameters ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i < len(parameters); i += 2 {
 		if parameters[i+1] != "" {
 			query.Set(parameters[i], parameters[i+1])
 		}
 	}
+	return query
+}
+
+func withQuery(path string, query url.Values) string {
 	if len(query) == 0 {
-		return "/v1/" + collection
+		return path
 	}
-	return "/v1/" + collection + "?" + query.Encode()
+	return path + "?" + query.Encode()
 }
 
 // Status returns one screen about the registry.
 func (r *Registry) Status(ctx context.Context) (api.Status, error) {
-	return ask[api.Status](ctx, r, "/v1/status")
+	return ask(ctx, r, routes.ShowStatus, nil)
 }
 
 // Report tells the registry of this host and returns what it knows of it: the
 // epoch above all. The last report counts, so it takes no op id.
 func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, error) {
-	return tell[api.Host](ctx, r, "", http.MethodPost, to("hosts", in.ID)+"/report", in)
+	return change(ctx, r, routes.ReportHost, "", in, in.ID)
 }
 
 // Hosts returns every host.
 func (r *Registry) Hosts(ctx context.Context) ([]api.Host, error) {
-	return ask[[]api.Host](ctx, r, "/v1/hosts")
+	return ask(ctx, r, routes.ListHosts, nil)
 }
 
 // Host returns one host.
 func (r *Registry) Host(ctx context.Context, ref string) (api.Host, error) {
-	return ask[api.Host](ctx, r, to("hosts", ref))
+	return ask(ctx, r, routes.ShowHost, nil, ref)
 }
 
 // FenceHost takes the operator's word that a host cannot touch any volume any
 // more.
 func (r *Registry) FenceHost(ctx context.Context, opID, ref string, in api.HostFence) (api.Host, error) {
-	return tell[api.Host](ctx, r, opID, http.MethodPost, to("hosts", ref)+"/fence", in)
+	return change(ctx, r, routes.FenceHost, opID, in, ref)
 }
 
 // RejoinHost says for a host that was fenced that it has let go of what it lost.
 // Doing it twice is as good as once, so it takes no op id.
 func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRejoin) (api.Host, error) {
-	return tell[api.Host](ctx, r, "", http.MethodPost, to("hosts", hostID)+"/rejoin", in)
+	return change(ctx, r, routes.RejoinHost, "", in, hostID)
 }
 
 // Pools returns the pools of every host.
 func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
-	return ask[[]api.Pool](ctx, r, "/v1/pools")
+	return ask(ctx, r, routes.ListPools, nil)
 }
 
 // Pool returns the pool of that name on a host. An empty host will do if only
 // one has it.
 func (r *Registry) Pool(ctx context.Context, name, host string) (api.Pool, error) {
-	return ask[api.Pool](ctx, r, filtered("pools/"+url.PathEscape(name), "host", host))
+	return ask(ctx, r, routes.ShowPool, given("host", host), name)
 }
 
 // Events returns the audit trail after since, at most 1000 events of it.
 func (r *Registry) Events(ctx context.Context, since int64) ([]api.Event, error) {
-	return ask[[]api.Event](ctx, r, fmt.Sprintf("/v1/events?since=%d", since))
+	return ask(ctx, r, routes.ListEvents, given("since", strconv.FormatInt(since, 10)))
 }
 
 // FollowEvents yields the audit trail after since and then what is added to it,
 // as Stream does.
 func (r *Registry) FollowEvents(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-	return r.Stream(ctx, fmt.Sprintf("/v1/events?follow=1&since=%d", since))
+	return r.Stream(ctx, withQuery(routes.ListEvents.PathOf(), given("follow", "1", "since", strconv.FormatInt(since, 10))))
 }
 
 // PostEvent adds an event to the audit trail.
 func (r *Registry) PostEvent(ctx context.Context, opID string, in api.EventPost) (api.Event, error) {
-	return tell[api.Event](ctx, r, opID, http.MethodPost, "/v1/events", in)
+	return change(ctx, r, routes.PostEvent, opID, in)
 }

@@ -12,7 +12,7 @@ import (
 // from the shelf its attachments are granted, and kept before a domain can name
 // their images.
 func (s *Site) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
-	got, err := carry(ctx, s.up, func() (api.ShelvedInstance, error) { return s.Registry.TransitionInstance(ctx, opID, ref, in) })
+	got, err := s.Registry.TransitionInstance(ctx, opID, ref, in)
 	if err != nil || in.From != api.InstanceShelvedOffloaded {
 		return got, err
 	}

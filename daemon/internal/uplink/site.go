@@ -18,29 +18,29 @@ type Site struct {
 	up *Uplink
 }
 
-// Site returns the registry for the operations of this host.
-func (u *Uplink) Site(r *client.Registry) *Site { return &Site{Registry: r, up: u} }
+// Site returns the registry for the operations of this host. What is not written out
+// below goes through carry alone.
+func (u *Uplink) Site(r *client.Registry) *Site { return &Site{Registry: r.CarriedBy(u.carry), up: u} }
 
 // carry sends a change, and looks at its refusal. A registry that was just started
 // wants to hear of this host first.
-func carry[T any](ctx context.Context, u *Uplink, send func() (T, error)) (T, error) {
-	var none T
+func (u *Uplink) carry(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
-		return none, waiting(err)
+		return waiting(err)
 	}
 	_, epoch := u.Token()
-	v, err := send()
+	err := send()
 	if reportFirst(err) && u.Refresh(ctx) == nil {
 		_, epoch = u.Token()
-		v, err = send()
+		err = send()
 	}
 	if err == nil {
-		return v, nil
+		return nil
 	}
 	if err = u.refused(epoch, false, err); u.Admit() != nil {
-		return none, waiting(err)
+		return waiting(err)
 	}
-	return v, err
+	return err
 }
 
 // waiting says to an operation that it has to wait: whether it goes on is seen
@@ -49,30 +49,9 @@ func waiting(err error) error {
 	return api.Errorf(api.CodeRegistryUnavailable, "%v", err)
 }
 
-// RegisterVolume is client.Registry's.
-func (s *Site) RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
-	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.RegisterVolume(ctx, opID, in) })
-}
-
-// TransitionVolume is client.Registry's.
-func (s *Site) TransitionVolume(ctx context.Context, opID, ref string, in api.VolumeTransition) (api.Volume, error) {
-	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.TransitionVolume(ctx, opID, ref, in) })
-}
-
-// GrowVolume is client.Registry's.
-func (s *Site) GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error) {
-	return carry(ctx, s.up, func() (api.Volume, error) { return s.Registry.GrowVolume(ctx, opID, ref, in) })
-}
-
-// DeleteVolume is client.Registry's.
-func (s *Site) DeleteVolume(ctx context.Context, opID, ref string) error {
-	_, err := carry(ctx, s.up, func() (struct{}, error) { return struct{}{}, s.Registry.DeleteVolume(ctx, opID, ref) })
-	return err
-}
-
 // RegisterInstance is client.Registry's.
 func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error) {
-	inst, err := carry(ctx, s.up, func() (api.Instance, error) { return s.Registry.RegisterInstance(ctx, opID, in) })
+	inst, err := s.Registry.RegisterInstance(ctx, opID, in)
 	if err != nil {
 		return inst, err
 	}
@@ -87,15 +66,9 @@ func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.Instanc
 	return inst, s.up.grant(granted...)
 }
 
-// ForgetInstance is client.Registry's.
-func (s *Site) ForgetInstance(ctx context.Context, opID, ref string) error {
-	_, err := carry(ctx, s.up, func() (struct{}, error) { return struct{}{}, s.Registry.ForgetInstance(ctx, opID, ref) })
-	return err
-}
-
 // ReserveAttachment is client.Registry's.
 func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
-	a, err := carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.ReserveAttachment(ctx, opID, in) })
+	a, err := s.Registry.ReserveAttachment(ctx, opID, in)
 	if err != nil {
 		return a, err
 	}
@@ -130,27 +103,17 @@ func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.
 	return all, nil
 }
 
-// TransitionAttachment is client.Registry's.
-func (s *Site) TransitionAttachment(ctx context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
-	return carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.TransitionAttachment(ctx, opID, id, in) })
-}
-
-// ReleaseAttachment is client.Registry's.
-func (s *Site) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
-	return carry(ctx, s.up, func() (api.Attachment, error) { return s.Registry.ReleaseAttachment(ctx, opID, id, in) })
-}
-
 // RegisterMigration is client.Registry's.
 func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.MigrationRegister) (api.Migration, error) {
-	m, err := carry(ctx, s.up, func() (api.Migration, error) { return s.Registry.RegisterMigration(ctx, opID, in) })
+	m, err := s.Registry.RegisterMigration(ctx, opID, in)
 	if err != nil {
 		return m, err
 	}
 	return m, s.grantDst(m)
 }
 
-// Migration is client.Registry's. Of one that is open dst is kept as Attachment
-// does it.
+// Migration is client.Registry's. The destination of an open migration is kept, as
+// Attachment keeps what was granted.
 func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
 	m, err := s.Registry.Migration(ctx, ref)
 	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(api.Attachment{Host: m.Host}) {
@@ -161,16 +124,11 @@ func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error)
 
 // TransitionMigration is client.Registry's.
 func (s *Site) TransitionMigration(ctx context.Context, opID, ref string, in api.MigrationTransition) (api.Migration, error) {
-	m, err := carry(ctx, s.up, func() (api.Migration, error) { return s.Registry.TransitionMigration(ctx, opID, ref, in) })
+	m, err := s.Registry.TransitionMigration(ctx, opID, ref, in)
 	if err != nil || in.Dst == nil {
 		return m, err
 	}
 	return m, s.grantDst(m)
-}
-
-// PermitPause is client.Registry's.
-func (s *Site) PermitPause(ctx context.Context, opID, ref string, in api.PausePermit) (api.Migration, error) {
-	return carry(ctx, s.up, func() (api.Migration, error) { return s.Registry.PermitPause(ctx, opID, ref, in) })
 }
 
 // grantDst keeps that the instance may have dst: it gets there before the

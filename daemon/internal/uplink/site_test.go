@@ -96,18 +96,26 @@ func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 // A registry that was just started takes no change of a host that it has not
 // heard of: the operation does not notice.
 func TestAChangeIsSentAgainAfterTheReportThatTheRegistryWantsFirst(t *testing.T) {
-	w := newWorld(t)
-	var sent atomic.Int32
-	s := w.siteAt(func(rw http.ResponseWriter, _ *http.Request) {
-		if sent.Add(1); len(w.registry.reports) == 0 {
-			httpjson.WriteError(rw, api.Errorf(api.CodeRegistryUnavailable, "just started").With(api.DetailReportFirst, true))
-			return
-		}
-		_ = httpjson.Write(rw, http.StatusOK, "volume", api.Volume{ID: "v"})
-	})
-	v, err := s.TransitionVolume(t.Context(), "op", "v", api.VolumeTransition{})
-	if err != nil || v.ID != "v" || sent.Load() != 2 || len(w.registry.reports) != 1 {
-		t.Errorf("volume %q (%v), sent %d times with %d reports", v.ID, err, sent.Load(), len(w.registry.reports))
+	for name, change := range map[string]func(*Site) (api.Volume, error){
+		"transition":   func(s *Site) (api.Volume, error) { return s.TransitionVolume(t.Context(), "op", "v", api.VolumeTransition{}) },
+		"begin resize": func(s *Site) (api.Volume, error) { return s.BeginResize(t.Context(), "op", "v", api.VolumeResizeBegin{}) },
+		"end resize":   func(s *Site) (api.Volume, error) { return s.EndResize(t.Context(), "op", "v", api.VolumeResizeEnd{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var sent atomic.Int32
+			s := w.siteAt(func(rw http.ResponseWriter, _ *http.Request) {
+				if sent.Add(1); len(w.registry.reports) == 0 {
+					httpjson.WriteError(rw, api.Errorf(api.CodeRegistryUnavailable, "just started").With(api.DetailReportFirst, true))
+					return
+				}
+				_ = httpjson.Write(rw, http.StatusOK, "volume", api.Volume{ID: "v"})
+			})
+			v, err := change(s)
+			if err != nil || v.ID != "v" || sent.Load() != 2 || len(w.registry.reports) != 1 {
+				t.Errorf("volume %q (%v), sent %d times with %d reports", v.ID, err, sent.Load(), len(w.registry.reports))
+			}
+		})
 	}
 }
 
