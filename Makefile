@@ -11,6 +11,11 @@ MODULE  := github.com/volferry/volferry
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 
+# v1.2.3, fourteen commits later: 1.2.3+14.gabcdef, which is newer than 1.2.3. Before the
+# first tag there is the commit alone.
+PACKAGE_VERSION := $(shell git describe --tags 2>/dev/null | sed 's/^v//; s/-\([0-9]*\)-g/+\1.g/' | grep . || echo 0.0.0+g$(subst -,.,$(VERSION)))
+NFPM_VERSION    := 2.45.2
+
 LINT         := bin/golangci-lint
 LINT_VERSION := 2.15.0
 
@@ -34,12 +39,13 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard
+SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard \
+	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
 .PHONY: help demo test test-all build lint shellcheck test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash bench \
-	install clean lab compiler
+	packages install clean lab compiler
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -103,6 +109,10 @@ bench: build ## Benchmarks of the engine and the registry, and the load of a who
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
 	$(GO) run ./test/bench
 
+packages: build ## deb and rpm of the three programs into dist/
+	@[ -x bin/nfpm ] || GOBIN='$(CURDIR)/bin' $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION)
+	packaging/build.sh bin/nfpm '$(PACKAGE_VERSION)' "$$(git log -1 --format=%ct)" dist
+
 install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
 	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(HOOKS)'
 	install -m 0755 bin/volferryd bin/volferry-registry '$(DESTDIR)$(PREFIX)/sbin/'
@@ -110,7 +120,7 @@ install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
 	install -m 0755 packaging/libvirt-hook/volferry-guard '$(DESTDIR)$(HOOKS)/'
 
 clean: ## Remove what was built and downloaded
-	rm -rf bin .cache
+	rm -rf bin build dist .cache
 
 # What the guests of tests and demo need, installed if missing.
 lab:

@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# build.sh NFPM VERSION EPOCH OUT: makes deb and rpm of each program in the directory OUT.
+# The programs are in bin/. The same sources make the same bytes: EPOCH is the time of
+# every file, in seconds since 1970.
+set -eu
+umask 022
+
+NFPM=$1 VERSION=$2 SOURCE_DATE_EPOCH=$3 OUT=$4
+ARCH=$(go env GOARCH)
+export ARCH VERSION SOURCE_DATE_EPOCH
+
+rm -rf build "$OUT"
+mkdir -p build/man build/scripts "$OUT"
+go run ./packaging/man build/man
+gzip -9nf build/man/*.[1-9]
+gzip -9nc CHANGELOG.md >build/changelog.gz
+{
+	printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n'
+	printf 'Files: *\nCopyright: The Volferry developers\nLicense: Apache-2.0\n'
+	printf ' On Debian systems the text of the license is in\n /usr/share/common-licenses/Apache-2.0.\n'
+} >build/copyright
+
+# script PACKAGE STATE SOCKETS...
+script() {
+	package=$1 state=$2
+	shift 2
+	for kind in postinst prerm postrm; do
+		sed -e "s|@PACKAGE@|$package|; s|@STATE@|$state|; s|@SOCKETS@|$*|" "packaging/scripts/$kind.sh" >"build/scripts/$package.$kind"
+	done
+}
+script volferryd /var/lib/volferry volferryd.socket
+script volferry-registry /var/lib/volferry-registry volferry-registry.socket volferry-registry-metrics.socket
+
+for package in volferryd volferry-registry volferryctl; do
+	for kind in deb rpm; do
+		"$NFPM" package --config "packaging/nfpm/$package.yaml" --packager "$kind" --target "$OUT/"
+	done
+done

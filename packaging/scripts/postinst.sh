@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# After an installation or an upgrade. dpkg says "configure" and the version that was
+# there before, if there was one; rpm says 1 for an installation and 2 for an upgrade.
+# shellcheck disable=SC2086 # SOCKETS is a list
+set -e
+
+PACKAGE=@PACKAGE@
+SERVICE=$PACKAGE.service
+SOCKETS="@SOCKETS@"
+
+case "$1" in
+configure) if [ -n "$2" ]; then upgrade=yes; else upgrade=; fi ;;
+1) upgrade= ;;
+2) upgrade=yes ;;
+abort-upgrade | abort-remove | abort-deconfigure) upgrade=yes ;;
+*) exit 0 ;;
+esac
+
+if [ -f "/usr/lib/sysusers.d/$PACKAGE.conf" ]; then
+	systemd-sysusers "$PACKAGE.conf"
+fi
+systemd-tmpfiles --create "$PACKAGE.conf" || true
+
+# The hook is no file of the package: dpkg would remove it before it asks whether the
+# guards may go, and a guard without it keeps no guest off.
+if [ "$PACKAGE" = volferryd ]; then
+	install -d -m 0755 /etc/libvirt/hooks/qemu.d
+	install -m 0755 /usr/share/volferry/volferry-guard /etc/libvirt/hooks/qemu.d/volferry-guard
+fi
+
+booted=
+if [ -d /run/systemd/system ]; then
+	booted=yes
+	systemctl daemon-reload
+fi
+
+if [ -x /usr/bin/deb-systemd-helper ]; then
+	for unit in $SERVICE $SOCKETS; do
+		deb-systemd-helper unmask "$unit" >/dev/null
+		if deb-systemd-helper --quiet was-enabled "$unit"; then
+			deb-systemd-helper enable "$unit" >/dev/null
+		else
+			deb-systemd-helper update-state "$unit" >/dev/null
+		fi
+	done
+elif [ -z "$upgrade" ]; then
+	# An rpm does as the host's presets say, and starts nothing by itself.
+	systemctl preset $SERVICE $SOCKETS || true
+fi
+
+[ -n "$booted" ] || exit 0
+if [ -n "$upgrade" ]; then
+	# What the daemon is at work on goes on after the restart.
+	systemctl try-restart "$SERVICE" || true
+elif [ -x /usr/bin/deb-systemd-invoke ]; then
+	deb-systemd-invoke start $SOCKETS "$SERVICE" || true
+fi
+
+if [ -z "$upgrade" ] && [ "$PACKAGE" = volferryd ]; then
+	# libvirt looks for hooks when it starts. Its restart does not touch guests.
+	for service in libvirtd.service virtqemud.service; do
+		systemctl try-restart "$service" 2>/dev/null || true
+	done
+fi

@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# After a removal, which keeps the state and the libvirt hook that heeds the guards in it,
+# or a purge, which is dpkg's alone. A purge refuses while guests may need what is there.
+# shellcheck disable=SC2086 # SOCKETS is a list
+set -e
+
+PACKAGE=@PACKAGE@
+SERVICE=$PACKAGE.service
+SOCKETS="@SOCKETS@"
+STATE=@STATE@
+
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
+if [ -x /usr/bin/deb-systemd-helper ]; then
+	case "$1" in
+	remove) deb-systemd-helper mask $SERVICE $SOCKETS >/dev/null || true ;;
+	purge)
+		deb-systemd-helper purge $SERVICE $SOCKETS >/dev/null || true
+		deb-systemd-helper unmask $SERVICE $SOCKETS >/dev/null || true
+		;;
+	esac
+fi
+[ "$1" = purge ] && [ -d "$STATE" ] || exit 0
+
+# needed names what guests, or other hosts, may still need.
+needed() {
+	case "$PACKAGE" in
+	volferryd) find "$STATE/overlays" "$STATE/saves" "$STATE/guards" -mindepth 1 2>/dev/null || true ;;
+	volferry-registry) find "$STATE" -name registry.db 2>/dev/null || true ;;
+	esac
+}
+kept=$(needed | head -n 5)
+if [ -n "$kept" ]; then
+	cat >&2 <<-END
+		$PACKAGE: $STATE is not removed, for it has
+		$kept
+	END
+	case "$PACKAGE" in
+	volferryd)
+		cat >&2 <<-END
+			which is what guests wrote while a volume moved, or a guard of one of them. Install
+			$PACKAGE again, end what is open (volferryctl op list), and purge it then.
+		END
+		exit 1
+		;;
+	volferry-registry)
+		cat >&2 <<-END
+			which is the only record of what is attached where at this site. Once no host needs
+			it any more: rm -r $STATE
+		END
+		exit 0
+		;;
+	esac
+fi
+if [ "$PACKAGE" = volferryd ]; then
+	rm -f /etc/libvirt/hooks/qemu.d/volferry-guard
+	rmdir --ignore-fail-on-non-empty /etc/libvirt/hooks/qemu.d || true
+fi
+find "$STATE" -mindepth 1 -delete
+rmdir "$STATE" || true # it may be a mount of its own

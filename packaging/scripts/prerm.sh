@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Before a removal or an upgrade. dpkg says "remove" or "upgrade"; rpm says 0 for a
+# removal and 1 for an upgrade. An upgrade restarts afterwards.
+# shellcheck disable=SC2086 # SOCKETS is a list
+set -e
+
+PACKAGE=@PACKAGE@
+SERVICE=$PACKAGE.service
+SOCKETS="@SOCKETS@"
+
+case "$1" in
+remove | 0) ;;
+*) exit 0 ;;
+esac
+if [ -d /run/systemd/system ]; then
+	systemctl stop $SOCKETS "$SERVICE" || true
+fi
+if [ ! -x /usr/bin/deb-systemd-helper ]; then
+	systemctl --no-reload disable $SOCKETS "$SERVICE" || true
+fi
