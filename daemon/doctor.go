@@ -58,7 +58,7 @@ func (d *doctor) registry(ctx context.Context) api.Check {
 func (d *doctor) hook() api.Check {
 	err := d.guards.Enforced()
 	if err == nil {
-		err = d.guards.HookKnowsPasses()
+		err = d.guards.HookKnowsStartTokens()
 	}
 	if errors.Is(err, instance.ErrHookLooksElsewhere) {
 		return api.Check{Name: "hook", Status: "warn", Message: err.Error()} // which says what to do

@@ -289,9 +289,9 @@ type RestoreOptions struct {
 	// Chains take the place of those that the disks with these targets had.
 	Chains map[string][]Image
 	Paused bool
-	// Pass is a text that the host's hook is to find in the definition of this start,
+	// StartToken is a text that the host's hook is to find in the definition of this start,
 	// and of no other; empty for none. It goes with the process.
-	Pass string
+	StartToken string
 }
 
 // Where is which of the two descriptions of a domain a call means.

@@ -17,18 +17,18 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// define is what this host knows of the instance, and what tells it from another
-// state of it.
-func (m *machine) define(ctx context.Context, in *shelveInput) (out api.InstanceDefinition, digest string, err error) {
-	def, err := m.HV.DomainDefinition(ctx, in.InstanceID)
+// collectDefinition returns what this host knows of the instance, and a digest that
+// changes whenever that does.
+func (e *stepEnv) collectDefinition(ctx context.Context, in *shelveInput) (out api.InstanceDefinition, digest string, err error) {
+	def, err := e.HV.DomainDefinition(ctx, in.InstanceID)
 	if err != nil {
 		return out, "", in.refusal("shelve", err)
 	}
-	atts, err := m.Registry.Attachments(ctx, "", in.InstanceID)
+	atts, err := e.Registry.Attachments(ctx, "", in.InstanceID)
 	if err != nil {
 		return out, "", request.Registry(err)
 	}
-	dom, err := m.domain(ctx, in.InstanceID)
+	dom, err := e.domain(ctx, in.InstanceID)
 	switch {
 	case err != nil:
 		return out, "", err
@@ -41,15 +41,15 @@ func (m *machine) define(ctx context.Context, in *shelveInput) (out api.Instance
 		return out, "", err
 	}
 	out = api.InstanceDefinition{Domain: def.Domain, Autostart: def.Autostart, Disks: map[string]api.SlotDefinition{}}
-	if out.NVRAM, err = packed(def.NVRAM); err != nil {
+	if out.NVRAM, err = packNVRAM(def.NVRAM); err != nil {
 		return out, "", err
 	}
 	for _, a := range atts {
-		text, err := m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, a.Device)
+		text, err := e.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, a.Device)
 		if err != nil {
 			return out, "", in.refusal("shelve", err)
 		}
-		d, err := m.HV.ParseDisk(text)
+		d, err := e.HV.ParseDisk(text)
 		switch {
 		case err != nil:
 			return out, "", in.refusal("shelve", err)
@@ -66,9 +66,9 @@ func (m *machine) define(ctx context.Context, in *shelveInput) (out api.Instance
 	return out, hex.EncodeToString(sum[:]), nil
 }
 
-// packed are the variables of a UEFI guest as the registry keeps them; none stay
-// none.
-func packed(nvram []byte) ([]byte, error) {
+// packNVRAM compresses the variables of a UEFI guest, as the registry keeps them; none
+// stay none.
+func packNVRAM(nvram []byte) ([]byte, error) {
 	if nvram == nil {
 		return nil, nil
 	}
@@ -87,7 +87,7 @@ func packed(nvram []byte) ([]byte, error) {
 // growing without end.
 const maxNVRAM = 64 << 20
 
-func unpacked(nvram []byte) ([]byte, error) {
+func unpackNVRAM(nvram []byte) ([]byte, error) {
 	if len(nvram) == 0 {
 		return nil, nil
 	}

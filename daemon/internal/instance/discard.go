@@ -12,32 +12,32 @@ import (
 
 const stepNameDiscard = "discard_memory"
 
-// stepDiscard gives up the memory of an instance, in its file or in a process that
-// stands still: it is off then, as after a power cut. Its guard stays until it may be
-// started (BeginResume). One that runs is left as it is: it has no memory that waits.
-func (m *machine) stepDiscard() op.Step {
+// stepDiscard gives up the memory of an instance, in its save image or in a paused
+// process: the instance is off then, as after a power cut. Its guard stays until it may
+// be started (BeginResume). An instance that runs is left as it is.
+func (e *stepEnv) stepDiscard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *pauseInput) error {
-		if err := m.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
+		if err := e.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
 			return err
 		}
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		if err != nil {
 			return err
 		}
 		if dom != nil && dom.State == hv.StatePaused {
-			if err := m.HV.PowerOff(ctx, in.InstanceID); err != nil {
+			if err := e.HV.PowerOff(ctx, in.InstanceID); err != nil {
 				return request.HV(err)
 			}
-			m.log.Warn("the memory of an instance was given up", "instance", in.InstanceName, "migration", in.MigrationID)
+			e.log.Warn("the memory of an instance was given up", "instance", in.InstanceName, "migration", in.MigrationID)
 		}
-		return removeMemory(in)
+		return removeSaveImage(in)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
-		there, err := memoryThere(in)
+		there, err := saveImageExists(in)
 		if err != nil || there {
 			return op.NotDone, err
 		}
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		return op.DoneIf(dom == nil || dom.State != hv.StatePaused), err
 	}
 	return step(stepNameDiscard, do, nil, observe)

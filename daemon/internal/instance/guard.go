@@ -40,7 +40,7 @@ func NewGuards(dir, hook string) *Guards { return &Guards{dir: dir, hook: hook} 
 // for whom ("migration UUID"). Reason is the whole sentence that the person who
 // tries the start will read. A second Set of an owner replaces the reason.
 func (g *Guards) Set(id, owner, reason string) error {
-	line := reason + mark(owner)
+	line := reason + ownerSuffix(owner)
 	err := g.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
 	if err != nil {
 		return fmt.Errorf("set guard of instance %s: %w", id, err)
@@ -81,12 +81,12 @@ const (
 	GuardRoot = "root"
 	// GuardShelf: the instance is on the shelf, or another host's.
 	GuardShelf = "shelf"
-	// GuardPause begins the owner of a guard that keeps an instance saved while a
-	// volume of it moves with all guests paused; the migration's id follows.
+	// GuardPause, with the migration's id after it, owns the guard that keeps an
+	// instance saved while one of its volumes moves with all guests paused.
 	GuardPause = "pause "
 )
 
-// RootReason is the reason of the guard GuardRoot.
+// RootReason is the reason that goes with the guard GuardRoot.
 func RootReason(name string) string { return noRoot("start", name).Message }
 
 // Of returns the guards of a domain. An error means that nobody can tell, which is
@@ -111,7 +111,8 @@ func (g *Guards) Of(id string) ([]Guard, error) {
 	return out, nil
 }
 
-// change replaces the lines of a domain's file. A pass is for the guard as it was.
+// change replaces the lines of a domain's file. It ends a start token, which was issued
+// for the guard as it was.
 func (g *Guards) change(id string, edit func([]string) []string) error {
 	path, err := g.path(id)
 	if err != nil {
@@ -123,7 +124,7 @@ func (g *Guards) change(id string, edit func([]string) []string) error {
 	if err != nil {
 		return err
 	}
-	if err := endPass(path); err != nil {
+	if err := revokeStartToken(path); err != nil {
 		return err
 	}
 	if lines = edit(lines); len(lines) == 0 {
@@ -138,10 +139,10 @@ func (g *Guards) change(id string, edit func([]string) []string) error {
 	return atomicfile.Write(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
-func mark(owner string) string { return " [" + owner + "]" }
+func ownerSuffix(owner string) string { return " [" + owner + "]" }
 
 func without(lines []string, owner string) []string {
-	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasSuffix(line, mark(owner)) })
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasSuffix(line, ownerSuffix(owner)) })
 }
 
 // readLines reads a guard; no file has no lines.

@@ -211,7 +211,7 @@ func TestHookAnswersWithin50ms(t *testing.T) {
 	g := newGuards(t)
 	h := newHook(t, g.dir)
 	mustSet(t, g, domainA, "reason")
-	mustPass(t, g)
+	mustIssueToken(t, g)
 	disk := "<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='/var/lib/libvirt/images/a.img'/></disk>\n"
 	xml := "<domain>\n<devices>" + strings.Repeat(disk, 50) + "</devices>\n<uuid>" + domainA + "</uuid></domain>"
 

@@ -19,11 +19,11 @@ type Config struct {
 	// Patience is how long a request waits for something that is away; 0 is
 	// request.DefaultPatience.
 	Patience time.Duration
-	// SaveDir is where the RAM of instances is kept while one of their volumes moves
-	// with all guests paused.
+	// SaveDir is where the save images of instances are kept while one of their volumes
+	// moves with all guests paused.
 	SaveDir string
-	// BootID tells one boot of this host from another; empty if nobody can tell, which
-	// is as if the host had been booted with each new Manager.
+	// BootID tells one boot of this host from another. If it is empty, each new Manager
+	// counts as a new boot.
 	BootID string
 }
 
@@ -34,18 +34,18 @@ type Host struct {
 	Epoch int64
 }
 
-// is says whether a document names this host, which it does by name or by id.
-func (h Host) is(named string) bool { return named != "" && (named == h.ID || named == h.Name) }
+// named says whether a document names this host, which it does by name or by id.
+func (h Host) named(named string) bool { return named != "" && (named == h.ID || named == h.Name) }
 
 // Manager starts, stops, pauses, reboots and shelves the instances of this host.
 // Safe for concurrent use.
 type Manager struct {
-	desk    request.Desk
-	machine *machine
+	desk request.Desk
+	env  *stepEnv
 }
 
-// machine is what the steps share.
-type machine struct {
+// stepEnv is what the steps share: the ports, and who this host is.
+type stepEnv struct {
 	Ports
 	// host answers for this host once it was told who it is, registry away or not.
 	host func(context.Context) (Host, error)
@@ -62,13 +62,13 @@ type machine struct {
 // that runs its Plans before any other call.
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	return &Manager{
-		desk:    request.Desk{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
-		machine: &machine{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, boot: cmp.Or(cfg.BootID, uuid.NewString()), active: func() []op.Status { return nil }},
+		desk: request.Desk{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
+		env:  &stepEnv{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, boot: cmp.Or(cfg.BootID, uuid.NewString()), active: func() []op.Status { return nil }},
 	}
 }
 
 // Bind gives the manager its runner.
-func (g *Manager) Bind(r *op.Runner) {
-	g.desk.Runner = r
-	g.machine.submit, g.machine.active = r.Submit, r.Active
+func (m *Manager) Bind(r *op.Runner) {
+	m.desk.Runner = r
+	m.env.submit, m.env.active = r.Submit, r.Active
 }

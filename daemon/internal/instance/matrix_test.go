@@ -28,7 +28,7 @@ type trial struct {
 // Plans implements optest.World.
 func (s *trial) Plans() []op.Plan {
 	g := s.nodes[0].newManager()
-	g.machine.submit = func(context.Context, op.Op) error { return nil }
+	g.env.submit = func(context.Context, op.Op) error { return nil }
 	return g.Plans()
 }
 

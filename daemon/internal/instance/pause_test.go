@@ -145,7 +145,7 @@ func TestASavedGuestThatRunsAgainIsFoundOutByTheNextSave(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.suspend("suspend-db", pausedDB), op.StateDone, "")
 		wantState(t, d.save("save-web"), op.StateDone, "")
-		d.world.OnStart, d.world.OnPass = nil, nil // the hook was taken away
+		d.world.OnStart, d.world.OnStartToken = nil, nil // the hook was taken away
 		must(t, d.world.Start(pausedWeb))
 		wantState(t, d.saveOnly("save-db", pausedDB), op.StateUndone, api.CodeVolumeInUse)
 	}, hv.StateRunning, hv.StateRunning)
@@ -280,7 +280,7 @@ func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
 		must(t, d.world.copied())
-		d.world.OnStart, d.world.OnPass = nil, nil
+		d.world.OnStart, d.world.OnStartToken = nil, nil
 		d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Do: func() { must(t, d.world.Start(pausedWeb)) }})
 		st := d.restore("restore", pausedWeb, pausedDst)
 		wantState(t, st, op.StateDone, "")
@@ -504,7 +504,7 @@ func newPauseSubject(t *testing.T, kind string, state hv.State) *pauseSubject {
 	in := pauseInput{
 		subject:     subject{InstanceID: pausedWeb, InstanceName: "web", Host: "host-alpha", HostName: "alpha", Epoch: 1, Whole: true},
 		MigrationID: pausedMig, VolumeID: pausedVol, VolumeName: "vol", Device: "vdb", Location: w.location(pausedSrc),
-		Memory: w.newManager(w.journal).machine.memoryPath(pausedWeb, pausedMig),
+		Memory: w.newManager(w.journal).env.saveImagePath(pausedWeb, pausedMig),
 	}
 	return &pauseSubject{pauseWorld: w, kind: kind, in: in, was: state}
 }

@@ -67,7 +67,7 @@ func newPauseWorld(t *testing.T, states ...hv.State) *pauseWorld {
 		guards: newMemGuards(), free: 1 << 40, at: pausedSrc, lockedBy: pausedMig,
 	}
 	w.OnStart = func(id string) error { return w.guards.refuse(id, "") }
-	w.OnPass = w.guards.refuse
+	w.OnStartToken = w.guards.refuse
 	for _, path := range []string{pausedSrc, pausedDst} {
 		must(t, w.CreateImage(path, hvtest.Raw, pausedSize))
 	}
@@ -263,8 +263,8 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	if guards, err := w.guards.Of(id); err != nil || len(guards) > 0 {
 		r.Errorf("guards are left: %v (%v)", guards, err)
 	}
-	if w.guards.passes[id] != (memPass{}) {
-		r.Errorf("a pass is left")
+	if w.guards.tokens[id] != (memToken{}) {
+		r.Errorf("a start token is left")
 	}
 	if left := w.memories(); len(left) > 0 {
 		r.Errorf("memory is left: %v", left)
@@ -320,8 +320,8 @@ func (w *pauseWorld) kept(hadMemory bool) (err error) {
 	if guards, e := w.guards.Of(id); e != nil || len(guards) != 1 || guards[0].Owner != "pause "+pausedMig {
 		err = errors.Join(e, fmt.Errorf("its guards are %v", guards))
 	}
-	if w.guards.passes[id] != (memPass{}) {
-		err = errors.Join(err, errors.New("a pass is left"))
+	if w.guards.tokens[id] != (memToken{}) {
+		err = errors.Join(err, errors.New("a start token is left"))
 	}
 	want := ""
 	if hadMemory {

@@ -25,8 +25,8 @@ const (
 
 	kindSuspend = "instance_suspend"
 	kindSave    = "instance_save"
-	// kindRestore is of journals of before: it let its guest run on at once. Nobody asks
-	// for it any more.
+	// kindRestore is in older journals: it let its guest run on at once. It is not
+	// submitted any more.
 	kindRestore       = "instance_restore"
 	kindRestorePaused = "instance_restore_paused"
 	kindDiscard       = "instance_discard_memory"
@@ -38,21 +38,21 @@ var kinds = []string{
 	kindSuspend, kindSave, kindRestore, kindRestorePaused, kindDiscard, kindResume,
 }
 
-// pauseKinds are the ops of a move with all guests paused; true for those that bring an
-// instance back.
+// pauseKinds are the op kinds of a move with all guests paused; true for the kinds that
+// bring an instance back.
 var pauseKinds = map[string]bool{
 	kindSuspend: false, kindSave: false, kindRestore: true, kindRestorePaused: true, kindDiscard: true, kindResume: true,
 }
 
-// The steps that somebody asks about.
+// The steps whose outputs or end are looked at.
 const (
 	stepNameAdmit  = "admit"
 	stepNameReport = "report"
 )
 
 // Plans returns the plans of all op kinds of instances, for the runner.
-func (g *Manager) Plans() []op.Plan {
-	return slices.Concat(g.machine.powerPlans(), []op.Plan{g.machine.shelvePlan(), g.machine.unshelvePlan()}, g.pausePlans())
+func (m *Manager) Plans() []op.Plan {
+	return slices.Concat(m.env.powerPlans(), []op.Plan{m.env.shelvePlan(), m.env.unshelvePlan()}, m.pausePlans())
 }
 
 // subject is the instance that an op is about: the beginning of every input here.
@@ -64,8 +64,8 @@ type subject struct {
 	Host     string `json:"host"`
 	HostName string `json:"host_name"`
 	Epoch    int64  `json:"epoch"`
-	// Whole: nobody else changes the instance meanwhile. Otherwise only whether it
-	// is on is this op's.
+	// Whole: nobody else changes the instance meanwhile. Otherwise the op owns only
+	// whether the instance is on.
 	Whole bool `json:"whole,omitempty"`
 }
 
@@ -89,16 +89,16 @@ func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) 
 // stepReport tells the registry what the op has made of the instance, so that
 // whoever waited for the op finds the registry knowing it. Libvirt that has died
 // meanwhile is waited for: without it this host knows nothing to tell.
-func (m *machine) stepReport() op.Step {
+func (e *stepEnv) stepReport() op.Step {
 	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
-		return m.reported(ctx)
+		return e.reported(ctx)
 	}}
 }
 
-// reported tells the registry of this host's instances, and has the op wait for
-// libvirt if that is not there to say how they are.
-func (m *machine) reported(ctx context.Context) error {
-	if err := m.Report(ctx); errors.Is(err, hv.ErrUnavailable) {
+// reported tells the registry of this host's instances. If libvirt does not answer, the
+// op waits for it.
+func (e *stepEnv) reported(ctx context.Context) error {
+	if err := e.Report(ctx); errors.Is(err, hv.ErrUnavailable) {
 		return request.HV(err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -45,12 +46,12 @@ type GuardKeeper interface {
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]Guard, error)
-	// Pass lets the one start through the owner's guard whose definition has the
-	// returned text in it, until EndPass.
-	Pass(domainID, owner string) (string, error)
-	EndPass(domainID string) error
-	// HookKnowsPasses returns nil if no hook refuses what has a pass.
-	HookKnowsPasses() error
+	// IssueStartToken lets the one start through the owner's guard whose definition has the
+	// returned text in it, until RevokeStartToken.
+	IssueStartToken(domainID, owner string) (string, error)
+	RevokeStartToken(domainID string) error
+	// HookKnowsStartTokens returns nil if no hook refuses a start with a token.
+	HookKnowsStartTokens() error
 	// Enforced returns nil if libvirt asks the guard hook before it starts a domain,
 	// and else says why not.
 	Enforced() error
@@ -66,6 +67,23 @@ type Locations interface {
 	// Disconnect ends the use of the location on this host, unless another domain
 	// or attachment needs it.
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error
+}
+
+// Images are the images of volumes, and the directory of RAM files, on this host
+// (image.Storage).
+type Images interface {
+	// Inspect reads size and kind of an image of a known format.
+	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// InUse says who holds the image, in words, or "" if nobody that can be seen on
+	// this host does: a mount, a device mapper or loop device, swap.
+	InUse(ctx context.Context, path string) (string, error)
+	// Connect makes the image at path ready for a guest of this host: it drops what
+	// this host has cached of it.
+	Connect(ctx context.Context, path string) error
+	// Disconnect writes what this host has cached of an image to stable storage.
+	Disconnect(ctx context.Context, path string) error
+	// FreeBytes is how much a file in dir may still grow.
+	FreeBytes(dir string) (int64, error)
 }
 
 // Migrations are the migrations of this host (migrate.Manager).

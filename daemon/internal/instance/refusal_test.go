@@ -393,7 +393,7 @@ func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
 		if st := d.run(t, "shelve"); st.State != op.StateDone {
 			t.Fatalf("the op is %s: %+v", st.State, st.Failure)
 		}
-		got, err := unpacked(w.registry.now().shelf.NVRAM)
+		got, err := unpackNVRAM(w.registry.now().shelf.NVRAM)
 		must(t, err)
 		if string(got) != "boot from the net" {
 			t.Errorf("stored is %q", got)

@@ -37,9 +37,9 @@ func savable(dom *hv.Domain, in *pauseInput) error {
 	return nil
 }
 
-// otherDisks says which disk besides one is not the same image in a process, or in the
-// RAM of one, as in the persistent definition; "" if none. Drives whose medium may be
-// changed at any time are left out.
+// otherDisks says which disk, besides the one with the target except, is another image in
+// a process, or in its save image, than in the persistent definition; "" if none. Drives,
+// whose medium may be changed at any time, are left out.
 func otherDisks(process, config []hv.Disk, except string) string {
 	defined := make(map[string]*hv.Disk)
 	for i := range config {

@@ -19,93 +19,93 @@ type shelveInput struct {
 	stopping
 	// Keep: the instance stays on its host.
 	Keep bool `json:"keep,omitempty"`
-	// Was: it was shelved before, and only leaves its host.
+	// Was: the instance is shelved already, and only leaves its host.
 	Was bool `json:"was,omitempty"`
 }
 
 // BeginShelve puts an instance away: it is stopped, the registry gets what this host
 // knows of it, and it leaves the host.
-func (g *Manager) BeginShelve(ctx context.Context, opID, instanceRef string, how api.InstanceShelve) (api.Instance, error) {
-	return g.take(ctx, request.Request{
-		OpID: opID, Kind: kindShelve, Asked: asked{instanceRef, how},
+func (m *Manager) BeginShelve(ctx context.Context, opID, instanceRef string, how api.InstanceShelve) (api.Instance, error) {
+	return m.submit(ctx, request.Request{
+		OpID: opID, Kind: kindShelve, Asked: requestBody{instanceRef, how},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			in := &shelveInput{stopping: stopping{how.Force, how.TimeoutSeconds}, Keep: how.KeepOnHost}
 			if err := in.stopping.check(); err != nil {
 				return nil, err
 			}
-			inst, err := g.machine.Registry.Instance(ctx, instanceRef)
+			inst, err := m.env.Registry.Instance(ctx, instanceRef)
 			if err != nil {
 				return nil, err
 			}
-			if in.subject, err = g.machine.subjectOf(ctx, inst); err != nil {
+			if in.subject, err = m.env.subjectOf(ctx, inst); err != nil {
 				return nil, err
 			}
 			in.Whole, in.Was = true, inst.State == api.InstanceShelved
-			return in, g.machine.mayShelve(ctx, in, inst)
+			return in, m.env.mayShelve(ctx, in, inst)
 		},
 	})
 }
 
-func (m *machine) shelvePlan() op.Plan {
+func (e *stepEnv) shelvePlan() op.Plan {
 	return op.Plan{Kind: kindShelve, Commit: stepNameUndefine, Steps: []op.Step{
-		m.stepMayShelve(),
-		m.stepStopToShelve(),
-		m.stepGuardShelf(),
-		m.stepStore(),
-		m.stepUndefine(),
-		m.stepOffload(),
-		m.stepReport(),
+		e.stepAdmitShelve(),
+		e.stepStopToShelve(),
+		e.stepGuardShelf(),
+		e.stepStore(),
+		e.stepUndefine(),
+		e.stepOffload(),
+		e.stepReport(),
 	}}
 }
 
-// stepMayShelve looks once more, now that no other op is at it, whether the op may
-// be.
-func (m *machine) stepMayShelve() op.Step {
+// stepAdmitShelve makes the checks once more, now that no other op works on the instance.
+func (e *stepEnv) stepAdmitShelve() op.Step {
 	return step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *shelveInput) error {
-		inst, err := m.Registry.Instance(ctx, in.InstanceID)
+		inst, err := e.Registry.Instance(ctx, in.InstanceID)
 		if err != nil {
 			return request.Registry(err)
 		}
-		return m.mayShelve(ctx, in, inst)
+		return e.mayShelve(ctx, in, inst)
 	}, nil, nil)
 }
 
-// mayShelve refuses what would be stopped in the middle, or could not come back.
-func (m *machine) mayShelve(ctx context.Context, in *shelveInput, inst api.Instance) error {
+// mayShelve refuses an instance whose shelving would stop half-way, or that could not
+// come back.
+func (e *stepEnv) mayShelve(ctx context.Context, in *shelveInput, inst api.Instance) error {
 	const verb = "shelve"
 	switch {
-	case inst.Locked: // first, as in may
+	case inst.Locked: // first, as in checkPower
 		return locked(verb, inst)
 	case inst.State == api.InstanceShelvedOffloaded, inst.State == api.InstanceShelved && in.Keep:
 		return forbidden(verb, inst.Name, "it is %s already", inst.State)
 	case (inst.State == api.InstanceShelved) != in.Was:
 		return api.Errorf(api.CodeConflict, "cannot shelve instance %s: it is %s by now; look, and ask again", inst.Name, inst.State)
 	}
-	dom, err := m.domain(ctx, inst.ID)
+	dom, err := e.domain(ctx, inst.ID)
 	if err != nil {
 		return err
 	}
 	if err := mayLeave(dom, inst.Name, in.Force); err != nil {
 		return err
 	}
-	if err := m.notMoving(ctx, inst); err != nil {
+	if err := e.notMoving(ctx, inst); err != nil {
 		return err
 	}
-	atts, err := m.Registry.Attachments(ctx, "", inst.ID)
+	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
 	if err != nil {
 		return request.Registry(err)
 	}
 	if err := mayTake(dom, atts, in.Keep); err != nil {
 		return err
 	}
-	_, err = m.HV.DomainDefinition(ctx, inst.ID)
+	_, err = e.HV.DomainDefinition(ctx, inst.ID)
 	if errors.Is(err, hv.ErrUnsupported) {
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: %v", inst.Name, err)
 	}
 	return request.HV(err)
 }
 
-// mayLeave refuses a domain of which more is on the host than its definition.
+// mayLeave refuses a domain that has more on this host than its definition and its disks.
 func mayLeave(dom *hv.Domain, name string, force bool) error {
 	const verb = "shelve"
 	left := func(what, how string) error {
@@ -131,8 +131,8 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 }
 
 // notMoving refuses an instance of which a volume moves.
-func (m *machine) notMoving(ctx context.Context, inst api.Instance) error {
-	open, err := m.Migrations.List(ctx, false)
+func (e *stepEnv) notMoving(ctx context.Context, inst api.Instance) error {
+	open, err := e.Migrations.List(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (m *machine) notMoving(ctx context.Context, inst api.Instance) error {
 		With("migration_id", open[i].ID)
 }
 
-// mayTake refuses disks that are not what the registry has of them, and disks
-// that only this host has, of an instance that is to leave it.
+// mayTake refuses disks that differ from what the registry has of them and, if the
+// instance is to leave this host, disks that only this host has.
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {
@@ -168,11 +168,11 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	return nil
 }
 
-// wouldLose refuses a disk that could not be made again as it is.
+// wouldLose refuses a disk that could not be made again as it is now.
 func wouldLose(instance string, d *hv.Disk) error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s has %s, which it would come back without; keep the instance on its host (without --offload)",
 		instance, d.Target, d.Uncarried)
 }
 
-// isDrive says whether media are put into it: no volume is there.
+// isDrive says whether the disk is a drive for media, which is no volume.
 func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The steps of a shelve that somebody asks about.
+// The steps of a shelve that are looked at elsewhere.
 const (
 	stepNameStop     = "stop"
 	stepNameStore    = "store"
@@ -26,7 +26,7 @@ type ranNote struct {
 
 // stepStopToShelve stops the instance. Undone, a guest that ran runs again, if the
 // instance is still this host's.
-func (m *machine) stepStopToShelve() op.Step {
+func (e *stepEnv) stepStopToShelve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
 		var note ranNote
 		noted, err := r.Noted(stepNameStop, &note)
@@ -34,7 +34,7 @@ func (m *machine) stepStopToShelve() op.Step {
 			return err
 		}
 		if !noted {
-			dom, err := m.domain(ctx, in.InstanceID)
+			dom, err := e.domain(ctx, in.InstanceID)
 			if err != nil {
 				return err
 			}
@@ -42,30 +42,30 @@ func (m *machine) stepStopToShelve() op.Step {
 				return err
 			}
 		}
-		return m.powerOff(ctx, &in.subject, in.stopping)
+		return e.powerOff(ctx, &in.subject, in.stopping)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {
 		var note ranNote
 		if _, err := r.Noted(stepNameStop, &note); err != nil || !note.Ran {
 			return err
 		}
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		if err != nil || dom == nil || dom.State.Active() {
 			return err
 		}
-		if mine, err := m.mine(ctx, &in.subject); err != nil || !mine {
+		if mine, err := e.isOurs(ctx, &in.subject); err != nil || !mine {
 			return err
 		}
-		err = m.powerOn(ctx, &in.subject)
+		err = e.powerOn(ctx, &in.subject)
 		if api.CodeOf(err) != "" {
-			m.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
+			e.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
 			return nil
 		}
-		_ = m.Report(ctx) // what it does not say, the next one says
+		_ = e.Report(ctx) // what it does not say, the next one says
 		return err
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		return op.DoneIf(dom == nil || !dom.State.Active()), err
 	}
 	return step(stepNameStop, do, undo, observe)
@@ -73,67 +73,66 @@ func (m *machine) stepStopToShelve() op.Step {
 
 // stepGuardShelf keeps the domain off, here and for good, unless the instance turns
 // out to stay this host's.
-func (m *machine) stepGuardShelf() op.Step {
-	do := func(_ context.Context, _ *op.Run, in *shelveInput) error { return m.guardShelf(&in.subject) }
+func (e *stepEnv) stepGuardShelf() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *shelveInput) error { return e.guardShelf(&in.subject) }
 	undo := func(ctx context.Context, _ *op.Run, in *shelveInput) error {
-		if mine, err := m.mine(ctx, &in.subject); err != nil || !mine {
+		if mine, err := e.isOurs(ctx, &in.subject); err != nil || !mine {
 			return err
 		}
-		return m.Guards.Clear(in.InstanceID, GuardShelf)
+		return e.Guards.Clear(in.InstanceID, GuardShelf)
 	}
 	observe := func(_ context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
-		has, err := m.Guards.Has(in.InstanceID, GuardShelf)
+		has, err := e.Guards.Has(in.InstanceID, GuardShelf)
 		return op.DoneIf(has), err
 	}
 	return step("guard", do, undo, observe)
 }
 
-func (m *machine) guardShelf(s *subject) error {
-	return m.Guards.Set(s.InstanceID, GuardShelf, shelfReason(s.InstanceName))
+func (e *stepEnv) guardShelf(s *subject) error {
+	return e.Guards.Set(s.InstanceID, GuardShelf, shelfReason(s.InstanceName))
 }
 
 func shelfReason(name string) string {
 	return "instance " + name + " is shelved, or another host's; `volferryctl instance unshelve " + name + "`"
 }
 
-// mine says whether the instance is this host's and not on the shelf. It needs the
-// registry's word.
-func (m *machine) mine(ctx context.Context, s *subject) (bool, error) {
-	inst, found, err := m.row(ctx, s)
+// isOurs asks the registry whether the instance is this host's and not on the shelf.
+func (e *stepEnv) isOurs(ctx context.Context, s *subject) (bool, error) {
+	inst, found, err := e.row(ctx, s)
 	return found && !shelved(inst.State), err
 }
 
-// row reads the instance from the registry. One that is not this host's is as good
-// as none. Its errors are typed for the runner.
-func (m *machine) row(ctx context.Context, s *subject) (inst api.Instance, found bool, err error) {
-	inst, err = m.Registry.Instance(ctx, s.InstanceID)
+// row reads the instance from the registry. An instance of another host counts as not
+// found. Its errors are typed for the runner.
+func (e *stepEnv) row(ctx context.Context, s *subject) (inst api.Instance, found bool, err error) {
+	inst, err = e.Registry.Instance(ctx, s.InstanceID)
 	if request.Lost(err) {
 		return inst, false, nil
 	}
 	host := Host{ID: s.Host, Name: s.HostName}
-	return inst, err == nil && host.is(inst.Host), request.Registry(err)
+	return inst, err == nil && host.named(inst.Host), request.Registry(err)
 }
 
-// stored is what the registry has, or will have, of the domain.
+// stored tells which state of the domain the registry has, or will have.
 type stored struct {
 	Digest string `json:"digest"`
 }
 
 // stepStore brings what this host knows of the instance to the registry, which has
-// it as shelved from there on. Asked again it stores what is there then.
-func (m *machine) stepStore() op.Step {
+// the instance as shelved from there on. Repeated, it stores what this host knows then.
+func (e *stepEnv) stepStore() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
-		if err := m.reported(ctx); err != nil { // it was stopped a moment ago
+		if err := e.reported(ctx); err != nil { // it was stopped a moment ago
 			return err
 		}
-		return m.store(ctx, r, in)
+		return e.store(ctx, r, in)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {
-		inst, found, err := m.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.subject)
 		if err != nil || in.Was || !found || inst.State != api.InstanceShelved {
 			return err
 		}
-		err = m.settle(ctx, r, &in.subject, "unstore", api.InstanceStopped)
+		err = e.leaveShelf(ctx, r, &in.subject, "unstore", api.InstanceStopped)
 		if request.Lost(err) {
 			return nil
 		}
@@ -142,13 +141,13 @@ func (m *machine) stepStore() op.Step {
 	return step(stepNameStore, do, undo, nil)
 }
 
-// store sends the definition to the registry, unless that has it as it is.
-func (m *machine) store(ctx context.Context, r *op.Run, in *shelveInput) error {
-	def, digest, err := m.define(ctx, in)
+// store sends the definition to the registry.
+func (e *stepEnv) store(ctx context.Context, r *op.Run, in *shelveInput) error {
+	def, digest, err := e.collectDefinition(ctx, in)
 	if err != nil {
 		return err
 	}
-	inst, found, err := m.row(ctx, &in.subject)
+	inst, found, err := e.row(ctx, &in.subject)
 	switch {
 	case err != nil:
 		return err
@@ -162,30 +161,30 @@ func (m *machine) store(ctx context.Context, r *op.Run, in *shelveInput) error {
 	if err := r.Note(ctx, stored{digest}); err != nil {
 		return err
 	}
-	_, err = m.Registry.TransitionInstance(ctx, r.OpID()+".store."+string(from)+"."+digest[:8], in.InstanceID, api.InstanceTransition{
+	_, err = e.Registry.TransitionInstance(ctx, r.OpID()+".store."+string(from)+"."+digest[:8], in.InstanceID, api.InstanceTransition{
 		From: from, To: api.InstanceShelved, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(), Definition: &def,
 	})
 	return request.Registry(err)
 }
 
-// stepUndefine takes the domain off this host, and with it the last way back. It
-// looks that the registry has the instance on its shelf, and has it as it is.
-func (m *machine) stepUndefine() op.Step {
+// stepUndefine takes the domain off this host, and with it the last way back. First it
+// makes sure that the registry has the instance on its shelf, as it is now.
+func (e *stepEnv) stepUndefine() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
 		if in.Keep {
 			return nil
 		}
-		inst, found, err := m.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.subject)
 		switch {
 		case err != nil:
 			return err
 		case !found || inst.State != api.InstanceShelved:
 			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: the registry does not have it on this host's shelf any more", in.InstanceName)
 		}
-		if err := m.storedAsItIs(ctx, r, in); err != nil {
+		if err := e.storedAsItIs(ctx, r, in); err != nil {
 			return err
 		}
-		err = m.HV.UndefineDomain(ctx, in.InstanceID)
+		err = e.HV.UndefineDomain(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrActive) {
 			return forbidden("shelve", in.InstanceName, "somebody has started it")
 		}
@@ -195,16 +194,15 @@ func (m *machine) stepUndefine() op.Step {
 		if in.Keep {
 			return op.Done, nil
 		}
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		return op.DoneIf(dom == nil), err
 	}
 	return step(stepNameUndefine, do, nil, observe)
 }
 
-// storedAsItIs stores a domain once more that somebody has edited since it was
-// stored.
-func (m *machine) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) error {
-	dom, err := m.domain(ctx, in.InstanceID)
+// storedAsItIs stores a domain once more if somebody has edited it since it was stored.
+func (e *stepEnv) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) error {
+	dom, err := e.domain(ctx, in.InstanceID)
 	switch {
 	case err != nil || dom == nil:
 		return err
@@ -219,21 +217,21 @@ func (m *machine) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) 
 			break
 		}
 	}
-	_, digest, err := m.define(ctx, in)
+	_, digest, err := e.collectDefinition(ctx, in)
 	if err != nil || digest == had.Digest {
 		return err
 	}
-	m.log.Info("the definition of a shelved instance was changed, and is stored again", "instance", in.InstanceName)
-	return m.store(ctx, r, in)
+	e.log.Info("the definition of a shelved instance was changed, and is stored again", "instance", in.InstanceName)
+	return e.store(ctx, r, in)
 }
 
 // stepOffload says that no host has the instance.
-func (m *machine) stepOffload() op.Step {
+func (e *stepEnv) stepOffload() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
 		if in.Keep {
 			return nil
 		}
-		err := m.settle(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded)
+		err := e.leaveShelf(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded)
 		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
@@ -241,21 +239,21 @@ func (m *machine) stepOffload() op.Step {
 			return op.Done, nil
 		}
 		// One that is not this host's any more was offloaded, or taken by a fence.
-		inst, found, err := m.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.subject)
 		return op.DoneIf(!found || inst.State != api.InstanceShelved), err
 	}
 	return step("offload", do, nil, observe)
 }
 
-// settle says to the registry where an instance that was shelved here is now, under
-// the epoch of now.
-func (m *machine) settle(ctx context.Context, r *op.Run, s *subject, what string, to api.InstanceState) error {
+// leaveShelf tells the registry where an instance that was shelved on this host is now,
+// in the epoch of now.
+func (e *stepEnv) leaveShelf(ctx context.Context, r *op.Run, s *subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
-		h, err := m.host(ctx)
+		h, err := e.host(ctx)
 		return h.Epoch, err
 	}
 	return request.AsOfNow(s.Epoch, now, func(epoch int64, again string) error {
-		_, err := m.Registry.TransitionInstance(ctx, r.OpID()+"."+what+again, s.InstanceID, api.InstanceTransition{
+		_, err := e.Registry.TransitionInstance(ctx, r.OpID()+"."+what+again, s.InstanceID, api.InstanceTransition{
 			From: api.InstanceShelved, To: to, Host: s.Host, Epoch: epoch, OpID: r.OpID(),
 		})
 		return err

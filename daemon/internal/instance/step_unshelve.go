@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The steps of an unshelve that somebody asks about.
+// The steps of an unshelve that are looked at elsewhere.
 const (
 	stepNameClaim    = "claim"
 	stepNameConnect  = "connect"
@@ -33,14 +33,14 @@ type claimed struct {
 
 // stepClaim takes the instance from the shelf. Of two hosts one wins. The output is
 // what it is made of.
-func (m *machine) stepClaim() op.Step {
+func (e *stepEnv) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		inst, found, err := m.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.subject)
 		if err != nil {
 			return err
 		}
 		if found && inst.State == api.InstanceShelved {
-			kept, err := m.kept(ctx, r, in, inst)
+			kept, err := e.keptOnHost(ctx, r, in, inst)
 			if err != nil || kept {
 				return err
 			}
@@ -48,7 +48,7 @@ func (m *machine) stepClaim() op.Step {
 		if err := r.Note(ctx, claimNote{Claiming: true}); err != nil {
 			return err
 		}
-		got, err := m.Registry.TransitionInstance(ctx, r.OpID()+".claim", in.InstanceID, api.InstanceTransition{
+		got, err := e.Registry.TransitionInstance(ctx, r.OpID()+".claim", in.InstanceID, api.InstanceTransition{
 			From: api.InstanceShelvedOffloaded, To: api.InstanceShelved, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
 		})
 		if err != nil {
@@ -64,11 +64,11 @@ func (m *machine) stepClaim() op.Step {
 		if _, err := r.Noted(stepNameClaim, &note); err != nil || !note.Claiming {
 			return err
 		}
-		inst, found, err := m.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.subject)
 		if err != nil || !found || inst.State != api.InstanceShelved {
 			return err
 		}
-		err = m.settle(ctx, r, &in.subject, "unclaim", api.InstanceShelvedOffloaded)
+		err = e.leaveShelf(ctx, r, &in.subject, "unclaim", api.InstanceShelvedOffloaded)
 		if request.Lost(err) {
 			return nil
 		}
@@ -82,53 +82,53 @@ type claimNote struct {
 	Claiming bool `json:"claiming"`
 }
 
-// kept finds out whether the domain of an instance that is shelved here never left.
-// One that was offloaded by half is offloaded now: it has no domain any more.
-func (m *machine) kept(ctx context.Context, r *op.Run, in *unshelveInput, inst api.Instance) (bool, error) {
+// keptOnHost finds out whether the domain of an instance that is shelved here never left.
+// If its offloading was cut off, so that it has no domain any more, it is offloaded now.
+func (e *stepEnv) keptOnHost(ctx context.Context, r *op.Run, in *unshelveInput, inst api.Instance) (bool, error) {
 	var note claimNote
 	if _, err := r.Noted(stepNameClaim, &note); err != nil || note.Claiming {
 		return false, err // it is claimed already, by this op
 	}
-	dom, err := m.domain(ctx, in.InstanceID)
+	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil {
 		return false, err
 	}
 	if dom == nil {
-		return false, request.Registry(m.settle(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded))
+		return false, request.Registry(e.leaveShelf(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded))
 	}
-	atts, err := m.Registry.Attachments(ctx, "", in.InstanceID)
+	atts, err := e.Registry.Attachments(ctx, "", in.InstanceID)
 	if err != nil {
 		return false, request.Registry(err)
 	}
 	return true, r.SetOutput(claimed{ShelvedInstance: api.ShelvedInstance{Instance: inst, Attachments: atts}, Kept: true})
 }
 
-// stepGuardUnshelved keeps the domain off that is about to be defined. The guard
-// stays if the op is undone: the instance is not this host's then.
-func (m *machine) stepGuardUnshelved() op.Step {
-	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error { return m.guardShelf(&in.subject) }
+// stepGuardUnshelved guards the domain that is about to be defined. The guard stays if
+// the op is undone: the instance is not this host's then.
+func (e *stepEnv) stepGuardUnshelved() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error { return e.guardShelf(&in.subject) }
 	observe := func(_ context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
-		has, err := m.Guards.Has(in.InstanceID, GuardShelf)
+		has, err := e.Guards.Has(in.InstanceID, GuardShelf)
 		return op.DoneIf(has), err
 	}
 	return step("guard", do, nil, observe)
 }
 
 // stepConnectVolumes makes every location ready on this host. The output is the disks,
-// that of the root first: it keeps its address.
-func (m *machine) stepConnectVolumes() op.Step {
+// with the root first, which keeps its address.
+func (e *stepEnv) stepConnectVolumes() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		got, err := m.claimedBy(r)
+		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return err
 		}
 		disks := make([]hv.DiskSpec, 0, len(got.Attachments))
 		for _, a := range got.Attachments {
-			vol, err := m.Registry.Volume(ctx, a.VolumeID)
+			vol, err := e.Registry.Volume(ctx, a.VolumeID)
 			if err != nil {
 				return request.Registry(err)
 			}
-			img, err := m.Locations.Connect(ctx, vol, a)
+			img, err := e.Locations.Connect(ctx, vol, a)
 			if err != nil {
 				return err
 			}
@@ -141,12 +141,12 @@ func (m *machine) stepConnectVolumes() op.Step {
 		return r.SetOutput(disks)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		got, err := m.claimedBy(r)
+		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return err
 		}
 		for _, a := range got.Attachments {
-			if err := m.Locations.Disconnect(ctx, api.Volume{ID: a.VolumeID}, a); err != nil {
+			if err := e.Locations.Disconnect(ctx, api.Volume{ID: a.VolumeID}, a); err != nil {
 				return err
 			}
 		}
@@ -155,7 +155,7 @@ func (m *machine) stepConnectVolumes() op.Step {
 	return step(stepNameConnect, do, undo, nil)
 }
 
-func (m *machine) claimedBy(r *op.Run) (claimed, error) {
+func (e *stepEnv) claimedBy(r *op.Run) (claimed, error) {
 	var got claimed
 	ok, err := r.Output(stepNameClaim, &got)
 	if err == nil && !ok {
@@ -164,7 +164,7 @@ func (m *machine) claimedBy(r *op.Run) (claimed, error) {
 	return got, err
 }
 
-// diskFor is the disk of an attachment as it is now, in the slot that it has.
+// diskFor is the disk of an attachment as it is now, in its slot.
 func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: a.Device, Bus: busOf(a.Device), Serial: vol.ID, Image: img, ReadOnly: a.Mode == api.ModeRO, Shareable: vol.Multiattach,
@@ -178,10 +178,10 @@ func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.Dis
 	return spec
 }
 
-// slotOf is what is known of the disk of an attachment: of a slot that was emptied on
-// the shelf, or before, the registry keeps it with the slot; of a volume that comes back
-// at another device, with the instance. WasRoot says that it was the root's then, whose
-// places the root of now has.
+// slotOf is what is known of the slot of an attachment. The registry keeps it with the
+// slot if the slot was emptied, on the shelf or before, and with the instance if the volume
+// comes back at another device. WasRoot says that it was the root's slot then: its places
+// belong to the root of now.
 func slotOf(got claimed, a api.Attachment) (slot api.SlotDefinition, wasRoot, known bool) {
 	device := a.Device
 	if got.Definition != nil {
@@ -200,7 +200,7 @@ func slotOf(got claimed, a api.Attachment) (slot api.SlotDefinition, wasRoot, kn
 	return slot, false, false
 }
 
-// busOf is the bus of a disk of which nothing is known but its name.
+// busOf guesses the bus of a disk from its name, where nothing else is known.
 func busOf(device string) string {
 	if len(device) > 2 && device[:2] == "sd" {
 		return "scsi"
@@ -208,15 +208,16 @@ func busOf(device string) string {
 	return "virtio"
 }
 
-// defineNote says that this op defines the domain: what is there then is its own.
+// defineNote says that this op defines the domain: a domain that is there afterwards is
+// this op's own.
 type defineNote struct {
 	Defining bool `json:"defining"`
 }
 
 // stepDefine makes the domain.
-func (m *machine) stepDefine() op.Step {
+func (e *stepEnv) stepDefine() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		got, err := m.claimedBy(r)
+		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return err
 		}
@@ -225,18 +226,18 @@ func (m *machine) stepDefine() op.Step {
 			return err
 		}
 		def := hv.DomainDefinition{Domain: got.Definition.Domain, Autostart: got.Definition.Autostart}
-		if def.NVRAM, err = unpacked(got.Definition.NVRAM); err != nil {
+		if def.NVRAM, err = unpackNVRAM(got.Definition.NVRAM); err != nil {
 			return err
 		}
-		if there, err := m.there(ctx, r, in); err != nil || there {
+		if there, err := e.alreadyDefined(ctx, r, in); err != nil || there {
 			return err
 		}
 		if err := r.Note(ctx, defineNote{true}); err != nil {
 			return err
 		}
-		err = m.HV.DefineDomain(ctx, in.InstanceID, def, disks)
+		err = e.HV.DefineDomain(ctx, in.InstanceID, def, disks)
 		if errors.Is(err, hv.ErrExists) {
-			return m.taken(ctx, r, in, err)
+			return e.nameTaken(ctx, r, in, err)
 		}
 		return in.refusal("unshelve", err)
 	}
@@ -245,7 +246,7 @@ func (m *machine) stepDefine() op.Step {
 		if _, err := r.Noted(stepNameDefine, &note); err != nil || !note.Defining {
 			return err
 		}
-		err := m.HV.UndefineDomain(ctx, in.InstanceID)
+		err := e.HV.UndefineDomain(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrActive) {
 			return op.UnknownOutcome(fmt.Errorf("instance %s runs, though it is guarded and not this host's; stop it (virsh destroy %s)", in.InstanceName, in.InstanceName))
 		}
@@ -253,23 +254,23 @@ func (m *machine) stepDefine() op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, in *unshelveInput) (op.Observation, error) {
 		var note defineNote
-		got, err := m.claimedBy(r)
+		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return op.Done, err
 		}
 		if _, err := r.Noted(stepNameDefine, &note); err != nil || !note.Defining {
 			return op.NotDone, err
 		}
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		return op.DoneIf(dom != nil), err
 	}
 	return step(stepNameDefine, do, undo, observe)
 }
 
-// there says whether this op has defined the domain before. One that is there and is
-// not this op's is refused.
-func (m *machine) there(ctx context.Context, r *op.Run, in *unshelveInput) (bool, error) {
-	dom, err := m.domain(ctx, in.InstanceID)
+// alreadyDefined says whether this op has defined the domain before. A domain that is
+// there and is not this op's is refused.
+func (e *stepEnv) alreadyDefined(ctx context.Context, r *op.Run, in *unshelveInput) (bool, error) {
+	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {
 		return false, err
 	}
@@ -277,31 +278,31 @@ func (m *machine) there(ctx context.Context, r *op.Run, in *unshelveInput) (bool
 	if _, err := r.Noted(stepNameDefine, &note); err != nil || note.Defining {
 		return true, err
 	}
-	return false, m.taken(ctx, r, in, hv.ErrExists)
+	return false, e.nameTaken(ctx, r, in, hv.ErrExists)
 }
 
-// taken is the refusal for a domain whose id or name is taken on this host. What has
-// it is not this op's to undefine.
-func (m *machine) taken(ctx context.Context, r *op.Run, in *unshelveInput, err error) error {
+// nameTaken is the refusal for a domain whose id or name is taken on this host. It notes
+// that the domain that has it is not this op's to undefine.
+func (e *stepEnv) nameTaken(ctx context.Context, r *op.Run, in *unshelveInput, err error) error {
 	if noteErr := r.Note(ctx, defineNote{false}); noteErr != nil {
 		return noteErr
 	}
 	return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain with its name or id (%v); undefine or rename that first", in.InstanceName, err)
 }
 
-// stepVerify reads the domain back: it is off, and has exactly the disks that it is
-// to have.
-func (m *machine) stepVerify() op.Step {
+// stepVerify reads the domain back: it has to be off, with exactly the disks of its
+// attachments.
+func (e *stepEnv) stepVerify() op.Step {
 	return step("verify", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		got, err := m.claimedBy(r)
+		got, err := e.claimedBy(r)
 		if err != nil {
 			return err
 		}
-		dom, err := m.domain(ctx, in.InstanceID)
+		dom, err := e.domain(ctx, in.InstanceID)
 		if err != nil {
 			return err
 		}
-		if what := unlike(dom, got); what != "" {
+		if what := differsFromShelf(dom, got); what != "" {
 			return api.Errorf(api.CodeChainChanged, "cannot unshelve instance %s: %s", in.InstanceName, what)
 		}
 		if got.Kept {
@@ -309,13 +310,14 @@ func (m *machine) stepVerify() op.Step {
 		}
 		// Another host wrote the definition. By libvirt's own word it leans on nothing of
 		// this one, also where the step that made it was cut off before it looked.
-		_, err = m.HV.DomainDefinition(ctx, in.InstanceID)
+		_, err = e.HV.DomainDefinition(ctx, in.InstanceID)
 		return in.refusal("unshelve", err)
 	}, nil, nil)
 }
 
-// unlike says what is wrong with a domain that was brought back, "" if nothing is.
-func unlike(dom *hv.Domain, got claimed) string {
+// differsFromShelf says in what a domain that was brought back is not what the registry
+// had on its shelf, "" if it is.
+func differsFromShelf(dom *hv.Domain, got claimed) string {
 	switch {
 	case dom == nil:
 		return "its domain is gone"
@@ -346,32 +348,32 @@ func unlike(dom *hv.Domain, got claimed) string {
 	return ""
 }
 
-// stepComplete says that the instance is this host's again: the shelf is empty.
-func (m *machine) stepComplete() op.Step {
+// stepComplete tells the registry that the instance is this host's again.
+func (e *stepEnv) stepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		_, err := m.Registry.TransitionInstance(ctx, r.OpID()+".complete", in.InstanceID, api.InstanceTransition{
+		_, err := e.Registry.TransitionInstance(ctx, r.OpID()+".complete", in.InstanceID, api.InstanceTransition{
 			From: api.InstanceShelved, To: api.InstanceStopped, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
 		})
 		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
-		mine, err := m.mine(ctx, &in.subject)
+		mine, err := e.isOurs(ctx, &in.subject)
 		return op.DoneIf(mine), err
 	}
 	return step(stepNameComplete, do, nil, observe)
 }
 
 // stepClear lets the instance be started.
-func (m *machine) stepClear() op.Step {
+func (e *stepEnv) stepClear() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error {
-		return errors.Join(m.Guards.Clear(in.InstanceID, GuardRoot), m.Guards.Clear(in.InstanceID, GuardShelf))
+		return errors.Join(e.Guards.Clear(in.InstanceID, GuardRoot), e.Guards.Clear(in.InstanceID, GuardShelf))
 	}
 	return step("clear", do, nil, nil)
 }
 
-// stepThenStart has another op start the instance: whether that goes well changes
-// nothing of this one.
-func (m *machine) stepThenStart() op.Step {
+// stepThenStart submits another op that starts the instance: this op is done whether the
+// start succeeds or not.
+func (e *stepEnv) stepThenStart() op.Step {
 	return step("then_start", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
 		next := powerInput{subject: in.subject}
 		next.Asked, next.Whole = request.Asked{}, false
@@ -379,7 +381,7 @@ func (m *machine) stepThenStart() op.Step {
 		if err != nil {
 			return fmt.Errorf("encode the start of instance %s: %w", in.InstanceName, err)
 		}
-		return m.submit(ctx, op.Op{
+		return e.submit(ctx, op.Op{
 			ID: api.StartOp(r.OpID()), Kind: kindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}, nil, nil)

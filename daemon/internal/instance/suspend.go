@@ -18,108 +18,108 @@ import (
 const stepNameSuspend = "suspend"
 
 // CheckSave makes every check of BeginSuspend and BeginSave, and changes nothing.
-func (g *Manager) CheckSave(ctx context.Context, instanceRef string, in api.InstanceSuspend) error {
-	input, err := g.machine.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.InstanceSuspend) error {
+	input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 	if err != nil {
 		return err
 	}
-	_, err = g.maySuspend(ctx, input)
+	_, err = m.maySuspend(ctx, input)
 	return err
 }
 
-// BeginSuspend has an instance stand still for a migration that has locked it, and
-// guards it, before any guest of the volume is saved. It stays so until BeginResume.
-// One that does not run is guarded only.
-func (g *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
-	return g.take(ctx, request.Request{
-		OpID: opID, Kind: kindSuspend, Asked: asked{instanceRef, in},
+// BeginSuspend suspends and guards an instance for a migration that has locked it, before
+// any guest of the volume is saved. It stays suspended until BeginResume. An instance that
+// does not run is guarded only.
+func (m *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
+	return m.submit(ctx, request.Request{
+		OpID: opID, Kind: kindSuspend, Asked: requestBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := g.machine.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}
-			_, err = g.maySuspend(ctx, input)
+			_, err = m.maySuspend(ctx, input)
 			return input, err
 		},
 	})
 }
 
 // maySuspend is maySave for an instance that is not suspended yet.
-func (g *Manager) maySuspend(ctx context.Context, in *pauseInput) (before rest, err error) {
-	if yes, err := g.awoken(ctx, in); err != nil || yes {
-		return before, errors.Join(err, lateSave(in, yes))
+func (m *Manager) maySuspend(ctx context.Context, in *pauseInput) (before savedState, err error) {
+	if yes, err := m.wakeRequested(ctx, in); err != nil || yes {
+		return before, errors.Join(err, saveTooLate(in, yes))
 	}
-	if before, err = g.suspended(ctx, in); err != nil {
+	if before, err = m.suspendedState(ctx, in); err != nil {
 		return before, err
 	}
-	return before, g.machine.maySaveNow(ctx, in)
+	return before, m.env.maySaveNow(ctx, in)
 }
 
-// admitSuspend looks once more, now that no other op is at the instance. Its output is
-// what an op before this one found it to be.
-func (g *Manager) admitSuspend(ctx context.Context, r *op.Run, in *pauseInput) error {
-	inst, err := g.machine.Registry.Instance(ctx, in.InstanceID)
+// admitSuspend makes the checks once more, now that no other op works on the instance.
+// Its output is what an earlier op found the instance to be.
+func (m *Manager) admitSuspend(ctx context.Context, r *op.Run, in *pauseInput) error {
+	inst, err := m.env.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
 		return request.Registry(err)
 	}
 	if err := lockedFor(inst, in.MigrationID); err != nil {
 		return err
 	}
-	before, err := g.maySuspend(ctx, in)
+	before, err := m.maySuspend(ctx, in)
 	if err != nil {
 		return err
 	}
 	return r.SetOutput(before)
 }
 
-// stepSuspend has the guest stand still. What it was is noted before. QEMU has finished
-// and flushed what the guest had asked for when it answers.
-func (m *machine) stepSuspend() op.Step {
+// stepSuspend suspends the guest. What the instance was is noted before. When QEMU answers
+// it has finished and flushed what the guest had asked for.
+func (e *stepEnv) stepSuspend() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		dom, err := m.pausedDomain(ctx, in)
+		dom, err := e.pausedDomain(ctx, in)
 		if err != nil {
 			return err
 		}
-		first, err := before(r)
+		first, err := admittedState(r)
 		if err != nil {
 			return err
 		}
-		if noted, err := r.Noted(stepNameSuspend, &rest{}); err != nil {
+		if noted, err := r.Noted(stepNameSuspend, &savedState{}); err != nil {
 			return err
 		} else if !noted {
-			if err := r.Note(ctx, cmp.Or(first, restOf(dom))); err != nil {
+			if err := r.Note(ctx, cmp.Or(first, stateOf(dom))); err != nil {
 				return err
 			}
 		}
 		if dom.State != hv.StateRunning {
 			return nil
 		}
-		if err := m.permit(ctx, in, api.PermitSuspend); err != nil {
+		if err := e.permit(ctx, in, api.PermitSuspend); err != nil {
 			return err
 		}
-		err = m.HV.Suspend(ctx, in.InstanceID)
+		err = e.HV.Suspend(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrNotActive) {
 			return nil // it went off
 		}
 		return request.HV(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		var was rest
+		var was savedState
 		if noted, err := r.Noted(stepNameSuspend, &was); err != nil || !noted {
 			return err
 		}
-		if first, err := before(r); err != nil || first.State != "" {
+		if first, err := admittedState(r); err != nil || first.State != "" {
 			return err
 		}
-		return m.goOn(ctx, in, was)
+		return e.resumeGuest(ctx, in, was)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
-		var was rest
+		var was savedState
 		noted, err := r.Noted(stepNameSuspend, &was)
 		if err != nil || !noted {
 			return op.NotDone, err
 		}
-		dom, err := m.pausedDomain(ctx, in)
+		dom, err := e.pausedDomain(ctx, in)
 		if err != nil || dom.State == hv.StateRunning || dom.State == hv.StateOther {
 			return op.NotDone, err
 		}
@@ -128,14 +128,14 @@ func (m *machine) stepSuspend() op.Step {
 	return step(stepNameSuspend, do, undo, observe)
 }
 
-// permit asks the registry, which is waited for, whether the move still wants what is
-// about to be done: between two guests of a volume only it knows which has run on. Each
-// question has an id of its own, for yesterday's answer is worth nothing.
-func (m *machine) permit(ctx context.Context, in *pauseInput, to string) error {
-	host, err := m.host(ctx) // as it is now: it may have rejoined since the op began
+// permit asks the registry whether the move still wants what is about to be done, and waits
+// for its answer: only the registry knows which guest of a volume has run on. Each question
+// has an id of its own, since an old answer is worth nothing.
+func (e *stepEnv) permit(ctx context.Context, in *pauseInput, to string) error {
+	host, err := e.host(ctx) // as it is now: it may have rejoined since the op began
 	if err != nil {
 		return err
 	}
-	_, err = m.Registry.PermitPause(ctx, uuid.NewString(), in.MigrationID, api.PausePermit{InstanceID: in.InstanceID, To: to, Host: host.ID, Epoch: host.Epoch})
+	_, err = e.Registry.PermitPause(ctx, uuid.NewString(), in.MigrationID, api.PausePermit{InstanceID: in.InstanceID, To: to, Host: host.ID, Epoch: host.Epoch})
 	return request.Registry(err)
 }

@@ -12,56 +12,56 @@ import (
 
 // BeginUnshelve brings a shelved instance to this host. When the op is done it is
 // stopped, and another op (api.StartOp) starts it.
-func (g *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
-	return g.take(ctx, request.Request{
-		OpID: opID, Kind: kindUnshelve, Asked: asked{Instance: instanceRef},
+func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
+	return m.submit(ctx, request.Request{
+		OpID: opID, Kind: kindUnshelve, Asked: requestBody{Instance: instanceRef},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			inst, err := g.machine.Registry.Instance(ctx, instanceRef)
+			inst, err := m.env.Registry.Instance(ctx, instanceRef)
 			if err != nil {
 				return nil, err
 			}
 			in := &unshelveInput{}
-			if in.subject, err = g.machine.subjectOf(ctx, inst); err != nil {
+			if in.subject, err = m.env.subjectOf(ctx, inst); err != nil {
 				return nil, err
 			}
 			in.Whole = true
-			return in, g.machine.mayUnshelve(ctx, inst)
+			return in, m.env.mayUnshelve(ctx, inst)
 		},
 	}, stepNameClaim)
 }
 
-// StartOf is the id of the op that starts what an unshelve brought back.
+// StartOf is the id of the op that starts the instance that an unshelve brought back.
 func StartOf(unshelveOpID string) string { return api.StartOp(unshelveOpID) }
 
 // unshelveInput is the input of an unshelve.
 type unshelveInput struct{ subject }
 
-func (m *machine) unshelvePlan() op.Plan {
+func (e *stepEnv) unshelvePlan() op.Plan {
 	return op.Plan{Kind: kindUnshelve, Commit: stepNameComplete, Steps: []op.Step{
-		m.stepMayUnshelve(),
-		m.stepClaim(),
-		m.stepGuardUnshelved(),
-		m.stepConnectVolumes(),
-		m.stepDefine(),
-		m.stepVerify(),
-		m.stepComplete(),
-		m.stepClear(),
-		m.stepReport(),
-		m.stepThenStart(),
+		e.stepAdmitUnshelve(),
+		e.stepClaim(),
+		e.stepGuardUnshelved(),
+		e.stepConnectVolumes(),
+		e.stepDefine(),
+		e.stepVerify(),
+		e.stepComplete(),
+		e.stepClear(),
+		e.stepReport(),
+		e.stepThenStart(),
 	}}
 }
 
-func (m *machine) stepMayUnshelve() op.Step {
+func (e *stepEnv) stepAdmitUnshelve() op.Step {
 	return step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *unshelveInput) error {
-		inst, err := m.Registry.Instance(ctx, in.InstanceID)
+		inst, err := e.Registry.Instance(ctx, in.InstanceID)
 		if err != nil {
 			return request.Registry(err)
 		}
-		return m.mayUnshelve(ctx, inst)
+		return e.mayUnshelve(ctx, inst)
 	}, nil, nil)
 }
 
-func (m *machine) mayUnshelve(ctx context.Context, inst api.Instance) error {
+func (e *stepEnv) mayUnshelve(ctx context.Context, inst api.Instance) error {
 	const verb = "unshelve"
 	switch {
 	case !shelved(inst.State):
@@ -71,7 +71,7 @@ func (m *machine) mayUnshelve(ctx context.Context, inst api.Instance) error {
 	case inst.LacksRoot():
 		return noRoot(verb, inst.Name)
 	}
-	dom, err := m.domain(ctx, inst.ID)
+	dom, err := e.domain(ctx, inst.ID)
 	switch {
 	case err != nil:
 		return err

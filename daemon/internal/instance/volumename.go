@@ -8,14 +8,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// domainNameBytes of a domain's name at most are in the name of its volumes, which
-// has a bound.
+// domainNameBytes bounds how much of a domain's name is in the names of its volumes,
+// which are bounded themselves.
 const domainNameBytes = 128
 
-// volumeName is how the volume of a domain's disk is called. libvirt lets a domain
-// have any name, and a volume's is plain letters, digits, dots, underscores and hyphens:
-// what is none of them becomes a hyphen, and the beginning of the domain's id tells it
-// from another domain that would be called the same then.
+// volumeName names the volume of a domain's disk. libvirt lets a domain have any name;
+// the name of a volume has plain letters, digits, dots, underscores and hyphens only. Other
+// characters become hyphens, and the beginning of the domain's id then keeps the name apart
+// from those of other domains.
 func volumeName(dom *hv.Domain, target string) string {
 	plain := strings.Map(func(r rune) rune {
 		if isPlain(r) || r == '.' || r == '_' {

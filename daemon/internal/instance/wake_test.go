@@ -99,7 +99,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 					}
 					must(t, s.HostReboot())
 				}})
-				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.machine.submit(t.Context(), s.Op()) })
+				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.env.submit(t.Context(), s.Op()) })
 				wantState(t, restored, op.StateDone, "")
 				wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateDone, "")
 				s.ClearFaults()
@@ -337,7 +337,7 @@ func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
 		d.world.writePart(t)
 		in := &pauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
 		must(t, os.Remove(in.Memory))
-		if there, err := memoryThere(in); there || err != nil {
+		if there, err := saveImageExists(in); there || err != nil {
 			t.Errorf("memoryThere = %t, %v", there, err)
 		}
 		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")

@@ -88,9 +88,9 @@ func newWorld(t *testing.T, state api.InstanceState) *world {
 // shelve is what a shelve would have left.
 func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
 	t.Helper()
-	m := &machine{Ports: n.ports(), log: slog.New(slog.DiscardHandler)}
+	e := &stepEnv{Ports: n.ports(), log: slog.New(slog.DiscardHandler)}
 	in := &shelveInput{subject: n.subject(), Keep: true}
-	def, _, err := m.define(t.Context(), in)
+	def, _, err := e.collectDefinition(t.Context(), in)
 	must(t, err)
 	w.registry.shelf = &def
 	must(t, n.guards.Set(web, GuardShelf, "shelved"))
@@ -405,23 +405,23 @@ func (n *node) UndefineDomain(ctx context.Context, id string) error {
 type memGuards struct {
 	mu     sync.Mutex
 	set    map[string][]Guard
-	passes map[string]memPass
-	// hook is what is wrong with the hook, which knows no passes.
+	tokens map[string]memToken
+	// hook is what is wrong with the hook, which knows no start tokens.
 	hook error
 }
 
-// memPass lets the start with the text through the guard of the owner.
-type memPass struct{ text, owner string }
+// memToken lets the start with the text through the guard of the owner.
+type memToken struct{ text, owner string }
 
 func newMemGuards() *memGuards {
-	return &memGuards{set: map[string][]Guard{}, passes: map[string]memPass{}}
+	return &memGuards{set: map[string][]Guard{}, tokens: map[string]memToken{}}
 }
 
 func (g *memGuards) Set(id, owner, reason string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.set[id] = append(g.others(id, owner), Guard{owner, reason})
-	delete(g.passes, id)
+	delete(g.tokens, id)
 	return nil
 }
 
@@ -429,7 +429,7 @@ func (g *memGuards) Clear(id, owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.set[id] = g.others(id, owner)
-	delete(g.passes, id)
+	delete(g.tokens, id)
 	return nil
 }
 
@@ -450,29 +450,29 @@ func (g *memGuards) Of(id string) ([]Guard, error) {
 
 func (g *memGuards) Enforced() error { return nil }
 
-func (g *memGuards) Pass(id, owner string) (string, error) {
+func (g *memGuards) IssueStartToken(id, owner string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.passes[id] = memPass{uuid.NewString(), owner}
-	return g.passes[id].text, nil
+	g.tokens[id] = memToken{uuid.NewString(), owner}
+	return g.tokens[id].text, nil
 }
 
-func (g *memGuards) EndPass(id string) error {
+func (g *memGuards) RevokeStartToken(id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.passes, id)
+	delete(g.tokens, id)
 	return nil
 }
 
-func (g *memGuards) HookKnowsPasses() error { return g.hook }
+func (g *memGuards) HookKnowsStartTokens() error { return g.hook }
 
-// refuse is what the hook says to a start that shows it this pass.
-func (g *memGuards) refuse(id, pass string) error {
+// refuse is what the hook says to a start that shows it this token.
+func (g *memGuards) refuse(id, token string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	has := g.passes[id]
+	has := g.tokens[id]
 	for _, o := range g.set[id] {
-		if g.hook != nil || pass == "" || pass != has.text || o.Owner != has.owner {
+		if g.hook != nil || token == "" || token != has.text || o.Owner != has.owner {
 			return fmt.Errorf("guarded: %v", g.set[id])
 		}
 	}

@@ -78,7 +78,7 @@ func newRealEnv(t *testing.T) *realEnv {
 }
 
 // hookScript refuses to start a domain of which refused/NAME says why, and one whose
-// XML does not have the text of passes/NAME.
+// XML does not have the text of tokens/NAME.
 const hookScript = `#!/bin/sh
 case "$2 $3" in "prepare begin") ;; *) exit 0 ;; esac
 [ ! -e '%[1]s'/"$1" ] || { cat '%[1]s'/"$1" >&2; exit 1; }
@@ -96,11 +96,11 @@ func noLeaks(t *testing.T) {
 // there is one.
 func installHook(t *testing.T, dir string) {
 	t.Helper()
-	hooks, refused, passes := filepath.Join(dir, "etc", "hooks"), filepath.Join(dir, "refused"), filepath.Join(dir, "passes")
+	hooks, refused, tokens := filepath.Join(dir, "etc", "hooks"), filepath.Join(dir, "refused"), filepath.Join(dir, "tokens")
 	must(t, os.MkdirAll(hooks, 0o755))
 	must(t, os.Mkdir(refused, 0o755))
-	must(t, os.Mkdir(passes, 0o755))
-	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused, passes), 0o755))
+	must(t, os.Mkdir(tokens, 0o755))
+	must(t, os.WriteFile(filepath.Join(hooks, "qemu"), fmt.Appendf(nil, hookScript, refused, tokens), 0o755))
 }
 
 // leftToTestConformance skips a test that make test has no time for.
@@ -126,10 +126,10 @@ func (e *realEnv) Refuse(tb testing.TB, id, why string) func() {
 	return allow
 }
 
-func (e *realEnv) RefuseWithout(tb testing.TB, id, pass string) {
+func (e *realEnv) RefuseWithout(tb testing.TB, id, token string) {
 	tb.Helper()
-	path := filepath.Join(e.libvirtd.Dir, "passes", strings.TrimSpace(e.virsh(tb, "domname", id)))
-	if err := os.WriteFile(path, []byte(pass), 0o644); err != nil {
+	path := filepath.Join(e.libvirtd.Dir, "tokens", strings.TrimSpace(e.virsh(tb, "domname", id)))
+	if err := os.WriteFile(path, []byte(token), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -172,7 +172,7 @@ func restoredXML(saved string, opts hv.RestoreOptions) (string, error) {
 			return "", err
 		}
 	}
-	setPass(doc.Root(), opts.Pass)
+	setStartToken(doc.Root(), opts.StartToken)
 	text, err := doc.WriteToString()
 	if err != nil {
 		return "", fmt.Errorf("write domain XML: %w", err)
@@ -180,27 +180,27 @@ func restoredXML(saved string, opts hv.RestoreOptions) (string, error) {
 	return text, nil
 }
 
-// passNamespace is that of the element which shows the hook a pass: libvirt keeps what
+// tokenNamespace is that of the element which shows the hook a start token: libvirt keeps what
 // is in <metadata>, and the hook reads all of the XML. The element stays in the live
 // definition for as long as the process runs.
-const passNamespace = "urn:volferry:pass"
+const tokenNamespace = "urn:volferry:pass"
 
-// setPass puts a pass into a domain's metadata, in place of that of an earlier
+// setStartToken puts a start token into a domain's metadata, in place of that of an earlier
 // restore. Libvirt would drop one of two elements of the same namespace.
-func setPass(domain *etree.Element, pass string) {
+func setStartToken(domain *etree.Element, token string) {
 	metadata := domain.SelectElement("metadata")
 	if metadata == nil {
 		metadata = domain.CreateElement("metadata")
 	}
 	for _, e := range metadata.ChildElements() {
-		if e.NamespaceURI() == passNamespace {
+		if e.NamespaceURI() == tokenNamespace {
 			metadata.RemoveChild(e)
 		}
 	}
-	if pass != "" {
+	if token != "" {
 		e := metadata.CreateElement("volferry:pass")
-		e.CreateAttr("xmlns:volferry", passNamespace)
-		e.SetText(pass)
+		e.CreateAttr("xmlns:volferry", tokenNamespace)
+		e.SetText(token)
 	}
 }
 

@@ -68,7 +68,7 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 		}
 		// What cannot be read is looked at in the next report.
 		if guards, err := u.cfg.Guards.Of(inst.ID); err == nil && what.Note == "" {
-			what.Note = instance.Stray(inst, guards)
+			what.Note = instance.OrphanedSave(inst, guards)
 		}
 		f := u.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note}})
 		if what.Note != "" {
@@ -84,12 +84,12 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 	return reports
 }
 
-// judged is instance.Judge, but for a domain that cannot be read: it is not gone.
-func judged(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Found {
+// judged is instance.DriftOf, but for a domain that cannot be read: it is not gone.
+func judged(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
-		return instance.Found{Note: instance.Unreadable(unreadable[i])}
+		return instance.Drift{Note: instance.Unreadable(unreadable[i])}
 	}
-	return instance.Judge(inst, dom, atts)
+	return instance.DriftOf(inst, dom, atts)
 }
 
 // confirmed says whether the registry has been heard again since this was found.
@@ -110,7 +110,7 @@ func (u *Uplink) confirmed(f finding) finding {
 }
 
 // noted puts a note into the report of an instance.
-func noted(reports []api.InstanceReport, id string, what instance.Found) []api.InstanceReport {
+func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.InstanceReport {
 	if what.Gone {
 		return append(reports, api.InstanceReport{ID: id, State: api.InstanceError, Note: what.Note})
 	}
@@ -151,5 +151,5 @@ func (u *Uplink) lacksRoot(ctx context.Context, id string) bool {
 		return false
 	}
 	dom, err := u.cfg.HV.Domain(ctx, id)
-	return err == nil && instance.Judge(inst, dom, nil).NoRoot
+	return err == nil && instance.DriftOf(inst, dom, nil).NoRoot
 }

@@ -17,7 +17,7 @@ import (
 var memoryTests = map[string]func(*testing.T, *bench){
 	"ASavedGuestGoesOnWithOtherImages":      testSaveRestore,
 	"SavedDisksAreThoseThatTheProcessHad":   testSavedDisks,
-	"OnlyTheRestoreWithThePassHasIt":        testPass,
+	"OnlyTheRestoreWithThePassHasIt":        testStartToken,
 	"SaveSaysWhyNotAndTheGuestGoesOn":       testSaveRefuses,
 	"RestoreSaysWhyNotAndTheDomainStaysOff": testRestoreRefuses,
 }
@@ -167,31 +167,31 @@ func testSavedDisks(t *testing.T, b *bench) {
 	wants("a file that was hardly begun", g.id, file+".cut", hv.ErrIncomplete)
 }
 
-// testPass: of all starts of a domain, the hook sees the pass in the one that it is
+// testStartToken: of all starts of a domain, the hook sees the start token in the one that it is
 // for.
-func testPass(t *testing.T, b *bench) {
+func testStartToken(t *testing.T, b *bench) {
 	g := b.start(t)
-	b.RefuseWithout(t, g.id, "the-pass")
+	b.RefuseWithout(t, g.id, "the-token")
 	file := g.save(t)
-	restore := func(pass string) error {
-		return g.hv.RestoreMemory(t.Context(), g.id, file, hv.RestoreOptions{Paused: true, Pass: pass})
+	restore := func(token string) error {
+		return g.hv.RestoreMemory(t.Context(), g.id, file, hv.RestoreOptions{Paused: true, StartToken: token})
 	}
 	for what, err := range map[string]error{
-		"a start": g.hv.PowerOn(t.Context(), g.id), "a restore without pass": restore(""), "a restore with another": restore("another-pass"),
+		"a start": g.hv.PowerOn(t.Context(), g.id), "a restore without token": restore(""), "a restore with another": restore("another-token"),
 	} {
 		if !errors.Is(err, hv.ErrGuarded) {
 			t.Errorf("%s = %v, want ErrGuarded", what, err)
 		}
 	}
-	ok(t, restore("the-pass"))
+	ok(t, restore("the-token"))
 	// What it was let through with is of no use to the next one.
 	ok(t, os.Remove(file))
 	ok(t, g.hv.SaveMemory(t.Context(), g.id, file))
-	b.RefuseWithout(t, g.id, "the-next-pass")
-	if err := restore("another-pass"); !errors.Is(err, hv.ErrGuarded) {
-		t.Errorf("a restore with another pass = %v, want ErrGuarded", err)
+	b.RefuseWithout(t, g.id, "the-next-token")
+	if err := restore("another-token"); !errors.Is(err, hv.ErrGuarded) {
+		t.Errorf("a restore with another token = %v, want ErrGuarded", err)
 	}
-	ok(t, restore("the-next-pass"))
+	ok(t, restore("the-next-token"))
 	b.Destroy(t, g.id)
 	if err := g.hv.PowerOn(t.Context(), g.id); !errors.Is(err, hv.ErrGuarded) {
 		t.Errorf("a start after the restored process = %v, want ErrGuarded", err)

@@ -51,8 +51,8 @@ type Env interface {
 	// allow is called or the test ends.
 	Refuse(tb testing.TB, id, why string) (allow func())
 	// RefuseWithout makes it refuse every start of the domain but of a definition with
-	// this pass in it (RestoreOptions), until the end of the test or another such call.
-	RefuseWithout(tb testing.TB, id, pass string)
+	// this start token in it (RestoreOptions), until the end of the test or another such call.
+	RefuseWithout(tb testing.TB, id, token string)
 
 	// Pool is the name of an active directory pool.
 	Pool(tb testing.TB) string

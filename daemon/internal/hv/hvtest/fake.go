@@ -25,8 +25,8 @@ type Fake struct {
 	// OnStart, if set, is asked before a domain starts, whoever starts it, as
 	// libvirt's hook is; an error refuses the start. Set it before use.
 	OnStart func(domainID string) error
-	// OnPass, if set, is asked in its place before a restore that has a pass.
-	OnPass func(domainID, pass string) error
+	// OnStartToken, if set, is asked in its place before a restore that has a start token.
+	OnStartToken func(domainID, token string) error
 
 	feed    hv.Feed
 	domains map[string]*domain

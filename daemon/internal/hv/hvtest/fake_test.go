@@ -19,9 +19,9 @@ func TestFakeKeepsThePromisesOfTheHypervisor(t *testing.T) {
 	f.AddPool(hv.PoolInfo{
 		Name: "images", Type: "dir", Path: "/pool", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 39,
 	})
-	env := &fakeEnv{fake: f, refused: make(map[string]error), passes: make(map[string]string)}
+	env := &fakeEnv{fake: f, refused: make(map[string]error), tokens: make(map[string]string)}
 	f.OnStart = func(id string) error { return env.hook(id, "") }
-	f.OnPass = env.hook
+	f.OnStartToken = env.hook
 	hvtest.Conformance(t, env)
 	f.AssertNoWriteLost(t)
 }
@@ -31,7 +31,7 @@ type fakeEnv struct {
 	fake    *hvtest.Fake
 	paths   int
 	refused map[string]error
-	passes  map[string]string
+	tokens  map[string]string
 }
 
 func (e *fakeEnv) Hypervisor() hv.Hypervisor { return e.fake }
@@ -106,11 +106,11 @@ func (e *fakeEnv) Refuse(_ testing.TB, id, why string) func() {
 	return func() { delete(e.refused, id) }
 }
 
-func (e *fakeEnv) RefuseWithout(_ testing.TB, id, pass string) { e.passes[id] = pass }
+func (e *fakeEnv) RefuseWithout(_ testing.TB, id, token string) { e.tokens[id] = token }
 
-func (e *fakeEnv) hook(id, pass string) error {
-	if want := e.passes[id]; pass != want && want != "" {
-		return errors.New("it has no pass")
+func (e *fakeEnv) hook(id, token string) error {
+	if want := e.tokens[id]; token != want && want != "" {
+		return errors.New("it has no token")
 	}
 	return e.refused[id]
 }

@@ -100,7 +100,7 @@ func (f *Fake) RestoreMemory(ctx context.Context, id, path string, opts hv.Resto
 		if err := saved.setChains(opts.Chains); err != nil {
 			return err
 		}
-		if err := f.askHook(id, opts.Pass); err != nil {
+		if err := f.askHook(id, opts.StartToken); err != nil {
 			return err
 		}
 		return f.restore(dom, saved, opts.Paused)

@@ -35,13 +35,13 @@ func (f *Fake) PowerOff(ctx context.Context, id string) error {
 	})
 }
 
-// askHook asks OnStart, or OnPass of a start that has a pass. It is not kept from calling the Fake, but for changes of
+// askHook asks OnStart, or OnStartToken of a start that has a token. It is not kept from calling the Fake, but for changes of
 // the domain's disks: these wait until the start is over, as they do for libvirt's
 // own job.
-func (f *Fake) askHook(id, pass string) error {
+func (f *Fake) askHook(id, token string) error {
 	dom, ask := f.domains[id], f.OnStart
-	if pass != "" && f.OnPass != nil {
-		ask = func(id string) error { return f.OnPass(id, pass) }
+	if token != "" && f.OnStartToken != nil {
+		ask = func(id string) error { return f.OnStartToken(id, token) }
 	}
 	if ask == nil || dom == nil {
 		return nil

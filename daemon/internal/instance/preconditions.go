@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// find reads an instance from the registry, or from what this host remembers while
+// findInstance reads an instance from the registry, or from what this host remembers while
 // that is away.
-func (m *machine) find(ctx context.Context, ref string) (api.Instance, error) {
-	inst, err := m.Registry.Instance(ctx, ref)
+func (e *stepEnv) findInstance(ctx context.Context, ref string) (api.Instance, error) {
+	inst, err := e.Registry.Instance(ctx, ref)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
-		if known, ok := m.Known.KnownInstance(ctx, ref); ok {
+		if known, ok := e.Known.KnownInstance(ctx, ref); ok {
 			return known, nil
 		}
 	}
@@ -26,12 +26,12 @@ func (m *machine) find(ctx context.Context, ref string) (api.Instance, error) {
 }
 
 // subjectOf is the subject of an op on an instance, which has to be on this host.
-func (m *machine) subjectOf(ctx context.Context, inst api.Instance) (subject, error) {
-	host, err := m.host(ctx)
+func (e *stepEnv) subjectOf(ctx context.Context, inst api.Instance) (subject, error) {
+	host, err := e.host(ctx)
 	if err != nil {
 		return subject{}, err
 	}
-	if !host.is(inst.Host) && inst.State != api.InstanceShelvedOffloaded {
+	if !host.named(inst.Host) && inst.State != api.InstanceShelvedOffloaded {
 		return subject{}, api.Errorf(api.CodeNotYourHost, "instance %s is on host %s and this is %s; run this there, or ask the registry", inst.Name, inst.Host, host.Name)
 	}
 	return subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
@@ -39,21 +39,21 @@ func (m *machine) subjectOf(ctx context.Context, inst api.Instance) (subject, er
 
 // domain reads the domain of an instance, nil if there is none. Its errors are typed
 // for the runner.
-func (m *machine) domain(ctx context.Context, id string) (*hv.Domain, error) {
-	dom, err := m.HV.Domain(ctx, id)
+func (e *stepEnv) domain(ctx context.Context, id string) (*hv.Domain, error) {
+	dom, err := e.HV.Domain(ctx, id)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil, nil
 	}
 	return dom, request.HV(err)
 }
 
-// now is an instance as it is now, as far as anybody tells.
-func (m *machine) now(ctx context.Context, s *subject) api.Instance {
-	inst, err := m.find(ctx, s.InstanceID)
+// currentInstance is the instance as it is now, as far as registry and libvirt answer.
+func (e *stepEnv) currentInstance(ctx context.Context, s *subject) api.Instance {
+	inst, err := e.findInstance(ctx, s.InstanceID)
 	if err != nil {
 		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
 	}
-	if dom, err := m.domain(ctx, s.InstanceID); err == nil && dom != nil && !shelved(inst.State) {
+	if dom, err := e.domain(ctx, s.InstanceID); err == nil && dom != nil && !shelved(inst.State) {
 		inst.State = StateOf(dom.State)
 	}
 	return inst
@@ -68,9 +68,9 @@ var verbs = map[string]string{
 	kindStart: "start", kindStop: "stop", kindReboot: "reboot", kindPause: "pause", kindUnpause: "unpause",
 }
 
-// may refuses an op that only changes whether the instance runs. It changes
-// nothing, and its errors are typed for the runner.
-func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api.Instance) error {
+// checkPower refuses a start, stop, reboot, pause or unpause that must not be made now.
+// It changes nothing, and its errors are typed for the runner.
+func (e *stepEnv) checkPower(ctx context.Context, kind string, in *powerInput, inst api.Instance) error {
 	verb := verbs[kind]
 	if inst.Locked { // first, as the registry does, which hears of the state later
 		return locked(verb, inst)
@@ -78,7 +78,7 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 	if shelved(inst.State) {
 		return forbidden(verb, inst.Name, "it is %s; `volferryctl instance unshelve %s` brings it back", inst.State, inst.Name)
 	}
-	dom, err := m.domain(ctx, inst.ID)
+	dom, err := e.domain(ctx, inst.ID)
 	if err != nil {
 		return err
 	}
@@ -86,12 +86,12 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 		return err
 	}
 	if kind == kindUnpause {
-		return m.notSwitching(&in.subject, verb)
+		return e.notSwitching(&in.subject, verb)
 	}
 	if kind != kindStart && kind != kindReboot {
 		return nil
 	}
-	if err := m.Migrations.MayStart(ctx, inst.ID); err != nil {
+	if err := e.Migrations.MayStart(ctx, inst.ID); err != nil {
 		return refusedStart(verb, inst.Name, err)
 	}
 	if kind == kindReboot {
@@ -100,7 +100,7 @@ func (m *machine) may(ctx context.Context, kind string, in *powerInput, inst api
 	if inst.LacksRoot() {
 		return noRoot(verb, inst.Name)
 	}
-	return m.notGuarded(ctx, &in.subject)
+	return e.notGuarded(ctx, &in.subject)
 }
 
 // inState refuses an op for which the domain is not in the right state.
@@ -154,27 +154,27 @@ func refusedStart(verb, name string, err error) error {
 }
 
 // notGuarded refuses the start of an instance that is guarded, for whatever reason:
-// the hook would refuse it as well, but it may not be installed. A guard that is left
-// of a move which has let the instance go is none (leftOver).
-func (m *machine) notGuarded(ctx context.Context, s *subject) error {
-	guards, err := m.Guards.Of(s.InstanceID)
+// the hook would refuse it as well, but it may not be installed. A stale guard
+// (staleGuard) is no reason.
+func (e *stepEnv) notGuarded(ctx context.Context, s *subject) error {
+	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
 		return err
 	}
 	reasons := make([]string, 0, len(guards))
-	for _, g := range guards {
-		switch g.Owner {
+	for _, guard := range guards {
+		switch guard.Owner {
 		case GuardRoot:
 			return noRoot("start", s.InstanceName)
 		case GuardShelf:
-			return forbidden("start", s.InstanceName, "%s", g.Reason)
+			return forbidden("start", s.InstanceName, "%s", guard.Reason)
 		}
-		left, err := m.leftOver(ctx, s, g)
+		left, err := e.staleGuard(ctx, s, guard)
 		if err != nil {
 			return err
 		}
 		if !left {
-			reasons = append(reasons, g.Reason)
+			reasons = append(reasons, guard.Reason)
 		}
 	}
 	if len(reasons) > 0 {
@@ -183,23 +183,24 @@ func (m *machine) notGuarded(ctx context.Context, s *subject) error {
 	return nil
 }
 
-// leftOver says whether a guard is that of a move with all guests paused which does
-// not hold the instance any more, by the registry's word of now: this host was fenced,
-// and the move has ended without it. It is refused as long as the memory is there.
-func (m *machine) leftOver(ctx context.Context, s *subject, g Guard) (bool, error) {
-	migrationID, ok := strings.CutPrefix(g.Owner, GuardPause)
+// staleGuard says whether a guard was left by a move with all guests paused that does not
+// hold the instance any more, by the registry's word of now: this host was fenced, and the
+// move has ended meanwhile. As long as the save image is there the guard is refused and
+// not stale: a person has to give the memory up.
+func (e *stepEnv) staleGuard(ctx context.Context, s *subject, guard Guard) (bool, error) {
+	migrationID, ok := strings.CutPrefix(guard.Owner, GuardPause)
 	if !ok {
 		return false, nil
 	}
-	inst, found, err := m.row(ctx, s)
+	inst, found, err := e.row(ctx, s)
 	if err != nil || !found || inst.LockedBy == migrationID {
 		if request.Away(err) {
 			err = nil // nobody can tell
 		}
 		return false, err
 	}
-	rest := &pauseInput{Memory: m.memoryPath(s.InstanceID, migrationID)}
-	there, err := memoryThere(rest)
+	rest := &pauseInput{Memory: e.saveImagePath(s.InstanceID, migrationID)}
+	there, err := saveImageExists(rest)
 	if err != nil || !there {
 		return err == nil, err
 	}
@@ -207,21 +208,21 @@ func (m *machine) leftOver(ctx context.Context, s *subject, g Guard) (bool, erro
 		migrationID, rest.Memory)
 }
 
-// clearLeft takes away the guards that are left over (leftOver).
-func (m *machine) clearLeft(ctx context.Context, s *subject) error {
-	guards, err := m.Guards.Of(s.InstanceID)
+// clearStaleGuards clears the guards that are stale (staleGuard).
+func (e *stepEnv) clearStaleGuards(ctx context.Context, s *subject) error {
+	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
 		return err
 	}
-	for _, g := range guards {
-		left, err := m.leftOver(ctx, s, g)
+	for _, guard := range guards {
+		left, err := e.staleGuard(ctx, s, guard)
 		if err != nil {
 			return err
 		}
 		if !left {
 			continue
 		}
-		if err := m.Guards.Clear(s.InstanceID, g.Owner); err != nil {
+		if err := e.Guards.Clear(s.InstanceID, guard.Owner); err != nil {
 			return err
 		}
 	}
@@ -229,15 +230,15 @@ func (m *machine) clearLeft(ctx context.Context, s *subject) error {
 }
 
 // notSwitching refuses to touch a guest that a migration holds paused.
-func (m *machine) notSwitching(s *subject, verb string) error {
-	if !m.Migrations.Switching(s.InstanceID) {
+func (e *stepEnv) notSwitching(s *subject, verb string) error {
+	if !e.Migrations.Switching(s.InstanceID) {
 		return nil
 	}
 	return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: a migration holds it paused for its switch; `volferryctl migration list` shows which", verb, s.InstanceName)
 }
 
-// refusal is an error of the hypervisor for an op of a person: what he is told, or
-// what the runner does about it.
+// refusal turns an error of the hypervisor into what the caller is told, or into what
+// the runner waits for.
 func (s *subject) refusal(verb string, err error) error {
 	cannot := func(code api.Code, why string) error {
 		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)

@@ -56,7 +56,7 @@ func TestAnInstanceIsStrayIfTheMoveThatGuardsItDoesNotHaveIt(t *testing.T) {
 		"had by another":   {"another", guarded, true},
 		"no guards at all": {"", nil, false},
 	} {
-		if got := Stray(api.Instance{LockedBy: tc.lockedBy}, tc.guards); strings.Contains(got, "migration cancel "+pausedMig) != tc.want {
+		if got := OrphanedSave(api.Instance{LockedBy: tc.lockedBy}, tc.guards); strings.Contains(got, "migration cancel "+pausedMig) != tc.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

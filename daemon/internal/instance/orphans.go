@@ -15,14 +15,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Saved says what this host has done for a move with all guests paused, by its journal:
-// one line for each domain that it was asked to save or to wake. A registry that was
-// restored from a backup may not know of it.
-func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
+// Saved reads from the journal what this host has done for a move with all guests paused:
+// one entry for each domain that it was asked to suspend, save or restore. A registry that
+// was restored from a backup may not know of them.
+func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedInstance, error) {
 	if _, err := uuid.Parse(migrationID); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the migration is %.60q, which is no id", migrationID)
 	}
-	doms, unreadable, err := hv.Readable(g.machine.HV.Domains(ctx))
+	doms, unreadable, err := hv.Readable(m.env.HV.Domains(ctx))
 	if err != nil {
 		return nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the domains: %v", err)
 	}
@@ -34,7 +34,7 @@ func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 		in := &pauseInput{MigrationID: migrationID}
 		in.InstanceID = doms[i].ID
 		is := api.SavedInstance{InstanceID: doms[i].ID, InstanceName: doms[i].Name}
-		if err := g.pauseOps(ctx, in, func(st op.Status) error {
+		if err := m.pauseOps(ctx, in, func(st op.Status) error {
 			var of pauseInput
 			err := json.Unmarshal(st.Op.Input, &of)
 			is.VolumeID, is.Location = of.VolumeID, of.Location
@@ -45,7 +45,7 @@ func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 		if is.VolumeID == "" {
 			continue
 		}
-		if is.Asleep, err = g.machine.Guards.Has(is.InstanceID, in.owner()); err != nil {
+		if is.Asleep, err = m.env.Guards.Has(is.InstanceID, in.owner()); err != nil {
 			return nil, err
 		}
 		is.AtRest = is.Asleep && doms[i].State != hv.StateRunning
@@ -54,9 +54,10 @@ func (g *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	return out, nil
 }
 
-// Stray says of an instance that is guarded for a move with all guests paused which, by
-// the registry's word, does not have it, what a person is told; "" if it is not.
-func Stray(inst api.Instance, guards []Guard) string {
+// OrphanedSave tells a person about an instance that is guarded for a move with all
+// guests paused, though by the registry no such move has the instance; "" if that is
+// not so.
+func OrphanedSave(inst api.Instance, guards []Guard) string {
 	for _, guard := range guards {
 		id, ok := strings.CutPrefix(guard.Owner, GuardPause)
 		if !ok || inst.LockedBy == id {

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Found is what is not as it was left with an instance of this host.
-type Found struct {
-	// Note is what a person is told of it, with what to do; empty if all is well.
+// Drift is how the domain of an instance differs from what the registry has of it.
+type Drift struct {
+	// Note tells a person the difference and what to do about it; empty if there is none.
 	Note string
 	// Gone: there is no domain.
 	Gone bool
@@ -27,21 +27,21 @@ type Found struct {
 	NoRoot bool
 }
 
-// Judge compares the domain of an instance, nil if there is none, with what the
+// DriftOf compares the domain of an instance, nil if there is none, with what the
 // registry has of it. Attachments that an op or a migration is at are left out by
 // the caller.
-func Judge(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Found {
+func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
 	case shelved(inst.State):
-		return Found{} // an op looks when it brings it back
+		return Drift{} // an op looks when it brings it back
 	case dom == nil:
-		return Found{Gone: true, Note: printable(fmt.Sprintf(
+		return Drift{Gone: true, Note: printable(fmt.Sprintf(
 			"its domain is gone from this host: somebody has undefined it, or moved it to another one; define it again (virsh define), or `volferryctl instance forget %s` where it is not to come back", inst.Name))}
 	}
 	if err := request.AtHome("nothing is done here", dom); err != nil {
-		return Found{Elsewhere: true, Note: printable(err.Error())}
+		return Drift{Elsewhere: true, Note: printable(err.Error())}
 	}
-	return Found{Note: printable(differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
+	return Drift{Note: printable(differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
 }
 
 // Unreadable is what a person is told of an instance whose domain cannot be read.

@@ -15,8 +15,8 @@ import (
 // DefaultHook is where the guard hook is installed.
 const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
 
-// ErrHookLooksElsewhere is Enforced's error for a hook that is installed and
-// looks for guards in other directories.
+// ErrHookLooksElsewhere is what Enforced returns for a hook that is installed and looks
+// for guards in other directories.
 var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hook looks for them")
 
 // Enforced returns nil if the hook is installed where libvirt runs it and looks
@@ -44,16 +44,16 @@ func (g *Guards) Enforced() error {
 	return nil
 }
 
-// HookKnowsPasses returns nil if the hook lets through what has a pass, or if there is
-// none that would refuse it. An older one refuses the guests that are to be woken.
-func (g *Guards) HookKnowsPasses() error {
+// HookKnowsStartTokens returns nil if the hook lets a start with a token through, or if
+// no hook is installed. An older hook refuses the guests that are to be restored.
+func (g *Guards) HookKnowsStartTokens() error {
 	text, err := os.ReadFile(g.hook)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("look at the libvirt hook: %w", err)
-	case !strings.Contains(string(text), "\nPASS="+passSuffix+"\n"):
+	case !strings.Contains(string(text), "\nPASS="+startTokenSuffix+"\n"):
 		return fmt.Errorf("the libvirt hook %s is older than this volferryd, and refuses the guests that it wakes; install the one that came with it", g.hook)
 	}
 	return nil

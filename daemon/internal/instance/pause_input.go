@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// pauseInput is the input of the ops that suspend, save and restore an instance for a
+// migration with all guests paused.
+type pauseInput struct {
+	subject
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	// Device is the disk of the instance that the volume is. Location is where the
+	// volume is, for a restore where it is to be.
+	Device   string       `json:"device"`
+	Location api.Location `json:"location"`
+	// Memory is the file that the instance's RAM is kept in.
+	Memory string `json:"memory"`
+	// Suspended: an earlier op has suspended and guarded the instance. The undo of a save
+	// leaves it so.
+	Suspended bool `json:"suspended,omitempty"`
+}
+
+// owner is the owner of the guard that keeps the instance from being started.
+func (in *pauseInput) owner() string { return GuardPause + in.MigrationID }
+
+func (in *pauseInput) reason() string {
+	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",
+		in.InstanceName, in.VolumeName, in.MigrationID)
+}
+
+// pauseInput looks up the input of an op for a migration that has locked the instance.
+func (e *stepEnv) pauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*pauseInput, error) {
+	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file's name
+		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
+	}
+	inst, err := e.Registry.Instance(ctx, instanceRef)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockedFor(inst, migrationID); err != nil {
+		return nil, err
+	}
+	in := &pauseInput{MigrationID: migrationID, Memory: e.saveImagePath(inst.ID, migrationID)}
+	if in.subject, err = e.subjectOf(ctx, inst); err != nil {
+		return nil, err
+	}
+	in.Whole = true
+	vol, err := e.Registry.Volume(ctx, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	in.VolumeID, in.VolumeName = vol.ID, vol.Name
+	atts, err := e.Registry.Attachments(ctx, vol.ID, inst.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(atts) == 0 {
+		return nil, api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", vol.Name, inst.Name)
+	}
+	in.Device, in.Location = atts[0].Device, atts[0].Location
+	return in, nil
+}
+
+// lockedFor refuses every migration but the one that has locked the instance: another
+// would meet the guests in the middle of a move.
+func lockedFor(inst api.Instance, migrationID string) error {
+	switch {
+	case inst.Locked && inst.LockedBy == migrationID:
+		return nil
+	case inst.Locked:
+		return locked("save or restore", inst)
+	}
+	return forbidden("save or restore", inst.Name, "no migration has locked it; `volferryctl volume migrate VOLUME --pause-all` does this by itself")
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// partSuffix, with the id of this boot of the host after it, is in the name of a save image
+// that is still being written. So a save image is whole and durable, or it is not there. Of
+// a part that an earlier boot has left nobody can tell whether it is whole.
+const partSuffix = ".part."
+
+// saveImagePath is the save image of an instance for a migration: the file of its RAM.
+func (e *stepEnv) saveImagePath(instanceID, migrationID string) string {
+	return filepath.Join(e.saveDir, instanceID+"."+migrationID+".ram")
+}
+
+// saveImageExists says whether the save image is there. An error means that nobody can
+// tell.
+func saveImageExists(in *pauseInput) (bool, error) { return fileExists(in.Memory) }
+
+func fileExists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// partPath is the save image while it is written in this boot.
+func (e *stepEnv) partPath(in *pauseInput) string { return in.Memory + partSuffix + e.boot }
+
+// partPaths are the parts of the save image, of all boots.
+func partPaths(in *pauseInput) ([]string, error) {
+	dir, name := filepath.Split(in.Memory)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("look for the saved memory of instance %s: %w", in.InstanceName, err)
+	}
+	var parts []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), name+partSuffix) {
+			parts = append(parts, filepath.Join(dir, e.Name()))
+		}
+	}
+	return parts, nil
+}
+
+// commitSaveImage gives the part of this boot, which is whole, the name of the save image,
+// once it is on stable storage.
+func (e *stepEnv) commitSaveImage(in *pauseInput) error {
+	f, err := os.Open(e.partPath(in))
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err == nil {
+		err = os.Rename(e.partPath(in), in.Memory)
+	}
+	if err == nil {
+		err = atomicfile.SyncDir(e.saveDir)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the saved memory of instance %s: %w", in.InstanceName, err)
+	}
+	return nil
+}
+
+// recoverSaveImage cleans up after a save that was cut off, when the instance is off: a
+// part that libvirt has finished in this boot becomes the save image, and all other parts
+// are removed. Its errors are typed for the runner.
+func (e *stepEnv) recoverSaveImage(ctx context.Context, in *pauseInput) error {
+	there, err := fileExists(e.partPath(in))
+	if err != nil {
+		return err
+	}
+	if there {
+		_, err := e.HV.SavedDisks(ctx, in.InstanceID, e.partPath(in))
+		if err == nil {
+			err = e.commitSaveImage(in)
+		}
+		if err != nil && !errors.Is(err, hv.ErrIncomplete) {
+			return request.HV(err)
+		}
+	}
+	return removeParts(in)
+}
+
+func removeParts(in *pauseInput) error {
+	parts, err := partPaths(in)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err := atomicfile.Remove(part); err != nil {
+			return fmt.Errorf("remove what was written of the memory of instance %s: %w", in.InstanceName, err)
+		}
+	}
+	return nil
+}
+
+// removeSaveImage removes the save image, durably. It is for an instance that has a
+// process, which has the RAM.
+func removeSaveImage(in *pauseInput) error {
+	if err := removeParts(in); err != nil {
+		return err
+	}
+	if err := atomicfile.Remove(in.Memory); err != nil {
+		return fmt.Errorf("remove the saved memory of instance %s: %w", in.InstanceName, err)
+	}
+	return nil
+}

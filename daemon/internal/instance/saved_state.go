@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// savedState is what an instance was before it was suspended or saved: the output of
+// the step that did so.
+type savedState struct {
+	// State is running, paused or stopped; empty if the instance was neither suspended
+	// nor saved.
+	State hv.State `json:"state"`
+}
+
+// hadMemory says whether the instance had RAM to save.
+func (r savedState) hadMemory() bool { return r.State.Active() && r.State != "" }
+
+// stateOf is the saved state of a domain. A guest that an I/O error has paused counts as
+// running: it goes on afterwards, as it would if the error were mended.
+func stateOf(dom *hv.Domain) savedState {
+	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
+		return savedState{hv.StateRunning}
+	}
+	return savedState{dom.State}
+}
+
+// savedState reads from the journal what an instance was when it was saved for a
+// migration: zero if it was never saved, or if its save was undone. A save that was undone
+// but for the restore of the guest counts.
+func (m *Manager) savedState(ctx context.Context, in *pauseInput) (savedState, error) {
+	var is savedState
+	asleep, err := m.env.asleep(ctx, in)
+	if err != nil {
+		return is, err
+	}
+	err = m.pauseOps(ctx, in, func(st op.Status) error {
+		saved := st.State == op.StateDone || (st.State == op.StateUndone && asleep)
+		if data, ok := st.Outputs[stepNameSave]; ok && st.Op.Kind == kindSave && saved {
+			return json.Unmarshal(data, &is)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// suspendedState reads from the journal what an instance was before it was suspended for
+// a migration: zero if it was not, or if the suspend was undone.
+func (m *Manager) suspendedState(ctx context.Context, in *pauseInput) (is savedState, err error) {
+	err = m.pauseOps(ctx, in, func(st op.Status) error {
+		if data, ok := st.Outputs[stepNameSuspend]; ok && st.Op.Kind == kindSuspend && st.State != op.StateUndone {
+			return json.Unmarshal(data, &is)
+		}
+		return nil
+	})
+	return is, err
+}
+
+// stateBefore is what an instance was before the migration touched it. An older version
+// saved instances without suspending them first.
+func (m *Manager) stateBefore(ctx context.Context, in *pauseInput) (savedState, error) {
+	is, err := m.suspendedState(ctx, in)
+	if err != nil || is.State != "" {
+		return is, err
+	}
+	return m.savedState(ctx, in)
+}
+
+// asleep says whether the instance has no process, and its RAM is in the file.
+func (e *stepEnv) asleep(ctx context.Context, in *pauseInput) (bool, error) {
+	there, err := saveImageExists(in)
+	if err != nil || !there {
+		return false, err
+	}
+	dom, err := e.domain(ctx, in.InstanceID)
+	return dom == nil || !dom.State.Active(), err
+}
+
+// wakeRequested says whether a restore or resume of the instance was asked for: no save
+// for the same migration may follow then.
+func (m *Manager) wakeRequested(ctx context.Context, in *pauseInput) (bool, error) {
+	yes := false
+	err := m.pauseOps(ctx, in, func(st op.Status) error {
+		yes = yes || pauseKinds[st.Op.Kind]
+		return nil
+	})
+	return yes, err
+}
+
+// pauseOps calls yield with the ops of an instance for a migration, oldest first.
+func (m *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.Status) error) error {
+	ops, err := m.desk.Journal.Group(ctx, in.InstanceID)
+	if err != nil {
+		return journalError(err)
+	}
+	for _, o := range ops {
+		if _, is := pauseKinds[o.Kind]; !is {
+			continue
+		}
+		var of pauseInput
+		if err := json.Unmarshal(o.Input, &of); err != nil {
+			return fmt.Errorf("read op %s: %w", o.ID, err)
+		}
+		if of.MigrationID != in.MigrationID {
+			continue
+		}
+		st, err := m.desk.Runner.Status(ctx, o.ID)
+		if err != nil {
+			return journalError(err)
+		}
+		if err := yield(st); err != nil {
+			return fmt.Errorf("read op %s: %w", o.ID, err)
+		}
+	}
+	return nil
+}
+
+func journalError(err error) error {
+	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
+}
