@@ -12,33 +12,47 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// endByHand brings a migration to its end, call by call: a complete, or a cancel. It
+// returns the migration and what was done to the images, in order, before the overlay was
+// removed.
+func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
+	d.t.Helper()
+	ctx := context.Background()
+	if cancel {
+		mig = d.begin(toNewPool)
+		_, _, err := d.manager().Cancel(ctx, d.call(mig.ID))
+		must(d.t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+	} else {
+		mig = d.copied()
+		complete := d.call(mig.ID)
+		complete.DstAttachmentID = mig.DstAttachmentID
+		_, _, err := d.manager().Complete(ctx, complete)
+		must(d.t, err)
+		d.until(mig.ID, api.MigrationCompleted)
+	}
+	d.world.images.mu.Lock()
+	defer d.world.images.mu.Unlock()
+	log := d.world.images.durable
+	gone := slices.IndexFunc(log, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
+	if gone < 0 {
+		d.t.Fatalf("%v: the overlay was not removed", log)
+	}
+	return mig, slices.Clone(log[:gone])
+}
+
 // A guest with cache='unsafe' has its flushes left out: nothing of which the end of a
 // fold is a copy goes before the end was flushed from here.
 func TestTheEndIsFlushedBeforeTheOverlayGoes(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			mig, end := d.begin(toNewPool), srcPath
+			mig, done := d.endByHand(back)
+			end := mig.Dst.Path
 			if back {
-				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
-				must(t, err)
-				d.until(mig.ID, api.MigrationCancelled)
-			} else {
-				end = mig.Dst.Path
-				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
-				must(t, err)
-				d.until(mig.ID, api.MigrationCopied)
-				c := d.call(mig.ID)
-				c.DstAttachmentID = mig.DstAttachmentID
-				_, _, err = d.manager().Complete(context.Background(), c)
-				must(t, err)
-				d.until(mig.ID, api.MigrationCompleted)
+				end = srcPath
 			}
-			d.world.images.mu.Lock()
-			defer d.world.images.mu.Unlock()
-			log := d.world.images.durable
-			gone := slices.IndexFunc(log, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
-			if gone < 0 || !slices.Contains(log[:gone], "flush "+end) {
-				t.Errorf("back %t: %v, want a flush of %s before the overlay goes", back, log, end)
+			if !slices.Contains(done, "flush "+end) {
+				t.Errorf("back %t: %v, want a flush of %s before the overlay goes", back, done, end)
 			}
 		})
 	}

@@ -72,27 +72,9 @@ func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, c.state, func(t *testing.T, d *daemon) {
-				mig := d.begin(toNewPool)
-				if c.cancel {
-					_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
-					must(t, err)
-					d.until(mig.ID, api.MigrationCancelled)
-				} else {
-					_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
-					must(t, err)
-					d.until(mig.ID, api.MigrationCopied)
-					call := d.call(mig.ID)
-					call.DstAttachmentID = mig.DstAttachmentID
-					_, _, err = d.manager().Complete(context.Background(), call)
-					must(t, err)
-					d.until(mig.ID, api.MigrationCompleted)
-				}
-				d.world.images.mu.Lock()
-				defer d.world.images.mu.Unlock()
-				log := d.world.images.durable
-				gone := slices.IndexFunc(log, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
-				if gone < 0 || slices.Contains(log[:gone], back) != c.want {
-					t.Errorf("%v, want src given back before the overlay goes: %t", log, c.want)
+				_, done := d.endByHand(c.cancel)
+				if slices.Contains(done, back) != c.want {
+					t.Errorf("%v, want src given back before the overlay goes: %t", done, c.want)
 				}
 			})
 		})

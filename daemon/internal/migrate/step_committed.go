@@ -28,34 +28,12 @@ func (e *Env) cancelCommittedPlan(completed predicate) op.Plan {
 	)}
 }
 
-// committedOutput is an admittedOutput with what to say of it.
-type committedOutput struct {
-	admittedOutput
-
-	Remark string `json:"remark"`
-}
-
 // stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
 func (e *Env) stepAdmitCommitted(completed predicate) op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		yes, err := completed(ctx, s)
-		if err != nil {
-			return err
-		}
-		if yes {
-			return pastPointOfNoReturn(s)
-		}
-		if err := e.wasCommitted(ctx, s, r.OpID()); err != nil {
-			return err
-		}
-		if err := e.copier.Forget(ctx, s.copyKey()); err != nil {
-			return err
-		}
-		return r.SetOutput(committedOutput{admittedOutput{Admitted: true}, fmt.Sprintf(
-			"somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
-			s.InstanceName, s.Src.Path, s.Overlay)})
-	}
-	return step(admitStep, do, nil, nil)
+	return e.stepAdmit(completed, e.wasCommitted, func(s *Spec) string {
+		return fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
+			s.InstanceName, s.Src.Path, s.Overlay)
+	})
 }
 
 // wasCommitted returns nil if the guest's process was on the overlay and is on the src
