@@ -87,13 +87,13 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	last := h.ops[len(h.ops)-1]
 	delay := time.Duration(h.replans()) * replanDelay
 	// More than the delay is a clock that was set back, which decides nothing.
-	if wait := last.FinishedAt.Add(delay).Sub(m.env.now()); wait > 0 && wait <= delay {
+	if wait := last.FinishedAt.Add(delay).Sub(m.ports.Now()); wait > 0 && wait <= delay {
 		time.AfterFunc(wait, func() { m.watch.notify(id) })
 		return
 	}
 	kind, err := m.nextKind(ctx, h, todo)
 	if err == nil && todo == goalComplete && last.goal == goalCopy {
-		err = m.checkNotSaved(ctx, &h.spec)
+		err = m.env.CheckNotSaved(ctx, &h.spec)
 	}
 	if err == nil {
 		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, RequestID: request, Why: h.givenUp(todo)}, todo)
@@ -105,31 +105,17 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	m.retries.forget(id)
 }
 
-// checkNotSaved holds a `volume migrate` back whose guest was saved in the copy: its
-// switch would be refused until the guest was restored, and goes on then.
-func (m *Manager) checkNotSaved(ctx context.Context, s *Spec) error {
-	if s.Method != MethodOverlay {
-		return nil
-	}
-	disk, err := m.env.readDisk(ctx, s)
-	if err != nil {
-		return err
-	}
-	return atRest(s, disk)
-}
-
 // endedMeanwhile is what is to be done for a migration that waits for somebody's
 // call, if the registry has ended it while this host was fenced: a cancel, which
 // finds that out.
 func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, request string, ok bool) {
 	s := &h.spec
-	_, behind, _ := m.env.fence.behind(s)
-	if state, _ := h.state(); !behind || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
+	if state, _ := h.state(); !m.env.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
 		return "", "", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
-	row, err := m.env.registry.Migration(ctx, s.MigrationID)
+	row, err := m.ports.Registry.Migration(ctx, s.MigrationID)
 	if err != nil {
 		m.retryLater(s.MigrationID, err)
 		return "", "", false
@@ -230,7 +216,7 @@ func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bo
 		if err != nil {
 			return err
 		}
-		if !yield(api.Event{Seq: seq, At: m.env.now().UTC(), What: "migration", Object: id, To: string(mig.State), Migration: &mig}) {
+		if !yield(api.Event{Seq: seq, At: m.ports.Now().UTC(), What: "migration", Object: id, To: string(mig.State), Migration: &mig}) {
 			return nil
 		}
 		if mig.State.Final() {
@@ -256,3 +242,9 @@ func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
 func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
+
+// Epoch tells the manager in which epoch this host is by the registry's word: call
+// it with what each report is answered with, be that a host or the detail "epoch"
+// of stale_epoch. A newer one than that of a migration stops what touches its
+// images, until the registry has said that it is still this host's.
+func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }

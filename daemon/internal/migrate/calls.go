@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -79,11 +77,11 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	if h.find(goalComplete) == nil || !s.attached() {
 		return nil
 	}
-	disk, err := m.env.readDisk(ctx, s)
+	runs, err := m.env.JobRuns(ctx, s)
 	if err != nil {
 		return noHypervisor()
 	}
-	if disk.mirror == nil {
+	if !runs {
 		return nil
 	}
 	return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s to %s: the block job of a complete that did not come to its end still writes there; complete goes on with it, cancel ends it",
@@ -118,7 +116,7 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 // registryAnswers fails before anything is touched if the registry is away:
 // complete would hold the guest's disk half way until it is back.
 func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
-	_, err := m.env.registry.Migration(ctx, h.spec.MigrationID)
+	_, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
 	return err
 }
 
@@ -137,7 +135,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	if s.ExternalCopy || !s.CreateDst {
 		return nil
 	}
-	info, err := m.env.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	info, err := m.ports.Images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if err != nil {
 		return err
 	}
@@ -146,10 +144,6 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	}
 	return nil
 }
-
-// emptyImageBytes is what an image that nobody wrote to may take: the tables of
-// an empty qcow2.
-const emptyImageBytes = 1 << 20
 
 // Cancel brings the instance back to src. Before the pivot it always wins.
 func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
@@ -315,8 +309,14 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what goal) (string, 
 		return kindRelease, nil
 	}
 	kind, err := m.kindFor(ctx, &h.spec, what)
-	if err == nil && !ended {
-		kind, err = m.committedKind(ctx, &h.spec, kind)
+	if err == nil && !ended && kind == kindCancelLive {
+		committed, err := m.env.CommittedByOthers(ctx, &h.spec)
+		if err != nil {
+			return "", err
+		}
+		if committed {
+			return kindCancelCommitted, nil
+		}
 	}
 	if back, ok := rollbackKinds[kind]; ok && ended {
 		kind = back
@@ -337,7 +337,7 @@ func (m *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, erro
 	case s.Method == MethodOffline:
 		return map[goal]string{goalStart: kindStartOffline, goalComplete: kindCompleteOffline, goalCancel: kindCancelOffline}[what], nil
 	}
-	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
+	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return "", api.Errorf(api.CodeNeedsOperator, "instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s); define it again (virsh define), with its disk %s as it was, and call again; nothing was changed",
 			s.InstanceName, s.VolumeName, s.before(), s.leftovers(), s.Target)
@@ -349,10 +349,6 @@ func (m *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, erro
 		return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteLive, goalCancel: kindCancelLive}[what], nil
 	}
 	return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteCold, goalCancel: kindCancelCold}[what], nil
-}
-
-func cannotLookAt(s *Spec, err error) *api.Error {
-	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }
 
 func tooEarly(h *history, verb string) *api.Error {
@@ -368,32 +364,4 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 	}
 	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.spec.VolumeName, state).
 		With("migration_id", h.spec.MigrationID).With("state", state)
-}
-
-// completed says whether a complete of the migration is past its commit point.
-func (m *Manager) completed(ctx context.Context, s *Spec) (bool, error) {
-	h, err := m.loadHistory(ctx, s.MigrationID)
-	if err != nil {
-		return false, op.Retry(request.BusyDelay, err)
-	}
-	return slices.ContainsFunc(h.ops, func(o opView) bool { return o.goal == goalComplete && o.Committed }), nil
-}
-
-// copied says whether dst is known to be a copy: the built-in copier has made
-// it, and read it back if that was asked for, or a complete before this one has
-// compared it. Where other tools write to dst, what the copier saw there does not
-// count; what a complete saw does, since its fold may have begun after it.
-func (m *Manager) copied(ctx context.Context, s *Spec) (bool, error) {
-	h, err := m.loadHistory(ctx, s.MigrationID)
-	if err != nil {
-		return false, op.Retry(request.BusyDelay, err)
-	}
-	return slices.ContainsFunc(h.ops, func(o opView) bool {
-		var res CopyResult
-		if o.goal == goalCopy && o.State == op.StateDone && decodeOutput(&o, copyStep, &res) {
-			return s.Verify == VerifyNone || (res.Verified && !s.ExternalCopy)
-		}
-		var seen verifiedOutput
-		return decodeOutput(&o, verifyStep, &seen) && seen.Compared
-	}), nil
 }

@@ -5,8 +5,6 @@ package migrate
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +47,7 @@ const chainWatchEvery = 30 * time.Second
 // then. One whose next start would miss them is guarded until that is over. What Volferry does itself its ops
 // look at.
 func (m *Manager) WatchChains(ctx context.Context) error {
-	events := m.env.hv.Events(ctx)
+	events := m.ports.HV.Events(ctx)
 	tick := time.NewTicker(chainWatchEvery)
 	defer tick.Stop()
 	m.lookAtChains(ctx, func(*history) bool { return true }, true)
@@ -117,36 +115,6 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	m.runner.TryTurn([]string{h.spec.key()}, look)
 }
 
-// chainProblem says what is wrong with the chain of the instance, "" if nothing is.
-// Known is false if nobody can tell now.
-func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string, known bool) {
-	s := &h.spec
-	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
-	if !parked && !h.onOverlay() {
-		return "", true
-	}
-	disk, err := m.env.confirmDisk(ctx, s)
-	var disagreed *errWitnessesDisagree
-	switch {
-	case errors.As(err, &disagreed):
-		return disagreed.Error(), true
-	case errors.Is(err, hv.ErrNotFound):
-		return "", true // there is nothing to start
-	case err != nil:
-		return "", false
-	}
-	d := disk.dom.ConfigDisk(s.Target)
-	if !h.onOverlay() || d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) {
-		// What is above it is somebody else's snapshot, which has newer writes. A guest that
-		// was saved where the witnesses disagreed would be restored to libvirt's chain.
-		guarded, err := m.env.guards.Has(s.InstanceID, s.chainOwner())
-		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
-	}
-	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
-		"do not start it from there; docs/how-to/recover.md (A definition that was put back) says what can be done",
-		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
-}
-
 // onOverlay says whether the newest writes of the guest are in the overlay, by the
 // journal's word.
 func (h *history) onOverlay() bool {
@@ -156,7 +124,7 @@ func (h *history) onOverlay() bool {
 
 // noteChain keeps, or forgets, a problem, and sets or clears its guard.
 func (m *Manager) noteChain(s *Spec, text string) {
-	guards := m.env.guards
+	guards := m.ports.Guards
 	if text == "" {
 		has, err := guards.Has(s.InstanceID, s.chainOwner())
 		if err == nil && has {
@@ -184,12 +152,6 @@ func (m *Manager) noteChain(s *Spec, text string) {
 	}
 	m.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
 }
-
-// watched says whether the instance has a chain of the migration's making, or a job.
-func (s *Spec) watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
-
-// chainOwner is the owner of the guard that the watch sets.
-func (s *Spec) chainOwner() string { return "chain " + s.MigrationID }
 
 // MayStart refuses the start of an instance that would not be on the chain that has
 // its newest writes, by a look of now: the watch may not have seen it yet.
@@ -226,4 +188,14 @@ func (m *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
 		}
 	}
 	return nil
+}
+
+// chainProblem says what is wrong with the chain of the instance of a migration, "" if
+// nothing is. Known is false if nobody can tell now.
+func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string, known bool) {
+	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
+	if !parked && !h.onOverlay() {
+		return "", true
+	}
+	return m.env.ChainProblem(ctx, &h.spec, h.onOverlay())
 }

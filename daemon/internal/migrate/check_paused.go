@@ -24,11 +24,7 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
-	user, err := m.env.userOf(ctx, s.Src.Path, beside...)
-	if err != nil {
-		return hvRefusal(err)
-	}
-	return srcInUse(s, user)
+	return m.env.CheckSrcNotInUse(ctx, s, beside...)
 }
 
 // CheckCopySaved makes every check of CopySaved, and says where dst would be. It changes

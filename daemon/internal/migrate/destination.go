@@ -27,7 +27,7 @@ func (m *Manager) resolveDestination(ctx context.Context, s *Spec, t api.Migrati
 }
 
 func (m *Manager) destinationInPool(ctx context.Context, s *Spec, name string) error {
-	pools, err := m.env.hv.Pools(ctx)
+	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
 	}
@@ -45,7 +45,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *Spec, name string) e
 	s.CreateDst, s.DstBlock = true, !files
 	s.Dst.Pool, s.Dst.Name = name, destinationName(s, files)
 	s.Dst.Path = filepath.Join(pool.Path, s.Dst.Name)
-	free, err := location.FreeBytes(pool, m.env.images.FreeBytes)
+	free, err := location.FreeBytes(pool, m.ports.Images.FreeBytes)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func destinationName(s *Spec, file bool) string {
 // of it.
 func (m *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error {
 	need := s.sizeBytes()
-	if n, err := m.env.images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {
+	if n, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {
 		need = min(need, n)
 	}
 	if free < need {
@@ -91,7 +91,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if err := m.checkNotUsed(ctx, s, path); err != nil {
 		return err
 	}
-	info, err := m.env.images.Inspect(ctx, path, s.Dst.Format)
+	info, err := m.ports.Images.Inspect(ctx, path, s.Dst.Format)
 	if !info.Block {
 		// A mistyped device, above all: what is made in /dev is gone at reboot.
 		if err := location.CheckPersistent(path); err != nil {
@@ -107,7 +107,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if err != nil {
 		return err
 	}
-	if s.DstPrint, err = m.env.images.Fingerprint(ctx, path); err != nil {
+	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
 		return err
 	}
 	s.DstBlock = info.Block
@@ -117,7 +117,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	if info.Block {
 		return nil
 	}
-	free, err := m.env.images.FreeBytes(filepath.Dir(path))
+	free, err := m.ports.Images.FreeBytes(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 
 func (m *Manager) destinationToCreate(s *Spec) error {
 	dir := filepath.Dir(s.Dst.Path)
-	free, err := m.env.images.FreeBytes(dir)
+	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot create %s: the directory %s does not exist", s.Dst.Path, dir)
 	}
@@ -145,28 +145,4 @@ func shorten(s string) string {
 // checkNotUsed refuses a destination that somebody has.
 func (m *Manager) checkNotUsed(ctx context.Context, s *Spec, path string) error {
 	return hvRefusal(m.env.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
-}
-
-// free refuses an image that a domain of this host names or the kernel lends to
-// somebody, that is a volume, by whatever name, or that belongs to a migration.
-func (e *Env) free(ctx context.Context, path string, self location.Self) error {
-	user, err := e.userOf(ctx, path, "")
-	if err != nil {
-		return err
-	}
-	if user == "" {
-		// Who takes an image and has not registered it yet is waited for.
-		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
-		if errors.Is(err, location.ErrCannotTell) {
-			return cannotTellUser(path, err)
-		}
-		if err != nil {
-			return err
-		}
-		user = holder.Words
-	}
-	if user == "" {
-		return nil
-	}
-	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }

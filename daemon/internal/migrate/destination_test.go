@@ -107,7 +107,7 @@ func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 			w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: "/old", Active: true})
 			w.AddPool(hv.PoolInfo{Name: "moved", Type: "dir", Path: "/moved", Active: true})
 			must(t, w.CreateImage("/moved/vol.raw", hvtest.Raw, testSize))
-			m := newEnv(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
+			m := newEnv(w.ports(), fakeHistory{}, nil, func(string) {}, slog.New(slog.DiscardHandler))
 			s := testSpec(MethodOffline)
 			if s.Src.Pool = c.pool; c.pool != "" {
 				s.Src.Name = "vol.raw"

@@ -90,3 +90,9 @@ func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
 	}
 	return mirror
 }
+
+// JobRuns says whether a block job runs on the disk of the migration, whoever began it.
+func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
+	disk, err := e.readDisk(ctx, s)
+	return err == nil && disk.mirror != nil, err
+}

@@ -57,7 +57,7 @@ func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	if !s.CreateDst {
 		return s.DstPrint, nil
 	}
-	note, err := e.notedDst(ctx, s)
+	note, err := e.history.Dst(ctx, s)
 	return note.Print, err
 }
 

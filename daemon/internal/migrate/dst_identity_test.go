@@ -38,14 +38,11 @@ func TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade(t *testing.T) 
 		for _, method := range []string{MethodOverlay, MethodMirror} {
 			t.Run(name+", "+method, func(t *testing.T) {
 				w := newWorld(t, hv.StateRunning)
-				m := newEnv(w.ports(), nil, func(string) {}, slog.New(slog.DiscardHandler))
 				s := testSpec(method)
 				must(t, w.CreateImage(dstPath, hvtest.Raw, testSize))
 				fingerprint, err := w.images.Fingerprint(t.Context(), dstPath)
 				must(t, err)
-				m.notedDst = func(context.Context, *Spec) (dstNote, error) {
-					return dstNote{Ours: true, Print: fingerprint}, nil
-				}
+				m := newEnv(w.ports(), fakeHistory{DstNote{Ours: true, Print: fingerprint}}, nil, func(string) {}, slog.New(slog.DiscardHandler))
 				if got, err := m.mayWriteDst(t.Context(), &s); err != nil || got != fingerprint {
 					t.Fatalf("before that: %q, %v", got, err)
 				}

@@ -13,22 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Ports are the systems that a migration works on.
-type Ports struct {
-	HV       hv.Hypervisor
-	Images   Images
-	Copier   Copier
-	Registry Registry
-	Guards   Guards
-	// Claims knows which images are spoken for.
-	Claims *location.Claims
-	// MayMove refuses to move a volume of which a guest may let go at any time
-	// (attach.Manager). Nil: there are no attachments but those of the definitions.
-	MayMove func(ctx context.Context, volumeID string) error
-	// Audit adds an event to the audit trail. Nil: nobody keeps it.
-	Audit func(e api.EventPost)
-}
-
 // Env is what the steps share: the ports, and what is known only in memory.
 type Env struct {
 	hv       hv.Hypervisor
@@ -39,10 +23,7 @@ type Env struct {
 	claims   *location.Claims
 	mayMove  func(ctx context.Context, volumeID string) error
 	audit    func(e api.EventPost)
-	// facts answers from the journal what a migration has done so far.
-	facts func(ctx context.Context, s *Spec, except string) (facts, error)
-	// notedDst answers from the journal what it has of a dst that the migration made.
-	notedDst func(ctx context.Context, s *Spec) (dstNote, error)
+	history  History
 	progress *progressTracker
 	log      *slog.Logger
 	now      func() time.Time
@@ -57,12 +38,10 @@ type Env struct {
 
 // newEnv makes an Env on these ports. Change is told the id of each migration whose
 // progress changes.
-func newEnv(ports Ports, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
+func newEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		facts:    func(context.Context, *Spec, string) (facts, error) { return facts{}, nil },
-		notedDst: func(context.Context, *Spec) (dstNote, error) { return dstNote{Ours: true}, nil },
-		progress: newProgressTracker(change), log: log, now: time.Now, host: host,
+		history: history, progress: newProgressTracker(change), log: log, now: ports.Now, host: host,
 	}
 	e.stopping, e.stop = context.WithCancel(context.Background())
 	return e
@@ -102,4 +81,18 @@ const (
 // be nil.
 func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
 	return op.StepOf(specOf, name, do, undo, observe)
+}
+
+// SetBandwidth changes the cap of a migration's copy, durably; 0 lifts it.
+func (e *Env) SetBandwidth(s *Spec, bytesPerSecond int64) error {
+	if err := e.copier.SetCap(s.copyKey(), bytesPerSecond); err != nil {
+		return err
+	}
+	e.progress.setBandwidth(s.MigrationID, bytesPerSecond)
+	return nil
+}
+
+// progressOf is how far the op of a migration is; ok is false if none moves bytes.
+func (e *Env) progressOf(migrationID string) (p Progress, ok bool) {
+	return e.progress.get(migrationID)
 }

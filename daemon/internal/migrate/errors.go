@@ -225,3 +225,38 @@ func apiError(f *op.Failure) *api.Error {
 	}
 	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
 }
+
+func cannotLookAt(s *Spec, err error) *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
+}
+
+func noHypervisor() *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+}
+
+// CheckNotSaved refuses the switch of a guest that was saved while the volume was copied:
+// it goes on when the guest was restored.
+func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
+	if s.Method != MethodOverlay {
+		return nil
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	return atRest(s, disk)
+}
+
+// overtaken says whether an op was undone because the world had changed under it, so that
+// it is to be planned anew.
+func overtaken(f *op.Failure) bool { return f != nil && f.Code == string(codeWorldChanged) }
+
+// abandoned says whether an op was undone because the registry had ended its migration, and
+// kept whether src was still the instance's then.
+func abandoned(f *op.Failure) (is, kept bool) {
+	if f == nil {
+		return false, false
+	}
+	kept = f.Code == string(codeAbandonedKept)
+	return kept || f.Code == string(codeAbandoned), kept
+}

@@ -6,77 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
-
-// fence knows in which epoch this host is by the registry's newest word, and in
-// which one the registry last said of a migration that it is still this host's.
-// It is in memory only: what a restart loses the registry says again.
-type fence struct {
-	mu     sync.Mutex
-	epoch  int64
-	held   map[string]int64 // by migration
-	raised chan struct{}    // closed, and replaced, with each new epoch
-}
-
-func (f *fence) raise(epoch int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if epoch <= f.epoch {
-		return
-	}
-	f.epoch = epoch
-	if f.raised != nil {
-		close(f.raised)
-		f.raised = nil
-	}
-}
-
-// confirm keeps that in this epoch the migration was this host's.
-func (f *fence) confirm(s *Spec, epoch int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.held == nil {
-		f.held = map[string]int64{}
-	}
-	f.held[s.MigrationID] = epoch
-}
-
-// behind says whether the host was fenced since the registry last said that the
-// migration is this host's. If not, changed is closed when there is a newer epoch.
-func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.raised == nil {
-		f.raised = make(chan struct{})
-	}
-	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
-}
-
-// Epoch tells the manager in which epoch this host is by the registry's word: call
-// it with what each report is answered with, be that a host or the detail "epoch"
-// of stale_epoch. A newer one than that of a migration stops what touches its
-// images, until the registry has said that it is still this host's.
-func (m *Manager) Epoch(epoch int64) { m.env.fence.raise(epoch) }
-
-// epochIn is the epoch that a refusal for a stale one names, 0 if it names none.
-func epochIn(err error) int64 {
-	var refused *api.Error
-	if !errors.As(err, &refused) {
-		return 0
-	}
-	switch epoch := refused.Details["epoch"].(type) {
-	case int64:
-		return epoch
-	case float64: // as JSON has it
-		return int64(epoch)
-	}
-	return 0
-}
 
 // errAbandoned ends an op whose migration the registry has ended without it: an
 // operator gave it up while this host was fenced. Src and dst may be anybody's,
@@ -190,14 +124,6 @@ var (
 	doneUnfenced   = stepNames("register", abortStep, toAbort.end, "drain", "compare", "name_"+string(onDst), "pivot", "name_"+string(onSrc))
 	undoneUnfenced = stepNames("register", toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(onDst), "pivot", "guard", "hold", "commit")
 )
-
-func stepNames(names ...string) map[string]bool {
-	set := map[string]bool{}
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
 
 // fenced makes the steps of a plan up to its commit point ask stillOurs before
 // they touch anything. Behind it an op goes forward, and the registry answers for

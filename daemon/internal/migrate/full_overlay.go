@@ -112,7 +112,7 @@ func (m *Manager) guestPaused(h *history) string {
 // are in an overlay, until ctx ends, and lets those go on for whose overlay there was no
 // room and is room again. It touches no guest that a person or an op has paused.
 func (m *Manager) WatchOverlays(ctx context.Context) error {
-	events := m.env.hv.Events(ctx)
+	events := m.ports.HV.Events(ctx)
 	for e, more := (hv.Event{}), true; more; e, more = m.nextOverlayEvent(ctx, events) {
 		m.lookAtOverlays(ctx, e)
 	}
@@ -166,7 +166,7 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 // lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just met the end
 // of the overlay's filesystem.
 func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
-	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
+	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
@@ -179,7 +179,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 		m.noteRunning(s, was)
 		return
 	}
-	free, err := m.env.images.FreeBytes(filepath.Dir(s.Overlay))
+	free, err := m.ports.Images.FreeBytes(filepath.Dir(s.Overlay))
 	if err != nil {
 		m.log.Warn("cannot see how much room an overlay has", "overlay", s.Overlay, "err", err)
 		return
@@ -198,7 +198,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 	if was == nil || was.text != is.text {
 		m.watch.notify(s.MigrationID)
 	}
-	if is.full && free >= enoughRoom && !m.env.now().Before(is.resumeAfter) {
+	if is.full && free >= enoughRoom && !m.ports.Now().Before(is.resumeAfter) {
 		m.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { m.resumeGuest(ctx, s, is) })
 	}
 }
@@ -214,7 +214,7 @@ func (m *Manager) noteRunning(s *Spec, was *ioStop) {
 	if was == nil {
 		return
 	}
-	if m.env.now().Before(was.resumeAfter) {
+	if m.ports.Now().Before(was.resumeAfter) {
 		m.ioStops.set(s.MigrationID, &ioStop{resumes: was.resumes, resumeAfter: was.resumeAfter})
 	} else {
 		m.ioStops.set(s.MigrationID, nil)
@@ -231,14 +231,14 @@ func (m *Manager) resumeGuest(ctx context.Context, s *Spec, is ioStop) {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
 	}
-	dom, err := m.env.hv.Domain(ctx, s.InstanceID)
+	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	if err != nil || !stoppedByIO(dom) || dom.Occupied {
 		return // it is looked at again
 	}
-	is.resumeAfter = m.env.now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
+	is.resumeAfter = m.ports.Now().Add(min(resumeDelay<<min(is.resumes, 10), maxResumeDelay))
 	is.resumes++
 	m.ioStops.set(s.MigrationID, &is)
-	if err := m.env.hv.Resume(ctx, s.InstanceID); err != nil {
+	if err := m.ports.HV.Resume(ctx, s.InstanceID); err != nil {
 		m.log.Warn("cannot resume a guest that stands still", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
 	}
@@ -249,11 +249,11 @@ func (m *Manager) resumeGuest(ctx context.Context, s *Spec, is ioStop) {
 
 // auditGuest tells the audit trail what happened to the guest of a migration.
 func (m *Manager) auditGuest(s *Spec, what string, details map[string]any) {
-	if m.env.audit == nil {
+	if m.ports.Audit == nil {
 		return
 	}
 	details["migration_id"] = s.MigrationID
-	m.env.audit(api.EventPost{At: m.env.now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
+	m.ports.Audit(api.EventPost{At: m.ports.Now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
 }
 
 func ioStopText(s *Spec, full bool, free int64) string {

@@ -36,14 +36,20 @@ func (o *opView) undone() bool { return o.State == op.StateUndone }
 
 // overtaken says whether it was undone because the guest went on or off.
 func (o *opView) overtaken() bool {
-	return o.failedWith(codeWorldChanged)
+	return o.undone() && overtaken(o.Failure)
 }
 
 // abandoned says whether it ended because the registry had ended the migration.
-func (o *opView) abandoned() bool { return o.failedWith(codeAbandoned) || o.abandonedKept() }
+func (o *opView) abandoned() bool {
+	is, _ := abandoned(o.Failure)
+	return o.undone() && is
+}
 
 // abandonedKept says whether the instance still had src then.
-func (o *opView) abandonedKept() bool { return o.failedWith(codeAbandonedKept) }
+func (o *opView) abandonedKept() bool {
+	_, kept := abandoned(o.Failure)
+	return o.undone() && kept
+}
 
 // abandoned returns why nothing is done for the migration any more, nil if the
 // registry has not ended it.
@@ -104,10 +110,6 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], requestID: in.RequestID, why: in.Why})
 	}
 	return h, nil
-}
-
-func journalError(err error) *api.Error {
-	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 }
 
 // state is the state of the migration and, where its last op did not do what
@@ -187,9 +189,8 @@ func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.M
 // refusedAtOnce says whether the ith op, a cancel, was undone before it changed
 // anything: what was changed from outside is in its way, and it may be asked for again.
 func (h *history) refusedAtOnce(i int) bool {
-	var out admittedOutput
 	o := &h.ops[i]
-	return o.failedWith(api.CodeChainChanged) && !decodeOutput(o, admitStep, &out)
+	return o.failedWith(api.CodeChainChanged) && !admitted(&o.Status)
 }
 
 // copiedBefore says whether the built-in copier finished in one of the first i
@@ -292,11 +293,14 @@ func (h *history) givenUp(todo goal) *api.Error {
 // src was seen to be frozen.
 func (h *history) notFrozen() *api.Error {
 	o := h.find(goalStart)
-	var out frozenOutput
-	if o == nil || !decodeOutput(o, "verify_frozen", &out) || out.NotFrozen == "" {
+	if o == nil {
 		return nil
 	}
-	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", h.spec.VolumeName, out.NotFrozen)
+	wrong := notFrozen(&o.Status)
+	if wrong == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", h.spec.VolumeName, wrong)
 }
 
 // replans counts how many of the last ops in a row, of one request, the world
@@ -345,19 +349,12 @@ func (h *history) requestState(request string) (state op.State, failure *api.Err
 func (h *history) times() (frozen, ended time.Time) {
 	for i := range h.ops {
 		o := &h.ops[i]
-		var out frozenOutput
-		if decodeOutput(o, "verify_frozen", &out) {
-			frozen = out.At
+		if at, ok := frozenAt(&o.Status); ok {
+			frozen = at
 		}
 	}
 	if state, _ := h.state(); state.Final() {
 		ended = h.ops[len(h.ops)-1].FinishedAt
 	}
 	return frozen, ended
-}
-
-// decodeOutput reads the output of a step of an op; false if there is none.
-func decodeOutput(o *opView, step string, v any) bool {
-	data, ok := o.Outputs[step]
-	return ok && json.Unmarshal(data, v) == nil
 }

@@ -84,3 +84,37 @@ func srcInUse(s *Spec, user string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by the registry %s, but %s %s; take the disk from there, or have the instance adopted first if it is none of Volferry's yet (volferryctl instance adopt)",
 		s.VolumeName, by, s.Src.Path, user)
 }
+
+// free refuses an image that a domain of this host names or the kernel lends to
+// somebody, that is a volume, by whatever name, or that belongs to a migration.
+func (e *Env) free(ctx context.Context, path string, self location.Self) error {
+	user, err := e.userOf(ctx, path, "")
+	if err != nil {
+		return err
+	}
+	if user == "" {
+		// Who takes an image and has not registered it yet is waited for.
+		holder, err := e.claims.Take(ctx, path, self, func() error { return nil })
+		if errors.Is(err, location.ErrCannotTell) {
+			return cannotTellUser(path, err)
+		}
+		if err != nil {
+			return err
+		}
+		user = holder.Words
+	}
+	if user == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
+}
+
+// CheckSrcNotInUse is srcNotInUse for whoever asks for something. Except are the ids of the
+// instances that may have src.
+func (e *Env) CheckSrcNotInUse(ctx context.Context, s *Spec, except ...string) error {
+	user, err := e.userOf(ctx, s.Src.Path, except...)
+	if err != nil {
+		return hvRefusal(err)
+	}
+	return srcInUse(s, user)
+}

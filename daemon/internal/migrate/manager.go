@@ -34,17 +34,11 @@ type Config struct {
 	SharedPools []string
 }
 
-// Host is this host as the registry knows it.
-type Host struct {
-	ID    string
-	Name  string
-	Epoch int64
-}
-
 // Manager starts migrations, brings them to their end and answers for them. It
 // is safe for concurrent use.
 type Manager struct {
 	cfg     Config
+	ports   Ports
 	env     *Env
 	journal Journal
 	host    func(context.Context) (Host, error)
@@ -73,10 +67,10 @@ type Manager struct {
 // New makes a manager. Host answers for this host once the registry knows it.
 // Bind the manager to the runner that runs its Plans before any other call.
 func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
-	g := &Manager{cfg: cfg, journal: journal, host: host, log: log, watch: newWatchers()}
-	g.env = newEnv(ports, host, g.watch.notify, log)
-	g.env.facts, g.env.notedDst = g.facts, g.notedDst
-	return g
+	m := &Manager{cfg: cfg, ports: ports, journal: journal, host: host, log: log, watch: newWatchers()}
+	status := func(ctx context.Context, opID string) (op.Status, error) { return m.runner.Status(ctx, opID) }
+	m.env = newEnv(ports, NewHistory(journal, status), host, m.watch.notify, log)
+	return m
 }
 
 // Bind gives the manager its runner.
@@ -105,7 +99,7 @@ func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, e
 	case id != "":
 		return m.granted(ctx, id, req.OpID)
 	}
-	vol, err := m.env.registry.Volume(ctx, req.VolumeID)
+	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
 	if err != nil {
 		return api.Migration{}, err
 	}
@@ -178,7 +172,7 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 		if err != nil {
 			return api.Migration{}, journalError(err)
 		}
-		if _, granted := st.Outputs[registerStep]; granted {
+		if granted(&st) {
 			break
 		}
 		if st.State == op.StateUndone {
@@ -209,7 +203,7 @@ func (m *Manager) submit(ctx context.Context, kind, opID string, in input, asked
 	case goalComplete, goalCancel:
 	}
 	err = m.runner.Submit(ctx, op.Op{
-		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: m.env.now().UTC(),
+		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: m.ports.Now().UTC(),
 	})
 	if errors.Is(err, op.ErrMismatch) {
 		return idempotencyMismatch(opID)
@@ -340,12 +334,11 @@ func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond in
 	}
 	h, err := m.loadHistory(ctx, id)
 	if err == nil {
-		err = m.env.copier.SetCap(h.spec.copyKey(), bytesPerSecond)
+		err = m.env.SetBandwidth(&h.spec, bytesPerSecond)
 	}
 	if err != nil {
 		return mig, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
 	}
-	m.env.progress.setBandwidth(id, bytesPerSecond)
 	m.watch.notify(id)
 	return m.Get(ctx, id)
 }
@@ -355,3 +348,6 @@ func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond in
 func followUpID(migrationID string, n int) string {
 	return uuid.NewSHA1(uuid.MustParse(migrationID), fmt.Appendf(nil, "op %d", n)).String()
 }
+
+// Plans returns the plans of all op kinds of a migration, for the runner.
+func (m *Manager) Plans() []op.Plan { return m.env.Plans() }

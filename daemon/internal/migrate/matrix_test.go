@@ -32,10 +32,7 @@ type phase struct {
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
 	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
-	e := newEnv(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
-	yes := func(context.Context, *Spec) (bool, error) { return true, nil }
-	no := func(context.Context, *Spec) (bool, error) { return false, nil }
-	plans := e.plans(yes, no)
+	plans := newEnv(p.ports(), fakeHistory{DstNote{Ours: true}}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
 	for _, plan := range plans {
 		if plan.Kind == kindRelease {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])

@@ -38,14 +38,11 @@ func Notify(st op.Status, to Observer) {
 			to.MigrationEnded(state)
 		}
 	}
-	o := opView{Status: st}
-	var start switchOutput
-	if decodeOutput(&o, "switch_to_overlay", &start) && start.StallMS != nil {
-		to.GuestStalled("start", inMilliseconds(*start.StallMS))
+	if ms, ok := startStall(&st); ok && ms != nil {
+		to.GuestStalled("start", inMilliseconds(*ms))
 	}
-	var end resumeOutput
-	if decodeOutput(&o, "resume", &end) && end.StallMS != nil {
-		to.GuestStalled("switch", inMilliseconds(*end.StallMS))
+	if ms, ok := switchStall(&st); ok && ms != nil {
+		to.GuestStalled("switch", inMilliseconds(*ms))
 	}
 }
 

@@ -3,72 +3,19 @@
 package migrate
 
 import (
-	"context"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The op kinds of a migration. Live and cold are two ways to the same end; the
-// manager picks by whether the guest runs, and picks again if that changes.
-const (
-	kindStart           = "migration_start"
-	kindStartOffline    = "migration_start_offline"
-	kindStartMirror     = "migration_start_mirror"
-	kindCopy            = "migration_copy"
-	kindMirror          = "migration_mirror"
-	kindCompleteLive    = "migration_complete_live"
-	kindCompleteCold    = "migration_complete_cold"
-	kindCompleteOffline = "migration_complete_offline"
-	kindCompleteMirror  = "migration_complete_mirror"
-	kindCancelLive      = "migration_cancel_live"
-	kindCancelCold      = "migration_cancel_cold"
-	kindCancelOffline   = "migration_cancel_offline"
-	kindCancelMirror    = "migration_cancel_mirror"
-	kindCancelCommitted = "migration_cancel_committed"
-	// kindRelease is the cancel of a migration that the registry has ended; kindTakeBack
-	// that of one whose src is still the instance's.
-	kindRelease      = "migration_let_go"
-	kindRollbackLive = "migration_take_back_live"
-	kindRollbackCold = "migration_take_back_cold"
-)
-
-// goal is what an op kind is for.
-type goal string
-
-const (
-	goalStart    goal = "start"
-	goalCopy     goal = "copy"
-	goalComplete goal = "complete"
-	goalCancel   goal = "cancel"
-)
-
-var goals = map[string]goal{
-	kindStart: goalStart, kindStartOffline: goalStart, kindStartMirror: goalStart,
-	kindCopy: goalCopy, kindMirror: goalCopy,
-	kindCompleteLive: goalComplete, kindCompleteCold: goalComplete, kindCompleteOffline: goalComplete, kindCompleteMirror: goalComplete,
-	kindCancelLive: goalCancel, kindCancelCold: goalCancel, kindCancelOffline: goalCancel, kindCancelMirror: goalCancel, kindCancelCommitted: goalCancel, kindRelease: goalCancel,
-	kindRollbackLive: goalCancel, kindRollbackCold: goalCancel,
-	kindCopySaved: goalCopy, kindDropDst: goalCancel, kindDropSrc: goalComplete,
-}
-
 // Plans returns the plans of all op kinds of a migration, for the runner.
-func (m *Manager) Plans() []op.Plan {
-	return append(m.env.plans(m.copied, m.completed), m.env.savedPlans(m.copied)...)
-}
-
-// predicate is a question about a migration that its other ops answer.
-type predicate func(context.Context, *Spec) (bool, error)
-
-// plans assembles the steps. What the registry has freed may be somebody else's
-// the next moment, so cancel removes dst first; complete frees src first all the
-// same, since the registry must not name a src that is gone, and looks who names
-// it before it deletes it.
-// Copied says whether dst is known to be a copy of
-// src; completed, whether a complete is past its commit point.
-func (e *Env) plans(copied, completed predicate) []op.Plan {
-	all := slices.Concat(e.overlayPlans(copied, completed), e.offlinePlans(copied, completed), e.mirrorPlans(completed))
+//
+// What the registry has freed may be somebody else's the next moment, so a cancel removes
+// dst first. A complete frees src first all the same, since the registry must not name a
+// src that is gone, and looks who has it before it deletes it.
+func (e *Env) Plans() []op.Plan {
+	all := slices.Concat(e.overlayPlans(), e.offlinePlans(), e.mirrorPlans(), e.savedPlans())
 	for i := range all {
 		all[i] = e.fenced(all[i])
 	}
@@ -83,7 +30,7 @@ func (e *Env) plans(copied, completed predicate) []op.Plan {
 
 // overlayPlans: src is frozen under an overlay, which is folded into dst, or
 // back into src.
-func (e *Env) overlayPlans(copied, completed predicate) []op.Plan {
+func (e *Env) overlayPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindStart, Commit: "switch_to_overlay", Steps: []op.Step{
 			e.stepRegister(),
@@ -98,7 +45,7 @@ func (e *Env) overlayPlans(copied, completed predicate) []op.Plan {
 			e.stepCopy(),
 		}},
 		{Kind: kindCompleteLive, Commit: "pivot", Steps: []op.Step{
-			e.stepVerifyCopy(copied),
+			e.stepVerifyCopy(),
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepMirror(),
 			e.stepPause(toSwitch),
@@ -112,7 +59,7 @@ func (e *Env) overlayPlans(copied, completed predicate) []op.Plan {
 			e.stepReleaseSource(),
 		}},
 		{Kind: kindCompleteCold, Commit: "fold", Steps: []op.Step{
-			e.stepVerifyCopy(copied),
+			e.stepVerifyCopy(),
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepGuard("moving"),
 			e.stepFold(toDst),
@@ -122,17 +69,17 @@ func (e *Env) overlayPlans(copied, completed predicate) []op.Plan {
 			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelLive, Commit: "pivot", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitCancel(completed)},
+			[]op.Step{e.stepAdmitCancel()},
 			e.abortSteps(e.stepAbortMirror()),
 			e.backLiveSteps(),
 			e.cancelledSteps(),
 		)},
 		{Kind: kindCancelCold, Commit: "fold", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitCancel(completed)},
+			[]op.Step{e.stepAdmitCancel()},
 			e.backColdSteps(),
 			e.cancelledSteps(),
 		)},
-		e.cancelCommittedPlan(completed),
+		e.cancelCommittedPlan(),
 	}
 }
 
@@ -171,7 +118,7 @@ func (e *Env) cancelledSteps() []op.Step {
 }
 
 // offlinePlans: src is frozen because nothing may open it.
-func (e *Env) offlinePlans(copied, completed predicate) []op.Plan {
+func (e *Env) offlinePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindStartOffline, Commit: "publish_started", Steps: []op.Step{
 			e.stepRegister(),
@@ -180,7 +127,7 @@ func (e *Env) offlinePlans(copied, completed predicate) []op.Plan {
 			e.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
 		{Kind: kindCompleteOffline, Commit: "publish_completed", Steps: []op.Step{
-			e.stepVerifyCopy(copied),
+			e.stepVerifyCopy(),
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepNameDestination(),
 			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
@@ -188,7 +135,7 @@ func (e *Env) offlinePlans(copied, completed predicate) []op.Plan {
 			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
-			e.stepAdmitCancel(completed),
+			e.stepAdmitCancel(),
 			e.stepRemoveDestination(),
 			e.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
 			e.stepReleaseHold(),
@@ -199,7 +146,7 @@ func (e *Env) offlinePlans(copied, completed predicate) []op.Plan {
 // mirrorPlans: src is not frozen. QEMU makes dst equal to it and keeps it so until
 // the switch, which is that of the overlay's method. The mirror is an op of its
 // own, since it takes long and needs no lock of the instance.
-func (e *Env) mirrorPlans(completed predicate) []op.Plan {
+func (e *Env) mirrorPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindStartMirror, Commit: "publish_started", Steps: []op.Step{
 			e.stepRegister(),
@@ -223,7 +170,7 @@ func (e *Env) mirrorPlans(completed predicate) []op.Plan {
 			e.stepReleaseSource(),
 		}},
 		{Kind: kindCancelMirror, Commit: "publish_cancelled", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitCancel(completed)},
+			[]op.Step{e.stepAdmitCancel()},
 			e.abortSteps(e.stepAbortMirror()),
 			e.cancelledSteps(),
 		)},

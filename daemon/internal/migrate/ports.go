@@ -4,9 +4,11 @@ package migrate
 
 import (
 	"context"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -143,4 +145,37 @@ type Guards interface {
 	// Enforced returns nil if libvirt asks the guard hook before it starts a
 	// domain, and else says why not.
 	Enforced() error
+}
+
+// Host is this host as the registry knows it.
+type Host struct {
+	ID    string
+	Name  string
+	Epoch int64
+}
+
+// Ports are the systems that a migration works on.
+type Ports struct {
+	HV       hv.Hypervisor
+	Images   Images
+	Copier   Copier
+	Registry Registry
+	Guards   Guards
+	// Claims knows which images are spoken for.
+	Claims *location.Claims
+	// MayMove refuses to move a volume of which a guest may let go at any time
+	// (attach.Manager). Nil: there are no attachments but those of the definitions.
+	MayMove func(ctx context.Context, volumeID string) error
+	// Audit adds an event to the audit trail. Nil: nobody keeps it.
+	Audit func(e api.EventPost)
+	// Clock tells the time. Nil: time.Now.
+	Clock func() time.Time
+}
+
+// Now is the time by the clock.
+func (p *Ports) Now() time.Time {
+	if p.Clock == nil {
+		return time.Now()
+	}
+	return p.Clock()
 }

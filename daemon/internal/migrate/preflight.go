@@ -47,7 +47,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 			return nil, err
 		}
 	}
-	if err := m.checkSrcNotInUse(ctx, s); err != nil {
+	if err := m.env.CheckSrcNotInUse(ctx, s, s.InstanceID); err != nil {
 		return nil, err
 	}
 	if err := checkMethod(s, &target); err != nil {
@@ -65,7 +65,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 			return nil, err
 		}
 	}
-	return s, m.checkReachable(ctx, s)
+	return s, m.env.CheckReachable(ctx, s)
 }
 
 // checkTarget refuses what makes no sense by itself.
@@ -109,7 +109,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 	if !vol.Unheld() || vol.Location.Pool == "" {
 		return elsewhere
 	}
-	pools, err := m.env.hv.Pools(ctx)
+	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
 		return noHypervisor()
 	}
@@ -118,14 +118,14 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 		return elsewhere
 	}
 	// Another host says where it is: what this one has at that path may be anything.
-	err = location.CheckPool(ctx, m.env.hv, vol.Location, "cannot migrate volume "+vol.Name)
+	err = location.CheckPool(ctx, m.ports.HV, vol.Location, "cannot migrate volume "+vol.Name)
 	return hvRefusal(err)
 }
 
 // checkSource looks at the image itself: it must be what the registry says, and
 // lean on no other file.
 func (m *Manager) checkSource(ctx context.Context, s *Spec) error {
-	info, err := m.env.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+	info, err := m.ports.Images.Inspect(ctx, s.Src.Path, s.Src.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
@@ -133,23 +133,14 @@ func (m *Manager) checkSource(ctx context.Context, s *Spec) error {
 		return err
 	}
 	s.SrcBlock = info.Block
-	if s.SrcPrint, err = m.env.images.Fingerprint(ctx, s.Src.Path); err != nil {
+	if s.SrcPrint, err = m.ports.Images.Fingerprint(ctx, s.Src.Path); err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
-	if s.SrcRights, err = m.env.images.Rights(ctx, s.Src.Path); err != nil {
+	if s.SrcRights, err = m.ports.Images.Rights(ctx, s.Src.Path); err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
-	s.Src.SizeBytes, err = request.TakeSize(ctx, m.env.registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
+	s.Src.SizeBytes, err = request.TakeSize(ctx, m.ports.Registry, s.VolumeID, s.VolumeName, s.Src, info.SizeBytes)
 	return err
-}
-
-// checkSrcNotInUse is Env.srcNotInUse for whoever asks for a migration.
-func (m *Manager) checkSrcNotInUse(ctx context.Context, s *Spec) error {
-	user, err := m.env.userOf(ctx, s.Src.Path, s.InstanceID)
-	if err != nil {
-		return hvRefusal(err)
-	}
-	return srcInUse(s, user)
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
@@ -164,7 +155,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment
 // checkDisk looks at an instance and at the disk that the volume is in it, whatever the
 // method.
 func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
-	dom, err := m.env.hv.Domain(ctx, att.InstanceID)
+	dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
 		return nil, nil, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
@@ -190,10 +181,6 @@ func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*
 		return nil, nil, err
 	}
 	return dom, disk, nil
-}
-
-func noHypervisor() *api.Error {
-	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 }
 
 // checkDomain refuses instances in a state in which nothing may be changed.
@@ -225,7 +212,7 @@ func (m *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 		return nil
 	}
 	live := dom.LiveDisk(s.Target)
-	job, err := m.env.hv.Job(ctx, dom.ID, s.Target)
+	job, err := m.ports.HV.Job(ctx, dom.ID, s.Target)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
 		return noHypervisor()
@@ -258,7 +245,7 @@ func (m *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk, asked str
 		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
 			s.Target, dom.Name, reason)
 	}
-	if err := m.env.guards.Enforced(); err != nil {
+	if err := m.ports.Guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
 			s.VolumeName, dom.Name, err)
 	}
@@ -353,7 +340,7 @@ func chooseVerify(s *Spec) error {
 
 // checkOverlaySpace: an overlay that fills its filesystem pauses the guest.
 func (m *Manager) checkOverlaySpace(s *Spec) error {
-	free, err := m.env.images.FreeBytes(m.cfg.OverlayDir)
+	free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
 	}

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -13,10 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
-
-// waitShutdown is what a switch waits for that would begin while the daemon stops: the
-// next start of the daemon.
-const waitShutdown = "shutdown"
 
 // quiescePoll is how often it is looked whether a switch is over: a switch takes some
 // tens of milliseconds.
@@ -27,7 +22,7 @@ const quiescePoll = 5 * time.Millisecond
 // a switch any more, or when ctx ends. So a daemon that stops leaves no guest paused;
 // one that is killed leaves it to the next start.
 func (m *Manager) Quiesce(ctx context.Context) {
-	m.env.stop()
+	m.env.StopPausing()
 	m.AwaitSwitches(ctx)
 }
 
@@ -42,7 +37,7 @@ func (m *Manager) AwaitSwitches(ctx context.Context) {
 // wakes a guest that was saved.
 func (m *Manager) anySwitch() bool {
 	for _, st := range m.runner.Active() {
-		if st.Waiting == "" && st.State != op.StateNeedsOperator && (pauseSteps[st.Step] || wakingSteps[st.Step]) {
+		if st.Waiting == "" && st.State != op.StateNeedsOperator && (PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {
 			return true
 		}
 	}
@@ -53,26 +48,9 @@ func (m *Manager) anySwitch() bool {
 // else may let it run then.
 func (m *Manager) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {
-		if pauseSteps[st.Step] && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
+		if PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
 			return true
 		}
 	}
 	return false
-}
-
-// pauseSteps are the steps at which a guest may be paused by us.
-var pauseSteps = stepNames(
-	toSwitch.begin, "drain", "compare", "name_"+string(onDst), "pivot", "name_"+string(onSrc), toSwitch.end,
-	toAbort.begin, abortStep, toAbort.end,
-)
-
-// wakingSteps are the steps of package instance at which a guest may be paused by us.
-var wakingSteps = stepNames(instance.WakingSteps()...)
-
-// mayPause holds a switch back that was about to begin in a daemon that stops.
-func (e *Env) mayPause() error {
-	if e.stopping.Err() != nil {
-		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
-	}
-	return nil
 }

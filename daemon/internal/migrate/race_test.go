@@ -126,7 +126,7 @@ func TestACallMeansTheMigrationThatIsOpenWhateverTheClock(t *testing.T) {
 		_, _, err := d.manager().Cancel(ctx, d.call(first.ID))
 		must(t, err)
 		d.until(first.ID, api.MigrationCancelled)
-		d.manager().env.now = func() time.Time { return time.Now().Add(-time.Hour) }
+		d.world.setClock(-time.Hour)
 		second := d.begin(toNewPool)
 		if got, err := d.manager().Find(ctx, testSrcAtt); err != nil || got != second.ID {
 			t.Errorf("the attachment's migration is %s (%v), want %s", got, err, second.ID)
@@ -138,7 +138,7 @@ func TestAClockThatIsSetBackDoesNotHoldAMigrationUp(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
 			_ = d.world.Destroy(testInstance)
-			d.manager().env.now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
+			d.world.setClock(-24 * time.Hour)
 		}})
 		d.moved(d.until(d.migrate(), api.MigrationCompleted))
 	})

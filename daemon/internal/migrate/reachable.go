@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// checkReachable refuses directories that the guest's QEMU cannot pass, and a dst that it
+// CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it
 // cannot open: it would be told of them at the switch only, or at its next start.
-func (m *Manager) checkReachable(ctx context.Context, s *Spec) error {
-	user, confined, err := m.env.qemuUser(ctx, s)
+func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
+	user, confined, err := e.qemuUser(ctx, s)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return noHypervisor()
 	}
@@ -29,7 +29,7 @@ func (m *Manager) checkReachable(ctx context.Context, s *Spec) error {
 		dirs = append(dirs, filepath.Dir(s.Overlay))
 	}
 	for _, dir := range dirs {
-		err := m.env.images.Reach(user, dir)
+		err := e.images.Reach(user, dir)
 		var blocked *image.ReachError
 		if errors.As(err, &blocked) {
 			return blocked.Refusal("migrate volume "+s.VolumeName, dir)
@@ -41,7 +41,7 @@ func (m *Manager) checkReachable(ctx context.Context, s *Spec) error {
 	if s.CreateDst {
 		return nil
 	}
-	return cannotOpen(s, m.env.images.MayOpen(user, s.Dst.Path))
+	return cannotOpen(s, e.images.MayOpen(user, s.Dst.Path))
 }
 
 // checkOpens refuses an image that was just made, or is about to be used, if the guest's

@@ -44,7 +44,7 @@ func (m *Manager) render(h *history) api.Migration {
 // alone.
 func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	if ended.IsZero() {
-		ended = m.env.now()
+		ended = m.ports.Now()
 	}
 	return max(0, ended.Sub(frozen))
 }
@@ -65,13 +65,11 @@ func phaseOf(h *history, state api.MigrationState) string {
 
 func fillStalls(h *history, mig *api.Migration) {
 	for i := range h.ops {
-		var sw switchOutput
-		if decodeOutput(&h.ops[i], "switch_to_overlay", &sw) {
-			mig.StallMS.Start = sw.StallMS
+		if ms, ok := startStall(&h.ops[i].Status); ok {
+			mig.StallMS.Start = ms
 		}
-		var re resumeOutput
-		if decodeOutput(&h.ops[i], "resume", &re) {
-			mig.StallMS.Switch = re.StallMS
+		if ms, ok := switchStall(&h.ops[i].Status); ok {
+			mig.StallMS.Switch = ms
 		}
 	}
 }
@@ -81,7 +79,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 	if h.copiedBefore(len(h.ops)) || mig.State == api.MigrationCompleted {
 		mig.BytesDone = s.sizeBytes()
 	}
-	if p, ok := m.env.progress.get(s.MigrationID); ok && movesBytes(h.running()) {
+	if p, ok := m.env.progressOf(s.MigrationID); ok && movesBytes(h.running()) {
 		if p.Phase != "" && h.running().Waiting == "" {
 			mig.Phase = p.Phase
 		}
@@ -91,7 +89,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 		mig.BytesDone, mig.RateBytesPerSecond = p.BytesDone, p.RateBps
 	}
 	if s.Overlay != "" && !mig.State.Final() {
-		if n, err := m.env.images.AllocatedBytes(s.Overlay); err == nil {
+		if n, err := m.ports.Images.AllocatedBytes(s.Overlay); err == nil {
 			mig.OverlayBytes = n
 		}
 	}

@@ -16,10 +16,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// MethodSave is the method of a move with all guests paused. The registry leads it:
-// a host that copies for it has a part of it only, and changes nothing of its row.
-const MethodSave = api.MethodSave
-
 // CopySaved makes dst and copies src to it, while every guest that has the volume is
 // saved. It returns as soon as that has begun; its op has dst as its location (see
 // Request). An op that is undone has removed what it made.
@@ -97,7 +93,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: MethodSave,
 	}
 	// The volume may be another host's, which has said where it is.
-	if err := location.CheckPool(ctx, m.env.hv, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
+	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
 		return nil, hvRefusal(err)
 	}
 	if err := m.checkSource(ctx, s); err != nil {
@@ -106,7 +102,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 	if err := m.resolveDestination(ctx, s, target); err != nil {
 		return nil, err
 	}
-	if err := s.callDestination(in.Dst.Name); err != nil {
+	if err := nameDestination(s, in.Dst.Name); err != nil {
 		return nil, err
 	}
 	if err := chooseVerify(s); err != nil {
@@ -115,8 +111,8 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 	return s, nil
 }
 
-// callDestination gives dst in a pool the name that the registry has reserved.
-func (s *Spec) callDestination(name string) error {
+// nameDestination gives dst in a pool the name that the registry has reserved.
+func nameDestination(s *Spec, name string) error {
 	if name == "" || s.Dst.Pool == "" {
 		return nil
 	}

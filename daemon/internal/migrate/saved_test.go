@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,25 +73,15 @@ func (w *world) nothingMade() error {
 	return err
 }
 
-// savedPhase is a phase whose plans are those of a copy with all guests paused.
-type savedPhase struct{ *phase }
-
-// Plans implements optest.World.
-func (p savedPhase) Plans() []op.Plan {
-	host := func(context.Context) (Host, error) { return Host{ID: testHost, Epoch: 1}, nil }
-	m := newEnv(p.ports(), host, func(string) {}, slog.New(slog.DiscardHandler))
-	return m.savedPlans(func(context.Context, *Spec) (bool, error) { return true, nil })
-}
-
 func TestMatrixOfACopyWithAllGuestsPaused(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := newWorld(t, hv.StateStopped)
 		w.registry.savedRow(api.MigrationCopying)
-		return savedPhase{&phase{
+		return &phase{
 			world: w, kind: kindCopySaved, spec: savedSpec(),
 			done:   func(p *phase) error { return p.copiedWhole() },
 			undone: func(p *phase) error { return p.nothingMade() },
-		}}
+		}
 	}})
 }
 
@@ -102,7 +91,7 @@ func TestMatrixOfADroppedCopy(t *testing.T) {
 		_, err := w.CreateVolume(context.Background(), "new", testSpec(MethodSave).Dst.Name, "raw", testSize)
 		must(t, err)
 		w.registry.savedRow(api.MigrationCancelling)
-		return savedPhase{&phase{
+		return &phase{
 			world: w, kind: kindDropDst, spec: savedSpec(),
 			done: func(p *phase) error { return p.nothingMade() },
 			undone: func(p *phase) error {
@@ -111,7 +100,7 @@ func TestMatrixOfADroppedCopy(t *testing.T) {
 				}
 				return nil
 			},
-		}}
+		}
 	}})
 }
 
@@ -125,7 +114,7 @@ func TestMatrixOfADeletedSource(t *testing.T) {
 		must(t, w.SetConfigChain(context.Background(), testInstance, "vda", spec.dstChain()))
 		w.registry.flip()
 		spec.DeleteSource = true
-		return savedPhase{&phase{
+		return &phase{
 			world: w, kind: kindDropSrc, spec: spec,
 			done: func(p *phase) error {
 				if p.Exists(srcPath) {
@@ -139,7 +128,7 @@ func TestMatrixOfADeletedSource(t *testing.T) {
 				}
 				return nil
 			},
-		}}
+		}
 	}})
 }
 

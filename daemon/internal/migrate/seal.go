@@ -4,73 +4,11 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
-
-// facts is what the journal knows of a migration that its steps ask about.
-type facts struct {
-	// seal is the stamp of src when it had become frozen, nil of a start that an
-	// older version made.
-	seal *image.Stamp
-	// folding: a cancel has begun to write the overlay back into src, so that src is not as
-	// it was by our own doing.
-	folding bool
-	// completing: a complete has begun before, and part of the overlay may be in dst.
-	completing bool
-	// process is the one that start has put onto the overlay, empty if it is not known.
-	process string
-}
-
-// facts reads what steps ask about. A complete of this op id does not count.
-func (m *Manager) facts(ctx context.Context, s *Spec, except string) (facts, error) {
-	var p facts
-	h, err := m.loadHistory(ctx, s.MigrationID)
-	if err != nil {
-		return p, op.Retry(request.BusyDelay, err)
-	}
-	for i := range h.ops {
-		o := &h.ops[i]
-		var out frozenOutput
-		var began switchOutput
-		if o.goal == goalStart && decodeOutput(o, switchStep, &began) {
-			p.process = began.Process
-		}
-		switch {
-		case o.goal == goalStart && (decodeOutput(o, "verify_frozen", &out) || decodeOutput(o, "hold", &out)):
-			p.seal = out.Src
-		case o.goal == goalComplete && o.Op.ID != except:
-			p.completing = true
-		case o.goal == goalCancel && !p.folding:
-			if p.folding, err = m.beganToFold(ctx, o.Op.ID); err != nil {
-				return p, op.Retry(request.BusyDelay, err)
-			}
-		}
-	}
-	return p, nil
-}
-
-// foldingNote is what the notes of commit and fold have in common.
-type foldingNote struct {
-	Folding bool `json:"folding"`
-}
-
-func (m *Manager) beganToFold(ctx context.Context, opID string) (bool, error) {
-	records, err := m.journal.Records(ctx, opID)
-	if err != nil {
-		return false, journalError(err)
-	}
-	return slices.ContainsFunc(records, func(r op.Record) bool {
-		var note foldingNote
-		return r.Kind == op.EventNoted && (r.Step == "commit" || r.Step == "fold") && json.Unmarshal(r.Data, &note) == nil && note.Folding
-	}), nil
-}
 
 // stampSrc is the stamp of src as it is now.
 func (e *Env) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
@@ -87,15 +25,15 @@ func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay && s.Method != MethodOffline {
 		return nil
 	}
-	p, err := e.facts(ctx, s, opID)
-	if err != nil || p.seal == nil || p.folding {
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil || p.Seal == nil || p.Folding {
 		return err
 	}
 	now, err := e.stampSrc(ctx, s)
-	if err != nil || !now.WrittenSince(*p.seal) {
+	if err != nil || !now.WrittenSince(*p.Seal) {
 		return err
 	}
-	return written(s, p.seal)
+	return written(s, p.Seal)
 }
 
 // sealedUnlessCommitted is sealed but for a commit of the overlay that is at work: a person has
@@ -121,20 +59,20 @@ func written(s *Spec, seal *image.Stamp) *api.Error {
 // sealedOrSame is sealed that believes the content more than the stamp: a program may
 // have touched src without changing it. It can be compared with the copy only if that
 // was made of the frozen src, and before part of the overlay came to dst.
-func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string, copied predicate) error {
+func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) error {
 	refused := e.sealed(ctx, s, opID)
 	if api.CodeOf(refused) != api.CodeChainChanged {
 		return refused
 	}
-	p, err := e.facts(ctx, s, opID)
+	p, err := e.history.Facts(ctx, s, opID)
 	if err != nil {
 		return err
 	}
-	known, err := copied(ctx, s)
+	known, err := e.history.Copied(ctx, s)
 	if err != nil {
 		return err
 	}
-	if !known || p.completing || s.ExternalCopy || s.Verify != VerifyFull {
+	if !known || p.Completing || s.ExternalCopy || s.Verify != VerifyFull {
 		return refused
 	}
 	if err := e.copier.Compare(ctx, s.srcImage(), s.dstImage(), s.sizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) }); err != nil {

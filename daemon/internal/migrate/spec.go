@@ -26,6 +26,9 @@ const (
 	// somebody else could copy. For disks that libvirt will not overlay, and for
 	// those who want no overlay.
 	MethodMirror = api.MethodMirror
+	// MethodSave moves a volume with all its guests paused. The registry leads it: a host
+	// that copies for it has a part of it only, and changes nothing of its row.
+	MethodSave = api.MethodSave
 )
 
 // The words for --verify.

@@ -19,17 +19,17 @@ type admittedOutput struct {
 }
 
 // stepAdmitCancel admits a cancel that brings the instance back to src.
-func (e *Env) stepAdmitCancel(completed predicate) op.Step {
-	return e.stepAdmit(completed, e.mayBringBack, func(*Spec) string { return "" })
+func (e *Env) stepAdmitCancel() op.Step {
+	return e.stepAdmit(e.mayBringBack, func(*Spec) string { return "" })
 }
 
 // stepAdmit is the first step of a cancel, when no other op of the instance is at work: a
 // complete that was ahead of it may have passed its commit point meanwhile. Check refuses
 // a cancel that cannot succeed, before anything is changed. A copy that ran until now is
 // worth nothing once src is written again, so its cursor is dropped.
-func (e *Env) stepAdmit(completed predicate, check func(ctx context.Context, s *Spec, opID string) error, remark func(*Spec) string) op.Step {
+func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) error, remark func(*Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		yes, err := completed(ctx, s)
+		yes, err := e.history.Completed(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -54,8 +54,8 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil
 	}
-	p, err := e.facts(ctx, s, opID)
-	if err != nil || p.folding {
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil || p.Folding {
 		return err
 	}
 	disk, err := e.confirmDisk(ctx, s)

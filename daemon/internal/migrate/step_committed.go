@@ -17,10 +17,10 @@ import (
 // guest is where a cancel would bring it, and src has been written since, so that dst is
 // worth nothing. The overlay is kept: nothing proves what became of its blocks
 // once the guest has written over them.
-func (e *Env) cancelCommittedPlan(completed predicate) op.Plan {
+func (e *Env) cancelCommittedPlan() op.Plan {
 	return op.Plan{Kind: kindCancelCommitted, Commit: "publish_cancelled", Steps: append(
 		[]op.Step{
-			e.stepAdmitCommitted(completed),
+			e.stepAdmitCommitted(),
 			e.stepNameLeft(toSrc),
 			e.stepSettle(toSrc),
 		},
@@ -29,8 +29,8 @@ func (e *Env) cancelCommittedPlan(completed predicate) op.Plan {
 }
 
 // stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
-func (e *Env) stepAdmitCommitted(completed predicate) op.Step {
-	return e.stepAdmit(completed, e.wasCommitted, func(s *Spec) string {
+func (e *Env) stepAdmitCommitted() op.Step {
+	return e.stepAdmit(e.wasCommitted, func(s *Spec) string {
 		return fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
 			s.InstanceName, s.Src.Path, s.Overlay)
 	})
@@ -53,7 +53,7 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	if !disk.active || disk.live != onSrc || disk.mirror != nil || !open.srcWritable || !open.agrees(s, disk) || disk.config != onSrc && disk.config != onOverlay {
 		return chainChanged(s, disk)
 	}
-	p, err := e.facts(ctx, s, opID)
+	p, err := e.history.Facts(ctx, s, opID)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	if err != nil {
 		return op.WaitFor(request.WaitHypervisor, err)
 	}
-	if wasOn := slices.Contains(process.Images, s.Overlay) || p.process != "" && p.process == process.ID; !wasOn || !process.Kept {
+	if wasOn := slices.Contains(process.Images, s.Overlay) || p.Process != "" && p.Process == process.ID; !wasOn || !process.Kept {
 		return api.Errorf(api.CodeChainChanged,
 			"instance %s runs on %s, and nothing shows that its overlay was committed into it: it may have been started there, and lack what is in %s. Nothing was changed; docs/how-to/recover.md (A source that was written) says what can be done",
 			s.InstanceName, s.Src.Path, s.Overlay)
@@ -69,29 +69,23 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	return nil
 }
 
-// committedKind is the op kind of a cancel whose guest is on src, by both witnesses, though
-// no cancel has begun to bring it there; kind in all other cases.
-func (m *Manager) committedKind(ctx context.Context, s *Spec, kind string) (string, error) {
-	if kind != kindCancelLive {
-		return kind, nil
+// CommittedByOthers says whether the guest is on src, by both witnesses, though no cancel
+// has begun to bring it there.
+func (e *Env) CommittedByOthers(ctx context.Context, s *Spec) (bool, error) {
+	p, err := e.history.Facts(ctx, s, "")
+	if err != nil || p.Folding {
+		return false, err
 	}
-	p, err := m.facts(ctx, s, "")
-	if err != nil || p.folding {
-		return kind, err
-	}
-	disk, err := m.env.readDisk(ctx, s)
+	disk, err := e.readDisk(ctx, s)
 	if err == nil && (disk.live != onSrc || disk.mirror != nil) {
-		return kind, nil
+		return false, nil
 	}
 	var open *openImages
 	if err == nil {
-		open, err = m.env.openImages(ctx, s)
+		open, err = e.openImages(ctx, s)
 	}
-	switch {
-	case err != nil:
-		return "", cannotLookAt(s, err)
-	case open.agrees(s, disk):
-		return kindCancelCommitted, nil
+	if err != nil {
+		return false, cannotLookAt(s, err)
 	}
-	return kind, nil
+	return open.agrees(s, disk), nil
 }

@@ -4,36 +4,19 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 const createDestinationStep = "create_destination"
-
-// dstNote is what the journal has of a dst that the migration makes: before anything
-// is there, and again when it is whole. Of a file the second note comes before the file
-// is at its path.
-type dstNote struct {
-	Ours bool `json:"ours"`
-	// Free: a dst that was there already is nobody's.
-	Free bool `json:"free,omitempty"`
-	// Temporary is the name that the file has in its directory until it is whole, where
-	// the filesystem cannot have a file without a name.
-	Temporary string `json:"temporary,omitempty"`
-	// Print is the fingerprint of what was made, empty before it is whole.
-	Print string `json:"print,omitempty"`
-}
 
 // stepCreateDestination makes dst, in a pool or at a path, unless the operator
 // named an image that exists.
@@ -45,9 +28,9 @@ func (e *Env) stepCreateDestination() op.Step {
 			return e.hvError(e.registryError(err))
 		}
 		if !s.CreateDst {
-			return r.Note(ctx, dstNote{Free: true}) // and preflight has opened it
+			return r.Note(ctx, DstNote{Free: true}) // and preflight has opened it
 		}
-		var note dstNote
+		var note DstNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil {
 			return err
 		}
@@ -57,14 +40,14 @@ func (e *Env) stepCreateDestination() op.Step {
 		return e.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		var note dstNote
+		var note DstNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil || !note.Ours {
 			return err
 		}
 		return e.removeDestination(ctx, s, note)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		var note dstNote
+		var note DstNote
 		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
 			return op.NotDone, err
 		}
@@ -76,7 +59,7 @@ func (e *Env) stepCreateDestination() op.Step {
 
 // makeDestination makes dst, or ends what a try that was cut off has left. What is at
 // the place of dst and is not what the journal knows is somebody else's.
-func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
+func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
@@ -89,7 +72,7 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note dstN
 	case whose == ownedByUs:
 		return e.noteMade(ctx, r, s, note)
 	}
-	note = dstNote{Ours: true}
+	note = DstNote{Ours: true}
 	if s.Dst.Pool == "" {
 		note.Temporary = image.TemporaryName()
 	}
@@ -107,7 +90,7 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note dstN
 	return e.hvError(err)
 }
 
-func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
+func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	return e.images.Create(ctx, s.dstImage(), s.sizeBytes(), image.NewFile{
 		Temporary: note.Temporary,
 		Rights:    s.rightsOfDst(),
@@ -119,7 +102,7 @@ func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note dstNote
 	})
 }
 
-func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
+func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.sizeBytes())
 	if err != nil {
 		return err
@@ -133,7 +116,7 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note dstNote
 
 // noteMade notes what is at the place of dst, which is known to be what was made, when it
 // has its rights.
-func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note dstNote) error {
+func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if note.Print != "" {
 		return nil
 	}
@@ -150,7 +133,7 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note dstNote) er
 // destinationTaken refuses a place that somebody else has, and notes that nothing there
 // is to be deleted.
 func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
-	if err := r.Note(ctx, dstNote{Ours: false}); err != nil {
+	if err := r.Note(ctx, DstNote{Ours: false}); err != nil {
 		return err
 	}
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
@@ -158,14 +141,14 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 
 // removeTemporary removes what a try that was cut off has left under its temporary
 // name, which nobody else knows.
-func (e *Env) removeTemporary(ctx context.Context, s *Spec, note dstNote) error {
+func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {
 	if note.Temporary == "" {
 		return nil
 	}
 	return e.images.Remove(ctx, temporaryPath(s, note))
 }
 
-func temporaryPath(s *Spec, note dstNote) string {
+func temporaryPath(s *Spec, note DstNote) string {
 	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
 }
 
@@ -181,7 +164,7 @@ const (
 // dstOwner says whose is what is at the place of dst. In a pool, what has its
 // name is ours also before the journal has its fingerprint: the name carries the id of
 // the migration, and was free when the journal was told that it would be made.
-func (e *Env) dstOwner(ctx context.Context, s *Spec, note dstNote) (dstOwner, error) {
+func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, error) {
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
@@ -213,7 +196,7 @@ func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
 
 // observeDestination says whether dst is there, as the journal knows it and with the
 // right size, and nothing else is left of making it.
-func (e *Env) observeDestination(ctx context.Context, s *Spec, note dstNote) (op.Observation, error) {
+func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
 	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return op.NotDone, nil
@@ -234,25 +217,4 @@ func (e *Env) observeDestination(ctx context.Context, s *Spec, note dstNote) (op
 	}
 	whose, err := e.dstOwner(ctx, s, note)
 	return op.DoneIf(whose == ownedByUs && note.Print != ""), err
-}
-
-// notedDst is what the journal has of the dst of a migration, whichever of its ops made it.
-func (m *Manager) notedDst(ctx context.Context, s *Spec) (dstNote, error) {
-	ops, err := m.journal.Group(ctx, s.MigrationID)
-	if err != nil {
-		return dstNote{}, op.Retry(request.BusyDelay, journalError(err))
-	}
-	for _, o := range slices.Backward(ops) {
-		records, err := m.journal.Records(ctx, o.ID)
-		if err != nil {
-			return dstNote{}, op.Retry(request.BusyDelay, journalError(err))
-		}
-		for _, r := range slices.Backward(records) {
-			var note dstNote
-			if r.Kind == op.EventNoted && r.Step == createDestinationStep && json.Unmarshal(r.Data, &note) == nil {
-				return note, nil
-			}
-		}
-	}
-	return dstNote{}, nil
 }

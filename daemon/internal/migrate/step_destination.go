@@ -15,7 +15,7 @@ import (
 
 // removeDestination deletes a dst that the migration made, and nothing else that is at
 // its place. It refuses while the disk is on it.
-func (e *Env) removeDestination(ctx context.Context, s *Spec, note dstNote) error {
+func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) error {
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if !s.CreateDst {
 			return nil
 		}
-		note, err := e.notedDst(ctx, s)
+		note, err := e.history.Dst(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if !s.CreateDst {
 			return op.Done, nil
 		}
-		note, err := e.notedDst(ctx, s)
+		note, err := e.history.Dst(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}

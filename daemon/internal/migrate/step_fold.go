@@ -59,7 +59,6 @@ type foldNote struct {
 // well: on a host where the guard hook does not work the instance may have run
 // on the overlay since.
 func (e *Env) stepFold(to direction) op.Step {
-	const name = "fold"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayFold(ctx, s, to); err != nil {
 			return err
@@ -85,7 +84,7 @@ func (e *Env) stepFold(to direction) op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note foldNote
-		if _, err := r.Noted(name, &note); err != nil || !note.Folded {
+		if _, err := r.Noted(foldStep, &note); err != nil || !note.Folded {
 			return op.NotDone, err
 		}
 		disk, err := e.readDisk(ctx, s)
@@ -94,14 +93,16 @@ func (e *Env) stepFold(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end && (!disk.active || disk.live == to.end)), nil
 	}
-	return step(name, do, nil, observe)
+	return step(foldStep, do, nil, observe)
 }
+
+const foldStep = "fold"
 
 // beginFold looks whether src is still as it was, and notes that it will not be when
 // it is the end of the direction.
 func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note foldNote
-	if _, err := r.Noted("fold", &note); err != nil || note.Folding || to.end != onSrc {
+	if _, err := r.Noted(foldStep, &note); err != nil || note.Folding || to.end != onSrc {
 		return err // a complete has looked when it looked at the copy
 	}
 	if err := e.sealed(ctx, s, r.OpID()); err != nil {

@@ -114,11 +114,10 @@ const throttleBps = 1 << 20
 // first slowed down and then, by the next step, paused: it always ends. As long
 // as the job gets on, however much is left to do, the guest is left alone.
 func (e *Env) stepCommit() op.Step {
-	const name = "commit"
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		begin := func() error { return e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0) }
 		var note slowNote
-		if _, err := r.Noted(name, &note); err != nil {
+		if _, err := r.Noted(commitStep, &note); err != nil {
 			return err
 		}
 		if !note.Folding {
@@ -163,7 +162,7 @@ func (e *Env) stepCommit() op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note slowNote
-		if _, err := r.Noted(name, &note); err != nil {
+		if _, err := r.Noted(commitStep, &note); err != nil {
 			return op.Unknown, err
 		}
 		disk, err := e.confirmDisk(ctx, s)
@@ -173,14 +172,16 @@ func (e *Env) stepCommit() op.Step {
 		mirror := disk.ours(toSrc, s)
 		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
 	}
-	return step(name, do, undo, observe)
+	return step(commitStep, do, undo, observe)
 }
+
+const commitStep = "commit"
 
 // liftThrottle lets the guest write at full speed again if stepCommit slowed
 // it down.
 func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	var note slowNote
-	if _, err := r.Noted("commit", &note); err != nil || !note.Throttled {
+	if _, err := r.Noted(commitStep, &note); err != nil || !note.Throttled {
 		return err
 	}
 	disk, err := e.readDisk(ctx, s)

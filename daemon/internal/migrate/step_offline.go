@@ -46,8 +46,10 @@ func (e *Env) stepHold() op.Step {
 		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
-	return step("hold", do, undo, nil)
+	return step(holdStep, do, undo, nil)
 }
+
+const holdStep = "hold"
 
 // stepReleaseHold ends stepHold.
 func (e *Env) stepReleaseHold() op.Step {

@@ -11,17 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// The op kinds of this host's part in a move with all guests paused.
-const (
-	kindCopySaved = "migration_copy_saved"
-	kindDropDst   = "migration_drop_dst"
-	kindDropSrc   = "migration_drop_src"
-)
-
 // savedPlans: src is frozen because no guest is there that could write. The registry
 // leads, so each step asks it first, and nothing is told to it but the end.
-func (e *Env) savedPlans(copied predicate) []op.Plan {
-	plans := []op.Plan{
+func (e *Env) savedPlans() []op.Plan {
+	return []op.Plan{
 		{Kind: kindCopySaved, Steps: []op.Step{
 			e.wanted(e.stepClosed("closed"), toCopy),
 			e.wanted(e.stepCreateDestination(), toCopy),
@@ -30,7 +23,7 @@ func (e *Env) savedPlans(copied predicate) []op.Plan {
 		}},
 		{Kind: kindDropDst, Steps: []op.Step{
 			e.stepForget(),
-			e.wanted(onlyIf(copied, e.stepRemoveDestination()), toCancel),
+			e.wanted(onlyIf(e.history.Copied, e.stepRemoveDestination()), toCancel),
 		}},
 		{Kind: kindDropSrc, Steps: []op.Step{
 			e.stepForget(),
@@ -38,10 +31,6 @@ func (e *Env) savedPlans(copied predicate) []op.Plan {
 			e.wanted(e.stepReleaseSource(), toDelete),
 		}},
 	}
-	for i := range plans {
-		plans[i] = e.fenced(plans[i])
-	}
-	return plans
 }
 
 // purpose is what the registry must say of a migration, and of its volume, for a
@@ -184,3 +173,6 @@ func (e *Env) stepForget() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.copier.Forget(ctx, s.copyKey()) }
 	return step("forget", do, nil, nil)
 }
+
+// predicate is a yes-or-no question about a migration.
+type predicate func(context.Context, *Spec) (bool, error)

@@ -86,7 +86,10 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 	return step(switchStep, do, nil, observe)
 }
 
-const switchStep = "switch_to_overlay"
+const (
+	switchStep = "switch_to_overlay"
+	frozenStep = "verify_frozen"
+)
 
 func milliseconds(d time.Duration) *float64 {
 	ms := float64(d) / float64(time.Millisecond)
@@ -141,7 +144,7 @@ func (e *Env) stepVerifyFrozen() op.Step {
 		}
 		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
-	return step("verify_frozen", do, nil, nil)
+	return step(frozenStep, do, nil, nil)
 }
 
 // awaitNotWritten waits until no process of the guest has src open for writing, and

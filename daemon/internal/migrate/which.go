@@ -58,7 +58,7 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 		if att.State == api.AttachmentReserved {
 			continue
 		}
-		dom, err := m.env.hv.Domain(ctx, att.InstanceID)
+		dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 		if err != nil && !errors.Is(err, hv.ErrNotFound) {
 			return holdNobody, nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -57,6 +58,8 @@ type world struct {
 	// seen is shown, and may change, the next look.
 	seen func(*hv.Domain)
 	next uint64
+	// ahead is by how much the host's clock is ahead.
+	ahead atomic.Int64
 }
 
 // newWorld makes a host whose instance is in the given state on src.
@@ -130,8 +133,13 @@ func (w *world) ports() Ports {
 		}
 		return w.mayMove()
 	}
-	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove, Claims: w.claims(), Audit: w.audit}
+	return Ports{HV: w, Images: w.images, Copier: w.copier, Registry: w.registry, Guards: w.guards, MayMove: mayMove, Claims: w.claims(), Audit: w.audit, Clock: w.now}
 }
+
+// setClock sets the clock of the host forward; back, if by is negative.
+func (w *world) setClock(by time.Duration) { w.ahead.Store(int64(by)) }
+
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
 func (w *world) audit(e api.EventPost) {
 	w.mu.Lock()
@@ -524,3 +532,11 @@ func (g *fakeGuards) hook(id string) error {
 	}
 	return nil
 }
+
+// fakeHistory is a migration whose copy is made and which is not completed.
+type fakeHistory struct{ dst DstNote }
+
+func (fakeHistory) Completed(context.Context, *Spec) (bool, error)      { return false, nil }
+func (fakeHistory) Copied(context.Context, *Spec) (bool, error)         { return true, nil }
+func (fakeHistory) Facts(context.Context, *Spec, string) (Facts, error) { return Facts{}, nil }
+func (h fakeHistory) Dst(context.Context, *Spec) (DstNote, error)       { return h.dst, nil }
