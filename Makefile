@@ -27,7 +27,7 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
 STORE     := ./registry/internal/store
-SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./registry/internal/pauseall $(STORE)
+SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall $(STORE)
 
 # What the race detector makes several times slower: simulations, which interrupt an op
 # everywhere, one after the other; starts of a program in the scripts of ctl; searches

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -24,10 +25,10 @@ func told(cfg uplink.Config, of func() *migrate.Manager) uplink.Config {
 
 // migrationHost is this host for the migrations. While it is fenced its epoch is
 // that of before.
-func migrationHost(up *uplink.Uplink) func(context.Context) (migrate.Host, error) {
-	return func(ctx context.Context) (migrate.Host, error) {
+func migrationHost(up *uplink.Uplink) func(context.Context) (steps.Host, error) {
+	return func(ctx context.Context) (steps.Host, error) {
 		h, err := up.Host(ctx)
-		return migrate.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
+		return steps.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -229,12 +230,12 @@ func (s *fencedSite) boot() {
 		HostID: fencedHost, HostName: "alpha", Dir: s.dir, HV: fake, Registry: registry, Guards: guards, Log: log,
 	}, func() *migrate.Manager { return p.migrations }))
 	s.must(err)
-	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, migrate.Ports{
-		HV: fake, Images: image.Storage{}, Copier: migrate.NewCopier(s.dir, log), Registry: p.up.Site(registry), Guards: guards,
+	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, steps.Ports{
+		HV: fake, Images: image.Storage{}, Copier: steps.NewCopier(s.dir, log), Registry: p.up.Site(registry), Guards: guards,
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, records, migrationHost(p.up), log)
 	p.runner, err = op.New(op.Config{
-		Journal: records, Plans: p.migrations.Plans(), Describe: migrate.Describe, WaitPoll: 50 * time.Millisecond, OnChange: p.migrations.Changed,
+		Journal: records, Plans: p.migrations.Plans(), Describe: steps.Describe, WaitPoll: 50 * time.Millisecond, OnChange: p.migrations.Changed,
 	})
 	s.must(err)
 	p.migrations.Bind(p.runner)

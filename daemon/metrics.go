@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/metrics"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -34,7 +35,7 @@ func countEnds(m *metrics.Metrics) func(op.Status) {
 }
 
 // metricsOf says where the metrics find what they show at a scrape.
-func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *migrate.CopyEngine) metrics.Sources {
+func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
 		TasksRunning:     up.TasksRunning,

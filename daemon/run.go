@@ -23,6 +23,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/daemon/internal/volume"
 	"github.com/volferry/volferry/internal/api"
@@ -82,7 +83,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	site := up.Site(registry)
 	storage := image.Storage{}
-	copier := migrate.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
+	copier := steps.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
@@ -92,7 +93,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, Own: own, Storage: virt}
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
-	}, migrate.Ports{
+	}, steps.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
 		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) }, Audit: asked.Note,
 	}, records, migrationHost(up), log)
@@ -115,7 +116,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans(), instances.Plans())
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
-		Journal: records, Plans: plans, Describe: migrate.Describe,
+		Journal: records, Plans: plans, Describe: steps.Describe,
 		MakeDurable: virt.MakeDurable,
 		Log:         log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
 		OnChange: func(opID string) { migrations.Changed(opID); up.Changed() },

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -83,13 +84,13 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	}, records, func(context.Context) (instance.Host, error) {
 		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
 	}, quiet)
-	runner, err := op.New(op.Config{Journal: records, Plans: s.Instances.Plans(), Describe: migrate.Describe})
+	runner, err := op.New(op.Config{Journal: records, Plans: s.Instances.Plans(), Describe: steps.Describe})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(runner.Stop)
 	s.Instances.Bind(runner)
-	s.Migrations = migrate.New(migrate.Config{}, migrate.Ports{}, records, nil, quiet)
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{}, records, nil, quiet)
 	s.Migrations.Bind(runner)
 	s.Runner = runner
 	return s, fake

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -304,7 +305,7 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}
 	fake, records := hvtest.New(), optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, migrate.Ports{HV: fake}, records, nil, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: fake}, records, nil, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)

@@ -160,7 +160,7 @@ func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, 
 	if err != nil {
 		return list, nil //nolint:nilerr // what this host knows is told whoever is away
 	}
-	ofRegistry = slices.DeleteFunc(ofRegistry, func(m api.Migration) bool { return m.Method != migrate.MethodSave })
+	ofRegistry = slices.DeleteFunc(ofRegistry, func(m api.Migration) bool { return m.Method != api.MethodSave })
 	list = slices.DeleteFunc(list, func(m api.Migration) bool {
 		return slices.ContainsFunc(ofRegistry, func(led api.Migration) bool { return led.ID == m.ID })
 	})

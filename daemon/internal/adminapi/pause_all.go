@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -75,5 +74,5 @@ func (s *Server) registryLeads(ctx context.Context, ref string) (bool, error) {
 	if err != nil && away(err) {
 		return false, err
 	}
-	return err == nil && m.Method == migrate.MethodSave, nil
+	return err == nil && m.Method == api.MethodSave, nil
 }

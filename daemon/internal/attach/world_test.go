@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -292,7 +292,7 @@ func (d *daemon) boot() {
 		}
 		return context.Cause(ctx)
 	}}}})
-	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: plans, Describe: migrate.Describe, MaxTries: 5})
+	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: plans, Describe: steps.Describe, MaxTries: 5})
 	if err != nil {
 		panic(err)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -26,7 +28,7 @@ func (d *daemon) folding() api.Migration {
 func (d *daemon) fold(mig api.Migration) api.Migration {
 	d.t.Helper()
 	for range 20 {
-		d.world.guestWrites()
+		d.world.GuestWrites()
 	}
 	d.world.SetStep(0)
 	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
@@ -42,7 +44,7 @@ func (d *daemon) fold(mig api.Migration) api.Migration {
 func (d *daemon) interruptComplete() {
 	d.t.Helper()
 	for _, st := range d.runner.Active() {
-		if st.Op.Kind == kindCompleteLive {
+		if st.Op.Kind == steps.KindCompleteLive {
 			must(d.t, d.runner.Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted")))
 		}
 	}
@@ -84,7 +86,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 			}}
 		}},
 	} {
-		for _, state := range activeStates {
+		for _, state := range migratetest.ActiveStates {
 			if state == hv.StatePaused && c.name == "the guest is resumed by hand" {
 				continue // it is the same as one that ran
 			}
@@ -128,7 +130,7 @@ func TestACompleteTakesUpTheJobOfTheOneBefore(t *testing.T) {
 			t.Errorf("the migration shows phase %s, %d of %d bytes, %v", mig.Phase, mig.BytesDone, mig.BytesTotal, mig.Error)
 		}
 		for range 10 {
-			d.world.guestWrites()
+			d.world.GuestWrites()
 		}
 		d.world.SetStep(2)
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})

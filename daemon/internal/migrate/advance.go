@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -46,7 +47,7 @@ func (m *Manager) Changed(opID string) {
 		m.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
 		return
 	}
-	if _, ours := goals[st.Op.Kind]; ours {
+	if steps.GoalOf(st.Op.Kind) != "" {
 		m.groups.Store(opID, st.Op.Group)
 		m.watch.notify(st.Op.Group)
 	}
@@ -92,11 +93,11 @@ func (m *Manager) advance(ctx context.Context, id string) {
 		return
 	}
 	kind, err := m.nextKind(ctx, h, todo)
-	if err == nil && todo == goalComplete && last.goal == goalCopy {
+	if err == nil && todo == steps.GoalComplete && last.goal == steps.GoalCopy {
 		err = m.env.CheckNotSaved(ctx, &h.spec)
 	}
 	if err == nil {
-		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), input{Spec: h.spec, RequestID: request, Why: h.givenUp(todo)}, todo)
+		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), steps.Input{Spec: h.spec, RequestID: request, Why: h.givenUp(todo)}, todo)
 	}
 	if err != nil {
 		m.retryLater(id, err)
@@ -108,7 +109,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 // endedMeanwhile is what is to be done for a migration that waits for somebody's
 // call, if the registry has ended it while this host was fenced: a cancel, which
 // finds that out.
-func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, request string, ok bool) {
+func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Goal, request string, ok bool) {
 	s := &h.spec
 	if state, _ := h.state(); !m.env.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
 		return "", "", false
@@ -120,7 +121,7 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo goal, re
 		m.retryLater(s.MigrationID, err)
 		return "", "", false
 	}
-	return goalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
+	return steps.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
 // Rejoined has the manager look at every open migration: this host was fenced, and
@@ -151,8 +152,8 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	if err != nil {
 		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
 	}
-	if _, ours := goals[st.Op.Kind]; !ours {
-		return describe(&st, st.State, apiError(st.Failure)), nil
+	if steps.GoalOf(st.Op.Kind) == "" {
+		return describe(&st, st.State, steps.APIError(st.Failure)), nil
 	}
 	h, err := m.loadHistory(ctx, st.Op.Group)
 	if err != nil {
@@ -162,7 +163,7 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	state, failure, last := h.requestState(opID)
 	if last == nil { // an op that the manager submitted by itself
 		last = h.op(opID)
-		state, failure = last.State, apiError(last.Failure)
+		state, failure = last.State, steps.APIError(last.Failure)
 	}
 	out := describe(&last.Status, state, failure)
 	out.ID, out.Kind, out.CreatedAt, out.MigrationID = opID, st.Op.Kind, st.Op.CreatedAt, st.Op.Group
@@ -232,7 +233,7 @@ func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
 	for i := range h.ops {
 		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
 		if err != nil {
-			return 0, journalError(err)
+			return 0, steps.JournalError(err)
 		}
 		n += int64(len(records))
 	}

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -32,28 +31,9 @@ func TestTheOperatorsCapHoldsWhenTheDaemonIsStartedAnew(t *testing.T) {
 			}
 			d.world.SetStep(2)
 			d.until(mig.ID, api.MigrationCompleted)
-			if len(d.world.copier.caps) > 0 {
-				t.Errorf("caps are left: %v", d.world.copier.caps)
+			if len(d.world.Copier.Caps) > 0 {
+				t.Errorf("caps are left: %v", d.world.Copier.Caps)
 			}
 		})
 	}
-}
-
-func TestTheCapOfACopyIsKeptInAFileUntilItIsForgotten(t *testing.T) {
-	dir := t.TempDir()
-	wantCap := func(want int64, wantSet bool) {
-		t.Helper()
-		bps, set, err := NewCopier(dir, slog.New(slog.DiscardHandler)).Cap("copy/m")
-		if err != nil || bps != want || set != wantSet {
-			t.Errorf("the cap is %d, set %t (%v); want %d, %t", bps, set, err, want, wantSet)
-		}
-	}
-	wantCap(0, false)
-	c := NewCopier(dir, slog.New(slog.DiscardHandler))
-	for _, bps := range []int64{1 << 40, 0} {
-		must(t, c.SetCap("copy/m", bps))
-		wantCap(bps, true)
-	}
-	must(t, c.Forget(t.Context(), "copy/m"))
-	wantCap(0, false)
 }

@@ -40,7 +40,7 @@ var behinds = []behind{
 	{"virsh edit that names src", hv.StateStopped, func(t *testing.T, d *daemon) { edit(t, d, srcPath) }, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh edit that names dst", hv.StateStopped, func(t *testing.T, d *daemon) { edit(t, d, dstPath) }, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh edit that names src, of a running guest", hv.StateRunning, func(t *testing.T, d *daemon) { edit(t, d, srcPath) }, api.CodeChainChanged, ""},
-	{"virsh snapshot-create", hv.StateRunning, func(t *testing.T, d *daemon) { d.world.snapshotByUser(t) }, api.CodeChainChanged, api.CodeChainChanged},
+	{"virsh snapshot-create", hv.StateRunning, func(t *testing.T, d *daemon) { d.world.SnapshotByUser(t) }, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh blockcommit that runs", hv.StateRunning, blockcommit, api.CodeChainChanged, ""},
 	{"virsh blockcommit and pivot", hv.StateRunning, func(t *testing.T, d *daemon) {
 		blockcommit(t, d)
@@ -51,7 +51,7 @@ var behinds = []behind{
 		must(t, err)
 		detach(hv.Live)(t, d)
 		edit(t, d, srcPath)
-		d.world.setQuiet() // it lacks what it wrote
+		d.world.SetQuiet() // it lacks what it wrote
 		must(t, d.world.AttachDisk(context.Background(), testInstance, hv.Live, hv.DiskSpec{Target: "vda", Slot: slot, Image: rawImage(srcPath)}))
 	}, api.CodeChainChanged, api.CodeChainChanged},
 	{"virsh detach-disk of the definition", hv.StateStopped, detach(hv.Config), api.CodeChainChanged, api.CodeChainChanged},
@@ -99,7 +99,7 @@ func TestWhatOthersDoToTheInstanceIsFoundOutAndLosesNothing(t *testing.T) {
 					ctx := context.Background()
 					mig := d.copied()
 					for range 10 {
-						d.world.guestWrites()
+						d.world.GuestWrites()
 					}
 					b.act(t, d)
 					before := d.images(t, mig)

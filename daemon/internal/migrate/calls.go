@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -58,7 +59,7 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 // Copy begins the built-in copy of a started migration, or goes on with one
 // that failed.
 func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, goalCopy, c, func(h *history, state api.MigrationState) error {
+	return m.call(ctx, steps.GoalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationStarted:
 			return m.notFolding(ctx, h)
@@ -74,12 +75,12 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 // writes to: it would put back what the guest has written since.
 func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	s := &h.spec
-	if h.find(goalComplete) == nil || !s.attached() {
+	if h.find(steps.GoalComplete) == nil || !s.Attached() {
 		return nil
 	}
 	runs, err := m.env.JobRuns(ctx, s)
 	if err != nil {
-		return noHypervisor()
+		return steps.NoHypervisor()
 	}
 	if !runs {
 		return nil
@@ -91,10 +92,10 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 // Complete puts the instance onto the copy. It is refused before the copy is
 // there.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, goalComplete, c, func(h *history, state api.MigrationState) error {
+	return m.call(ctx, steps.GoalComplete, c, func(h *history, state api.MigrationState) error {
 		switch state {
 		case api.MigrationCopied:
-			if err := m.env.notResized(ctx, &h.spec); err != nil {
+			if err := m.env.CheckNotResized(ctx, &h.spec); err != nil {
 				return err
 			}
 			return m.registryAnswers(ctx, h)
@@ -123,13 +124,13 @@ func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
 // copyMayBeThere refuses a complete where nobody can have made a copy yet.
 func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	s := &h.spec
-	if err := m.env.notResized(ctx, s); err != nil {
+	if err := m.env.CheckNotResized(ctx, s); err != nil {
 		return err
 	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
 		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `volferryctl migration copy %s`, or copy it yourself",
 		s.VolumeName, s.Dst.Path, s.MigrationID)
-	if h.find(goalCopy) != nil {
+	if h.find(steps.GoalCopy) != nil {
 		return notThere // the built-in copy was begun and did not end well
 	}
 	if s.ExternalCopy || !s.CreateDst {
@@ -139,7 +140,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	if err != nil {
 		return err
 	}
-	if info.AllocatedBytes <= emptyImageBytes && !info.Block {
+	if info.AllocatedBytes <= steps.EmptyImageBytes && !info.Block {
 		return notThere
 	}
 	return nil
@@ -163,15 +164,15 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
-	return m.call(ctx, goalCancel, c, func(h *history, state api.MigrationState) error {
-		if o := h.running(); o != nil && o.goal != goalCancel {
+	return m.call(ctx, steps.GoalCancel, c, func(h *history, state api.MigrationState) error {
+		if o := h.running(); o != nil && o.goal != steps.GoalCancel {
 			return errOtherOpBegan
 		}
 		switch state {
 		case api.MigrationStarted, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCancelling:
 			return nil
 		case api.MigrationCompleted:
-			return pastPointOfNoReturn(&h.spec)
+			return steps.PastPointOfNoReturn(&h.spec)
 		default:
 			return wrongState(h, "cancel", state)
 		}
@@ -195,18 +196,18 @@ func (m *Manager) stopUncommitted(ctx context.Context, subject string) error {
 		return err
 	}
 	o := h.running()
-	if o == nil || o.goal == goalCancel || h.spec.Method == MethodSave {
+	if o == nil || o.goal == steps.GoalCancel || h.spec.Method == steps.MethodSave {
 		return nil
 	}
 	parked := o.State == op.StateNeedsOperator
 	if err := m.continueParked(ctx, o); err != nil {
 		return err
 	}
-	if o.goal != goalStart || parked {
+	if o.goal != steps.GoalStart || parked {
 		err := m.runner.Interrupt(o.Op.ID, errCancelled)
 		switch {
-		case errors.Is(err, op.ErrCommitted) && o.goal == goalComplete:
-			return pastPointOfNoReturn(&h.spec)
+		case errors.Is(err, op.ErrCommitted) && o.goal == steps.GoalComplete:
+			return steps.PastPointOfNoReturn(&h.spec)
 		case err == nil, errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // looked at next
 		default:
 			return fmt.Errorf("stop what runs: %w", err)
@@ -225,14 +226,14 @@ func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 		return nil
 	}
 	if err := m.runner.Continue(ctx, o.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) {
-		return journalError(err)
+		return steps.JournalError(err)
 	}
 	return nil
 }
 
 // call is what copy, complete and cancel share: a repeated call and a call
 // whose work is being done or was done get that op; otherwise admit decides.
-func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
+func (m *Manager) call(ctx context.Context, what steps.Goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
 	if id, err := m.repeated(ctx, c.OpID, what, c); id != "" || err != nil {
 		mig, err := m.getOr(ctx, id, err)
 		return mig, c.OpID, err
@@ -247,7 +248,7 @@ func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if what == goalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
+	if what == steps.GoalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
 		return api.Migration{}, "", api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the last one goes to %s",
 			h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
 	}
@@ -268,7 +269,7 @@ func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 	if err != nil {
 		return api.Migration{}, "", err
 	}
-	if err := m.submit(ctx, kind, c.OpID, input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, c); err != nil {
+	if err := m.submit(ctx, kind, c.OpID, steps.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, c); err != nil {
 		return api.Migration{}, "", err
 	}
 	mig, err := m.Get(ctx, id)
@@ -277,11 +278,11 @@ func (m *Manager) call(ctx context.Context, what goal, c Call, admit func(*histo
 
 // notCalledByHand refuses the calls that the registry makes, or that a mirror makes by
 // itself, unless it waits for the operator, whose word to look again they are.
-func notCalledByHand(h *history, what goal, state api.MigrationState) error {
-	if h.spec.Method == MethodSave {
+func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) error {
+	if h.spec.Method == steps.MethodSave {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: it moves with all guests paused, which the registry does", what, h.spec.VolumeName)
 	}
-	if h.spec.Method != MethodMirror || what == goalCancel || state == api.MigrationNeedsOperator {
+	if h.spec.Method != steps.MethodMirror || what == steps.GoalCancel || state == api.MigrationNeedsOperator {
 		return nil
 	}
 	if state.Final() {
@@ -292,7 +293,7 @@ func notCalledByHand(h *history, what goal, state api.MigrationState) error {
 }
 
 // serving returns the op that is doing, or has done, what a call asks for.
-func (h *history) serving(what goal) *opView {
+func (h *history) serving(what steps.Goal) *opView {
 	o := h.find(what)
 	if o == nil || o.State == op.StateUndoing || o.undone() {
 		return nil
@@ -303,19 +304,19 @@ func (h *history) serving(what goal) *opView {
 // nextKind is kindFor with an eye on what was before: of a migration that the
 // registry has ended there is nothing to bring back, unless src is still the
 // instance's.
-func (m *Manager) nextKind(ctx context.Context, h *history, what goal) (string, error) {
+func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (string, error) {
 	ended := h.abandoned() != nil
-	if ended && what == goalCancel && (!h.keptSrc() || h.spec.Method != MethodOverlay) {
-		return kindRelease, nil
+	if ended && what == steps.GoalCancel && (!h.keptSrc() || h.spec.Method != steps.MethodOverlay) {
+		return steps.KindRelease, nil
 	}
 	kind, err := m.kindFor(ctx, &h.spec, what)
-	if err == nil && !ended && kind == kindCancelLive {
+	if err == nil && !ended && kind == steps.KindCancelLive {
 		committed, err := m.env.CommittedByOthers(ctx, &h.spec)
 		if err != nil {
 			return "", err
 		}
 		if committed {
-			return kindCancelCommitted, nil
+			return steps.KindCancelCommitted, nil
 		}
 	}
 	if back, ok := rollbackKinds[kind]; ok && ended {
@@ -325,30 +326,30 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what goal) (string, 
 }
 
 // rollbackKinds are the ways of a cancel for a migration that the registry has ended.
-var rollbackKinds = map[string]string{kindCancelLive: kindRollbackLive, kindCancelCold: kindRollbackCold}
+var rollbackKinds = map[string]string{steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelCold: steps.KindRollbackCold}
 
 // kindFor picks the op kind that reaches a goal, by whether the instance runs now.
-func (m *Manager) kindFor(ctx context.Context, s *Spec, what goal) (string, error) {
+func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (string, error) {
 	switch {
-	case s.Method == MethodMirror:
-		return map[goal]string{goalStart: kindStartMirror, goalCopy: kindMirror, goalComplete: kindCompleteMirror, goalCancel: kindCancelMirror}[what], nil
-	case what == goalCopy:
-		return kindCopy, nil
-	case s.Method == MethodOffline:
-		return map[goal]string{goalStart: kindStartOffline, goalComplete: kindCompleteOffline, goalCancel: kindCancelOffline}[what], nil
+	case s.Method == steps.MethodMirror:
+		return map[steps.Goal]string{steps.GoalStart: steps.KindStartMirror, steps.GoalCopy: steps.KindMirror, steps.GoalComplete: steps.KindCompleteMirror, steps.GoalCancel: steps.KindCancelMirror}[what], nil
+	case what == steps.GoalCopy:
+		return steps.KindCopy, nil
+	case s.Method == steps.MethodOffline:
+		return map[steps.Goal]string{steps.GoalStart: steps.KindStartOffline, steps.GoalComplete: steps.KindCompleteOffline, steps.GoalCancel: steps.KindCancelOffline}[what], nil
 	}
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return "", api.Errorf(api.CodeNeedsOperator, "instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s); define it again (virsh define), with its disk %s as it was, and call again; nothing was changed",
-			s.InstanceName, s.VolumeName, s.before(), s.leftovers(), s.Target)
+			s.InstanceName, s.VolumeName, s.Before(), s.Leftovers(), s.Target)
 	}
 	if err != nil {
-		return "", cannotLookAt(s, err)
+		return "", steps.CannotLookAt(s, err)
 	}
 	if dom.State.Active() {
-		return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteLive, goalCancel: kindCancelLive}[what], nil
+		return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteLive, steps.GoalCancel: steps.KindCancelLive}[what], nil
 	}
-	return map[goal]string{goalStart: kindStart, goalComplete: kindCompleteCold, goalCancel: kindCancelCold}[what], nil
+	return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteCold, steps.GoalCancel: steps.KindCancelCold}[what], nil
 }
 
 func tooEarly(h *history, verb string) *api.Error {

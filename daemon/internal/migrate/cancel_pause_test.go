@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -19,11 +20,11 @@ func slowCancel(t *testing.T, d *daemon) api.Migration {
 	t.Helper()
 	mig := d.begin(toNewPool)
 	for range 40 {
-		d.world.guestWrites()
+		d.world.GuestWrites()
 	}
-	d.world.mu.Lock()
-	d.world.quiet = true
-	d.world.mu.Unlock()
+	d.world.Mu.Lock()
+	d.world.Quiet = true
+	d.world.Mu.Unlock()
 	d.world.SetStep(0)
 	_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 	must(t, err)
@@ -76,12 +77,12 @@ func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing
 func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowCancel(t, d)
-		pass(commitBound + commitBound/2)
-		if n := d.world.WriteLimit(testInstance, "vda"); n != throttleBps {
-			t.Errorf("the guest's writes are limited to %d, want %d", n, throttleBps)
+		pass(steps.CommitBound + steps.CommitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBps {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBps)
 		}
 		d.stillRunning()
-		pass(2 * commitBound)
+		pass(2 * steps.CommitBound)
 		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 		must(t, err)
 		if dom.State != hv.StatePaused {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -83,7 +84,7 @@ func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over
 		if h, err = m.loadHistory(ctx, id); err != nil {
 			break
 		}
-		if h.spec.watched() && of(h) {
+		if h.spec.Watched() && of(h) {
 			m.lookAtChain(ctx, h)
 		}
 	}
@@ -112,23 +113,23 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 		}
 		return
 	}
-	m.runner.TryTurn([]string{h.spec.key()}, look)
+	m.runner.TryTurn([]string{h.spec.Key()}, look)
 }
 
 // onOverlay says whether the newest writes of the guest are in the overlay, by the
 // journal's word.
 func (h *history) onOverlay() bool {
 	state, _ := h.state()
-	return !state.Final() && h.at() == onOverlay
+	return !state.Final() && h.at() == steps.OnOverlay
 }
 
 // noteChain keeps, or forgets, a problem, and sets or clears its guard.
-func (m *Manager) noteChain(s *Spec, text string) {
+func (m *Manager) noteChain(s *steps.Spec, text string) {
 	guards := m.ports.Guards
 	if text == "" {
-		has, err := guards.Has(s.InstanceID, s.chainOwner())
+		has, err := guards.Has(s.InstanceID, s.ChainOwner())
 		if err == nil && has {
-			err = guards.Clear(s.InstanceID, s.chainOwner())
+			err = guards.Clear(s.InstanceID, s.ChainOwner())
 		}
 		if err != nil {
 			m.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
@@ -139,7 +140,7 @@ func (m *Manager) noteChain(s *Spec, text string) {
 		delete(m.chains.found, s.MigrationID)
 		return
 	}
-	if err := guards.Set(s.InstanceID, s.chainOwner(), text); err != nil {
+	if err := guards.Set(s.InstanceID, s.ChainOwner(), text); err != nil {
 		m.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
 	}
 	m.chains.mu.Lock()
@@ -157,7 +158,7 @@ func (m *Manager) noteChain(s *Spec, text string) {
 // its newest writes, by a look of now: the watch may not have seen it yet.
 func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	return m.eachOpen(ctx, func(h *history) error {
-		if h.spec.InstanceID != instanceID || !h.spec.watched() {
+		if h.spec.InstanceID != instanceID || !h.spec.Watched() {
 			return nil
 		}
 		problem, known := m.chainProblem(ctx, h)

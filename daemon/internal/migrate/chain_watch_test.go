@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -35,7 +36,7 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		d.watched()
 		mig := d.begin(toNewPool)
 		for range 20 {
-			d.world.guestWrites()
+			d.world.GuestWrites()
 		}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		synctest.Wait() // no time passes: the event is enough
@@ -74,7 +75,7 @@ func TestAForeignSnapshotOverTheOverlayIsNoReasonToRefuseAStart(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.watched()
 		d.begin(toNewPool)
-		d.world.snapshotByUser(t)
+		d.world.SnapshotByUser(t)
 		pass(2 * chainWatchEvery)
 		if got := d.manager().ChainProblems(); len(got) > 0 {
 			t.Errorf("found %+v", got)
@@ -105,8 +106,8 @@ func TestAGuestWhoseWitnessesDisagreeIsNotRestoredFromASave(t *testing.T) {
 func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
-		s := Spec{MigrationID: mig.ID}
-		must(t, d.world.guards.Set(testInstance, s.chainOwner(), "as an older daemon saw it"))
+		s := steps.Spec{MigrationID: mig.ID}
+		must(t, d.world.Guards.Set(testInstance, s.ChainOwner(), "as an older daemon saw it"))
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)

@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -13,7 +14,7 @@ import (
 // and its disk, and for who else on this host has it. Beside are the ids of the
 // instances that have it by the registry, which are all paused. It changes nothing.
 func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
-	s := &Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: MethodSave}
+	s := &steps.Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: steps.MethodSave}
 	if err := m.checkSource(ctx, s); err != nil {
 		return err
 	}

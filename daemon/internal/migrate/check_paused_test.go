@@ -8,6 +8,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -15,21 +16,21 @@ import (
 // is refused for. Its disk is <shareable/>, which the others are not.
 func TestAMoveWithAllGuestsPausedIsRefusedForWhatAPlainMoveIs(t *testing.T) {
 	const beside = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e00ff"
-	another := func(t *testing.T, w *world) {
+	another := func(t *testing.T, w *migratetest.World) {
 		t.Helper()
 		must(t, w.Define(hv.Domain{ID: beside, Name: "foreign", Config: []hv.Disk{{
 			Target: "vdb", Bus: "virtio", Device: "disk", Terminated: true, Shareable: true,
 			Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
 		}}}))
 	}
-	with := func(change func(*hv.Domain)) func(*testing.T, *world) {
-		return func(t *testing.T, w *world) {
+	with := func(change func(*hv.Domain)) func(*testing.T, *migratetest.World) {
+		return func(t *testing.T, w *migratetest.World) {
 			t.Helper()
-			w.redefine(t, change)
+			w.Redefine(t, change)
 		}
 	}
 	for name, c := range map[string]struct {
-		world  func(*testing.T, *world)
+		world  func(*testing.T, *migratetest.World)
 		beside []string
 		code   api.Code
 		says   string
@@ -42,27 +43,27 @@ func TestAMoveWithAllGuestsPausedIsRefusedForWhatAPlainMoveIs(t *testing.T) {
 		"LUKS":                                     {with(func(d *hv.Domain) { d.Config[0].Encrypted = true }), nil, api.CodeUnsupportedDisk, "encrypted"},
 		"a transient disk":                         {with(func(d *hv.Domain) { d.Config[0].Transient = true }), nil, api.CodeUnsupportedDisk, "transient"},
 		"a slice":                                  {with(func(d *hv.Domain) { d.Config[0].Slices = true }), nil, api.CodeUnsupportedDisk, "slice"},
-		"another image": {func(t *testing.T, w *world) {
+		"another image": {func(t *testing.T, w *migratetest.World) {
 			t.Helper()
 			must(t, w.CreateImage("/old/other.raw", hvtest.Raw, testSize))
 			must(t, w.SetConfigChain(t.Context(), testInstance, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}}))
 		}, nil, api.CodeChainChanged, "which"},
-		"a managed save image": {func(t *testing.T, w *world) {
+		"a managed save image": {func(t *testing.T, w *migratetest.World) {
 			t.Helper()
 			must(t, w.Start(testInstance))
 			must(t, w.Save(testInstance))
 		}, nil, api.CodeStateForbidden, "managedsave-remove"},
-		"a source that was made smaller": {func(_ *testing.T, w *world) { w.registry.vol.Location.SizeBytes += 512 }, nil, api.CodeSizeMismatch, "made smaller"},
-		"a source that has grown since the move began": {func(_ *testing.T, w *world) {
-			w.registry.vol.MigrationID = "m"
-			w.registry.vol.Location.SizeBytes -= 512
+		"a source that was made smaller": {func(_ *testing.T, w *migratetest.World) { w.Registry.Vol.Location.SizeBytes += 512 }, nil, api.CodeSizeMismatch, "made smaller"},
+		"a source that has grown since the move began": {func(_ *testing.T, w *migratetest.World) {
+			w.Registry.Vol.MigrationID = "m"
+			w.Registry.Vol.Location.SizeBytes -= 512
 		}, nil, api.CodeMigrationActive, "grow"},
-		"libvirt away": {func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "nothing was changed"},
+		"libvirt away": {func(_ *testing.T, w *migratetest.World) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "nothing was changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 				c.world(t, d.world)
-				vol := d.world.registry.vol
+				vol := d.world.Registry.Vol
 				err := d.manager().CheckPaused(t.Context(), vol, vol.Attachments[0], append(c.beside, testInstance))
 				if api.CodeOf(err) != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 					t.Errorf("error = %v, want %q %s", err, c.code, c.says)

@@ -16,16 +16,34 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
+// The one volume and the one instance of a world.
+const (
+	testInstance  = migratetest.Instance
+	testVolume    = migratetest.Volume
+	testMigration = migratetest.Migration
+	testSrcAtt    = migratetest.SrcAttachment
+	testHost      = migratetest.Host
+	testBlocks    = migratetest.Blocks
+	testSize      = migratetest.Size
+	srcPath       = migratetest.SrcPath
+	dstPath       = migratetest.DstPath
+	overlayPath   = migratetest.OverlayPath
+)
+
+var must, pass, savedSpec = migratetest.Must, migratetest.Pass, migratetest.NewSavedSpec
+
 // daemon is a manager and its runner on a world, which may be stopped and
 // started again on the same world and journal.
 type daemon struct {
 	t       *testing.T
-	world   *world
+	world   *migratetest.World
 	journal *optest.Journal
 	runner  *op.Runner
 	stop    func()
@@ -42,7 +60,7 @@ func (d *daemon) manager() *Manager {
 	return d.current
 }
 
-func newDaemon(t *testing.T, w *world) *daemon {
+func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
 	d.boot()
@@ -63,13 +81,13 @@ func (d *daemon) bootFenced() {
 
 func (d *daemon) bootWith(begin func(*op.Runner, context.Context) error) {
 	d.t.Helper()
-	host := func(context.Context) (Host, error) {
-		return Host{ID: testHost, Epoch: d.world.registry.toldEpoch()}, nil
+	host := func(context.Context) (steps.Host, error) {
+		return steps.Host{ID: testHost, Epoch: d.world.Registry.ToldEpoch()}, nil
 	}
 	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: d.world}
-	m := New(Config{OverlayDir: "/overlays", Rules: rules}, d.world.ports(), d.journal, host, slog.New(slog.DiscardHandler))
+	m := New(Config{OverlayDir: "/overlays", Rules: rules}, d.world.Ports(), d.journal, host, slog.New(slog.DiscardHandler))
 	runner, err := op.New(op.Config{
-		Journal: d.journal, Plans: m.Plans(), Describe: Describe, OnChange: m.Changed,
+		Journal: d.journal, Plans: m.Plans(), Describe: steps.Describe, OnChange: m.Changed,
 		OnFinished: func(st op.Status) { Notify(st, &d.heard) },
 	})
 	must(d.t, err)
@@ -126,9 +144,6 @@ func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 // patience is longer than any migration in a world lasts, in fake time.
 const patience = time.Hour
 
-// pass lets fake time pass.
-func pass(d time.Duration) { <-time.After(d) }
-
 // until waits until the migration is in one of the states. It looks again and
 // again, in fake time, and does not follow the watch: the daemon may restart.
 func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
@@ -163,17 +178,17 @@ func callStride() int {
 func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, newDaemon(t, newWorld(t, state)))
+		f(t, newDaemon(t, migratetest.NewWorld(t, state)))
 	})
 }
 
 // moved checks that the volume ended at dst and nothing else changed.
 func (d *daemon) moved(mig api.Migration) {
 	d.t.Helper()
-	if err := d.world.settled(mig.Dst.Path); err != nil {
+	if err := d.world.Settled(mig.Dst.Path); err != nil {
 		d.t.Error(err)
 	}
-	if at := d.world.registry.volume().Location.Path; at != mig.Dst.Path {
+	if at := d.world.Registry.CurrentVolume().Location.Path; at != mig.Dst.Path {
 		d.t.Errorf("the registry has the volume at %s, want %s", at, mig.Dst.Path)
 	}
 }
@@ -181,10 +196,10 @@ func (d *daemon) moved(mig api.Migration) {
 // stayed checks that the volume is on src as if nothing had been.
 func (d *daemon) stayed() {
 	d.t.Helper()
-	if err := d.world.settled(srcPath); err != nil {
+	if err := d.world.Settled(srcPath); err != nil {
 		d.t.Error(err)
 	}
-	if id := d.world.registry.volume().MigrationID; id != "" {
+	if id := d.world.Registry.CurrentVolume().MigrationID; id != "" {
 		d.t.Errorf("the registry still has the lock of migration %s", id)
 	}
 }

@@ -21,7 +21,7 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 		everyRecord(t, fmt.Sprintf("cancel %v", cancel), func(t *testing.T, d *daemon, arm func(func())) {
 			mig := d.copied()
 			for range 20 {
-				d.world.guestWrites()
+				d.world.GuestWrites()
 			}
 			arm(func() {
 				d.world.Disconnect() // from here on it does nothing
@@ -32,7 +32,7 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 					d.world.SetStep(0) // the commit gets nowhere
 					must(t, d.world.ResumeByUser(testInstance))
 					for range 5 {
-						d.world.guestWrites()
+						d.world.GuestWrites()
 					}
 					must(t, d.world.Stop(testInstance))
 					d.world.SetStep(2)
@@ -70,7 +70,7 @@ func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testin
 							d.journal.SetDown(false)
 							if resumed {
 								must(t, d.world.ResumeByUser(testInstance))
-								d.world.guestWrites()
+								d.world.GuestWrites()
 							}
 							must(t, d.world.HostReboot())
 							if autostart {

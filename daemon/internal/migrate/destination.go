@@ -10,13 +10,14 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // resolveDestination fills in where the volume shall go, and refuses a place
 // that is not free for it.
-func (m *Manager) resolveDestination(ctx context.Context, s *Spec, t api.MigrationTarget) error {
-	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.sizeBytes()}
+func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes()}
 	if t.ToFormat != "" {
 		s.Dst.Format = t.ToFormat
 	}
@@ -26,7 +27,7 @@ func (m *Manager) resolveDestination(ctx context.Context, s *Spec, t api.Migrati
 	return m.destinationAtPath(ctx, s, t.ToPath)
 }
 
-func (m *Manager) destinationInPool(ctx context.Context, s *Spec, name string) error {
+func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, name string) error {
 	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
@@ -54,7 +55,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *Spec, name string) e
 
 // destinationName is a name that no other volume or migration has: it carries
 // the migration's id, so that a person who finds the file can look it up.
-func destinationName(s *Spec, file bool) string {
+func destinationName(s *steps.Spec, file bool) string {
 	name := fmt.Sprintf("%s-%s", s.VolumeName, s.MigrationID[:8])
 	if file {
 		name += "." + string(s.Dst.Format)
@@ -64,8 +65,8 @@ func destinationName(s *Spec, file bool) string {
 
 // checkDestinationSpace: a sparse file needs what src takes; a block device all
 // of it.
-func (m *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error {
-	need := s.sizeBytes()
+func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
+	need := s.SizeBytes()
 	if n, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {
 		need = min(need, n)
 	}
@@ -76,11 +77,11 @@ func (m *Manager) checkDestinationSpace(s *Spec, free int64, sparse bool) error 
 	return nil
 }
 
-func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) error {
+func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path string) error {
 	same, err := location.SameImage(path, s.Src.Path)
 	switch {
 	case err != nil:
-		return cannotTellUser(path, err)
+		return steps.CannotTellUser(path, err)
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
 	}
@@ -111,8 +112,8 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 		return err
 	}
 	s.DstBlock = info.Block
-	if info.SizeBytes != s.sizeBytes() {
-		return sizeMismatch(s.Src.Path, s.sizeBytes(), path, info.SizeBytes)
+	if info.SizeBytes != s.SizeBytes() {
+		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	}
 	if info.Block {
 		return nil
@@ -124,7 +125,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *Spec, path string) e
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
-func (m *Manager) destinationToCreate(s *Spec) error {
+func (m *Manager) destinationToCreate(s *steps.Spec) error {
 	dir := filepath.Dir(s.Dst.Path)
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
@@ -143,6 +144,6 @@ func shorten(s string) string {
 }
 
 // checkNotUsed refuses a destination that somebody has.
-func (m *Manager) checkNotUsed(ctx context.Context, s *Spec, path string) error {
-	return hvRefusal(m.env.free(ctx, path, location.Self{MigrationID: s.MigrationID}))
+func (m *Manager) checkNotUsed(ctx context.Context, s *steps.Spec, path string) error {
+	return steps.HVRefusal(m.env.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package migrate moves the bytes of a volume to another location, while its
-// instance runs, is paused or is stopped, or while nothing is attached to it.
-// It owns the plans (one file per step), the checks before anything is touched,
-// the state of a migration, and the manager that the API calls.
+// Package migrate has the manager of the migrations of this host: what the API calls. It
+// admits a migration after every check that can be made before anything is touched, chooses
+// the plan of each op, brings a migration from one op to the next, watches the guests of
+// open migrations, and computes from the journal how a migration stands.
 //
-// It must not know how libvirt, qemu-img or the registry are spoken to: they
-// are behind hv.Hypervisor and the interfaces of ports.go. DESIGN.md beside
-// this file has the definitions, the phases, every interruption and what holds
-// after it.
+// What an op does to the host is package steps. The two are apart because they change for
+// different reasons: the manager with what the API promises, a step with what QEMU and
+// libvirt do. The manager starts ops and reads their outcome; it changes nothing of a disk
+// itself, and must not know how a step works. DESIGN.md beside this file has the
+// definitions, the phases, every interruption and what holds after it.
 package migrate

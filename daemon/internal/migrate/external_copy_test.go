@@ -20,7 +20,7 @@ func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *tes
 		mig := d.begin(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
 		must(t, d.world.Copy(srcPath, mig.Dst.Path))
 		for range 20 {
-			d.world.guestWrites()
+			d.world.GuestWrites()
 		}
 		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() { _ = d.world.Destroy(testInstance) }})
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
@@ -67,7 +67,7 @@ func TestTheCopierTrustsOnlyANewFileThatNobodyWrote(t *testing.T) {
 				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)
 				d.until(mig.ID, api.MigrationCopied)
-				if got := d.world.copier.last.DstIsZero; got != c.want {
+				if got := d.world.Copier.Last.DstIsZero; got != c.want {
 					t.Errorf("DstIsZero is %v, want %v", got, c.want)
 				}
 			})

@@ -39,15 +39,15 @@ func (d *daemon) fencedInThePause(at string, target api.MigrationTarget, dies bo
 			return
 		}
 		d.journal.AfterAppend(nil)
-		d.world.registry.fence()
-		d.world.registry.setDown(true)
+		d.world.Registry.Fence()
+		d.world.Registry.SetDown(true)
 		go func() {
 			defer close(quiet)
 			if dies {
 				d.stop()
 				return
 			}
-			d.manager().Epoch(d.world.registry.epoch)
+			d.manager().Epoch(d.world.Registry.Epoch)
 			d.runner.Halt()
 		}()
 		synctest.Wait()
@@ -56,7 +56,7 @@ func (d *daemon) fencedInThePause(at string, target api.MigrationTarget, dies bo
 	<-quiet
 	if dies {
 		d.bootFenced()
-		d.manager().Epoch(d.world.registry.epoch)
+		d.manager().Epoch(d.world.Registry.Epoch)
 		pass(patience)
 	}
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -64,9 +64,9 @@ func (d *daemon) fencedInThePause(at string, target api.MigrationTarget, dies bo
 	if dom.State != hv.StateRunning {
 		d.t.Errorf("a host that was fenced at %s has left the guest %s", at, dom.State)
 	}
-	d.world.registry.setDown(false)
+	d.world.Registry.SetDown(false)
 	d.runner.Halt()
-	d.world.registry.rejoin()
+	d.world.Registry.Rejoin()
 	must(d.t, d.runner.Resume(context.Background()))
 	d.rejoined()
 	d.moved(d.until(id, api.MigrationCompleted))

@@ -20,12 +20,12 @@ import (
 // fenced is an operator who fences the host, which hears of it with its next
 // report.
 func (d *daemon) fenced() {
-	d.world.registry.fence()
-	d.manager().Epoch(d.world.registry.epoch)
+	d.world.Registry.Fence()
+	d.manager().Epoch(d.world.Registry.Epoch)
 }
 
 func (d *daemon) rejoined() {
-	d.world.registry.rejoin()
+	d.world.Registry.Rejoin()
 	d.manager().Wake(false, true)
 	must(d.t, d.manager().Rejoined(context.Background()))
 }
@@ -41,11 +41,11 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		t.Run("copying "+target.Method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				d.world.copier.gate = make(chan struct{})
+				d.world.Copier.Gate = make(chan struct{})
 				mig := d.mirroring(target)
 				d.fenced()
 				pass(time.Second)
-				close(d.world.copier.gate)
+				close(d.world.Copier.Gate)
 				before := len(d.world.Calls())
 				pass(time.Hour + time.Second)
 				if calls := d.changes(before); len(calls) > 0 {
@@ -71,13 +71,13 @@ func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 			reached := false
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				calls := 0
-				d.world.registry.atCall(func(after bool) {
+				d.world.Registry.AtCall(func(after bool) {
 					if after {
 						return
 					}
 					if calls++; calls == n {
 						reached = true
-						d.world.registry.fence()
+						d.world.Registry.Fence()
 						time.AfterFunc(time.Minute, d.rejoined)
 					}
 				})
@@ -103,13 +103,13 @@ func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 
 func TestAnAbandonedMigrationIsLetGoIfTheGuestIsOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		d.fenced()
 		must(t, d.world.Stop(testInstance))
-		d.world.registry.abandon(id)
-		d.world.registry.take()
+		d.world.Registry.Abandon(id)
+		d.world.Registry.Take()
 		before := len(d.world.Calls())
 		d.rejoined()
 		mig := d.until(id, api.MigrationError)
@@ -132,11 +132,11 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		t.Run(target.Method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				d.world.copier.gate = make(chan struct{})
+				d.world.Copier.Gate = make(chan struct{})
 				mig := d.mirroring(target)
 				d.fenced()
-				d.world.registry.abandon(mig.ID)
-				d.world.registry.take()
+				d.world.Registry.Abandon(mig.ID)
+				d.world.Registry.Take()
 				d.rejoined()
 				mig = d.until(mig.ID, api.MigrationNeedsOperator)
 				if mig.Error == nil || !strings.Contains(mig.Error.Message, "fenced") {
@@ -170,14 +170,14 @@ func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
 		for _, off := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s off=%t", target.Method, off), func(t *testing.T) {
 				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-					d.world.copier.gate = make(chan struct{})
+					d.world.Copier.Gate = make(chan struct{})
 					mig := d.mirroring(target)
-					d.world.guestWrites()
+					d.world.GuestWrites()
 					d.fenced()
 					if off {
 						must(t, d.world.Stop(testInstance))
 					}
-					d.world.registry.abandon(mig.ID)
+					d.world.Registry.Abandon(mig.ID)
 					d.world.SetStep(2)
 					d.rejoined()
 					d.until(mig.ID, api.MigrationCancelled, api.MigrationError)
@@ -195,9 +195,9 @@ func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
 func TestAnAbandonedMigrationThatNobodyWorksOnIsTakenBackToo(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
-		d.world.guestWrites()
+		d.world.GuestWrites()
 		d.fenced()
-		d.world.registry.abandon(mig.ID)
+		d.world.Registry.Abandon(mig.ID)
 		d.rejoined()
 		d.until(mig.ID, api.MigrationCancelled)
 		d.stayed()

@@ -31,9 +31,9 @@ func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
 		must(d.t, err)
 		d.until(mig.ID, api.MigrationCompleted)
 	}
-	d.world.images.mu.Lock()
-	defer d.world.images.mu.Unlock()
-	log := d.world.images.durable
+	d.world.Images.Mu.Lock()
+	defer d.world.Images.Mu.Unlock()
+	log := d.world.Images.Durable
 	gone := slices.IndexFunc(log, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
 	if gone < 0 {
 		d.t.Fatalf("%v: the overlay was not removed", log)

@@ -32,7 +32,7 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 				d.journal.SetDown(false)
 				_ = d.world.Start(testInstance)
 				for range 5 {
-					d.world.guestWrites()
+					d.world.GuestWrites()
 				}
 				_ = d.world.Stop(testInstance)
 			})
@@ -100,12 +100,12 @@ func (d *daemon) copied() api.Migration {
 func TestAFoldDoesNotEndTheHoldOfAnotherMigration(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		const other = "migration of another disk"
-		must(t, d.world.guards.Set(testInstance, other, "held"))
+		must(t, d.world.Guards.Set(testInstance, other, "held"))
 		d.until(d.migrate(), api.MigrationCompleted)
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the instance started while another migration held it")
 		}
-		must(t, d.world.guards.Clear(testInstance, other))
+		must(t, d.world.Guards.Clear(testInstance, other))
 		must(t, d.world.Start(testInstance))
 	})
 }
@@ -116,7 +116,7 @@ func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
 		mig := d.begin(toNewPool)
-		d.world.guestWrites()
+		d.world.GuestWrites()
 		must(t, d.world.Stop(testInstance))
 		src := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", src))

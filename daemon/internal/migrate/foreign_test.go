@@ -10,22 +10,10 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
-
-const foreignPath = "/backup/snap.qcow2"
-
-// snapshotByUser is a person, or a backup program, who takes an external
-// snapshot of the guest's disk.
-func (w *world) snapshotByUser(t *testing.T) {
-	t.Helper()
-	ctx := context.Background()
-	dom, err := w.Fake.Domain(ctx, testInstance)
-	must(t, err)
-	must(t, w.Fake.CreateOverlay(foreignPath, dom.LiveDisk("vda").Top(), testSize))
-	must(t, w.Fake.Snapshot(ctx, testInstance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: foreignPath}))
-}
 
 // ended waits for the request and returns its error.
 func (d *daemon) ended(opID string) *api.Error {
@@ -44,17 +32,17 @@ func TestAForeignSnapshotKeepsItsPlaceInThePersistentXML(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.journal.AfterAppend(func(r op.Record) {
 					if r.Step == step && r.Kind == op.EventStarted {
-						d.world.snapshotByUser(t)
+						d.world.SnapshotByUser(t)
 					}
 				})
 				d.until(d.migrate(), api.MigrationNeedsOperator)
 				for range 10 {
-					d.world.guestWrites()
+					d.world.GuestWrites()
 				}
 				must(t, d.world.Stop(testInstance))
-				r := &recorder{}
+				r := &migratetest.Recorder{}
 				d.world.AssertNoWriteLost(r)
-				for _, err := range r.problems {
+				for _, err := range r.Problems {
 					t.Error(err)
 				}
 			})
@@ -74,7 +62,7 @@ func TestAForeignSnapshotIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 				_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
 				must(t, err)
 				d.until(mig.ID, api.MigrationCopied)
-				d.world.snapshotByUser(t)
+				d.world.SnapshotByUser(t)
 				_, id, err := do(d.manager(), ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 				must(t, err)
 				if refused := d.ended(id); refused == nil || refused.Code != api.CodeChainChanged {
@@ -129,7 +117,7 @@ func TestACancelOfAStartThatWaitsForTheOperatorDoesNotSayThatItIsCompleted(t *te
 		d.journal.AfterAppend(func(r op.Record) {
 			if r.Step == "verify_frozen" && r.Kind == op.EventStarted {
 				d.journal.AfterAppend(nil)
-				d.world.snapshotByUser(t)
+				d.world.SnapshotByUser(t)
 			}
 		})
 		id := d.migrate()

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -147,7 +148,7 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 		s := &h.spec
 		seen[s.MigrationID] = true
 		switch {
-		case s.Overlay == "" || !s.attached() || e.DomainID != "" && e.DomainID != s.InstanceID:
+		case s.Overlay == "" || !s.Attached() || e.DomainID != "" && e.DomainID != s.InstanceID:
 		case !h.onOverlay():
 			m.ioStops.set(s.MigrationID, nil)
 		default:
@@ -165,7 +166,7 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 
 // lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just met the end
 // of the overlay's filesystem.
-func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
+func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool) {
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
 	switch {
@@ -199,7 +200,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *Spec, noRoom bool) {
 		m.watch.notify(s.MigrationID)
 	}
 	if is.full && free >= enoughRoom && !m.ports.Now().Before(is.resumeAfter) {
-		m.runner.TryTurn([]string{s.key(), request.PowerKey(s.InstanceID)}, func() { m.resumeGuest(ctx, s, is) })
+		m.runner.TryTurn([]string{s.Key(), request.PowerKey(s.InstanceID)}, func() { m.resumeGuest(ctx, s, is) })
 	}
 }
 
@@ -210,7 +211,7 @@ func stoppedByIO(dom *hv.Domain) bool {
 
 // noteRunning notes that a guest does not stand still. One that was resumed is remembered for
 // as long as it is to be left alone.
-func (m *Manager) noteRunning(s *Spec, was *ioStop) {
+func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
 	if was == nil {
 		return
 	}
@@ -226,8 +227,8 @@ func (m *Manager) noteRunning(s *Spec, was *ioStop) {
 
 // resumeGuest resumes a guest for whose overlay there is room again. It has the turn of the
 // instance: no op has paused the guest or is about to.
-func (m *Manager) resumeGuest(ctx context.Context, s *Spec, is ioStop) {
-	if err := m.env.stillOurs(ctx, s); err != nil {
+func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
+	if err := m.env.StillOurs(ctx, s); err != nil {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)
 		return
 	}
@@ -248,7 +249,7 @@ func (m *Manager) resumeGuest(ctx context.Context, s *Spec, is ioStop) {
 }
 
 // auditGuest tells the audit trail what happened to the guest of a migration.
-func (m *Manager) auditGuest(s *Spec, what string, details map[string]any) {
+func (m *Manager) auditGuest(s *steps.Spec, what string, details map[string]any) {
 	if m.ports.Audit == nil {
 		return
 	}
@@ -256,7 +257,7 @@ func (m *Manager) auditGuest(s *Spec, what string, details map[string]any) {
 	m.ports.Audit(api.EventPost{At: m.ports.Now(), What: what, Object: "instance/" + s.InstanceID, OpID: uuid.NewString(), Details: details})
 }
 
-func ioStopText(s *Spec, full bool, free int64) string {
+func ioStopText(s *steps.Spec, full bool, free int64) string {
 	dir := filepath.Dir(s.Overlay)
 	if !full {
 		return fmt.Sprintf("instance %s is paused by an I/O error, and the overlay in %s was not seen without room (%d MiB free): look at its storage (virsh domblkerror %s), then virsh resume %s",

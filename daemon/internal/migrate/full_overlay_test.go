@@ -29,8 +29,8 @@ func (d *daemon) overlaysWatched() {
 func (d *daemon) fill(mig api.Migration) {
 	d.t.Helper()
 	must(d.t, d.world.SetFull(overlayOf(mig), true))
-	d.world.images.free.Store(1)
-	d.world.guestWrites()
+	d.world.Images.Free.Store(1)
+	d.world.GuestWrites()
 	if dom := d.instance(); dom.PauseReason != hv.PauseIOError {
 		d.t.Fatalf("the guest is %s (%s), want paused by an I/O error", dom.State, dom.PauseReason)
 	}
@@ -40,7 +40,7 @@ func (d *daemon) fill(mig api.Migration) {
 func (d *daemon) makeRoom(mig api.Migration, free int64) {
 	d.t.Helper()
 	must(d.t, d.world.SetFull(overlayOf(mig), false))
-	d.world.images.free.Store(free)
+	d.world.Images.Free.Store(free)
 }
 
 func (d *daemon) instance() *hv.Domain {
@@ -72,7 +72,7 @@ func TestAGuestWithoutRoomForItsOverlayIsToldOfAndGoesOnWhenThereIsRoom(t *testi
 		if got := d.get(mig.ID).GuestPaused; got != "" {
 			t.Errorf("the migration still says %q", got)
 		}
-		if got, want := d.world.audits(), []string{"guest.io_error instance/" + testInstance, "guest.resume instance/" + testInstance}; !slices.Equal(got, want) {
+		if got, want := d.world.Audits(), []string{"guest.io_error instance/" + testInstance, "guest.resume instance/" + testInstance}; !slices.Equal(got, want) {
 			t.Errorf("the audit trail was told %q, want %q", got, want)
 		}
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
@@ -87,7 +87,7 @@ func TestAGuestThatFillsItsOverlayAgainIsResumedLessAndLessOften(t *testing.T) {
 		d.overlaysWatched()
 		mig := d.begin(toNewPool)
 		must(t, d.world.SetFull(overlayOf(mig), true)) // whatever the filesystem says: a quota
-		d.world.guestWrites()
+		d.world.GuestWrites()
 		pass(time.Hour)
 		resumes := 0
 		for _, call := range d.world.Calls() {

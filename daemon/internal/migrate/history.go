@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -26,7 +27,7 @@ type Journal interface {
 // opView is one op of a migration and where it stands.
 type opView struct {
 	op.Status
-	goal      goal
+	goal      steps.Goal
 	requestID string
 	why       *api.Error
 }
@@ -36,18 +37,18 @@ func (o *opView) undone() bool { return o.State == op.StateUndone }
 
 // overtaken says whether it was undone because the guest went on or off.
 func (o *opView) overtaken() bool {
-	return o.undone() && overtaken(o.Failure)
+	return o.undone() && steps.Overtaken(o.Failure)
 }
 
 // abandoned says whether it ended because the registry had ended the migration.
 func (o *opView) abandoned() bool {
-	is, _ := abandoned(o.Failure)
+	is, _ := steps.Abandoned(o.Failure)
 	return o.undone() && is
 }
 
 // abandonedKept says whether the instance still had src then.
 func (o *opView) abandonedKept() bool {
-	_, kept := abandoned(o.Failure)
+	_, kept := steps.Abandoned(o.Failure)
 	return o.undone() && kept
 }
 
@@ -56,7 +57,7 @@ func (o *opView) abandonedKept() bool {
 func (h *history) abandoned() *api.Error {
 	for i := range h.ops {
 		if h.ops[i].abandoned() {
-			return apiError(h.ops[i].Failure)
+			return steps.APIError(h.ops[i].Failure)
 		}
 	}
 	return nil
@@ -80,7 +81,7 @@ func (o *opView) failedWith(code api.Code) bool {
 // history is a migration: its spec and its ops, oldest first. All its methods
 // are pure.
 type history struct {
-	spec Spec
+	spec steps.Spec
 	ops  []opView
 }
 
@@ -89,14 +90,14 @@ type history struct {
 func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) {
 	ops, err := m.journal.Group(ctx, id)
 	if err != nil {
-		return nil, journalError(err)
+		return nil, steps.JournalError(err)
 	}
 	if len(ops) == 0 {
 		return nil, api.Errorf(api.CodeNotFound, "no migration %s", id)
 	}
 	h := &history{}
 	for i, o := range ops {
-		var in input
+		var in steps.Input
 		if err := json.Unmarshal(o.Input, &in); err != nil {
 			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
 		}
@@ -105,9 +106,9 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		}
 		st, err := m.runner.Status(ctx, o.ID)
 		if err != nil {
-			return nil, journalError(err)
+			return nil, steps.JournalError(err)
 		}
-		h.ops = append(h.ops, opView{Status: st, goal: goals[o.Kind], requestID: in.RequestID, why: in.Why})
+		h.ops = append(h.ops, opView{Status: st, goal: steps.GoalOf(o.Kind), requestID: in.RequestID, why: in.Why})
 	}
 	return h, nil
 }
@@ -115,7 +116,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 // state is the state of the migration and, where its last op did not do what
 // was asked, why.
 func (h *history) state() (api.MigrationState, *api.Error) {
-	if h.spec.Method == MethodSave {
+	if h.spec.Method == steps.MethodSave {
 		return h.stateOfSaved()
 	}
 	state, failure := api.MigrationStarting, (*api.Error)(nil)
@@ -123,12 +124,12 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 		o := &h.ops[i]
 		switch o.State {
 		case op.StateNeedsOperator:
-			return api.MigrationNeedsOperator, apiError(o.Failure)
+			return api.MigrationNeedsOperator, steps.APIError(o.Failure)
 		case op.StateRunning, op.StateUndoing:
-			state, failure = during[o.goal], apiError(o.Failure)
+			state, failure = during[o.goal], steps.APIError(o.Failure)
 		case op.StateDone:
 			state, failure = after[o.goal], o.why
-			if o.Op.Kind == kindRelease {
+			if o.Op.Kind == steps.KindRelease {
 				state = api.MigrationError
 			}
 			if state.Final() {
@@ -136,7 +137,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			}
 		case op.StateUndone:
 			if !o.overtaken() || h.replans() >= maxReplans {
-				failure = apiError(o.Failure)
+				failure = steps.APIError(o.Failure)
 			}
 			state = h.stateUndone(o, i, state)
 			if state.Final() {
@@ -151,20 +152,20 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 // itself has begun. Whoever watches would take the failure before it for the end.
 func (h *history) shownState() (api.MigrationState, *api.Error) {
 	state, failure := h.state()
-	if todo, _, more := h.next(); more && todo == goalCancel {
+	if todo, _, more := h.next(); more && todo == steps.GoalCancel {
 		state = api.MigrationCancelling
 	}
 	return state, failure
 }
 
 var (
-	during = map[goal]api.MigrationState{
-		goalStart: api.MigrationStarting, goalCopy: api.MigrationCopying,
-		goalComplete: api.MigrationCompleting, goalCancel: api.MigrationCancelling,
+	during = map[steps.Goal]api.MigrationState{
+		steps.GoalStart: api.MigrationStarting, steps.GoalCopy: api.MigrationCopying,
+		steps.GoalComplete: api.MigrationCompleting, steps.GoalCancel: api.MigrationCancelling,
 	}
-	after = map[goal]api.MigrationState{
-		goalStart: api.MigrationStarted, goalCopy: api.MigrationCopied,
-		goalComplete: api.MigrationCompleted, goalCancel: api.MigrationCancelled,
+	after = map[steps.Goal]api.MigrationState{
+		steps.GoalStart: api.MigrationStarted, steps.GoalCopy: api.MigrationCopied,
+		steps.GoalComplete: api.MigrationCompleted, steps.GoalCancel: api.MigrationCancelled,
 	}
 )
 
@@ -172,15 +173,15 @@ var (
 // that was accepted never flips back: part of the overlay may be in src.
 func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.MigrationState {
 	switch {
-	case o.abandoned() && h.spec.attached():
+	case o.abandoned() && h.spec.Attached():
 		return api.MigrationCancelling // it is taken back or let go next
-	case o.goal == goalStart, o.abandoned():
+	case o.goal == steps.GoalStart, o.abandoned():
 		return api.MigrationError
-	case o.goal == goalCancel && h.refusedAtOnce(i):
+	case o.goal == steps.GoalCancel && h.refusedAtOnce(i):
 		return before
-	case o.goal == goalCancel:
+	case o.goal == steps.GoalCancel:
 		return api.MigrationCancelling
-	case o.goal == goalComplete && h.copiedBefore(i) && h.spec.Method != MethodMirror:
+	case o.goal == steps.GoalComplete && h.copiedBefore(i) && h.spec.Method != steps.MethodMirror:
 		return api.MigrationCopied
 	}
 	return api.MigrationStarted
@@ -190,14 +191,14 @@ func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.M
 // anything: what was changed from outside is in its way, and it may be asked for again.
 func (h *history) refusedAtOnce(i int) bool {
 	o := &h.ops[i]
-	return o.failedWith(api.CodeChainChanged) && !admitted(&o.Status)
+	return o.failedWith(api.CodeChainChanged) && !steps.CancelAdmitted(&o.Status)
 }
 
 // copiedBefore says whether the built-in copier finished in one of the first i
 // ops.
 func (h *history) copiedBefore(i int) bool {
 	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {
-		return o.goal == goalCopy && o.State == op.StateDone
+		return o.goal == steps.GoalCopy && o.State == op.StateDone
 	})
 }
 
@@ -213,7 +214,7 @@ func (h *history) running() *opView {
 }
 
 // find returns the newest op for a goal, nil if there is none.
-func (h *history) find(g goal) *opView {
+func (h *history) find(g steps.Goal) *opView {
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		if h.ops[i].goal == g {
 			return &h.ops[i]
@@ -234,8 +235,8 @@ const maxReplans = 10
 // next is what the manager does by itself now: plan anew what the world
 // overtook, and bring a `volume migrate` from one call to the next. It returns
 // the goal and the request that it serves; ok is false if there is nothing.
-func (h *history) next() (todo goal, request string, ok bool) {
-	if h.running() != nil || h.spec.Method == MethodSave {
+func (h *history) next() (todo steps.Goal, request string, ok bool) {
+	if h.running() != nil || h.spec.Method == steps.MethodSave {
 		return "", "", false
 	}
 	last := &h.ops[len(h.ops)-1]
@@ -244,19 +245,19 @@ func (h *history) next() (todo goal, request string, ok bool) {
 	case state.Final() || state == api.MigrationNeedsOperator:
 		return "", "", false
 	case last.abandoned():
-		return goalCancel, last.requestID, true
-	case h.spec.Method == MethodMirror:
+		return steps.GoalCancel, last.requestID, true
+	case h.spec.Method == steps.MethodMirror:
 		return h.nextOfMirror(last)
 	case last.overtaken():
 		return last.goal, last.requestID, h.replans() < maxReplans
-	case last.goal == goalStart && last.State == op.StateDone && h.notFrozen() != nil:
-		return goalCancel, last.requestID, true
+	case last.goal == steps.GoalStart && last.State == op.StateDone && h.notFrozen() != nil:
+		return steps.GoalCancel, last.requestID, true
 	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.requestID != h.ops[0].requestID:
 		return "", "", false
-	case last.goal == goalStart:
-		return goalCopy, last.requestID, true
-	case last.goal == goalCopy:
-		return goalComplete, last.requestID, true
+	case last.goal == steps.GoalStart:
+		return steps.GoalCopy, last.requestID, true
+	case last.goal == steps.GoalCopy:
+		return steps.GoalComplete, last.requestID, true
 	}
 	return "", "", false
 }
@@ -265,38 +266,38 @@ func (h *history) next() (todo goal, request string, ok bool) {
 // world overtook begins with the mirror again: the job may be gone, and if it is
 // not it is taken up. What failed otherwise is given up: nothing is frozen, so
 // there is nothing to hold on to.
-func (h *history) nextOfMirror(last *opView) (todo goal, request string, ok bool) {
+func (h *history) nextOfMirror(last *opView) (todo steps.Goal, request string, ok bool) {
 	switch {
-	case last.goal == goalCancel:
-		return goalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
-	case last.goal == goalStart, last.overtaken() && h.replans() < maxReplans:
-		return goalCopy, last.requestID, true
-	case last.goal == goalCopy && last.State == op.StateDone:
-		return goalComplete, last.requestID, true
+	case last.goal == steps.GoalCancel:
+		return steps.GoalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
+	case last.goal == steps.GoalStart, last.overtaken() && h.replans() < maxReplans:
+		return steps.GoalCopy, last.requestID, true
+	case last.goal == steps.GoalCopy && last.State == op.StateDone:
+		return steps.GoalComplete, last.requestID, true
 	}
-	return goalCancel, last.requestID, true
+	return steps.GoalCancel, last.requestID, true
 }
 
 // givenUp is why the manager cancels by itself, nil if somebody else asked for it.
-func (h *history) givenUp(todo goal) *api.Error {
+func (h *history) givenUp(todo steps.Goal) *api.Error {
 	if why := cmp.Or(h.abandoned(), h.notFrozen()); why != nil {
 		return why
 	}
 	last := &h.ops[len(h.ops)-1]
-	if todo != goalCancel || last.goal == goalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
+	if todo != steps.GoalCancel || last.goal == steps.GoalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
 		return nil
 	}
-	return apiError(last.Failure)
+	return steps.APIError(last.Failure)
 }
 
 // notFrozen is why a start came to nothing after its guest was on the overlay, nil if
 // src was seen to be frozen.
 func (h *history) notFrozen() *api.Error {
-	o := h.find(goalStart)
+	o := h.find(steps.GoalStart)
 	if o == nil {
 		return nil
 	}
-	wrong := notFrozen(&o.Status)
+	wrong := steps.NotFrozen(&o.Status)
 	if wrong == "" {
 		return nil
 	}
@@ -309,7 +310,7 @@ func (h *history) replans() int {
 	n, last := 0, h.ops[len(h.ops)-1].requestID
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		o := &h.ops[i]
-		if o.Op.Kind == kindMirror && o.State == op.StateDone && n > 0 {
+		if o.Op.Kind == steps.KindMirror && o.State == op.StateDone && n > 0 {
 			continue
 		}
 		if !o.overtaken() || o.requestID != last {
@@ -332,7 +333,7 @@ func (h *history) requestState(request string) (state op.State, failure *api.Err
 	if last == nil {
 		return "", nil, nil
 	}
-	state, failure = last.State, apiError(last.Failure)
+	state, failure = last.State, steps.APIError(last.Failure)
 	if _, req, more := h.next(); more && req == request {
 		return op.StateRunning, nil, last
 	}
@@ -349,7 +350,7 @@ func (h *history) requestState(request string) (state op.State, failure *api.Err
 func (h *history) times() (frozen, ended time.Time) {
 	for i := range h.ops {
 		o := &h.ops[i]
-		if at, ok := frozenAt(&o.Status); ok {
+		if at, ok := steps.FrozenAt(&o.Status); ok {
 			frozen = at
 		}
 	}

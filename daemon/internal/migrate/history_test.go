@@ -5,12 +5,13 @@ package migrate
 import (
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 func TestAMirrorThatFailedIsShownAsCancelledFromThenOn(t *testing.T) {
-	ended := func(g goal, state op.State) opView {
+	ended := func(g steps.Goal, state op.State) opView {
 		o := opView{goal: g, requestID: "r"}
 		o.State = state
 		if state == op.StateUndone {
@@ -23,13 +24,13 @@ func TestAMirrorThatFailedIsShownAsCancelledFromThenOn(t *testing.T) {
 		ops    []opView
 		want   api.MigrationState
 	}{
-		"a mirror":             {MethodMirror, []opView{ended(goalStart, op.StateDone), ended(goalCopy, op.StateUndone)}, api.MigrationCancelling},
-		"the switch of one":    {MethodMirror, []opView{ended(goalStart, op.StateDone), ended(goalCopy, op.StateDone), ended(goalComplete, op.StateUndone)}, api.MigrationCancelling},
-		"a copy":               {MethodOverlay, []opView{ended(goalStart, op.StateDone), ended(goalCopy, op.StateUndone)}, api.MigrationStarted},
-		"a mirror's cancel":    {MethodMirror, []opView{ended(goalStart, op.StateDone), ended(goalCancel, op.StateDone)}, api.MigrationCancelled},
-		"a mirror that begins": {MethodMirror, []opView{ended(goalStart, op.StateDone)}, api.MigrationStarted},
+		"a mirror":             {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCopy, op.StateUndone)}, api.MigrationCancelling},
+		"the switch of one":    {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCopy, op.StateDone), ended(steps.GoalComplete, op.StateUndone)}, api.MigrationCancelling},
+		"a copy":               {steps.MethodOverlay, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCopy, op.StateUndone)}, api.MigrationStarted},
+		"a mirror's cancel":    {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone), ended(steps.GoalCancel, op.StateDone)}, api.MigrationCancelled},
+		"a mirror that begins": {steps.MethodMirror, []opView{ended(steps.GoalStart, op.StateDone)}, api.MigrationStarted},
 	} {
-		h := &history{spec: Spec{Method: c.method}, ops: c.ops}
+		h := &history{spec: steps.Spec{Method: c.method}, ops: c.ops}
 		if state, _ := h.shownState(); state != c.want {
 			t.Errorf("%s: shown as %s, want %s", what, state, c.want)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -50,10 +51,10 @@ func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
 		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) }()
 		d.until(mig.ID, api.MigrationCancelled, api.MigrationCompleted)
 		calm(d)
-		r := &recorder{}
+		r := &migratetest.Recorder{}
 		d.world.AssertClean(r)
 		d.world.AssertNoWriteLost(r)
-		for _, err := range r.problems {
+		for _, err := range r.Problems {
 			t.Error(err)
 		}
 	})
@@ -75,13 +76,13 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 		id := d.migrate()
 		d.until(id, api.MigrationNeedsOperator)
 		for range 10 {
-			d.world.guestWrites()
+			d.world.GuestWrites()
 		}
 		must(t, d.world.Destroy(testInstance))
 		must(t, d.world.Start(testInstance))
-		r := &recorder{}
+		r := &migratetest.Recorder{}
 		d.world.AssertNoWriteLost(r)
-		for _, err := range r.problems {
+		for _, err := range r.Problems {
 			t.Error(err)
 		}
 		if !d.world.Exists(overlayOf(*mig)) {

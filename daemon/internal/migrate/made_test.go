@@ -46,22 +46,6 @@ func (d *daemon) reboot(x *death, happen func()) {
 	d.t.Cleanup(func() { close(x.released) })
 }
 
-// strange puts an image of somebody else at a path, in the place of what is there.
-func (w *world) strange(t *testing.T, path string) (born int64) {
-	t.Helper()
-	must(t, w.Remove(path))
-	must(t, w.CreateImage(path, hvtest.Raw, testSize))
-	must(t, w.WriteBlock(path, 0, 4711))
-	return w.born(t, path)
-}
-
-func (w *world) born(t *testing.T, path string) int64 {
-	t.Helper()
-	info, err := w.Info(path)
-	must(t, err)
-	return info.Born
-}
-
 // TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash: the file at the path of dst was
 // made by somebody else, or by the daemon that died.
 func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
@@ -70,7 +54,7 @@ func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
 			t.Run(moment+", "+name, func(t *testing.T) {
 				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 					path, x := filepath.Join(t.TempDir(), "dst.raw"), newDeath()
-					d.world.images.onCreate = func(m string) {
+					d.world.Images.OnCreate = func(m string) {
 						if m == moment {
 							x.die()
 						}
@@ -79,9 +63,9 @@ func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
 					var born int64
 					var temporary string
 					d.reboot(x, func() {
-						temporary = d.world.images.temporary
+						temporary = d.world.Images.Temporary
 						if stranger {
-							born = d.world.strange(t, path)
+							born = d.world.Replace(t, path)
 						}
 					})
 					if !stranger {
@@ -91,7 +75,7 @@ func TestOnlyWhatTheMigrationMadeIsTakenForDstAfterACrash(t *testing.T) {
 						if mig.Error == nil || mig.Error.Code != api.CodeDstInUse {
 							t.Errorf("it ended with %v, want dst_in_use", mig.Error)
 						}
-						if !d.world.Exists(path) || d.world.born(t, path) != born {
+						if !d.world.Exists(path) || d.world.Born(t, path) != born {
 							t.Error("the file of somebody else is gone")
 						}
 						d.stayed()
@@ -128,12 +112,12 @@ func TestACancelDeletesOnlyTheDstThatTheMigrationMade(t *testing.T) {
 					target.ToPath = filepath.Join(t.TempDir(), "dst.raw")
 				}
 				mig := d.begin(target)
-				born := d.world.strange(t, mig.Dst.Path)
+				born := d.world.Replace(t, mig.Dst.Path)
 				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 				must(t, err)
 				d.until(mig.ID, api.MigrationCancelled)
 				synctest.Wait()
-				if !d.world.Exists(mig.Dst.Path) || d.world.born(t, mig.Dst.Path) != born {
+				if !d.world.Exists(mig.Dst.Path) || d.world.Born(t, mig.Dst.Path) != born {
 					t.Error("the image of somebody else is gone")
 				}
 				d.stayed()

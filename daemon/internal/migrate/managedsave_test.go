@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -34,7 +35,7 @@ func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
 				must(t, err)
 				_ = d.world.Start(testInstance)
 				for range 20 {
-					d.world.guestWrites()
+					d.world.GuestWrites()
 				}
 				after, err := d.world.ReadImage(srcPath)
 				must(t, err)
@@ -77,11 +78,11 @@ func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
 // Its switch waits until the guest is there again, and is not given up.
 func TestAMoveWhoseGuestIsSavedInTheCopyGoesOnWhenItIsRestored(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		must(t, d.world.Save(testInstance))
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 		d.until(id, api.MigrationCopied)
 		pass(time.Hour)
 		if mig := d.get(id); mig.State != api.MigrationCopied || mig.Error != nil {
@@ -98,7 +99,7 @@ func TestAnUndefinedGuestThatRunsIsNotSaidToBeOnAnotherChain(t *testing.T) {
 		must(t, d.world.Undefine(testInstance))
 		_, opID, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		if refused := d.ended(opID); refused == nil || strings.Contains(refused.Message, string(foreign)) || !strings.Contains(refused.Message, "virsh define") {
+		if refused := d.ended(opID); refused == nil || strings.Contains(refused.Message, string(steps.Foreign)) || !strings.Contains(refused.Message, "virsh define") {
 			t.Errorf("complete ended with %v, want that it has to be defined again", refused)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -38,10 +39,10 @@ type Config struct {
 // is safe for concurrent use.
 type Manager struct {
 	cfg     Config
-	ports   Ports
-	env     *Env
+	ports   steps.Ports
+	env     *steps.Env
 	journal Journal
-	host    func(context.Context) (Host, error)
+	host    func(context.Context) (steps.Host, error)
 	log     *slog.Logger
 	runner  *op.Runner
 	watch   *watchers
@@ -66,10 +67,10 @@ type Manager struct {
 
 // New makes a manager. Host answers for this host once the registry knows it.
 // Bind the manager to the runner that runs its Plans before any other call.
-func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
+func New(cfg Config, ports steps.Ports, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{cfg: cfg, ports: ports, journal: journal, host: host, log: log, watch: newWatchers()}
 	status := func(ctx context.Context, opID string) (op.Status, error) { return m.runner.Status(ctx, opID) }
-	m.env = newEnv(ports, NewHistory(journal, status), host, m.watch.notify, log)
+	m.env = steps.NewEnv(ports, steps.NewHistory(journal, status), host, m.watch.notify, log)
 	return m
 }
 
@@ -93,7 +94,7 @@ type StartRequest struct {
 // soon as the registry has granted the lock, or with the refusal. A repeated
 // request gets the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
-	switch id, err := m.repeated(ctx, req.OpID, goalStart, req); {
+	switch id, err := m.repeated(ctx, req.OpID, steps.GoalStart, req); {
 	case err != nil:
 		return api.Migration{}, err
 	case id != "":
@@ -115,7 +116,7 @@ func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, e
 func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
 	m.admit.Lock()
 	defer m.admit.Unlock()
-	if id, err := m.repeated(ctx, req.OpID, goalStart, req); id != "" || err != nil {
+	if id, err := m.repeated(ctx, req.OpID, steps.GoalStart, req); id != "" || err != nil {
 		return id, err
 	}
 	if err := m.noOther(ctx, vol); err != nil {
@@ -129,11 +130,11 @@ func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartReque
 	if err := checkByHand(spec, req); err != nil {
 		return "", err
 	}
-	kind, err := m.kindFor(ctx, spec, goalStart)
+	kind, err := m.kindFor(ctx, spec, steps.GoalStart)
 	if err != nil {
 		return "", err
 	}
-	if err := m.submit(ctx, kind, req.OpID, input{Spec: *spec, RequestID: req.OpID}, req); err != nil {
+	if err := m.submit(ctx, kind, req.OpID, steps.Input{Spec: *spec, RequestID: req.OpID}, req); err != nil {
 		return "", err
 	}
 	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
@@ -170,20 +171,20 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 	for range m.watch.changes(ctx, id) {
 		st, err := m.runner.Status(ctx, opID)
 		if err != nil {
-			return api.Migration{}, journalError(err)
+			return api.Migration{}, steps.JournalError(err)
 		}
-		if granted(&st) {
+		if steps.Granted(&st) {
 			break
 		}
 		if st.State == op.StateUndone {
-			return api.Migration{}, apiError(st.Failure)
+			return api.Migration{}, steps.APIError(st.Failure)
 		}
 	}
 	return m.Get(context.WithoutCancel(ctx), id)
 }
 
 // submit stores and starts one op of a migration.
-func (m *Manager) submit(ctx context.Context, kind, opID string, in input, asked any) error {
+func (m *Manager) submit(ctx context.Context, kind, opID string, in steps.Input, asked any) error {
 	var err error
 	if in.RequestBody, err = json.Marshal(asked); err != nil {
 		return fmt.Errorf("encode request: %w", err)
@@ -194,13 +195,13 @@ func (m *Manager) submit(ctx context.Context, kind, opID string, in input, asked
 	}
 	spec := &in.Spec
 	m.groups.Store(opID, spec.MigrationID)
-	keys := []string{spec.key(), spec.copyKey()}
-	switch goals[kind] {
-	case goalCopy:
-		keys = []string{spec.copyKey()}
-	case goalStart:
-		keys = []string{spec.key()}
-	case goalComplete, goalCancel:
+	keys := []string{spec.Key(), spec.CopyKey()}
+	switch steps.GoalOf(kind) {
+	case steps.GoalCopy:
+		keys = []string{spec.CopyKey()}
+	case steps.GoalStart:
+		keys = []string{spec.Key()}
+	case steps.GoalComplete, steps.GoalCancel:
 	}
 	err = m.runner.Submit(ctx, op.Op{
 		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: m.ports.Now().UTC(),
@@ -220,15 +221,15 @@ func idempotencyMismatch(opID string) *api.Error {
 
 // repeated finds the migration of a request that was made before under the same
 // op id; "" if there was none.
-func (m *Manager) repeated(ctx context.Context, opID string, what goal, asked any) (string, error) {
+func (m *Manager) repeated(ctx context.Context, opID string, what steps.Goal, asked any) (string, error) {
 	o, err := m.journal.Op(ctx, opID)
 	if errors.Is(err, op.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {
-		return "", journalError(err)
+		return "", steps.JournalError(err)
 	}
-	var in input
+	var in steps.Input
 	ask, err := json.Marshal(asked)
 	if err == nil {
 		err = json.Unmarshal(o.Input, &in)
@@ -236,7 +237,7 @@ func (m *Manager) repeated(ctx context.Context, opID string, what goal, asked an
 	if err != nil {
 		return "", fmt.Errorf("compare with op %s: %w", opID, err)
 	}
-	if goals[o.Kind] != what || string(in.RequestBody) != string(ask) {
+	if steps.GoalOf(o.Kind) != what || string(in.RequestBody) != string(ask) {
 		return "", idempotencyMismatch(opID)
 	}
 	return o.Group, nil
@@ -304,10 +305,10 @@ func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 // ids returns the ids of all migrations, oldest first.
 func (m *Manager) ids(ctx context.Context) ([]string, error) {
 	var ops []op.Op
-	for _, kind := range []string{kindStart, kindStartOffline, kindStartMirror, kindCopySaved} {
+	for _, kind := range []string{steps.KindStart, steps.KindStartOffline, steps.KindStartMirror, steps.KindCopySaved} {
 		more, err := m.journal.Ops(ctx, kind, false)
 		if err != nil {
-			return nil, journalError(err)
+			return nil, steps.JournalError(err)
 		}
 		ops = append(ops, more...)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -33,7 +34,7 @@ func TestVolumeMigrateEndsAtDstInEveryState(t *testing.T) {
 func TestVolumeThatIsNotAttachedMoves(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		must(t, d.world.Undefine(testInstance))
-		d.world.registry.vol.Attachments, d.world.registry.vol.Status = nil, api.VolumeAvailable
+		d.world.Registry.Vol.Attachments, d.world.Registry.Vol.Status = nil, api.VolumeAvailable
 		mig := d.until(d.migrate(), api.MigrationCompleted)
 		got, err := d.world.ReadImage(mig.Dst.Path)
 		must(t, err)
@@ -49,7 +50,7 @@ func TestStartFreezesSrcUntilCancel(t *testing.T) {
 		before, err := d.world.ReadImage(srcPath)
 		must(t, err)
 		for range 50 {
-			d.world.guestWrites()
+			d.world.GuestWrites()
 		}
 		after, err := d.world.ReadImage(srcPath)
 		must(t, err)
@@ -77,7 +78,7 @@ func TestTheGuestMayStopAndStartBetweenStartAndComplete(t *testing.T) {
 		d.until(mig.ID, api.MigrationCopied)
 		must(t, d.world.Start(testInstance))
 		for range 20 {
-			d.world.guestWrites()
+			d.world.GuestWrites()
 		}
 		must(t, d.world.Stop(testInstance))
 		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.SrcAttachmentID, DstAttachmentID: mig.DstAttachmentID})
@@ -119,7 +120,7 @@ func TestCompleteIsRefusedBeforeTheCopyIsThere(t *testing.T) {
 		if api.CodeOf(err) != api.CodeCopyNotVerified {
 			t.Errorf("complete without a copy: %v, want copy_not_verified", err)
 		}
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		_, _, err = d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCopying)
@@ -145,7 +146,7 @@ func TestRepeatedCallsGetTheSameAnswer(t *testing.T) {
 			t.Errorf("the same start made migration %s (%v), want %s", again.ID, err, mig.ID)
 		}
 		other := req
-		other.Target.Verify = VerifyNone
+		other.Target.Verify = steps.VerifyNone
 		if _, err := d.manager().Start(ctx, other); api.CodeOf(err) != api.CodeIdempotencyMismatch {
 			t.Errorf("another start under the same op id: %v, want idempotency_mismatch", err)
 		}
@@ -241,7 +242,7 @@ func TestCallsWithoutAStartAreNoMigration(t *testing.T) {
 func TestCancelWinsOverACopyAndOverAFold(t *testing.T) {
 	t.Run("copy", func(t *testing.T) {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.copier.gate = make(chan struct{})
+			d.world.Copier.Gate = make(chan struct{})
 			id := d.migrate()
 			d.until(id, api.MigrationCopying)
 			_, _, err := d.manager().Cancel(context.Background(), d.call(id))
@@ -266,18 +267,18 @@ func TestCancelWinsOverACopyAndOverAFold(t *testing.T) {
 
 func TestARestartedDaemonGoesOn(t *testing.T) {
 	forAllStates(t, func(_ *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		d.restart()
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 		d.moved(d.until(id, api.MigrationCompleted))
 	})
 }
 
 func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { d.world.registry.setDown(true) }})
+		d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() { d.world.Registry.SetDown(true) }})
 		id := d.migrate()
 		pass(time.Hour)
 		if mig := d.get(id); mig.State != api.MigrationCompleting || mig.Phase != "waiting for registry" {
@@ -286,7 +287,7 @@ func TestARegistryThatIsAwayIsWaitedForAfterThePivot(t *testing.T) {
 		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); err != nil || dom.State != hv.StateRunning {
 			t.Errorf("the guest is %s (%v) while the registry is away", dom.State, err)
 		}
-		d.world.registry.setDown(false)
+		d.world.Registry.SetDown(false)
 		d.manager().Wake(false, true)
 		d.moved(d.until(id, api.MigrationCompleted))
 	})

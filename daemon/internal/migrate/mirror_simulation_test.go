@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -88,7 +89,7 @@ func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
 			return hvtest.Fault{Do: func() { _ = d.world.BreakJob(testInstance, "vda") }}
 		}},
 	} {
-		for _, state := range activeStates {
+		for _, state := range migratetest.ActiveStates {
 			t.Run(c.name+", "+string(state), func(t *testing.T) { everyCall(t, state, simulateMirror(c.begun, c.mayGiveUp), c.happen) })
 		}
 	}
@@ -106,7 +107,7 @@ func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.
 				d.journal.SetDown(false)
 				must(t, d.world.ResumeByUser(testInstance))
 				for range 5 {
-					d.world.guestWrites()
+					d.world.GuestWrites()
 				}
 				must(t, d.world.Stop(testInstance))
 			})

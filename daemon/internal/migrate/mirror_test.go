@@ -14,11 +14,13 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: MethodMirror}
+var mirrorToNewPool = api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}
 
 // get returns the migration as it is once what is due now was done.
 func (d *daemon) get(id string) api.Migration {
@@ -49,12 +51,12 @@ func (d *daemon) gone(mig api.Migration) {
 }
 
 func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
-	for _, state := range activeStates {
+	for _, state := range migratetest.ActiveStates {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
 				d.moved(mig)
-				if mig.Method != MethodMirror || mig.Verify != VerifyNone || mig.ExposedSeconds != 0 {
+				if mig.Method != steps.MethodMirror || mig.Verify != steps.VerifyNone || mig.ExposedSeconds != 0 {
 					t.Errorf("method %s, verify %s, exposed %v s; want mirror, none, 0", mig.Method, mig.Verify, mig.ExposedSeconds)
 				}
 				for _, call := range d.world.Calls() {
@@ -62,7 +64,7 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 						t.Error("the disk got an overlay")
 					}
 				}
-				if d.world.copier.last.Key != "" {
+				if d.world.Copier.Last.Key != "" {
 					t.Error("the copy engine was used")
 				}
 				if stalled := mig.StallMS.Switch != nil; stalled != (state == hv.StateRunning) {
@@ -75,11 +77,11 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 
 func TestAShareableDiskOfARunningGuestIsMirrored(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
+		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
 		must(t, d.world.Start(testInstance))
 		mig := d.until(d.migrate(), api.MigrationCompleted)
 		d.moved(mig)
-		if mig.Method != MethodMirror {
+		if mig.Method != steps.MethodMirror {
 			t.Errorf("the method is %s, want mirror", mig.Method)
 		}
 	})
@@ -90,7 +92,7 @@ func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
 			d.moved(mig)
-			if mig.Method != MethodOffline || mig.Verify != VerifyFull {
+			if mig.Method != steps.MethodOffline || mig.Verify != steps.VerifyFull {
 				t.Errorf("method %s, verify %s; want offline, full", mig.Method, mig.Verify)
 			}
 		})
@@ -98,8 +100,8 @@ func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 	t.Run("not attached", func(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			must(t, d.world.Undefine(testInstance))
-			d.world.registry.vol.Attachments, d.world.registry.vol.Status = nil, api.VolumeAvailable
-			if mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); mig.Method != MethodOffline {
+			d.world.Registry.Vol.Attachments, d.world.Registry.Vol.Status = nil, api.VolumeAvailable
+			if mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); mig.Method != steps.MethodOffline {
 				t.Errorf("the method is %s, want offline", mig.Method)
 			}
 		})
@@ -116,16 +118,16 @@ func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
 		says      string
 	}{
 		{"by hand", mirrorToNewPool, false, true, api.CodeInvalidArgument, "no frozen source"},
-		{"external copy", api.MigrationTarget{ToPool: "new", Method: MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
+		{"external copy", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
 		{"a shareable disk by hand", toNewPool, true, true, api.CodeUnsupportedDisk, "not done step by step"},
 		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "no frozen source"},
-		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: MethodOverlay}, true, false, api.CodeUnsupportedDisk, "will not put an overlay"},
-		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "say verify full"},
-		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: MethodMirror, ToFormat: api.FormatQcow2, Verify: VerifyFull}, false, false, api.CodeInvalidArgument, "raw to raw"},
+		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "will not put an overlay"},
+		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "say verify full"},
+		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, Verify: steps.VerifyFull}, false, false, api.CodeInvalidArgument, "raw to raw"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-				d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = c.shareable })
+				d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = c.shareable })
 				must(t, d.world.Start(testInstance))
 				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: !c.byHand})
 				if api.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
@@ -161,7 +163,7 @@ func TestTheStepsOfAMirrorAreNotCalledByHand(t *testing.T) {
 
 func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.setQuiet()
+		d.world.SetQuiet()
 		capped := mirrorToNewPool
 		capped.BandwidthBytesPerSecond = 1000
 		mig := d.mirroring(capped)
@@ -211,7 +213,7 @@ func TestAMirrorThatFailsIsUndoneAndSaysWhy(t *testing.T) {
 		if o.State != string(op.StateUndone) || o.Error == nil {
 			t.Errorf("the request is %s (%v), want undone with the reason", o.State, o.Error)
 		}
-		if row, err := d.world.registry.Migration(context.Background(), mig.ID); err != nil || row.Error == nil {
+		if row, err := d.world.Registry.Migration(context.Background(), mig.ID); err != nil || row.Error == nil {
 			t.Errorf("the registry was not told why: %+v (%v)", row, err)
 		}
 		d.until(d.migrateTo(mirrorToNewPool), api.MigrationCopying) // it may be tried again
@@ -219,7 +221,7 @@ func TestAMirrorThatFailsIsUndoneAndSaysWhy(t *testing.T) {
 }
 
 func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
-	for name, off := range map[string]time.Duration{"a restart": 10 * time.Second, "for good": 2 * offBound} {
+	for name, off := range map[string]time.Duration{"a restart": 10 * time.Second, "for good": 2 * steps.OffBound} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := d.mirroring(mirrorToNewPool)
@@ -228,11 +230,11 @@ func TestAMirrorWaitsAWhileForAGuestThatWentOff(t *testing.T) {
 				pass(off)
 				must(t, d.world.Start(testInstance))
 				for range 5 {
-					d.world.guestWrites()
+					d.world.GuestWrites()
 				}
 				d.world.SetStep(2)
 				mig = d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)
-				if off < offBound {
+				if off < steps.OffBound {
 					d.moved(mig)
 					return
 				}
@@ -250,8 +252,8 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.mirroring(mirrorToNewPool)
 		must(t, d.world.BreakJob(testInstance, "vda"))
-		time.AfterFunc(destroyNotice/2, func() { _ = d.world.Destroy(testInstance) })
-		pass(destroyNotice)
+		time.AfterFunc(steps.DestroyNotice/2, func() { _ = d.world.Destroy(testInstance) })
+		pass(steps.DestroyNotice)
 		must(t, d.world.Start(testInstance))
 		d.world.SetStep(2)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
@@ -260,7 +262,7 @@ func TestAGuestThatIsDestroyedIsNotTakenForAnIOError(t *testing.T) {
 
 // Nobody has seen that it was off.
 func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
-	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": destroyNotice / 2} {
+	for name, before := range map[string]time.Duration{"before the job is missed": 0, "after": steps.DestroyNotice / 2} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				mig := d.mirroring(mirrorToNewPool)
@@ -294,10 +296,10 @@ func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {
 
 func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) {
 	verified := mirrorToNewPool
-	verified.Verify = VerifyFull
+	verified.Verify = steps.VerifyFull
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		var seen hv.State
-		d.world.copier.onCompare = func() {
+		d.world.Copier.OnCompare = func() {
 			dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 			must(t, err)
 			seen = dom.State
@@ -308,7 +310,7 @@ func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) 
 		}
 	})
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.differs = true
+		d.world.Copier.Differs = true
 		mig := d.until(d.migrateTo(verified), api.MigrationCancelled)
 		d.gone(mig)
 		if mig.Error == nil || mig.Error.Code != api.CodeCopyMismatch {
@@ -320,10 +322,10 @@ func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) 
 func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		verified := mirrorToNewPool
-		verified.Verify = VerifyFull
+		verified.Verify = steps.VerifyFull
 		began, never := make(chan struct{}), make(chan struct{})
-		d.world.copier.onCompare = func() { close(began) }
-		d.world.copier.compareGate = never
+		d.world.Copier.OnCompare = func() { close(began) }
+		d.world.Copier.CompareGate = never
 		id := d.migrateTo(verified)
 		<-began
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -332,7 +334,7 @@ func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {
 		if dom, err := d.world.Fake.Domain(context.Background(), testInstance); ctx.Err() != nil || err != nil || dom.State != hv.StateRunning {
 			t.Fatalf("the guest is %s (%v) after the daemon came out (%v)", dom.State, err, ctx.Err())
 		}
-		d.world.copier.onCompare, d.world.copier.compareGate = nil, nil
+		d.world.Copier.OnCompare, d.world.Copier.CompareGate = nil, nil
 		d.restart()
 		d.moved(d.until(id, api.MigrationCompleted))
 	})
@@ -371,7 +373,7 @@ func TestCancelOfAMirrorWinsAtEveryCallBeforeThePivot(t *testing.T) {
 
 // A synchronous job that ends under a write of the guest may take QEMU with it.
 func TestAMirrorIsAbortedOnlyWhileTheGuestIsPaused(t *testing.T) {
-	for _, state := range activeStates {
+	for _, state := range migratetest.ActiveStates {
 		inBubble(t, state, func(t *testing.T, d *daemon) {
 			mig := d.mirroring(mirrorToNewPool)
 			aborted := false

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -25,11 +26,11 @@ type Observer interface {
 // Notify tells the observer what the end of this op means for its migration.
 // Other ops it passes over. Call it once for each op that ends.
 func Notify(st op.Status, to Observer) {
-	phase, ours := goals[st.Op.Kind]
+	phase := steps.GoalOf(st.Op.Kind)
 	switch {
-	case !ours:
+	case phase == "":
 		return
-	case st.State == op.StateUndone && phase == goalStart:
+	case st.State == op.StateUndone && phase == steps.GoalStart:
 		to.MigrationEnded(api.MigrationError)
 	case st.State == op.StateDone:
 		// The clock of the host may have been set back meanwhile.
@@ -38,10 +39,10 @@ func Notify(st op.Status, to Observer) {
 			to.MigrationEnded(state)
 		}
 	}
-	if ms, ok := startStall(&st); ok && ms != nil {
+	if ms, ok := steps.StartStall(&st); ok && ms != nil {
 		to.GuestStalled("start", inMilliseconds(*ms))
 	}
-	if ms, ok := switchStall(&st); ok && ms != nil {
+	if ms, ok := steps.SwitchStall(&st); ok && ms != nil {
 		to.GuestStalled("switch", inMilliseconds(*ms))
 	}
 }
@@ -52,11 +53,11 @@ func inMilliseconds(ms float64) time.Duration { return time.Duration(ms * float6
 // migration works on; ok is false for other ops and for a volume that is not
 // attached.
 func GuestDisk(o op.Op) (instanceID, target string, ok bool) {
-	if goals[o.Kind] == "" {
+	if steps.GoalOf(o.Kind) == "" {
 		return "", "", false
 	}
-	var in input
-	if err := json.Unmarshal(o.Input, &in); err != nil || !in.Spec.attached() {
+	var in steps.Input
+	if err := json.Unmarshal(o.Input, &in); err != nil || !in.Spec.Attached() {
 		return "", "", false
 	}
 	return in.Spec.InstanceID, in.Spec.Target, true

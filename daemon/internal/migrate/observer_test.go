@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -68,11 +69,11 @@ func (h *heard) want(t *testing.T, want ...string) {
 
 func TestEachPartOfAMigrationIsToldOnceThroughARestart(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		d.restart()
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 		d.until(id, api.MigrationCompleted)
 		d.restart()
 		d.heard.want(t, "phase start", "stall start", "phase copy", "phase complete", "stall switch", "ended completed")
@@ -88,7 +89,7 @@ func TestAGuestThatIsOffHasNoStall(t *testing.T) {
 
 func TestACancelEndsAMigrationAndTheCopyItStoppedIsNoPhase(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		_, _, err := d.manager().Cancel(context.Background(), d.call(id))
@@ -121,7 +122,7 @@ func TestTheStallIsThatOfTheLastPause(t *testing.T) {
 		must(t, err)
 		d.until(id, api.MigrationCompleted)
 		d.heard.want(t, "phase start", "stall start", "phase copy", "phase complete", "stall switch", "ended completed")
-		if longest := d.heard.stalls["switch"]; longest > drainBound {
+		if longest := d.heard.stalls["switch"]; longest > steps.DrainBound {
 			t.Errorf("the stall is %s, want that of the second pause", longest)
 		}
 	})
@@ -144,7 +145,7 @@ func TestTheRunUpIsToldOnce(t *testing.T) {
 
 func TestGuestDiskIsThatOfAnOpOfAMigration(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		d.until(d.migrate(), api.MigrationCopying)
 		active := d.runner.Active()
 		if len(active) != 1 {
@@ -156,6 +157,6 @@ func TestGuestDiskIsThatOfAnOpOfAMigration(t *testing.T) {
 		if _, _, ok := GuestDisk(op.Op{Kind: "volume_create", Input: active[0].Op.Input}); ok {
 			t.Error("the op of a volume has a guest's disk")
 		}
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 	})
 }

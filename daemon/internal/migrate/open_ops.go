@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -18,8 +19,8 @@ func (m *Manager) OpenOps() []api.Op {
 		if st.State.Final() {
 			continue
 		}
-		o := describe(&st, st.State, apiError(st.Failure))
-		if _, ours := goals[st.Op.Kind]; ours {
+		o := describe(&st, st.State, steps.APIError(st.Failure))
+		if steps.GoalOf(st.Op.Kind) != "" {
 			o.MigrationID = st.Op.Group
 		}
 		open = append(open, o)

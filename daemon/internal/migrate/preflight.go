@@ -13,13 +13,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // preflight makes every check that can be made before anything is touched, and
 // turns what the caller asks for into a spec. It changes nothing.
-func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*Spec, error) {
+func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.MigrationTarget) (*steps.Spec, error) {
 	if err := checkTarget(target); err != nil {
 		return nil, err
 	}
@@ -27,11 +28,11 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err != nil {
 		return nil, err
 	}
-	s := &Spec{
+	s := &steps.Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location, ToType: target.ToType,
 		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
-		BandwidthBps: target.BandwidthBytesPerSecond, Method: MethodOffline,
+		BandwidthBps: target.BandwidthBytesPerSecond, Method: steps.MethodOffline,
 	}
 	if err := checkVolume(vol); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}
-	if s.Method == MethodOverlay {
+	if s.Method == steps.MethodOverlay {
 		s.Overlay = m.overlayPath(s.MigrationID)
 		if err := m.checkOverlaySpace(s); err != nil {
 			return nil, err
@@ -97,7 +98,7 @@ func checkVolume(vol api.Volume) error {
 
 // checkReach refuses a volume whose bytes, or whose instance, another host has. One
 // that no host has at an instance is moved by any host that has its shared pool.
-func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) error {
+func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {
 		owner = vol.Attachments[0].Host
@@ -111,7 +112,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 	}
 	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
-		return noHypervisor()
+		return steps.NoHypervisor()
 	}
 	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == vol.Location.Pool })
 	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(m.cfg.SharedPools, pools[i].Name)) {
@@ -119,12 +120,12 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host Host) err
 	}
 	// Another host says where it is: what this one has at that path may be anything.
 	err = location.CheckPool(ctx, m.ports.HV, vol.Location, "cannot migrate volume "+vol.Name)
-	return hvRefusal(err)
+	return steps.HVRefusal(err)
 }
 
 // checkSource looks at the image itself: it must be what the registry says, and
 // lean on no other file.
-func (m *Manager) checkSource(ctx context.Context, s *Spec) error {
+func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	info, err := m.ports.Images.Inspect(ctx, s.Src.Path, s.Src.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
@@ -144,7 +145,7 @@ func (m *Manager) checkSource(ctx context.Context, s *Spec) error {
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
-func (m *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment, asked string) error {
+func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, asked string) error {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
 		return err
@@ -154,13 +155,13 @@ func (m *Manager) checkInstance(ctx context.Context, s *Spec, att api.Attachment
 
 // checkDisk looks at an instance and at the disk that the volume is in it, whatever the
 // method.
-func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
+func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
 		return nil, nil, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
 	case errors.Is(err, hv.ErrUnavailable):
-		return nil, nil, noHypervisor()
+		return nil, nil, steps.NoHypervisor()
 	case err != nil:
 		return nil, nil, fmt.Errorf("read instance %s: %w", att.InstanceID, err)
 	}
@@ -173,7 +174,7 @@ func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*
 	if disk == nil {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
 	}
-	if positionOf(s, disk) != onSrc || (dom.State.Active() && positionOf(s, dom.LiveDisk(att.Device)) != onSrc) {
+	if steps.PositionOf(s, disk) != steps.OnSrc || (dom.State.Active() && steps.PositionOf(s, dom.LiveDisk(att.Device)) != steps.OnSrc) {
 		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
 			att.Device, dom.Name, s.Src.Path, s.VolumeName)
 	}
@@ -184,7 +185,7 @@ func (m *Manager) checkDisk(ctx context.Context, s *Spec, att api.Attachment) (*
 }
 
 // checkDomain refuses instances in a state in which nothing may be changed.
-func checkDomain(s *Spec, dom *hv.Domain) error {
+func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
 		return unsupported(s, "instance %s is transient (it has no persistent definition)", dom.Name)
@@ -202,12 +203,12 @@ func checkDomain(s *Spec, dom *hv.Domain) error {
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
 
-func unsupported(s *Spec, format string, args ...any) *api.Error {
+func unsupported(s *steps.Spec, format string, args ...any) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s", s.VolumeName, fmt.Sprintf(format, args...))
 }
 
 // checkJob refuses a disk that somebody else's block job works on.
-func (m *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
+func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() {
 		return nil
 	}
@@ -215,7 +216,7 @@ func (m *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 	job, err := m.ports.HV.Job(ctx, dom.ID, s.Target)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return noHypervisor()
+		return steps.NoHypervisor()
 	case errors.Is(err, hv.ErrNotActive):
 		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: instance %s was stopped in this moment; try again", s.VolumeName, dom.Name)
 	case err != nil:
@@ -229,17 +230,17 @@ func (m *Manager) checkJob(ctx context.Context, s *Spec, dom *hv.Domain) error {
 }
 
 // chooseMethod decides between overlay, mirror and offline, or refuses the disk.
-func (m *Manager) chooseMethod(s *Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
+func (m *Manager) chooseMethod(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
 	reason := notOverlayable(disk)
 	switch {
-	case dom.State.Active() && reason == notShareable, dom.State.Active() && reason == "" && asked == MethodMirror:
-		s.Method = MethodMirror
+	case dom.State.Active() && reason == notShareable, dom.State.Active() && reason == "" && asked == steps.MethodMirror:
+		s.Method = steps.MethodMirror
 		return nil
-	case reason == "" && asked != MethodMirror:
-		s.Method = MethodOverlay
+	case reason == "" && asked != steps.MethodMirror:
+		s.Method = steps.MethodOverlay
 		return nil
 	case dom.State.Active():
 		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
@@ -294,13 +295,13 @@ func notOverlayable(d *hv.Disk) string {
 // checkMethod holds the caller to the method that was asked for. A mirror that was
 // asked for of an instance that is stopped, or of a volume without one, is made
 // offline: there is no QEMU that could mirror, and no guest to spare.
-func checkMethod(s *Spec, t *api.MigrationTarget) error {
+func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	switch {
-	case t.Method == MethodOverlay && s.attached() && s.Method != MethodOverlay:
+	case t.Method == steps.MethodOverlay && s.Attached() && s.Method != steps.MethodOverlay:
 		return unsupported(s, "libvirt will not put an overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
-	case s.Method == MethodMirror && t.ExternalCopy && t.Method == MethodMirror:
+	case s.Method == steps.MethodMirror && t.ExternalCopy && t.Method == steps.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
-	case s.Method == MethodMirror && t.ExternalCopy:
+	case s.Method == steps.MethodMirror && t.ExternalCopy:
 		return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which makes no frozen source for an external copy; stop the instance and run this again",
 			s.Target, s.InstanceName, notShareable)
 	}
@@ -309,11 +310,11 @@ func checkMethod(s *Spec, t *api.MigrationTarget) error {
 
 // checkByHand refuses a mirror step by step: between start and complete there is
 // nothing that a person could do, and no source that stands still.
-func checkByHand(s *Spec, req StartRequest) error {
+func checkByHand(s *steps.Spec, req StartRequest) error {
 	switch {
-	case s.Method != MethodMirror || req.Composite:
+	case s.Method != steps.MethodMirror || req.Composite:
 		return nil
-	case req.Target.Method == MethodMirror:
+	case req.Target.Method == steps.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
 	}
 	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which is not done step by step; use `volferryctl volume migrate`, or stop the instance",
@@ -323,29 +324,29 @@ func checkByHand(s *Spec, req StartRequest) error {
 // chooseVerify fills in what an empty verify means. A copy of a frozen src is read
 // back. Both sides of a mirror can be compared only while the guest is paused, so
 // that has to be asked for, and QEMU has the locks of a qcow2 image then.
-func chooseVerify(s *Spec) error {
+func chooseVerify(s *steps.Spec) error {
 	switch {
-	case s.Method != MethodMirror && s.Verify == "":
-		s.Verify = VerifyFull
-	case s.Method != MethodMirror:
+	case s.Method != steps.MethodMirror && s.Verify == "":
+		s.Verify = steps.VerifyFull
+	case s.Method != steps.MethodMirror:
 	case s.Verify == "" && s.DeleteSource:
 		return api.Errorf(api.CodeInvalidArgument, "delete_source needs verify full, which a mirror is not by itself: both sides are then compared with the guest paused; say verify full, or delete the source afterwards")
 	case s.Verify == "":
-		s.Verify = VerifyNone
-	case s.Verify == VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
+		s.Verify = steps.VerifyNone
+	case s.Verify == steps.VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
 		return api.Errorf(api.CodeInvalidArgument, "a mirror can be verified only from raw to raw, and this is %s to %s; say verify none", s.Src.Format, s.Dst.Format)
 	}
 	return nil
 }
 
 // checkOverlaySpace: an overlay that fills its filesystem pauses the guest.
-func (m *Manager) checkOverlaySpace(s *Spec) error {
+func (m *Manager) checkOverlaySpace(s *steps.Spec) error {
 	free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
 	}
 	// No overlay grows beyond the volume and its own tables.
-	need := min(m.cfg.OverlayMinFreeBytes, s.sizeBytes()+s.sizeBytes()/100+1<<20)
+	need := min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %d bytes free and the guest's writes may need %d; make room or set overlay_dir",
 			s.VolumeName, m.cfg.OverlayDir, free, need).With("free_bytes", free).With("needed_bytes", need)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
@@ -37,7 +38,7 @@ func (m *Manager) AwaitSwitches(ctx context.Context) {
 // wakes a guest that was saved.
 func (m *Manager) anySwitch() bool {
 	for _, st := range m.runner.Active() {
-		if st.Waiting == "" && st.State != op.StateNeedsOperator && (PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {
+		if st.Waiting == "" && st.State != op.StateNeedsOperator && (steps.PausesGuest(st.Step) || slices.Contains(instance.WakingSteps(), st.Step)) {
 			return true
 		}
 	}
@@ -48,7 +49,7 @@ func (m *Manager) anySwitch() bool {
 // else may let it run then.
 func (m *Manager) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {
-		if PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
+		if steps.PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {
 			return true
 		}
 	}

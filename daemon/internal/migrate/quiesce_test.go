@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -68,8 +69,8 @@ func TestADaemonThatStopsLetsASavedGuestWake(t *testing.T) {
 				runner, err := op.New(op.Config{Journal: optest.NewJournal(), Plans: []op.Plan{restore}})
 				must(t, err)
 				defer runner.Stop()
-				w := newWorld(t, hv.StateRunning)
-				g := New(Config{}, w.ports(), optest.NewJournal(), nil, slog.New(slog.DiscardHandler))
+				w := migratetest.NewWorld(t, hv.StateRunning)
+				g := New(Config{}, w.Ports(), optest.NewJournal(), nil, slog.New(slog.DiscardHandler))
 				g.Bind(runner)
 				must(t, runner.Submit(t.Context(), op.Op{ID: "a", Kind: "restore"}))
 				synctest.Wait()

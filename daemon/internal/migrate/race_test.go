@@ -13,13 +13,14 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{}) // the copy would take for ever
+		d.world.Copier.Gate = make(chan struct{}) // the copy would take for ever
 		cancelled := make(chan error, 1)
 		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {
 			open, err := d.manager().List(context.Background(), false)
@@ -39,7 +40,7 @@ func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
 
 func TestTheSameStartFromManySidesIsOneMigration(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.registry.delay = time.Millisecond
+		d.world.Registry.Delay = time.Millisecond
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
 		ids := make([]string, 8)
 		var calls sync.WaitGroup
@@ -68,7 +69,7 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				mig := d.begin(toNewPool)
-				d.world.registry.tell(func(to api.MigrationState) {
+				d.world.Registry.Tell(func(to api.MigrationState) {
 					if to == api.MigrationCancelled && d.world.Exists(mig.Dst.Path) {
 						t.Error("dst is free in the registry and not removed yet")
 					}
@@ -84,7 +85,7 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 
 func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.registry.tell(func(to api.MigrationState) {
+		d.world.Registry.Tell(func(to api.MigrationState) {
 			if to == api.MigrationCompleted { // src is free: somebody takes it
 				must(t, d.world.Define(hv.Domain{ID: testHost, Name: "other", Config: []hv.Disk{{
 					Target: "vdb", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
@@ -126,7 +127,7 @@ func TestACallMeansTheMigrationThatIsOpenWhateverTheClock(t *testing.T) {
 		_, _, err := d.manager().Cancel(ctx, d.call(first.ID))
 		must(t, err)
 		d.until(first.ID, api.MigrationCancelled)
-		d.world.setClock(-time.Hour)
+		d.world.SetClock(-time.Hour)
 		second := d.begin(toNewPool)
 		if got, err := d.manager().Find(ctx, testSrcAtt); err != nil || got != second.ID {
 			t.Errorf("the attachment's migration is %s (%v), want %s", got, err, second.ID)
@@ -138,7 +139,7 @@ func TestAClockThatIsSetBackDoesNotHoldAMigrationUp(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
 			_ = d.world.Destroy(testInstance)
-			d.world.setClock(-24 * time.Hour)
+			d.world.SetClock(-24 * time.Hour)
 		}})
 		d.moved(d.until(d.migrate(), api.MigrationCompleted))
 	})
@@ -168,8 +169,8 @@ func TestAFollowerOfAllMigrationsMissesNone(t *testing.T) {
 func TestCallingAgainAfterTooManyReplansStartsOver(t *testing.T) {
 	h := &history{}
 	overtaken := func(request string) opView {
-		o := opView{goal: goalComplete, requestID: request}
-		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(codeWorldChanged)}
+		o := opView{goal: steps.GoalComplete, requestID: request}
+		o.State, o.Failure = op.StateUndone, &op.Failure{Code: string(steps.CodeWorldChanged)}
 		return o
 	}
 	for range maxReplans {

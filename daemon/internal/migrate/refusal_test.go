@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,31 +11,21 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// redefine gives the world's instance another definition.
-func (w *world) redefine(t *testing.T, change func(*hv.Domain)) {
-	t.Helper()
-	must(t, w.Undefine(testInstance))
-	d := hv.Domain{ID: testInstance, Name: "web", Config: []hv.Disk{{
-		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
-		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},
-	}}}
-	change(&d)
-	must(t, w.Define(d))
-}
-
 func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
-	disk := func(f func(*hv.Disk)) func(*testing.T, *world) {
-		return func(t *testing.T, w *world) {
-			w.redefine(t, func(d *hv.Domain) { f(&d.Config[0]) })
+	disk := func(f func(*hv.Disk)) func(*testing.T, *migratetest.World) {
+		return func(t *testing.T, w *migratetest.World) {
+			w.Redefine(t, func(d *hv.Domain) { f(&d.Config[0]) })
 		}
 	}
 	for _, c := range []struct {
 		name   string
 		target api.MigrationTarget
-		world  func(*testing.T, *world)
+		world  func(*testing.T, *migratetest.World)
 		code   api.Code
 		says   string
 	}{
@@ -46,22 +35,22 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"unknown verify", api.MigrationTarget{ToPool: "new", Verify: "some"}, nil, api.CodeInvalidArgument, "some"},
 		{"unknown method", api.MigrationTarget{ToPool: "new", Method: "magic"}, nil, api.CodeInvalidArgument, "magic"},
 		{"negative bandwidth", api.MigrationTarget{ToPool: "new", BandwidthBytesPerSecond: -1}, nil, api.CodeInvalidArgument, "-1"},
-		{"delete without verification", api.MigrationTarget{ToPool: "new", Verify: VerifyNone, DeleteSource: true}, nil, api.CodeInvalidArgument, "verify full"},
+		{"delete without verification", api.MigrationTarget{ToPool: "new", Verify: steps.VerifyNone, DeleteSource: true}, nil, api.CodeInvalidArgument, "verify full"},
 		{"unknown pool", api.MigrationTarget{ToPool: "old"}, nil, api.CodeNotFound, "old"},
 		{"relative path", api.MigrationTarget{ToPath: "new/x"}, nil, api.CodeInvalidArgument, "absolute"},
 		{"path with a control character", api.MigrationTarget{ToPath: "/new/x\n"}, nil, api.CodeInvalidArgument, "characters"},
 		{"path with dots", api.MigrationTarget{ToPath: "/new/../etc/x"}, nil, api.CodeInvalidArgument, "/etc/x"},
 		{"path of the system", api.MigrationTarget{ToPath: "/etc/x.raw"}, nil, api.CodePermissionDenied, "/etc"},
 		{"its own path", api.MigrationTarget{ToPath: srcPath}, nil, api.CodeSameLocation, srcPath},
-		{"a pool that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/new" }, api.CodePermissionDenied, "chmod o+x /new"},
-		{"a path that QEMU does not get to", api.MigrationTarget{ToPath: "/var/x.raw"}, func(_ *testing.T, w *world) { w.images.closed = "/var" }, api.CodePermissionDenied, "chmod o+x /var"},
-		{"a pool that is full, though libvirt's last look says otherwise", toNewPool, func(_ *testing.T, w *world) { w.images.free.Store(1) }, api.CodeNoSpace, "/new has 1B free"},
-		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *world) { w.images.closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
-		{"snapshots", toNewPool, func(t *testing.T, w *world) {
-			w.redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
+		{"a pool that QEMU does not get to", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/new" }, api.CodePermissionDenied, "chmod o+x /new"},
+		{"a path that QEMU does not get to", api.MigrationTarget{ToPath: "/var/x.raw"}, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/var" }, api.CodePermissionDenied, "chmod o+x /var"},
+		{"a pool that is full, though libvirt's last look says otherwise", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Free.Store(1) }, api.CodeNoSpace, "/new has 1B free"},
+		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
+		{"snapshots", toNewPool, func(t *testing.T, w *migratetest.World) {
+			w.Redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
 		}, api.CodeUnsupportedDisk, "snapshot"},
-		{"checkpoints", toNewPool, func(t *testing.T, w *world) {
-			w.redefine(t, func(d *hv.Domain) { d.Checkpoints = 1 })
+		{"checkpoints", toNewPool, func(t *testing.T, w *migratetest.World) {
+			w.Redefine(t, func(d *hv.Domain) { d.Checkpoints = 1 })
 		}, api.CodeUnsupportedDisk, "checkpoint"},
 		{"a CD-ROM", toNewPool, disk(func(d *hv.Disk) { d.Device = "cdrom" }), api.CodeUnsupportedDisk, "cdrom"},
 		{"a LUN", toNewPool, disk(func(d *hv.Disk) { d.Device = "lun" }), api.CodeUnsupportedDisk, "lun"},
@@ -70,63 +59,63 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"a slice", toNewPool, disk(func(d *hv.Disk) { d.Slices = true }), api.CodeUnsupportedDisk, "slice"},
 		{"reservations", toNewPool, disk(func(d *hv.Disk) { d.Uncarried = "<reservations> in its <source>" }), api.CodeUnsupportedDisk, "has <reservations>"},
 		{"a metadata cache", toNewPool, disk(func(d *hv.Disk) { d.ImageSetting = "<metadata_cache>" }), api.CodeUnsupportedDisk, "has <metadata_cache>"},
-		{"a running read-only disk", toNewPool, func(t *testing.T, w *world) {
+		{"a running read-only disk", toNewPool, func(t *testing.T, w *migratetest.World) {
 			disk(func(d *hv.Disk) { d.ReadOnly = true })(t, w)
 			must(t, w.Start(testInstance))
 		}, api.CodeUnsupportedDisk, "stop the instance and run this again"},
-		{"a managed save image", toNewPool, func(t *testing.T, w *world) {
+		{"a managed save image", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.Start(testInstance))
 			must(t, w.Save(testInstance))
 		}, api.CodeStateForbidden, "managedsave-remove"},
-		{"two attachments", toNewPool, func(_ *testing.T, w *world) {
-			v := &w.registry.vol
+		{"two attachments", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			v := &w.Registry.Vol
 			v.Attachments = append(v.Attachments, v.Attachments[0])
 		}, api.CodeMultiattached, "cannot migrate volume vol: it has 2 attachments"},
-		{"another host's volume", toNewPool, func(_ *testing.T, w *world) {
-			w.registry.vol.Attachments[0].Host = "elsewhere"
+		{"another host's volume", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Registry.Vol.Attachments[0].Host = "elsewhere"
 		}, api.CodeNotYourHost, "elsewhere"},
-		{"an instance that no host has, whose domain is here all the same", toNewPool, func(_ *testing.T, w *world) {
-			w.registry.vol.Attachments[0].Host = ""
+		{"an instance that no host has, whose domain is here all the same", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Registry.Vol.Attachments[0].Host = ""
 		}, api.CodeVolumeInUse, "by the registry no host has it at an instance, but /old/vol.raw is disk vda of instance web"},
-		{"two instances, of which a host has one", toNewPool, func(t *testing.T, w *world) {
+		{"two instances, of which a host has one", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.Undefine(testInstance))
-			v := &w.registry.vol
+			v := &w.Registry.Vol
 			v.Attachments = append(v.Attachments, v.Attachments[0])
 			v.Attachments[0].Host = ""
 		}, api.CodeMultiattached, "it has 2 attachments"},
-		{"a volume being deleted", toNewPool, func(_ *testing.T, w *world) {
-			w.registry.vol.Status = api.VolumeDeleting
+		{"a volume being deleted", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Registry.Vol.Status = api.VolumeDeleting
 		}, api.CodeVolumeNotAvailable, "deleting"},
-		{"a source that was made smaller", toNewPool, func(_ *testing.T, w *world) {
-			w.registry.vol.Location.SizeBytes += 512
+		{"a source that was made smaller", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Registry.Vol.Location.SizeBytes += 512
 		}, api.CodeSizeMismatch, "made smaller"},
-		{"a disk changed behind our back", toNewPool, func(t *testing.T, w *world) {
+		{"a disk changed behind our back", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.CreateImage("/old/other.raw", hvtest.Raw, testSize))
 			must(t, w.SetConfigChain(context.Background(), testInstance, "vda",
 				[]hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}}))
 		}, api.CodeChainChanged, "which"},
-		{"an unattached volume in another host's pool", toNewPool, func(t *testing.T, w *world) {
+		{"an unattached volume in another host's pool", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.Undefine(testInstance))
 			w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: "/old", Active: true})
-			w.elsewhere("old")
+			w.Elsewhere("old")
 		}, api.CodeNotYourHost, "elsewhere"},
-		{"an unattached volume in a pool that only another host has", toNewPool, func(_ *testing.T, w *world) {
-			w.elsewhere("theirs")
+		{"an unattached volume in a pool that only another host has", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Elsewhere("theirs")
 		}, api.CodeNotYourHost, "elsewhere"},
-		{"an unattached volume at a path of another host", toNewPool, func(_ *testing.T, w *world) {
-			w.elsewhere("")
+		{"an unattached volume at a path of another host", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Elsewhere("")
 		}, api.CodeNotYourHost, "elsewhere"},
-		{"an unattached volume that another host has at a path of its own", toNewPool, func(t *testing.T, w *world) {
+		{"an unattached volume that another host has at a path of its own", toNewPool, func(t *testing.T, w *migratetest.World) {
 			w.AddPool(hv.PoolInfo{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true})
 			must(t, w.CreateImage("/nfs/vol.raw", hvtest.Raw, testSize))
-			w.elsewhere("nfs")
+			w.Elsewhere("nfs")
 		}, api.CodeConflict, "pool nfs has vol.raw at /nfs/vol.raw"},
-		{"an instance that was forgotten", toNewPool, func(_ *testing.T, w *world) {
-			w.registry.vol.Attachments, w.registry.vol.Status = nil, api.VolumeAvailable
+		{"an instance that was forgotten", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Registry.Vol.Attachments, w.Registry.Vol.Status = nil, api.VolumeAvailable
 		}, api.CodeVolumeInUse, "is disk vda of instance web"},
 		{"a device that is not there", api.MigrationTarget{ToPath: "/dev/no-such-device"}, nil, api.CodeInvalidArgument, "no device"},
-		{"libvirt away", toNewPool, func(_ *testing.T, w *world) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},
-		{"registry away", toNewPool, func(_ *testing.T, w *world) { w.registry.setDown(true) }, api.CodeRegistryUnavailable, ""},
+		{"libvirt away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},
+		{"registry away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Registry.SetDown(true) }, api.CodeRegistryUnavailable, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -170,10 +159,10 @@ func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
 
 func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		d.world.redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
+		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
 		mig := d.begin(toNewPool)
-		if mig.Method != MethodOffline {
-			t.Errorf("the method is %s, want %s", mig.Method, MethodOffline)
+		if mig.Method != steps.MethodOffline {
+			t.Errorf("the method is %s, want %s", mig.Method, steps.MethodOffline)
 		}
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the instance started while its volume was being moved")
@@ -188,19 +177,11 @@ func TestAStoppedInstanceWithAShareableDiskIsMovedAndKeptStopped(t *testing.T) {
 	})
 }
 
-// elsewhere makes the world's volume one that another host made in a pool, and that
-// nothing is attached to.
-func (w *world) elsewhere(pool string) {
-	v := &w.registry.vol
-	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
-	v.Location.Name = filepath.Base(srcPath)
-}
-
 func TestAnUnattachedVolumeIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		must(t, d.world.Undefine(testInstance))
 		d.world.AddPool(hv.PoolInfo{Name: "old", Type: "netfs", Path: "/old", Active: true})
-		d.world.elsewhere("old")
+		d.world.Elsewhere("old")
 		d.until(d.migrate(), api.MigrationCompleted)
 	})
 }
@@ -210,7 +191,7 @@ func TestAnUnattachedVolumeIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {
 func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.mayMove = func() error { return api.Errorf(api.CodeInstanceBusy, "it may let go of it at any time") }
+			d.world.MayMove = func() error { return api.Errorf(api.CodeInstanceBusy, "it may let go of it at any time") }
 			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
 			if api.CodeOf(err) != api.CodeInstanceBusy {
 				t.Errorf("got %v, want instance_busy", err)
@@ -219,7 +200,7 @@ func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.
 				t.Errorf("a refused start made the calls %v", calls)
 			}
 			d.stayed()
-			d.world.mayMove = nil // it was started anew
+			d.world.MayMove = nil // it was started anew
 			d.moved(d.until(d.migrateTo(target), api.MigrationCompleted))
 		})
 	}
@@ -229,12 +210,12 @@ func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.
 func TestAJobThatFailsIsNotTakenForSomebodyElses(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.mirroring(mirrorToNewPool)
-		d.world.mu.Lock()
-		d.world.seen = func(dom *hv.Domain) {
+		d.world.Mu.Lock()
+		d.world.Seen = func(dom *hv.Domain) {
 			dom.LiveDisk("vda").Mirror.Job = hv.JobOther
 			must(t, d.world.BreakJob(testInstance, "vda"))
 		}
-		d.world.mu.Unlock()
+		d.world.Mu.Unlock()
 		mig = d.until(mig.ID, api.MigrationCancelled)
 		if mig.Error == nil || !strings.Contains(mig.Error.Message, "QEMU ended the copy") {
 			t.Errorf("the migration says %v", mig.Error)

@@ -13,14 +13,15 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // away takes the registry away for a while.
 func (d *daemon) away(how time.Duration) {
-	d.world.registry.setDown(true)
+	d.world.Registry.SetDown(true)
 	time.AfterFunc(how, func() {
-		d.world.registry.setDown(false)
+		d.world.Registry.SetDown(false)
 		d.manager().Wake(false, true)
 	})
 }
@@ -36,7 +37,7 @@ func everyRegistryCall(t *testing.T, state hv.State, run func(t *testing.T, d *d
 			t.Run(fmt.Sprintf("after %v, call %d", after, n), func(t *testing.T) {
 				inBubble(t, state, func(t *testing.T, d *daemon) {
 					calls := 0
-					d.world.registry.atCall(func(after2 bool) {
+					d.world.Registry.AtCall(func(after2 bool) {
 						if after2 != after {
 							return
 						}
@@ -73,7 +74,7 @@ func (d *daemon) asked(call func() error) {
 }
 
 func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
-	for _, method := range []string{api.MethodAuto, MethodMirror} {
+	for _, method := range []string{api.MethodAuto, steps.MethodMirror} {
 		for _, state := range allStates {
 			t.Run(method+", "+string(state), func(t *testing.T) {
 				everyRegistryCall(t, state, func(_ *testing.T, d *daemon) {
@@ -111,7 +112,7 @@ func TestARegistryThatGoesAwayAtAnyCallIsCaughtUpWith(t *testing.T) {
 func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.registry.setDown(true)
+			d.world.Registry.SetDown(true)
 			before := len(d.world.Calls())
 			req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
 			if _, err := d.manager().Start(context.Background(), req); api.CodeOf(err) != api.CodeRegistryUnavailable {
@@ -120,7 +121,7 @@ func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
 			if n := len(d.world.Calls()); n != before {
 				t.Errorf("libvirt was called %d times", n-before)
 			}
-			d.world.registry.setDown(false)
+			d.world.Registry.SetDown(false)
 			mig, err := d.manager().Start(context.Background(), req) // the same op id may be used again
 			must(t, err)
 			d.moved(d.until(mig.ID, api.MigrationCompleted))
@@ -132,7 +133,7 @@ func TestAStartWithoutTheRegistryTouchesNothing(t *testing.T) {
 // has granted it.
 func TestWithoutTheLockNothingIsTouched(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { d.world.registry.setDown(true) }})
+		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { d.world.Registry.SetDown(true) }})
 		mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
 		must(t, err)
 		synctest.Wait() // the answer may be of the moment before it begins to wait
@@ -144,7 +145,7 @@ func TestWithoutTheLockNothingIsTouched(t *testing.T) {
 		if d.world.Exists(mig.Dst.Path) || d.world.Exists(overlayOf(mig)) {
 			t.Error("something was made without the lock")
 		}
-		d.world.registry.setDown(false)
+		d.world.Registry.SetDown(false)
 		d.manager().Wake(false, true)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
@@ -152,11 +153,11 @@ func TestWithoutTheLockNothingIsTouched(t *testing.T) {
 
 func TestTheCopyGoesOnWithoutTheRegistry(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
-		d.world.registry.setDown(true)
-		close(d.world.copier.gate)
+		d.world.Registry.SetDown(true)
+		close(d.world.Copier.Gate)
 		d.until(id, api.MigrationCompleting) // the copy is made
 		pass(time.Minute)
 		mig := d.get(id)
@@ -164,7 +165,7 @@ func TestTheCopyGoesOnWithoutTheRegistry(t *testing.T) {
 			t.Errorf("the complete is at %q", mig.Phase)
 		}
 		d.onOverlay(mig)
-		d.world.registry.setDown(false)
+		d.world.Registry.SetDown(false)
 		d.manager().Wake(false, true)
 		d.moved(d.until(id, api.MigrationCompleted))
 	})
@@ -183,7 +184,7 @@ func (d *daemon) onOverlay(mig api.Migration) {
 func TestACompleteByHandIsRefusedWithoutTheRegistry(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
-		d.world.registry.setDown(true)
+		d.world.Registry.SetDown(true)
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if api.CodeOf(err) != api.CodeRegistryUnavailable {
 			t.Errorf("complete: %v, want registry_unavailable", err)
@@ -198,7 +199,7 @@ func TestACompleteByHandIsRefusedWithoutTheRegistry(t *testing.T) {
 func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.mirroring(mirrorToNewPool)
-		d.world.registry.setDown(true)
+		d.world.Registry.SetDown(true)
 		d.world.SetStep(2)
 		d.until(mig.ID, api.MigrationCompleting)
 		pass(time.Hour + time.Second)
@@ -211,7 +212,7 @@ func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
 		if got := d.get(mig.ID); got.Phase != "waiting for registry" {
 			t.Errorf("it is at %q", got.Phase)
 		}
-		d.world.registry.setDown(false)
+		d.world.Registry.SetDown(false)
 		d.manager().Wake(false, true)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
@@ -220,23 +221,23 @@ func TestAReadyMirrorIsHeldUntilTheRegistryIsBack(t *testing.T) {
 func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.copier.gate = make(chan struct{})
+			d.world.Copier.Gate = make(chan struct{})
 			mig := d.mirroring(target)
 			d.world.SetStep(2)
-			d.world.registry.setDown(true)
+			d.world.Registry.SetDown(true)
 			_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 			must(t, err)
 			pass(time.Hour + time.Second)
-			if err := d.world.settled(srcPath); err != nil {
+			if err := d.world.Settled(srcPath); err != nil {
 				t.Error(err)
 			}
 			if got := d.get(mig.ID); got.State != api.MigrationCancelling || got.Phase != "waiting for registry" {
 				t.Errorf("the migration is %s (%s)", got.State, got.Phase)
 			}
-			if d.world.registry.volume().MigrationID == "" {
+			if d.world.Registry.CurrentVolume().MigrationID == "" {
 				t.Error("the registry gave the lock back unasked")
 			}
-			d.world.registry.setDown(false)
+			d.world.Registry.SetDown(false)
 			d.manager().Wake(false, true)
 			d.until(mig.ID, api.MigrationCancelled)
 			d.gone(mig)
@@ -247,9 +248,9 @@ func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 func TestTheRefusalOfAStartIsTheAnswerHoweverOftenItIsAskedFor(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { // behind the look at the volume
-			d.world.registry.mu.Lock()
-			defer d.world.registry.mu.Unlock()
-			d.world.registry.vol.MigrationID = testMigration
+			d.world.Registry.Mu.Lock()
+			defer d.world.Registry.Mu.Unlock()
+			d.world.Registry.Vol.MigrationID = testMigration
 		}})
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true}
 		for range 3 {
@@ -279,7 +280,7 @@ func TestAStartThatGotItsLockIsAMigrationWhateverBecomesOfIt(t *testing.T) {
 func TestARetypeIsToldTheRegistry(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.moved(d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", ToType: "shared"}), api.MigrationCompleted))
-		if got := d.world.registry.last.ToType; got != "shared" {
+		if got := d.world.Registry.Last.ToType; got != "shared" {
 			t.Errorf("the registry was asked for type %q, want shared", got)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -18,7 +19,7 @@ func (m *Manager) render(h *history) api.Migration {
 		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 		Src: s.Src, Dst: s.Dst, Method: s.Method, State: state, Phase: phaseOf(h, state),
-		BytesTotal: s.sizeBytes(), BandwidthBytesPerSecond: m.env.bandwidth(s),
+		BytesTotal: s.SizeBytes(), BandwidthBytesPerSecond: m.env.Bandwidth(s),
 		Verify: s.Verify, ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Error: failure,
 	}
 	started := h.ops[0].Op.CreatedAt.UTC()
@@ -28,7 +29,7 @@ func (m *Manager) render(h *history) api.Migration {
 		utc := ended.UTC()
 		mig.FinishedAt = &utc
 	}
-	if !frozen.IsZero() && s.Method == MethodOverlay {
+	if !frozen.IsZero() && s.Method == steps.MethodOverlay {
 		mig.ExposedSeconds = m.exposure(frozen, ended).Seconds()
 	}
 	mig.GuestPaused = m.guestPaused(h)
@@ -65,10 +66,10 @@ func phaseOf(h *history, state api.MigrationState) string {
 
 func fillStalls(h *history, mig *api.Migration) {
 	for i := range h.ops {
-		if ms, ok := startStall(&h.ops[i].Status); ok {
+		if ms, ok := steps.StartStall(&h.ops[i].Status); ok {
 			mig.StallMS.Start = ms
 		}
-		if ms, ok := switchStall(&h.ops[i].Status); ok {
+		if ms, ok := steps.SwitchStall(&h.ops[i].Status); ok {
 			mig.StallMS.Switch = ms
 		}
 	}
@@ -77,9 +78,9 @@ func fillStalls(h *history, mig *api.Migration) {
 func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 	s := &h.spec
 	if h.copiedBefore(len(h.ops)) || mig.State == api.MigrationCompleted {
-		mig.BytesDone = s.sizeBytes()
+		mig.BytesDone = s.SizeBytes()
 	}
-	if p, ok := m.env.progressOf(s.MigrationID); ok && movesBytes(h.running()) {
+	if p, ok := m.env.Progress(s.MigrationID); ok && movesBytes(h.running()) {
 		if p.Phase != "" && h.running().Waiting == "" {
 			mig.Phase = p.Phase
 		}

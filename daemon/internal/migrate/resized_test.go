@@ -16,7 +16,7 @@ import (
 // Somebody has resized the image, and nobody has looked since.
 func TestASourceThatHasGrownIsMovedWhole(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
-		vol := &d.world.registry.vol
+		vol := &d.world.Registry.Vol
 		vol.SizeBytes -= hvtest.BlockSize
 		vol.Location.SizeBytes -= hvtest.BlockSize
 		mig := d.until(d.migrate(), api.MigrationCompleted)
@@ -34,7 +34,7 @@ func TestACompleteOfADiskThatWasResizedSaysTheSizesAndTheWayOut(t *testing.T) {
 		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCopied)
-		d.world.images.resized.Store(2 * testSize)
+		d.world.Images.Resized.Store(2 * testSize)
 		c := d.call(mig.ID)
 		c.DstAttachmentID = mig.DstAttachmentID
 		_, _, err = d.manager().Complete(context.Background(), c)

@@ -14,21 +14,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// given says whether an image was given the rights of src, whatever its path.
-func (i *fakeImages) given(path string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	r := i.rights[path]
-	return r != nil && r.UID == 1000 && r.Mode == 0o640
-}
-
 func TestAnImageThatTheMigrationMakesGetsTheRightsOfSrc(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		inBubble(t, state, func(t *testing.T, d *daemon) {
 			mig := d.begin(toNewPool)
 			overlay := d.manager().overlayPath(mig.ID)
 			for what, path := range map[string]string{"dst": mig.Dst.Path, "the overlay": overlay} {
-				if !d.world.images.given(path) {
+				if !d.world.Images.GaveRights(path) {
 					t.Errorf("%s: %s has not the rights of src", state, what)
 				}
 			}
@@ -37,7 +29,7 @@ func TestAnImageThatTheMigrationMakesGetsTheRightsOfSrc(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path := filepath.Join(t.TempDir(), "dst.raw")
 		d.begin(api.MigrationTarget{ToPath: path})
-		if !d.world.images.given(path) {
+		if !d.world.Images.GaveRights(path) {
 			t.Error("a dst that is made at a path has not the rights of src")
 		}
 	})
@@ -48,7 +40,7 @@ func TestAnImageThatWasThereKeepsItsRights(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "dst.raw")
 		must(t, d.world.CreateImage(path, hvtest.Raw, testSize))
 		d.begin(api.MigrationTarget{ToPath: path})
-		if d.world.images.given(path) {
+		if d.world.Images.GaveRights(path) {
 			t.Error("it was given those of src")
 		}
 	})
@@ -85,7 +77,7 @@ func TestSrcIsItsOwnersAgainWhenItIsLeft(t *testing.T) {
 func TestAnImageThatQEMUCannotOpenEndsTheStartBeforeTheFreeze(t *testing.T) {
 	for _, dir := range []string{"/new", "/overlays"} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.images.shut = dir
+			d.world.Images.Shut = dir
 			mig := d.until(d.migrate(), api.MigrationError)
 			if mig.Error == nil || mig.Error.Code != api.CodePermissionDenied || !strings.Contains(mig.Error.Message, dir+"/") {
 				t.Errorf("it ended with %v, want permission_denied and the path", mig.Error)
@@ -102,7 +94,7 @@ func TestADestinationThatQEMUCannotOpenIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path := filepath.Join(t.TempDir(), "dst.raw")
 		must(t, d.world.CreateImage(path, hvtest.Raw, testSize))
-		d.world.images.shut = filepath.Dir(path)
+		d.world.Images.Shut = filepath.Dir(path)
 		_, err := d.manager().Start(context.Background(), StartRequest{OpID: "a", VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path}})
 		if api.CodeOf(err) != api.CodePermissionDenied {
 			t.Errorf("%v, want permission_denied", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -22,7 +23,7 @@ import (
 func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
 	m.admit.Lock()
 	defer m.admit.Unlock()
-	if id, err := m.repeated(ctx, opID, goalCopy, in); id != "" || err != nil {
+	if id, err := m.repeated(ctx, opID, steps.GoalCopy, in); id != "" || err != nil {
 		return m.getOr(ctx, id, err)
 	}
 	h, err := m.savedHistory(ctx, in.MigrationID)
@@ -36,7 +37,7 @@ func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) 
 	if err != nil {
 		return api.Migration{}, err
 	}
-	if err := m.submit(ctx, kindCopySaved, opID, input{Spec: *spec, RequestID: opID}, in); err != nil {
+	if err := m.submit(ctx, steps.KindCopySaved, opID, steps.Input{Spec: *spec, RequestID: opID}, in); err != nil {
 		return api.Migration{}, err
 	}
 	m.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
@@ -53,7 +54,7 @@ func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		return &history{}, nil
-	case err == nil && h.spec.Method != MethodSave:
+	case err == nil && h.spec.Method != steps.MethodSave:
 		return nil, api.Errorf(api.CodeConflict, "migration %s of volume %s is not one with all guests paused", id, h.spec.VolumeName)
 	}
 	return h, err
@@ -62,10 +63,10 @@ func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error)
 // mayCopySaved refuses a copy beside another one, and one that comes after the word
 // to drop it.
 func (h *history) mayCopySaved() error {
-	if o := h.find(goalCancel); o != nil && !o.undone() {
+	if o := h.find(steps.GoalCancel); o != nil && !o.undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.spec.VolumeName, h.spec.MigrationID)
 	}
-	if o := h.find(goalCopy); o != nil && !o.undone() {
+	if o := h.find(steps.GoalCopy); o != nil && !o.undone() {
 		return api.Errorf(api.CodeMigrationActive, "cannot copy volume %s once more: op %s does it, or has done it", h.spec.VolumeName, o.Op.ID).
 			With("migration_id", h.spec.MigrationID)
 	}
@@ -73,7 +74,7 @@ func (h *history) mayCopySaved() error {
 }
 
 // preflightSaved makes every check that can be made before anything is touched.
-func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, error) {
+func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.Spec, error) {
 	target := api.MigrationTarget{
 		ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify,
 	}
@@ -87,14 +88,14 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Spec{
+	s := &steps.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
-		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: MethodSave,
+		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: steps.MethodSave,
 	}
 	// The volume may be another host's, which has said where it is.
 	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
-		return nil, hvRefusal(err)
+		return nil, steps.HVRefusal(err)
 	}
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*Spec, 
 }
 
 // nameDestination gives dst in a pool the name that the registry has reserved.
-func nameDestination(s *Spec, name string) error {
+func nameDestination(s *steps.Spec, name string) error {
 	if name == "" || s.Dst.Pool == "" {
 		return nil
 	}
@@ -127,7 +128,7 @@ func nameDestination(s *Spec, name string) error {
 // guests paused. It returns as soon as that has begun. A copy that still runs is
 // stopped first, and one that is asked for later is refused.
 func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
-	kind := map[string]string{api.DropSrc: kindDropSrc, api.DropDst: kindDropDst}[in.Drop]
+	kind := map[string]string{api.DropSrc: steps.KindDropSrc, api.DropDst: steps.KindDropDst}[in.Drop]
 	if kind == "" {
 		return api.Errorf(api.CodeInvalidArgument, "drop is %.20q; it must be %s or %s", in.Drop, api.DropSrc, api.DropDst)
 	}
@@ -136,29 +137,29 @@ func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) 
 	}
 	m.admit.Lock()
 	defer m.admit.Unlock()
-	if id, err := m.repeated(ctx, opID, goals[kind], in); id != "" || err != nil {
+	if id, err := m.repeated(ctx, opID, steps.GoalOf(kind), in); id != "" || err != nil {
 		return err
 	}
 	h, err := m.savedHistory(ctx, in.MigrationID)
 	if err != nil {
 		return err
 	}
-	if kind == kindDropSrc {
+	if kind == steps.KindDropSrc {
 		err = h.mayDropSrc(in)
 	}
 	if err != nil {
 		return err
 	}
 	spec := h.spec
-	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, MethodSave
-	spec.DeleteSource = kind == kindDropSrc
-	return m.submit(ctx, kind, opID, input{Spec: spec, RequestID: opID}, in)
+	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, steps.MethodSave
+	spec.DeleteSource = kind == steps.KindDropSrc
+	return m.submit(ctx, kind, opID, steps.Input{Spec: spec, RequestID: opID}, in)
 }
 
 // mayDropSrc: what this host has not copied, whole and compared, it does not delete.
 func (h *history) mayDropSrc(in api.DropSaved) error {
-	o := h.find(goalCopy)
-	if o == nil || o.State != op.StateDone || h.spec.Verify != VerifyFull || in.Location.Path != h.spec.Src.Path {
+	o := h.find(steps.GoalCopy)
+	if o == nil || o.State != op.StateDone || h.spec.Verify != steps.VerifyFull || in.Location.Path != h.spec.Src.Path {
 		return api.Errorf(api.CodeStateForbidden, "cannot delete %s: this host has not copied and verified it for migration %s", in.Location.Path, in.MigrationID)
 	}
 	return nil
@@ -172,7 +173,7 @@ func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 		return err
 	}
 	o := h.running()
-	if o == nil || o.goal != goalCopy {
+	if o == nil || o.goal != steps.GoalCopy {
 		return nil
 	}
 	if err := m.continueParked(ctx, o); err != nil {
@@ -189,15 +190,15 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	last := &h.ops[len(h.ops)-1]
 	switch {
 	case last.State == op.StateNeedsOperator:
-		return api.MigrationNeedsOperator, apiError(last.Failure)
+		return api.MigrationNeedsOperator, steps.APIError(last.Failure)
 	case !last.State.Final():
-		return during[last.goal], apiError(last.Failure)
-	case last.Op.Kind == kindDropSrc:
-		return api.MigrationCompleted, apiError(last.Failure)
-	case last.undone() && last.goal == goalCopy:
-		return api.MigrationError, apiError(last.Failure)
+		return during[last.goal], steps.APIError(last.Failure)
+	case last.Op.Kind == steps.KindDropSrc:
+		return api.MigrationCompleted, steps.APIError(last.Failure)
+	case last.undone() && last.goal == steps.GoalCopy:
+		return api.MigrationError, steps.APIError(last.Failure)
 	case last.undone():
-		return api.MigrationCancelling, apiError(last.Failure)
+		return api.MigrationCancelling, steps.APIError(last.Failure)
 	}
 	return after[last.goal], nil
 }
@@ -205,16 +206,16 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 // isOver says whether this host has nothing more to do for a migration. One that the
 // registry leads is over here when it is copied.
 func isOver(mig *api.Migration) bool {
-	return mig.State.Final() || (mig.Method == MethodSave && mig.State == api.MigrationCopied)
+	return mig.State.Final() || (mig.Method == steps.MethodSave && mig.State == api.MigrationCopied)
 }
 
 // madeLocation is the location that the op of a copy-saved has made, nil for other ops and
 // before its end.
 func madeLocation(st *op.Status) *api.Location {
-	if st.Op.Kind != kindCopySaved || st.State != op.StateDone {
+	if st.Op.Kind != steps.KindCopySaved || st.State != op.StateDone {
 		return nil
 	}
-	var in input
+	var in steps.Input
 	if json.Unmarshal(st.Op.Input, &in) != nil {
 		return nil
 	}

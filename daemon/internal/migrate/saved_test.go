@@ -4,133 +4,18 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
-	"github.com/volferry/volferry/internal/op/optest"
 )
 
-func (i *fakeImages) Connect(context.Context, string) error { return nil }
-
 const savedCopy, savedDrop = testMigration + ".copy", testMigration + ".drop"
-
-// savedRow is the registry's row of the move with all guests paused.
-func (r *fakeRegistry) savedRow(state api.MigrationState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rows[testMigration] = api.Migration{ID: testMigration, VolumeID: testVolume, Method: MethodSave, State: state}
-	r.vol.MigrationID = testMigration
-}
-
-// flip is the registry that puts the volume at dst.
-func (r *fakeRegistry) flip() {
-	r.savedRow(api.MigrationCompleting)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.vol.Location.Path = dstPath
-}
-
-func savedSpec() Spec {
-	s := testSpec(MethodSave)
-	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""
-	return s
-}
-
-// copiedWhole: dst is there, and equal to src.
-func (w *world) copiedWhole() error {
-	src, err := w.ReadImage(srcPath)
-	if err != nil {
-		return err
-	}
-	dst, err := w.ReadImage(dstPath)
-	if err == nil && fmt.Sprint(src) != fmt.Sprint(dst) {
-		err = errors.New("dst is not equal to src")
-	}
-	return err
-}
-
-// nothingMade: src is there, dst is not, and no cursor is left that a next copy
-// would go on from.
-func (w *world) nothingMade() error {
-	var err error
-	if !w.Exists(srcPath) {
-		err = errors.New("src is gone")
-	}
-	if w.Exists(dstPath) {
-		err = errors.Join(err, errors.New("dst is left"))
-	}
-	w.copier.mu.Lock()
-	defer w.copier.mu.Unlock()
-	if len(w.copier.done) > 0 {
-		err = errors.Join(err, errors.New("the cursor is left"))
-	}
-	return err
-}
-
-func TestMatrixOfACopyWithAllGuestsPaused(t *testing.T) {
-	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-		w := newWorld(t, hv.StateStopped)
-		w.registry.savedRow(api.MigrationCopying)
-		return &phase{
-			world: w, kind: kindCopySaved, spec: savedSpec(),
-			done:   func(p *phase) error { return p.copiedWhole() },
-			undone: func(p *phase) error { return p.nothingMade() },
-		}
-	}})
-}
-
-func TestMatrixOfADroppedCopy(t *testing.T) {
-	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-		w := newWorld(t, hv.StateStopped)
-		_, err := w.CreateVolume(context.Background(), "new", testSpec(MethodSave).Dst.Name, "raw", testSize)
-		must(t, err)
-		w.registry.savedRow(api.MigrationCancelling)
-		return &phase{
-			world: w, kind: kindDropDst, spec: savedSpec(),
-			done: func(p *phase) error { return p.nothingMade() },
-			undone: func(p *phase) error {
-				if !p.Exists(srcPath) {
-					return errors.New("src is gone")
-				}
-				return nil
-			},
-		}
-	}})
-}
-
-func TestMatrixOfADeletedSource(t *testing.T) {
-	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-		w := newWorld(t, hv.StateStopped)
-		_, err := w.CreateVolume(context.Background(), "new", testSpec(MethodSave).Dst.Name, "raw", testSize)
-		must(t, err)
-		must(t, w.Copy(srcPath, dstPath))
-		spec := savedSpec()
-		must(t, w.SetConfigChain(context.Background(), testInstance, "vda", spec.dstChain()))
-		w.registry.flip()
-		spec.DeleteSource = true
-		return &phase{
-			world: w, kind: kindDropSrc, spec: spec,
-			done: func(p *phase) error {
-				if p.Exists(srcPath) {
-					return errors.New("src is left")
-				}
-				return nil
-			},
-			undone: func(p *phase) error {
-				if !p.Exists(dstPath) {
-					return errors.New("dst is gone")
-				}
-				return nil
-			},
-		}
-	}})
-}
 
 func copySaved() api.CopySaved {
 	s := savedSpec()
@@ -139,7 +24,7 @@ func copySaved() api.CopySaved {
 	return api.CopySaved{MigrationID: testMigration, VolumeID: testVolume, VolumeName: "vol", Src: s.Src, Dst: dst}
 }
 
-func dropSaved(what string, s *Spec) api.DropSaved {
+func dropSaved(what string, s *steps.Spec) api.DropSaved {
 	in := api.DropSaved{MigrationID: testMigration, VolumeID: testVolume, Drop: what, Location: s.Dst}
 	if what == api.DropSrc {
 		in.Location = s.Src
@@ -151,7 +36,7 @@ func dropSaved(what string, s *Spec) api.DropSaved {
 func savedDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		d.world.registry.savedRow(api.MigrationCopying)
+		d.world.Registry.SavedRow(api.MigrationCopying)
 		f(t, d)
 	})
 }
@@ -182,9 +67,9 @@ func TestACopyWithAllGuestsPausedSaysWhereItIsAndChangesNoRow(t *testing.T) {
 				t.Fatalf("the op is %+v at %+v", o, o.Location)
 			}
 		}
-		must(t, d.world.copiedWhole())
-		if len(d.world.registry.order) > 0 {
-			t.Errorf("the registry's row went to %v", d.world.registry.order)
+		must(t, d.world.CopiedWhole())
+		if len(d.world.Registry.Order) > 0 {
+			t.Errorf("the registry's row went to %v", d.world.Registry.Order)
 		}
 		open, err := d.manager().List(ctx, false)
 		must(t, err)
@@ -207,11 +92,11 @@ func (j *lateJournal) Group(ctx context.Context, group string) ([]op.Op, error) 
 
 func TestACopyThatEndsWhileItIsLookedAtSaysWhereItIs(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
-		let := sync.OnceFunc(func() { close(d.world.copier.gate) })
+		let := sync.OnceFunc(func() { close(d.world.Copier.Gate) })
 		d.manager().journal = &lateJournal{Journal: d.journal, happen: func() {
 			let()
 			pass(patience)
@@ -226,32 +111,32 @@ func TestACopyThatEndsWhileItIsLookedAtSaysWhereItIs(t *testing.T) {
 
 func TestACopyWithAllGuestsPausedIsListedWhileItRuns(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		open, err := d.manager().List(context.Background(), false)
 		must(t, err)
-		if len(open) != 1 || open[0].ID != testMigration || open[0].Method != MethodSave || open[0].State != api.MigrationCopying || open[0].BytesTotal != testSize {
+		if len(open) != 1 || open[0].ID != testMigration || open[0].Method != steps.MethodSave || open[0].State != api.MigrationCopying || open[0].BytesTotal != testSize {
 			t.Errorf("open are %+v", open)
 		}
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 		d.untilOp(savedCopy)
 	})
 }
 
 func TestACopyWithAllGuestsPausedGoesOnAfterARestart(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
 		d.restart()
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 		if o := d.untilOp(savedCopy); o.State != string(op.StateDone) {
 			t.Errorf("the op is %+v", o)
 		}
-		must(t, d.world.copiedWhole())
+		must(t, d.world.CopiedWhole())
 	})
 }
 
@@ -264,17 +149,17 @@ func TestAVolumeThatAGuestHasOpenIsNotCopiedAsSaved(t *testing.T) {
 		if o.State != string(op.StateUndone) || o.Error == nil || o.Error.Code != api.CodeVolumeInUse {
 			t.Errorf("the op is %+v", o)
 		}
-		must(t, d.world.nothingMade())
+		must(t, d.world.NothingMade())
 	})
 }
 
 func TestAGuestThatWasStartedDuringTheCopyUndoesIt(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		w := d.world
-		w.registry.atCall(func(bool) { // the first after the copy
-			w.copier.mu.Lock()
-			defer w.copier.mu.Unlock()
-			if len(w.copier.done) > 0 {
+		w.Registry.AtCall(func(bool) { // the first after the copy
+			w.Copier.Mu.Lock()
+			defer w.Copier.Mu.Unlock()
+			if len(w.Copier.Done) > 0 {
 				_ = w.Start(testInstance)
 			}
 		})
@@ -284,7 +169,7 @@ func TestAGuestThatWasStartedDuringTheCopyUndoesIt(t *testing.T) {
 		if o.State != string(op.StateUndone) || o.Error == nil || o.Error.Code != api.CodeVolumeInUse {
 			t.Errorf("the op is %+v", o)
 		}
-		must(t, w.nothingMade())
+		must(t, w.NothingMade())
 	})
 }
 
@@ -292,13 +177,13 @@ func TestACopyIsMadeOnlyWhileTheRegistryWantsIt(t *testing.T) {
 	for _, state := range []api.MigrationState{api.MigrationCancelling, api.MigrationCompleting, api.MigrationCancelled} {
 		t.Run(string(state), func(t *testing.T) {
 			savedDaemon(t, func(t *testing.T, d *daemon) {
-				d.world.registry.savedRow(state)
+				d.world.Registry.SavedRow(state)
 				_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
 				must(t, err)
 				if o := d.untilOp(savedCopy); o.State != string(op.StateUndone) || o.Error.Code != api.CodeStateForbidden {
 					t.Errorf("the op is %+v", o)
 				}
-				must(t, d.world.nothingMade())
+				must(t, d.world.NothingMade())
 			})
 		})
 	}
@@ -316,7 +201,7 @@ func TestAFailedCopyCanBeMadeAgainUnderAnotherID(t *testing.T) {
 		if o := d.untilOp(savedCopy + ".2"); o.State != string(op.StateDone) {
 			t.Errorf("the op is %+v", o)
 		}
-		must(t, d.world.copiedWhole())
+		must(t, d.world.CopiedWhole())
 	})
 }
 
@@ -326,18 +211,18 @@ func TestADropStopsTheCopyAndNoneFollows(t *testing.T) {
 			savedDaemon(t, func(t *testing.T, d *daemon) {
 				ctx, spec := context.Background(), savedSpec()
 				if !copied {
-					d.world.copier.gate = make(chan struct{})
+					d.world.Copier.Gate = make(chan struct{})
 				}
 				_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
 				must(t, err)
 				synctest.Wait()
-				d.world.registry.savedRow(api.MigrationCancelling)
+				d.world.Registry.SavedRow(api.MigrationCancelling)
 				must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 				if o := d.untilOp(savedDrop); o.State != string(op.StateDone) {
 					t.Fatalf("the op is %+v", o)
 				}
-				must(t, d.world.nothingMade())
-				d.world.registry.savedRow(api.MigrationCopying)
+				must(t, d.world.NothingMade())
+				d.world.Registry.SavedRow(api.MigrationCopying)
 				if _, err := d.manager().CopySaved(ctx, savedCopy+".2", copySaved()); api.CodeOf(err) != api.CodeStateForbidden {
 					t.Errorf("a copy after the drop: %v", err)
 				}
@@ -349,7 +234,7 @@ func TestADropStopsTheCopyAndNoneFollows(t *testing.T) {
 func TestADropOfWhatWasNeverCopiedHereKeepsALateCopyOut(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx, spec := context.Background(), savedSpec()
-		d.world.registry.savedRow(api.MigrationCancelling)
+		d.world.Registry.SavedRow(api.MigrationCancelling)
 		must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 		if o := d.untilOp(savedDrop); o.State != string(op.StateDone) {
 			t.Fatalf("the op is %+v", o)
@@ -366,12 +251,12 @@ func TestDstIsNotDroppedOnceTheVolumeIsThere(t *testing.T) {
 		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
 		must(t, err)
 		d.untilOp(savedCopy)
-		d.world.registry.flip()
+		d.world.Registry.Flip()
 		must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 		if o := d.untilOp(savedDrop); o.State != string(op.StateUndone) || o.Error.Code != api.CodeStateForbidden {
 			t.Errorf("the op is %+v", o)
 		}
-		must(t, d.world.copiedWhole())
+		must(t, d.world.CopiedWhole())
 	})
 }
 
@@ -388,14 +273,14 @@ func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 		if o := d.untilOp("before"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
 			t.Errorf("before the flip: %+v", o)
 		}
-		d.world.registry.flip()
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", spec.dstChain()))
-		d.world.registry.savedRow(api.MigrationCompleted)
+		d.world.Registry.Flip()
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", spec.DstChain()))
+		d.world.Registry.SavedRow(api.MigrationCompleted)
 		must(t, d.manager().DropSaved(ctx, "late", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("late"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
 			t.Errorf("when it is over, and src may be another volume's: %+v", o)
 		}
-		d.world.registry.flip()
+		d.world.Registry.Flip()
 		must(t, d.manager().DropSaved(ctx, "after", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("after"); o.State != string(op.StateDone) || d.world.Exists(srcPath) {
 			t.Errorf("after the flip: %+v", o)
@@ -406,7 +291,7 @@ func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 func TestNobodyButTheRegistryEndsAMoveWithAllGuestsPaused(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx := context.Background()
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
@@ -417,7 +302,7 @@ func TestNobodyButTheRegistryEndsAMoveWithAllGuestsPaused(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		close(d.world.copier.gate)
+		close(d.world.Copier.Gate)
 		if o := d.untilOp(savedCopy); o.State != string(op.StateDone) {
 			t.Errorf("the copy is %+v", o)
 		}

@@ -23,7 +23,7 @@ func committedByUser(t *testing.T, d *daemon, mig api.Migration) {
 	d.world.Step(testBlocks)
 	must(t, d.world.Fake.Pivot(ctx, testInstance, "vda"))
 	for range 20 {
-		d.world.guestWrites()
+		d.world.GuestWrites()
 	}
 	must(t, d.world.Stop(testInstance))
 	must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{
@@ -38,7 +38,7 @@ func TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSince(t *testing.T) {
 			committedByUser(t, d, mig)
 			src, err := d.world.ReadImage(srcPath)
 			must(t, err)
-			d.world.setQuiet()
+			d.world.SetQuiet()
 			if running {
 				must(t, d.world.Start(testInstance))
 			}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -47,11 +49,11 @@ func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d 
 
 func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
-	d.world.copier.gate = make(chan struct{})
+	d.world.Copier.Gate = make(chan struct{})
 	id := d.migrate()
 	d.until(id, api.MigrationCopying)
 	d.world.Inject(fault)
-	close(d.world.copier.gate)
+	close(d.world.Copier.Gate)
 	mig := d.until(id, api.MigrationCompleted)
 	calm(d)
 	d.moved(mig)
@@ -61,7 +63,7 @@ func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
 	mig := d.begin(toNewPool)
 	for range 20 {
-		d.world.guestWrites()
+		d.world.GuestWrites()
 	}
 	d.world.Inject(fault)
 	for {
@@ -94,10 +96,8 @@ func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hv
 	}
 }
 
-var activeStates = []hv.State{hv.StateRunning, hv.StatePaused}
-
 func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
-	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+	duringEverything(t, migratetest.ActiveStates, func(d *daemon) hvtest.Fault {
 		return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
 	})
 }
@@ -107,10 +107,10 @@ func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
 func TestTheGuestDiesInACallAndLibvirtNoticesLater(t *testing.T) {
 	for _, call := range []string{"BlockCopy", "CommitActive", "Suspend", "Job", "Pivot"} {
 		t.Run(call, func(t *testing.T) {
-			duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+			duringEverything(t, migratetest.ActiveStates, func(d *daemon) hvtest.Fault {
 				return hvtest.Fault{
 					Call: call, Err: errors.New("unable to read from monitor"),
-					Do: func() { time.AfterFunc(deathNotice/2, func() { _ = d.world.Crash(testInstance) }) },
+					Do: func() { time.AfterFunc(steps.DeathNotice/2, func() { _ = d.world.Crash(testInstance) }) },
 				}
 			})
 		})
@@ -124,7 +124,7 @@ func TestTheGuestIsStartedAtEveryCall(t *testing.T) {
 }
 
 func TestTheGuestCrashesAfterEveryCallAndIsStartedAgain(t *testing.T) {
-	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+	duringEverything(t, migratetest.ActiveStates, func(d *daemon) hvtest.Fault {
 		return hvtest.Fault{After: true, Do: func() {
 			_ = d.world.Crash(testInstance)
 			_ = d.world.Start(testInstance)
@@ -151,7 +151,7 @@ func TestTheDaemonDiesAtEveryCall(t *testing.T) {
 }
 
 func TestLibvirtAndTheGuestDieTogetherAtEveryCall(t *testing.T) {
-	duringEverything(t, activeStates, func(d *daemon) hvtest.Fault {
+	duringEverything(t, migratetest.ActiveStates, func(d *daemon) hvtest.Fault {
 		return hvtest.Fault{After: true, Do: func() {
 			_ = d.world.Crash(testInstance)
 			awayFor(d, time.Second)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -19,13 +20,13 @@ import (
 func (d *daemon) shelve(n int) {
 	d.t.Helper()
 	must(d.t, d.world.Undefine(testInstance))
-	r := d.world.registry
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	att := r.vol.Attachments[0]
-	att.Host, r.vol.Attachments = "", nil
+	r := d.world.Registry
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	att := r.Vol.Attachments[0]
+	att.Host, r.Vol.Attachments = "", nil
 	for range n {
-		r.vol.Attachments = append(r.vol.Attachments, att)
+		r.Vol.Attachments = append(r.Vol.Attachments, att)
 		att.ID, att.InstanceID = uuid.NewString(), uuid.NewString()
 	}
 }
@@ -34,7 +35,7 @@ func (d *daemon) shelve(n int) {
 // of a migration is left.
 func (d *daemon) unheldAt(path string, gone ...string) {
 	d.t.Helper()
-	vol := d.world.registry.volume()
+	vol := d.world.Registry.CurrentVolume()
 	if vol.Location.Path != path || vol.MigrationID != "" || !d.world.Exists(path) {
 		d.t.Errorf("the volume is at %s with migration %q, want it at %s", vol.Location.Path, vol.MigrationID, path)
 	}
@@ -43,7 +44,7 @@ func (d *daemon) unheldAt(path string, gone ...string) {
 			d.t.Errorf("%s is left", path)
 		}
 	}
-	if g := d.world.guards.all(); len(g) > 0 {
+	if g := d.world.Guards.All(); len(g) > 0 {
 		d.t.Errorf("guards are left: %v", g)
 	}
 }
@@ -56,10 +57,10 @@ func TestAVolumeOfShelvedInstancesIsMovedAsIfItWereAttachedToNothing(t *testing.
 			target.DeleteSource = true
 			mig := d.until(d.migrateTo(target), api.MigrationCompleted)
 			d.unheldAt(mig.Dst.Path, srcPath)
-			if mig.Method != MethodOffline || mig.InstanceID != "" || mig.SrcAttachmentID != "" || mig.DstAttachmentID != "" {
+			if mig.Method != steps.MethodOffline || mig.InstanceID != "" || mig.SrcAttachmentID != "" || mig.DstAttachmentID != "" {
 				t.Errorf("the migration is %+v", mig)
 			}
-			if last := d.world.registry.last; last.SrcAttachmentID != "" || last.DstAttachmentID != "" {
+			if last := d.world.Registry.Last; last.SrcAttachmentID != "" || last.DstAttachmentID != "" {
 				t.Errorf("registered %+v", last)
 			}
 		})
@@ -70,9 +71,9 @@ func TestAVolumeOfAShelvedInstanceIsMovedByAnyHostThatHasItsSharedPool(t *testin
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.shelve(1)
 		d.world.AddPool(hv.PoolInfo{Name: "old", Type: "netfs", Path: "/old", Active: true})
-		att := d.world.registry.vol.Attachments
-		d.world.elsewhere("old")
-		d.world.registry.vol.Attachments, d.world.registry.vol.Status = att, api.VolumeInUse
+		att := d.world.Registry.Vol.Attachments
+		d.world.Elsewhere("old")
+		d.world.Registry.Vol.Attachments, d.world.Registry.Vol.Status = att, api.VolumeInUse
 		d.unheldAt(d.until(d.migrate(), api.MigrationCompleted).Dst.Path)
 	})
 }
@@ -85,11 +86,11 @@ func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 			t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
 				inBubble(t, hv.StateStopped, func(_ *testing.T, d *daemon) {
 					d.shelve(1)
-					d.world.copier.gate = make(chan struct{})
+					d.world.Copier.Gate = make(chan struct{})
 					id := d.migrate()
 					d.until(id, api.MigrationCopying)
 					var calls atomic.Int64
-					d.world.registry.atCall(func(bool) {
+					d.world.Registry.AtCall(func(bool) {
 						if calls.Add(1) == int64(n) {
 							reached = true
 							go d.restart()
@@ -102,7 +103,7 @@ func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 	}
 	t.Run("complete", func(t *testing.T) {
 		atEveryCall(t, func(d *daemon, id string) {
-			close(d.world.copier.gate)
+			close(d.world.Copier.Gate)
 			mig := d.until(id, api.MigrationCompleted)
 			calm(d)
 			d.unheldAt(mig.Dst.Path)
@@ -124,12 +125,12 @@ func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 func TestAFencedHostLetsGoOfTheVolumeOfAShelvedInstance(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.shelve(1)
-		d.world.copier.gate = make(chan struct{})
+		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
 		d.fenced()
-		d.world.registry.abandon(id)
-		close(d.world.copier.gate)
+		d.world.Registry.Abandon(id)
+		close(d.world.Copier.Gate)
 		d.rejoined()
 		mig := d.until(id, api.MigrationError)
 		pass(time.Minute)

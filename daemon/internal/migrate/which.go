@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -22,7 +23,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if err != nil {
 		return w, err
 	}
-	if h != nil && h.spec.Method != MethodSave { // where that ended is the registry's word
+	if h != nil && h.spec.Method != steps.MethodSave { // where that ended is the registry's word
 		w.Journal = h.chain()
 	}
 	hold, of, err := m.holder(ctx, &vol, &w)
@@ -122,27 +123,27 @@ func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.at() {
-	case onOverlay:
-		return []api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.sizeBytes()}, s.Src}
-	case onDst:
+	case steps.OnOverlay:
+		return []api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.SizeBytes()}, s.Src}
+	case steps.OnDst:
 		return []api.Location{s.Dst}
-	case onSrc, foreign:
+	case steps.OnSrc, steps.Foreign:
 	}
 	return []api.Location{s.Src}
 }
 
 // at is which of its chains that is.
-func (h *history) at() position {
-	s, at := &h.spec, onSrc
+func (h *history) at() steps.Position {
+	s, at := &h.spec, steps.OnSrc
 	for i := range h.ops {
 		o := &h.ops[i]
 		switch {
-		case o.goal == goalStart && o.Committed && s.Method == MethodOverlay:
-			at = onOverlay
-		case o.goal == goalComplete && o.Committed:
-			at = onDst
-		case o.goal == goalCancel && o.Committed:
-			at = onSrc
+		case o.goal == steps.GoalStart && o.Committed && s.Method == steps.MethodOverlay:
+			at = steps.OnOverlay
+		case o.goal == steps.GoalComplete && o.Committed:
+			at = steps.OnDst
+		case o.goal == steps.GoalCancel && o.Committed:
+			at = steps.OnSrc
 		}
 	}
 	return at

@@ -17,7 +17,7 @@ import (
 func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.until(d.migrate(), api.MigrationCompleted)
-		vol := d.world.registry.volume()
+		vol := d.world.Registry.CurrentVolume()
 		vol.Attachments, vol.Location.Path = nil, "/shared/vol.raw"
 		w, err := d.manager().Which(context.Background(), vol)
 		must(t, err)
@@ -31,7 +31,7 @@ func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 // and the one that has the disk says where the volume is, in any order.
 func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		vol := d.world.registry.volume()
+		vol := d.world.Registry.CurrentVolume()
 		reserved := api.Attachment{ID: "reserved", VolumeID: vol.ID, InstanceID: "another", Device: "vdz", State: api.AttachmentReserved}
 		holder := vol.Attachments
 		vol.Attachments = append([]api.Attachment{reserved}, holder...)
@@ -54,7 +54,7 @@ func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 // where the registry says.
 func TestWhichOfAVolumeOnTheShelfNamesItsImage(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		vol := shelved(d.world.registry.volume())
+		vol := shelved(d.world.Registry.CurrentVolume())
 		w, err := d.manager().Which(context.Background(), vol)
 		must(t, err)
 		if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != vol.Location.Path || !strings.Contains(w.Explanation, "shelved_offloaded") {
@@ -78,7 +78,7 @@ func shelved(vol api.Volume) api.Volume {
 // that instance's disk, and says nothing about it.
 func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		vol := shelved(d.world.registry.volume())
+		vol := shelved(d.world.Registry.CurrentVolume())
 		vol.Attachments[0].Host = "elsewhere"
 		w, err := d.manager().Which(context.Background(), vol)
 		must(t, err)

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,10 +22,10 @@ import (
 // it was, nothing is deleted or released that the guest has, and once the guest was
 // stopped and started again the migration comes to its end.
 func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
-	for _, method := range []string{MethodOverlay, MethodMirror} {
+	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
 		for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
-			for _, what := range []goal{goalComplete, goalCancel} {
-				for _, state := range activeStates {
+			for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
+				for _, state := range migratetest.ActiveStates {
 					t.Run(method+" "+call+" "+string(what)+" "+string(state), func(t *testing.T) {
 						inBubble(t, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
 					})
@@ -33,17 +35,17 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 	}
 }
 
-func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what goal) {
+func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what steps.Goal) {
 	t.Helper()
 	target := api.MigrationTarget{ToPool: "new", Method: method}
-	d.world.copier.gate = make(chan struct{})
+	d.world.Copier.Gate = make(chan struct{})
 	d.world.DieInside(testInstance, call, 1, func() { awayFor(d, 3*time.Second) })
 	id := d.migrateTo(target)
 	pass(time.Second)
-	if what == goalCancel {
+	if what == steps.GoalCancel {
 		_, _, _ = d.manager().Cancel(context.Background(), d.call(id)) // too early is no matter: it is asked again
 	}
-	close(d.world.copier.gate)
+	close(d.world.Copier.Gate)
 	for range 10 {
 		mig := d.untilItStands(id)
 		if mig.State.Final() {
@@ -79,8 +81,8 @@ func (d *daemon) untilItStands(id string) api.Migration {
 }
 
 // askAgain is a person who has stopped and started the guest as he was told.
-func askAgain(d *daemon, mig *api.Migration, what goal) {
-	if what == goalComplete {
+func askAgain(d *daemon, mig *api.Migration, what steps.Goal) {
+	if what == steps.GoalComplete {
 		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		if err == nil {
 			return
@@ -96,12 +98,12 @@ func askAgain(d *daemon, mig *api.Migration, what goal) {
 // process or in what it would start with, or if the registry's lock is gone.
 func staysWhole(t *testing.T, d *daemon) {
 	t.Helper()
-	r := &recorder{}
+	r := &migratetest.Recorder{}
 	d.world.AssertNoWriteLost(r)
-	for _, err := range r.problems {
+	for _, err := range r.Problems {
 		t.Error(err)
 	}
-	if d.world.registry.volume().MigrationID == "" {
+	if d.world.Registry.CurrentVolume().MigrationID == "" {
 		t.Error("the registry's lock was given back though the witnesses disagree")
 	}
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -113,12 +115,12 @@ func staysWhole(t *testing.T, d *daemon) {
 
 // QEMU has the job then, and libvirt can neither end it nor begin another.
 func TestAJobThatLibvirtDoesNotKnowOfIsNamedWithTheWayOut(t *testing.T) {
-	for _, method := range []string{MethodOverlay, MethodMirror} {
+	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				d.world.DieInside(testInstance, "BlockCopy", 1, func() { awayFor(d, 3*time.Second) })
 				mig := d.untilItStands(d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method}))
-				for _, what := range []goal{goalComplete, goalCancel} {
+				for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
 					if mig.State.Final() || mig.Error == nil {
 						t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
 					}

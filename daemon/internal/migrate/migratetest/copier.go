@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// FakeCopier copies in the world's images. Gate, where set, holds a copy back
+// until it is closed.
+type FakeCopier struct {
+	fake *hvtest.Fake
+	Gate chan struct{}
+	// OnCompare is told of each comparison, compareGate holds one back, and with
+	// differs it finds a difference.
+	OnCompare   func()
+	CompareGate chan struct{}
+	Differs     bool
+
+	Mu   sync.Mutex
+	Done map[string]bool
+	Caps map[string]int64
+	Last steps.CopyRequest
+}
+
+// Copy implements steps.Copier.
+func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.CopyResult, error) {
+	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes})
+	if c.Gate != nil {
+		select {
+		case <-c.Gate:
+		case <-ctx.Done():
+			return steps.CopyResult{}, context.Cause(ctx)
+		}
+	}
+	if err := c.fake.Copy(req.Src.Path, req.Dst.Path); err != nil {
+		return steps.CopyResult{}, err
+	}
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Done[req.Key], c.Last = true, req
+	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: req.Verify}, nil
+}
+
+// Compare implements steps.Copier.
+func (c *FakeCopier) Compare(ctx context.Context, src, dst hv.Image, _ int64, _ func(steps.Progress)) error {
+	if c.OnCompare != nil {
+		c.OnCompare()
+	}
+	if c.CompareGate != nil {
+		select {
+		case <-c.CompareGate:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if c.Differs {
+		return api.Errorf(api.CodeCopyMismatch, "the copy differs").With("offset", 0)
+	}
+	a, err := c.fake.ReadImage(src.Path)
+	if err != nil {
+		return err
+	}
+	b, err := c.fake.ReadImage(dst.Path)
+	if err != nil {
+		return err
+	}
+	for block := range int64(Blocks) {
+		if a[block] != b[block] {
+			return api.Errorf(api.CodeCopyMismatch, "the copy differs").With("offset", block*hvtest.BlockSize)
+		}
+	}
+	return nil
+}
+
+// Forget implements steps.Copier.
+func (c *FakeCopier) Forget(_ context.Context, key string) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	delete(c.Done, key)
+	delete(c.Caps, key)
+	return nil
+}
+
+// SetCap implements steps.Copier.
+func (c *FakeCopier) SetCap(key string, bytesPerSecond int64) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Caps[key] = bytesPerSecond
+	return nil
+}
+
+// Cap implements steps.Copier.
+func (c *FakeCopier) Cap(key string) (bytesPerSecond int64, set bool, err error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	bytesPerSecond, set = c.Caps[key]
+	return bytesPerSecond, set, nil
+}

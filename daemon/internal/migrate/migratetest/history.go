@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+)
+
+// FakeHistory is a migration whose copy is made and which is not completed.
+type FakeHistory struct{ Note steps.DstNote }
+
+// Completed implements steps.History.
+func (FakeHistory) Completed(context.Context, *steps.Spec) (bool, error) { return false, nil }
+
+// Copied implements steps.History.
+func (FakeHistory) Copied(context.Context, *steps.Spec) (bool, error) { return true, nil }
+
+// Facts implements steps.History.
+func (FakeHistory) Facts(context.Context, *steps.Spec, string) (steps.Facts, error) {
+	return steps.Facts{}, nil
+}
+
+// Dst implements steps.History.
+func (h FakeHistory) Dst(context.Context, *steps.Spec) (steps.DstNote, error) { return h.Note, nil }

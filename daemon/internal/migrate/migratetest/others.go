@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CommitByUser is a person who calls `virsh blockcommit --active --pivot`.
+func (w *World) CommitByUser(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	Must(t, w.Fake.CommitActive(ctx, Instance, "vda", 0))
+	for {
+		err := w.Fake.Pivot(ctx, Instance, "vda")
+		if !errors.Is(err, hv.ErrNotReady) {
+			Must(t, err)
+			return
+		}
+		_, err = w.Fake.Domain(ctx, Instance) // the job goes on
+		Must(t, err)
+	}
+}
+
+// Aliases makes the image of a volume called free, and returns its path with other
+// names of the image.
+func (w *World) Aliases(t *testing.T) (path string, names []string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, "free.raw")
+	names = []string{path, filepath.Join(dir, "hard.raw"), filepath.Join(dir, "soft.raw"), filepath.Join(dir, "alias", "free.raw")}
+	Must(t, os.WriteFile(path, nil, 0o600))
+	Must(t, os.Link(path, names[1]))
+	Must(t, os.Symlink(path, names[2]))
+	Must(t, os.Symlink(dir, filepath.Join(dir, "alias")))
+	for _, name := range names {
+		Must(t, w.CreateImage(name, hvtest.Raw, Size))
+	}
+	return path, names
+}
+
+// DefineOn defines a domain that is off and names an image.
+func (w *World) DefineOn(t *testing.T, path string) {
+	t.Helper()
+	Must(t, w.Define(hv.Domain{ID: SrcAttachment, Name: "other", Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}},
+	}}}))
+}
+
+// SnapshotByUser is a person, or a backup program, who takes an external
+// snapshot of the guest's disk.
+func (w *World) SnapshotByUser(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	dom, err := w.Fake.Domain(ctx, Instance)
+	Must(t, err)
+	Must(t, w.Fake.CreateOverlay(ForeignPath, dom.LiveDisk("vda").Top(), Size))
+	Must(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
+}
+
+// Replace puts an image of somebody else at a path, in the place of what is there.
+func (w *World) Replace(t *testing.T, path string) (born int64) {
+	t.Helper()
+	Must(t, w.Remove(path))
+	Must(t, w.CreateImage(path, hvtest.Raw, Size))
+	Must(t, w.WriteBlock(path, 0, 4711))
+	return w.Born(t, path)
+}
+
+// Born tells the image at path from another one that is there later.
+func (w *World) Born(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := w.Info(path)
+	Must(t, err)
+	return info.Born
+}
+
+// Redefine gives the world's instance another definition.
+func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
+	t.Helper()
+	Must(t, w.Undefine(Instance))
+	d := hv.Domain{ID: Instance, Name: "web", Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}},
+	}}}
+	change(&d)
+	Must(t, w.Define(d))
+}
+
+// Elsewhere makes the world's volume one that another host made in a pool, and that
+// nothing is attached to.
+func (w *World) Elsewhere(pool string) {
+	v := &w.Registry.Vol
+	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
+	v.Location.Name = filepath.Base(SrcPath)
+}
+
+// ForeignPath is the image of a snapshot that somebody else has made.
+const ForeignPath = "/backup/snap.qcow2"
+
+// VolumeAt is another volume, at path.
+func VolumeAt(path string) api.Volume {
+	return api.Volume{ID: uuid.NewString(), Name: "free", Status: api.VolumeAvailable, Host: Host, Location: api.Location{Path: path, Format: api.FormatRaw, SizeBytes: Size}}
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// FakeRegistry is the registry's side of one volume, with its rules as far as a
+// migration meets them.
+type FakeRegistry struct {
+	Mu    sync.Mutex
+	down  bool
+	Vol   api.Volume
+	Rows  map[string]api.Migration
+	Order []api.MigrationState
+	// Epoch is the host's, told the one that the host was last told.
+	Epoch, told int64
+	// before has the state of the rows that a fence has orphaned.
+	before map[string]api.MigrationState
+	// Last is what the last registration asked for.
+	Last api.MigrationRegister
+	// Delay is how long it takes to say where a volume is.
+	Delay time.Duration
+	// OnChange, where set, is called at every change of a row's state.
+	OnChange func(to api.MigrationState)
+	// Others are the volumes besides vol.
+	Others []api.Volume
+	// OnCall, where set, is called before and after every call that has an
+	// effect or tells of one, without the lock held.
+	OnCall func(after bool)
+}
+
+// Volumes implements location.Site.
+func (r *FakeRegistry) Volumes(context.Context) (all []api.Volume, err error) {
+	err = r.call(func() error {
+		all = append([]api.Volume{r.Vol}, r.Others...)
+		return nil
+	})
+	return all, err
+}
+
+// Migrations implements location.Site.
+func (r *FakeRegistry) Migrations(context.Context, string, bool) (all []api.Migration, err error) {
+	err = r.call(func() error {
+		for _, row := range r.Rows {
+			if !row.State.Final() {
+				all = append(all, row)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+func newRegistry() *FakeRegistry {
+	loc := api.Location{Path: SrcPath, Format: api.FormatRaw, SizeBytes: Size}
+	att := api.Attachment{
+		ID: SrcAttachment, VolumeID: Volume, InstanceID: Instance, Host: Host, Mode: api.ModeRW,
+		Device: "vda", State: api.AttachmentAttached, Location: loc,
+	}
+	return &FakeRegistry{
+		Rows: map[string]api.Migration{}, before: map[string]api.MigrationState{}, Epoch: 1, told: 1,
+		Vol: api.Volume{
+			ID: Volume, Name: "vol", Status: api.VolumeInUse, SizeBytes: Size, Generation: 1, Host: Host,
+			Location: loc, Attachments: []api.Attachment{att},
+		},
+	}
+}
+
+// SetDown makes the registry unreachable, or reachable again.
+func (r *FakeRegistry) SetDown(down bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.down = down
+}
+
+// ToldEpoch is the epoch that the host was last told.
+func (r *FakeRegistry) ToldEpoch() int64 {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.told
+}
+
+// Fence is an operator who says that the host is off.
+func (r *FakeRegistry) Fence() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Epoch++
+	for id, row := range r.Rows {
+		if !row.State.Final() {
+			r.before[id], row.State = row.State, api.MigrationOrphaned
+			r.Rows[id] = row
+		}
+	}
+}
+
+// Rejoin is the host that has come back, and been told its epoch.
+func (r *FakeRegistry) Rejoin() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.told = r.Epoch
+	for id, row := range r.Rows {
+		if row.State == api.MigrationOrphaned {
+			row.State = r.before[id]
+			r.Rows[id] = row
+		}
+	}
+}
+
+// Abandon is an operator who gives an orphaned migration up and keeps src.
+func (r *FakeRegistry) Abandon(id string) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	row := r.Rows[id]
+	row.State = api.MigrationCancelled
+	r.Rows[id] = row
+	r.Vol.MigrationID = ""
+}
+
+// Take is an operator who then takes the volume from the host.
+func (r *FakeRegistry) Take() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Vol.Attachments = nil
+}
+
+// call is a call: it is cut off if the registry is down, before its effect or
+// after it.
+func (r *FakeRegistry) call(effect func() error) error {
+	for _, after := range []bool{false, true} {
+		r.Mu.Lock()
+		onCall := r.OnCall
+		r.Mu.Unlock()
+		if onCall != nil {
+			onCall(after)
+		}
+		r.Mu.Lock()
+		if r.down {
+			r.Mu.Unlock()
+			return api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+		}
+		if !after {
+			if err := effect(); err != nil {
+				r.Mu.Unlock()
+				return err
+			}
+		}
+		r.Mu.Unlock()
+	}
+	return nil
+}
+
+// Volume implements steps.Registry.
+func (r *FakeRegistry) Volume(context.Context, string) (vol api.Volume, err error) {
+	Pass(r.Delay)
+	err = r.call(func() error { vol = r.Vol; return nil })
+	return vol, err
+}
+
+// GrowVolume implements steps.Registry.
+func (r *FakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeGrow) (vol api.Volume, err error) {
+	err = r.call(func() error {
+		if r.Vol.MigrationID != "" {
+			return api.Errorf(api.CodeMigrationActive, "cannot grow volume %s: it moves", r.Vol.Name)
+		}
+		r.Vol.SizeBytes, r.Vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
+		vol = r.Vol
+		return nil
+	})
+	return vol, err
+}
+
+// Attachment implements steps.Registry.
+func (r *FakeRegistry) Attachment(context.Context, string) (att api.Attachment, err error) {
+	err = r.call(func() error { att = r.Vol.Attachments[0]; return nil })
+	return att, err
+}
+
+// Instance implements steps.Registry.
+func (r *FakeRegistry) Instance(context.Context, string) (api.Instance, error) {
+	return api.Instance{ID: Instance, Name: "web"}, nil
+}
+
+// Migration implements steps.Registry.
+func (r *FakeRegistry) Migration(_ context.Context, id string) (row api.Migration, err error) {
+	err = r.call(func() error {
+		var ok bool
+		if row, ok = r.Rows[id]; !ok {
+			return api.Errorf(api.CodeNotFound, "no migration %s", id)
+		}
+		return nil
+	})
+	return row, err
+}
+
+func (r *FakeRegistry) checkEpoch(epoch int64) error {
+	if epoch != r.Epoch {
+		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", r.Epoch).With("epoch", r.Epoch)
+	}
+	return nil
+}
+
+// RegisterMigration implements steps.Registry.
+func (r *FakeRegistry) RegisterMigration(_ context.Context, _ string, m api.MigrationRegister) (row api.Migration, err error) {
+	err = r.call(func() error {
+		var ok bool
+		if row, ok = r.Rows[m.ID]; ok {
+			return nil
+		}
+		if err := r.checkEpoch(m.Epoch); err != nil {
+			return err
+		}
+		if r.Vol.MigrationID != "" {
+			return api.Errorf(api.CodeMigrationActive, "volume vol has migration %s", r.Vol.MigrationID)
+		}
+		row = api.Migration{ID: m.ID, State: api.MigrationStarting, Dst: m.Dst}
+		r.Vol.MigrationID, r.Rows[m.ID], r.Last = m.ID, row, m
+		return nil
+	})
+	return row, err
+}
+
+// TransitionMigration implements steps.Registry.
+func (r *FakeRegistry) TransitionMigration(_ context.Context, _, id string, t api.MigrationTransition) (row api.Migration, err error) {
+	err = r.call(func() error {
+		row, err = r.transition(id, t)
+		return err
+	})
+	return row, err
+}
+
+func (r *FakeRegistry) transition(id string, t api.MigrationTransition) (api.Migration, error) {
+	row, ok := r.Rows[id]
+	if err := r.checkEpoch(t.Epoch); err != nil {
+		return row, err
+	}
+	switch {
+	case !ok:
+		return row, api.Errorf(api.CodeNotFound, "no migration %s", id)
+	case row.State == t.To:
+		return row, nil
+	case row.State.Final():
+		return row, api.Errorf(api.CodeNoMigration, "migration %s is over: %s", id, row.State)
+	case !slices.Contains(t.From, row.State):
+		return row, api.Errorf(api.CodeConflict, "migration %s is %s", id, row.State)
+	case t.To == api.MigrationCompleted && row.State != api.MigrationCompleting:
+		return row, api.Errorf(api.CodeStateForbidden, "migration %s is %s", id, row.State)
+	}
+	row.State, row.Error = t.To, t.Error
+	r.Rows[id] = row
+	r.Order = append(r.Order, t.To)
+	if r.OnChange != nil {
+		r.OnChange(t.To)
+	}
+	if t.To.Final() {
+		r.Vol.MigrationID = ""
+	}
+	if t.To == api.MigrationCompleted {
+		r.Vol.Location = row.Dst
+		r.Vol.Generation++
+	}
+	return row, nil
+}
+
+// Tell sets onChange.
+func (r *FakeRegistry) Tell(onChange func(to api.MigrationState)) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.OnChange = onChange
+}
+
+// AtCall sets onCall.
+func (r *FakeRegistry) AtCall(onCall func(after bool)) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.OnCall = onCall
+}
+
+// CurrentVolume is the registry's row of the volume.
+func (r *FakeRegistry) CurrentVolume() api.Volume {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.Vol
+}
+
+// SavedRow is the registry's row of the move with all guests paused.
+func (r *FakeRegistry) SavedRow(state api.MigrationState) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Rows[Migration] = api.Migration{ID: Migration, VolumeID: Volume, Method: steps.MethodSave, State: state}
+	r.Vol.MigrationID = Migration
+}
+
+// Flip is the registry that puts the volume at dst.
+func (r *FakeRegistry) Flip() {
+	r.SavedRow(api.MigrationCompleting)
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Vol.Location.Path = DstPath
+}
+
+// Pass lets fake time Pass.
+func Pass(d time.Duration) { <-time.After(d) }

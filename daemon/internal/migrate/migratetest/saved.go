@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+)
+
+// CopiedWhole returns nil if dst is there, and equal to src.
+func (w *World) CopiedWhole() error {
+	src, err := w.ReadImage(SrcPath)
+	if err != nil {
+		return err
+	}
+	dst, err := w.ReadImage(DstPath)
+	if err == nil && fmt.Sprint(src) != fmt.Sprint(dst) {
+		err = errors.New("dst is not equal to src")
+	}
+	return err
+}
+
+// NothingMade returns nil if src is there, dst is not, and no cursor is left that a next
+// copy would go on from.
+func (w *World) NothingMade() error {
+	var err error
+	if !w.Exists(SrcPath) {
+		err = errors.New("src is gone")
+	}
+	if w.Exists(DstPath) {
+		err = errors.Join(err, errors.New("dst is left"))
+	}
+	w.Copier.Mu.Lock()
+	defer w.Copier.Mu.Unlock()
+	if len(w.Copier.Done) > 0 {
+		err = errors.Join(err, errors.New("the cursor is left"))
+	}
+	return err
+}
+
+// NewSavedSpec is the spec of the copy of the world's volume with all guests paused.
+func NewSavedSpec() steps.Spec {
+	s := NewSpec(steps.MethodSave)
+	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""
+	return s
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The one volume and the one instance of a world.
+const (
+	Instance      = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0001"
+	Volume        = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0002"
+	Migration     = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0003"
+	SrcAttachment = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0004"
+	DstAttachment = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0005"
+	Host          = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0006"
+
+	Blocks      = 32
+	Size        = Blocks * hvtest.BlockSize
+	SrcPath     = "/old/vol.raw"
+	DstPath     = "/new/vol-6f0f7f6e.raw"
+	OverlayPath = "/overlays/" + Migration + ".qcow2"
+)
+
+// World is a host in memory: one instance that writes whenever anybody looks,
+// one volume, two pools.
+type World struct {
+	*hvtest.Fake
+	Registry *FakeRegistry
+	Guards   *FakeGuards
+	Images   *FakeImages
+	Copier   *FakeCopier
+
+	// MayMove is asked of the world's attachments.
+	MayMove func() error
+	// audited has what the audit trail was told.
+	audited []string
+
+	Mu    sync.Mutex
+	Quiet bool
+	// Seen is shown, and may change, the next look.
+	Seen func(*hv.Domain)
+	next uint64
+	// ahead is by how much the host's clock is ahead.
+	ahead atomic.Int64
+}
+
+// NewWorld makes a host whose instance is in the given state on src.
+func NewWorld(t *testing.T, state hv.State) *World {
+	t.Helper()
+	w := &World{Fake: hvtest.New(), Guards: newGuards(), next: 1000}
+	w.OnStart = w.Guards.hook
+	Must(t, w.CreateImage(SrcPath, hvtest.Raw, Size))
+	for b := range int64(Blocks / 2) {
+		Must(t, w.WriteBlock(SrcPath, b*2, uint64(b)+1))
+	}
+	w.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	Must(t, w.Define(hv.Domain{ID: Instance, Name: "web", Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Serial: Volume, Terminated: true,
+		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}},
+	}}}))
+	w.Registry = newRegistry()
+	w.Images = &FakeImages{fake: w.Fake}
+	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Caps: map[string]int64{}}
+	if state.Active() {
+		Must(t, w.Start(Instance))
+	}
+	if state == hv.StatePaused {
+		Must(t, w.SuspendByUser(Instance))
+	}
+	return w
+}
+
+// Must fails the test at an error.
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Domain lets the guest write a block whenever it is looked at.
+func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	w.GuestWrites()
+	dom, err := w.Fake.Domain(ctx, id)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if err == nil && w.Seen != nil {
+		w.Seen(dom)
+		w.Seen = nil
+	}
+	return dom, err
+}
+
+// SetQuiet makes the guest write no more.
+func (w *World) SetQuiet() {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Quiet = true
+}
+
+// GuestWrites lets the guest write a block, unless it is quiet.
+func (w *World) GuestWrites() {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if w.Quiet {
+		return
+	}
+	w.next++
+	// A guest that is off or paused does not write, which is no error here.
+	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
+}
+
+// Ports are the ports of the world.
+func (w *World) Ports() steps.Ports {
+	mayMove := func(context.Context, string) error {
+		if w.MayMove == nil {
+			return nil
+		}
+		return w.MayMove()
+	}
+	return steps.Ports{HV: w, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, MayMove: mayMove, Claims: w.claims(), Audit: w.audit, Clock: w.now}
+}
+
+// SetClock sets the clock of the host forward; back, if by is negative.
+func (w *World) SetClock(by time.Duration) { w.ahead.Store(int64(by)) }
+
+func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
+func (w *World) audit(e api.EventPost) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.audited = append(w.audited, e.What+" "+e.Object)
+}
+
+// Audits is what the audit trail was told.
+func (w *World) Audits() []string {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return slices.Clone(w.audited)
+}
+
+func (w *World) claims() *location.Claims {
+	return &location.Claims{Site: w.Registry, Pools: w.Pools, HostID: Host}
+}
+
+// NewSpec is the spec of the migration of the world's volume to the pool.
+func NewSpec(method string) steps.Spec {
+	s := steps.Spec{
+		MigrationID: Migration, VolumeID: Volume, VolumeName: "vol", InstanceID: Instance, InstanceName: "web",
+		Target: "vda", SrcAttachmentID: SrcAttachment, DstAttachmentID: DstAttachment, Host: Host, Epoch: 1, Generation: 1,
+		Src:       api.Location{Path: SrcPath, Format: api.FormatRaw, SizeBytes: Size},
+		Dst:       api.Location{Pool: "new", Name: "vol-6f0f7f6e.raw", Path: DstPath, Format: api.FormatRaw, SizeBytes: Size},
+		CreateDst: true, Method: method, Verify: steps.VerifyFull,
+	}
+	if method == steps.MethodOverlay {
+		s.Overlay = OverlayPath
+	}
+	return s
+}
+
+// Settled says what is wrong with a world in which no migration is in progress:
+// the instance Must be on the given image alone, nothing may be left, and
+// nothing that the guest was told may be missing.
+func (w *World) Settled(at string) error {
+	w.SetQuiet()
+	r := &Recorder{}
+	w.AssertNoWriteLost(r)
+	w.AssertClean(r)
+	dom, err := w.Fake.Domain(context.Background(), Instance)
+	if err != nil {
+		return err
+	}
+	want := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: at}}
+	for name, disks := range map[string][]hv.Disk{"live": dom.Live, "persistent": dom.Config} {
+		if len(disks) > 0 && !slices.Equal(disks[0].Chain, want) {
+			r.Errorf("the %s chain is %v, want %v", name, disks[0].Chain, want)
+		}
+	}
+	if w.Exists(OverlayPath) {
+		r.Errorf("the overlay is left")
+	}
+	if g := w.Guards.All(); len(g) > 0 {
+		r.Errorf("guards are left: %v", g)
+	}
+	if !w.Exists(SrcPath) {
+		r.Errorf("src is gone")
+	}
+	return errors.Join(r.Problems...)
+}
+
+// Recorder is the part of testing.TB that the fake's assertions need, for
+// worlds that are judged by an error.
+type Recorder struct {
+	testing.TB
+	Problems []error
+}
+
+// Helper implements testing.TB.
+func (r *Recorder) Helper() {}
+
+// Errorf implements testing.TB.
+func (r *Recorder) Errorf(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
+}
+
+// ActiveStates are the states in which the instance has a process.
+var ActiveStates = []hv.State{hv.StateRunning, hv.StatePaused}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// runJob begins the block job of a direction if it does not run yet and waits until
+// it is ready, or until it has got nowhere for as long as patience (0: for ever).
+func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() error, patience time.Duration) (ready bool, err error) {
+	least, since := int64(math.MaxInt64), e.now()
+	asked := false            // the second witness
+	begun, pace := 0, meter{} // the run of the guest in which the job was begun
+	for {
+		if err := e.StillOurs(ctx, s); err != nil {
+			return false, err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		if !disk.active {
+			return false, guestIsOff(s)
+		}
+		mirror, err := disk.mirrorTo(to.job, to.image(s))
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case mirror != nil && mirror.Ready:
+			return true, disk.mayName(s, to) // or the guest would be paused for nothing
+		case mirror == nil && begun != 0 && begun != disk.dom.Run:
+			return false, guestRestarted(s)
+		case mirror == nil && !asked:
+			// Before it is begun, or taken for ended: a job may be at work that libvirt
+			// does not know of.
+			if _, err := e.confirmDisk(ctx, s); err != nil {
+				return false, err
+			}
+			asked = true
+			continue
+		case mirror == nil && begun != 0:
+			return false, e.jobFailed(ctx, s, to.image(s), begun)
+		case mirror == nil && disk.live != s.Before():
+			// Without an overlay QEMU would quietly do a full copy and zero dst.
+			return false, chainChanged(s, disk)
+		case mirror == nil && disk.dom.Snapshots+disk.dom.Checkpoints > 0:
+			return false, snapshotsLost(s, disk.dom)
+		case mirror == nil:
+			if err := begin(); err != nil {
+				err = e.guestError(ctx, s, err)
+				if to.end == OnSrc {
+					err = cmp.Or(e.unknownCommit(ctx, s), err)
+				}
+				return false, err
+			}
+			begun, asked = disk.dom.Run, false
+			continue
+		}
+		job := e.reportJob(ctx, s, &pace)
+		if job != nil && job.End-job.Current < least {
+			least, since = job.End-job.Current, e.now()
+		}
+		e.followCap(ctx, s, job)
+		if patience > 0 && e.now().Sub(since) >= patience {
+			return false, nil
+		}
+		if err := retry.Sleep(ctx, jobPoll); err != nil {
+			return false, err
+		}
+	}
+}
+
+// reportJob shows the job's progress and returns it; nil if it is not known.
+func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil || job == nil {
+		return nil
+	}
+	phase := "fold"
+	if s.Method == MethodMirror {
+		phase = "mirror"
+	}
+	e.progress.set(s.MigrationID, Progress{
+		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBps: pace.rate(e.now(), job.Current),
+	})
+	return job
+}
+
+// followCap makes the operator's latest cap the mirror's. A fold has none: it is
+// short, and the guest waits for its end.
+func (e *Env) followCap(ctx context.Context, s *Spec, job *hv.Job) {
+	want := e.Bandwidth(s)
+	if s.Method != MethodMirror || job == nil || job.BandwidthBps == want {
+		return
+	}
+	if err := e.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, want); err != nil {
+		// It may have ended, which the next look tells; if not, it is tried again.
+		e.log.Debug("cannot change the bandwidth of a mirror", "migration", s.MigrationID, "err", err)
+	}
+}
+
+// meter is how fast a job gets on.
+type meter struct {
+	at    time.Time
+	done  int64
+	speed float64
+}
+
+// meterWindow smooths what a meter says.
+const meterWindow = 3 * time.Second
+
+// rate takes a sample and returns the bytes per second of the last few seconds.
+func (p *meter) rate(now time.Time, done int64) int64 {
+	elapsed := now.Sub(p.at)
+	switch {
+	case p.at.IsZero() || elapsed < 0:
+		p.at, p.done = now, done
+	case elapsed > 0:
+		speed := float64(max(0, done-p.done)) / elapsed.Seconds()
+		if p.speed == 0 {
+			p.speed = speed
+		}
+		p.speed += min(1, float64(elapsed)/float64(meterWindow)) * (speed - p.speed)
+		p.at, p.done = now, done
+	}
+	return int64(p.speed)
+}
+
+// abortCommit ends cancel's own job and keeps the guest where it is. It is not a
+// synchronous one, so that the guest need not be paused. Another job, or another
+// image on top, is not ours to touch: ours is not there then.
+func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
+	e.progress.clear(s.MigrationID)
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil || !disk.active {
+		return err // a job dies with its process
+	}
+	if disk.ours(toSrc, s) == nil {
+		if disk.live == toSrc.end {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+		return nil
+	}
+	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return e.hvError(err)
+	}
+	return notEnded(s)
+}
+
+// observeJob says whether the job of a direction is ready.
+func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
+	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		// If not, Do finds out why, and has the op planned anew or refuses.
+		mirror := disk.ours(to, s)
+		return op.DoneIf(mirror != nil && mirror.Ready && disk.mayName(s, to) == nil), nil
+	}
+}

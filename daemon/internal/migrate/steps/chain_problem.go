@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// ChainProblem says what is wrong with the chain of the instance, "" if nothing is. InUse
+// says whether the newest writes of the guest are in the overlay, by the journal's word.
+// Known is false if nobody can tell now.
+func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem string, known bool) {
+	disk, err := e.confirmDisk(ctx, s)
+	var disagreed *errWitnessesDisagree
+	switch {
+	case errors.As(err, &disagreed):
+		return disagreed.Error(), true
+	case errors.Is(err, hv.ErrNotFound):
+		return "", true // there is nothing to start
+	case err != nil:
+		return "", false
+	}
+	d := disk.dom.ConfigDisk(s.Target)
+	if !inUse || d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) {
+		// What is above it is somebody else's snapshot, which has newer writes. A guest that
+		// was saved where the witnesses disagreed would be restored to libvirt's chain.
+		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
+		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
+	}
+	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
+		"do not start it from there; docs/how-to/recover.md (A definition that was put back) says what can be done",
+		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
+}
+
+// Watched says whether the instance has a chain of the migration's making, or a job.
+func (s *Spec) Watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
+
+// ChainOwner is the owner of the guard that the watch sets.
+func (s *Spec) ChainOwner() string { return "chain " + s.MigrationID }

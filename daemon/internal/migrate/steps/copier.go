@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// CopyEngine is Copier on the copy engine, with cursors as files in one
+// directory.
+type CopyEngine struct {
+	cursors string
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	paced time.Duration // by pacers that have ended
+	moved int64
+}
+
+// NewCopier returns a copier that keeps its cursors in dir.
+func NewCopier(dir string, log *slog.Logger) *CopyEngine {
+	return &CopyEngine{cursors: dir, log: log}
+}
+
+func (c *CopyEngine) cursorPath(key string) string {
+	return filepath.Join(c.cursors, strings.ReplaceAll(key, "/", "-"))
+}
+
+// Copy implements Copier.
+func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
+
+	limit := copy.NewLimiter(req.BandwidthBps())
+	helpers.Go(func() { followBandwidth(ctx, limit, req.BandwidthBps) })
+	spec := copy.Spec{
+		Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
+		Verify: req.Verify, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
+	}
+	if req.DstPrint != "" {
+		spec.IsDst = func(dst *os.File) error {
+			now, err := location.FingerprintOf(dst)
+			if err == nil && now != req.DstPrint {
+				err = dstReplaced(req.Dst.Path)
+			}
+			return err
+		}
+	}
+	if req.GuestWrites != nil {
+		pacer := copy.NewGuestPacer(func() (int64, time.Duration, bool) {
+			st, err := req.GuestWrites(ctx)
+			if err != nil {
+				return 0, 0, false // no guest now, or libvirt is away: nothing to give way to
+			}
+			return st.WriteRequests, st.WriteTime, true
+		})
+		helpers.Go(func() { pacer.Run(ctx) })
+		spec.Pace = pacer
+		defer func() { c.count(pacer.Paced(), 0) }()
+	}
+	cursor := copy.NewFileCursor(c.cursorPath(req.Key))
+	defer func() {
+		if err := cursor.Close(); err != nil {
+			c.log.Warn("cannot close a copy's cursor", "err", err)
+		}
+	}()
+	spec.Cursor = cursor
+	res, err := copy.Copy(ctx, spec)
+	c.count(0, res.BytesCopied)
+	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
+		// The cursor says of a chunk that it is there, and it is not.
+		err = errors.Join(err, atomicfile.Remove(c.cursorPath(req.Key)))
+	}
+	if err != nil {
+		return CopyResult{}, copyError(ctx, err)
+	}
+	return CopyResult{
+		BytesTotal: res.BytesTotal, BytesCopied: res.BytesCopied, BytesZero: res.BytesZero,
+		Cloned: res.Cloned, Verified: res.Verified, Digest: res.Digest,
+	}, nil
+}
+
+func (c *CopyEngine) count(paced time.Duration, moved int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paced += paced
+	c.moved += moved
+}
+
+// Totals are how long copies were held back for guests, and how many bytes they
+// wrote, since the daemon began.
+func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paced, c.moved
+}
+
+// bandwidthPoll is how soon a changed cap is felt.
+const bandwidthPoll = 200 * time.Millisecond
+
+// followBandwidth keeps the limiter at what the operator said last.
+func followBandwidth(ctx context.Context, limit *copy.Limiter, bps func() int64) {
+	tick := time.NewTicker(bandwidthPoll)
+	defer tick.Stop()
+	now := bps()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if next := bps(); next != now {
+				now = next
+				limit.SetBytesPerSecond(now)
+			}
+		}
+	}
+}
+
+func copyImage(img hv.Image, sizeBytes int64) copy.Image {
+	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes}
+}
+
+func forwardProgress(to func(Progress)) func(copy.Progress) {
+	return func(p copy.Progress) {
+		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBps: p.RateBytesPerSecond})
+	}
+}
+
+// Compare implements Copier.
+func (c *CopyEngine) Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
+	err := copy.Compare(ctx, copyImage(src, sizeBytes), copyImage(dst, sizeBytes), forwardProgress(progress))
+	return copyError(ctx, err)
+}
+
+func (c *CopyEngine) capPath(key string) string { return c.cursorPath(key) + ".cap" }
+
+// SetCap implements Copier.
+func (c *CopyEngine) SetCap(key string, bytesPerSecond int64) error {
+	return atomicfile.Write(c.capPath(key), strconv.AppendInt(nil, bytesPerSecond, 10), 0o600)
+}
+
+// Cap implements Copier.
+func (c *CopyEngine) Cap(key string) (bytesPerSecond int64, set bool, err error) {
+	text, err := os.ReadFile(c.capPath(key))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	if bytesPerSecond, err = strconv.ParseInt(string(text), 10, 64); err != nil {
+		return 0, false, fmt.Errorf("read the cap of a copy: %w", err)
+	}
+	return bytesPerSecond, true, nil
+}
+
+// Forget implements Copier.
+func (c *CopyEngine) Forget(_ context.Context, key string) error {
+	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.capPath(key)))
+}
+
+// copyError says in the user's words what went wrong with a copy.
+func copyError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	var (
+		mismatch *copy.MismatchError
+		size     *copy.SizeError
+		image    *copy.ImageError
+		refused  *api.Error
+	)
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &mismatch):
+		return api.Errorf(api.CodeCopyMismatch, "the copy is not equal to its source: %v", mismatch).With("offset", mismatch.Offset)
+	case errors.As(err, &size):
+		return api.Errorf(api.CodeSizeMismatch, "%v", size)
+	case errors.As(err, &image):
+		return api.Errorf(api.CodeUnsupportedDisk, "%v", image)
+	case errors.Is(err, copy.ErrInUse):
+		return api.Errorf(api.CodeDstInUse, "%v", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return api.Errorf(api.CodeNoSpace, "%v; make room and run the copy again, it goes on where it stopped", err)
+	}
+	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The storage has lost what the cursor says is there, further back than a copy that goes
+// on looks: the copy after the one that finds it begins anew, and mends it.
+func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	const size = 320 << 20 // sparse
+	for path, text := range map[string]string{src: "what the guest wrote", dst: ""} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		must(t, os.Truncate(path, size))
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "cursors"), 0o700))
+	c := steps.NewCopier(filepath.Join(dir, "cursors"), slog.New(slog.DiscardHandler))
+	copyOnce := func() error {
+		_, err := c.Copy(t.Context(), steps.CopyRequest{
+			Key: "k", Src: rawFile(src), Dst: rawFile(dst), SizeBytes: size, Verify: true,
+			BandwidthBps: func() int64 { return 0 }, Progress: func(steps.Progress) {},
+		})
+		return err
+	}
+	must(t, copyOnce())
+	f, err := os.OpenFile(dst, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte("something else"), 0)
+	must(t, err)
+	must(t, f.Close())
+	if err := copyOnce(); api.CodeOf(err) != api.CodeCopyMismatch {
+		t.Fatalf("got %v, want copy_mismatch", err)
+	}
+	must(t, copyOnce())
+	must(t, c.Compare(t.Context(), rawFile(src), rawFile(dst), size, func(steps.Progress) {}))
+}
+
+func rawFile(path string) hv.Image {
+	return hv.Image{Type: hv.SourceFile, Format: "raw", Path: path}
+}
+
+// TestTheCopierWritesOnlyToTheFileThatWasMade, whatever its path names when it is opened.
+func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.raw"), filepath.Join(dir, "dst.raw")
+	must(t, os.WriteFile(src, make([]byte, 1<<20), 0o600))
+	must(t, os.WriteFile(dst, []byte{}, 0o600))
+	fingerprint, err := location.Fingerprint(dst)
+	must(t, err)
+	must(t, os.Rename(dst, dst+".away"))
+	theirs := strings.Repeat("x", 1<<20)
+	must(t, os.WriteFile(dst, []byte(theirs), 0o600))
+	c := steps.NewCopier(t.TempDir(), slog.New(slog.DiscardHandler))
+	_, err = c.Copy(t.Context(), steps.CopyRequest{
+		Key: "k", Src: hv.Image{Path: src, Format: hvtest.Raw}, Dst: hv.Image{Path: dst, Format: hvtest.Raw}, SizeBytes: 1 << 20,
+		DstPrint: fingerprint, BandwidthBps: func() int64 { return 0 }, Progress: func(steps.Progress) {},
+	})
+	if api.CodeOf(err) != api.CodeDstInUse {
+		t.Errorf("got %v, want dst_in_use", err)
+	}
+	if text, err := os.ReadFile(dst); err != nil || string(text) != theirs {
+		t.Errorf("the file of somebody else was written (%v)", err)
+	}
+}
+
+func TestTheCapOfACopyIsKeptInAFileUntilItIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	wantCap := func(want int64, wantSet bool) {
+		t.Helper()
+		bps, set, err := steps.NewCopier(dir, slog.New(slog.DiscardHandler)).Cap("copy/m")
+		if err != nil || bps != want || set != wantSet {
+			t.Errorf("the cap is %d, set %t (%v); want %d, %t", bps, set, err, want, wantSet)
+		}
+	}
+	wantCap(0, false)
+	c := steps.NewCopier(dir, slog.New(slog.DiscardHandler))
+	for _, bps := range []int64{1 << 40, 0} {
+		must(t, c.SetCap("copy/m", bps))
+		wantCap(bps, true)
+	}
+	must(t, c.Forget(t.Context(), "copy/m"))
+	wantCap(0, false)
+}

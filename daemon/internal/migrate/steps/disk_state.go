@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Position says which of a migration's chains a disk is on.
+type Position string
+
+// The places. Foreign is anything else: somebody changed the disk behind our
+// back, and nothing is done to it.
+const (
+	OnSrc     Position = "src"
+	OnOverlay Position = "overlay over src"
+	OnDst     Position = "dst"
+	Foreign   Position = "another chain"
+)
+
+// PositionOf reads the position from a disk's chain. It compares whole chains, not
+// tops: an overlay over something else is foreign.
+func PositionOf(s *Spec, d *hv.Disk) Position {
+	if d == nil {
+		return Foreign
+	}
+	switch {
+	case slices.Equal(d.Chain, s.OverlayChain()):
+		return OnOverlay
+	case slices.Equal(d.Chain, s.srcChain()):
+		return OnSrc
+	case slices.Equal(d.Chain, s.DstChain()):
+		return OnDst
+	}
+	return Foreign
+}
+
+// diskState is what libvirt says of the migration's disk at one moment.
+type diskState struct {
+	dom    *hv.Domain
+	active bool
+	live   Position // only if active
+	config Position
+	mirror *hv.Mirror
+}
+
+// readDisk reads the domain. Its errors are already typed for the runner.
+func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return nil, e.hvError(err)
+	}
+	disk := &diskState{dom: dom, active: dom.State.Active(), config: PositionOf(s, dom.ConfigDisk(s.Target))}
+	if disk.active {
+		live := dom.LiveDisk(s.Target)
+		disk.live = PositionOf(s, live)
+		if live != nil {
+			disk.mirror = live.Mirror
+		}
+	}
+	return disk, nil
+}
+
+// mirrorTo returns the running job on the disk if it is the one that brings
+// the disk to img, and an error if there is a job that is not ours.
+func (d *diskState) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
+	switch {
+	case d.mirror == nil:
+		return nil, nil
+	case d.mirror.Job == hv.JobOther && d.mirror.Image.Path == img.Path:
+		// So libvirt shows a job of ours that has failed, until it is gone.
+		return &hv.Mirror{Job: kind, Image: d.mirror.Image}, nil
+	}
+	if d.mirror.Job != kind || d.mirror.Image.Path != img.Path {
+		return nil, api.Errorf(api.CodeChainChanged,
+			"disk has a block job (%s) to %s that Volferry did not start", d.mirror.Job, d.mirror.Image.Path)
+	}
+	return d.mirror, nil
+}
+
+// ours returns the job of this way, nil if it does not run.
+func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
+	mirror, err := d.mirrorTo(to.job, to.image(s))
+	if err != nil {
+		return nil
+	}
+	return mirror
+}
+
+// JobRuns says whether a block job runs on the disk of the migration, whoever began it.
+func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
+	disk, err := e.readDisk(ctx, s)
+	return err == nil && disk.mirror != nil, err
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade: the copy, and the job of
+// a mirror, look once more before their first byte.
+func TestNothingIsWrittenToADstThatSomebodyHasTakenSinceItWasMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes func(t *testing.T, w *migratetest.World, path string)
+		words string
+	}{
+		"a domain is defined on it": {func(t *testing.T, w *migratetest.World, path string) { w.DefineOn(t, path) }, "other"},
+		"it is another file":        {func(t *testing.T, w *migratetest.World, path string) { w.Replace(t, path) }, "replaced"},
+	} {
+		for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
+			t.Run(name+", "+method, func(t *testing.T) {
+				w := migratetest.NewWorld(t, hv.StateRunning)
+				s := testSpec(method)
+				must(t, w.CreateImage(dstPath, hvtest.Raw, testSize))
+				fingerprint, err := w.Images.Fingerprint(t.Context(), dstPath)
+				must(t, err)
+				m := steps.NewEnv(w.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true, Print: fingerprint}}, nil, func(string) {}, slog.New(slog.DiscardHandler))
+				if got, err := steps.MayWriteDst(m, t.Context(), &s); err != nil || got != fingerprint {
+					t.Fatalf("before that: %q, %v", got, err)
+				}
+				c.takes(t, w, dstPath)
+				if method == steps.MethodMirror {
+					err = steps.MayMirrorToDst(m, t.Context(), &s)
+				} else {
+					_, err = steps.MayWriteDst(m, t.Context(), &s)
+				}
+				if api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), c.words) {
+					t.Errorf("got %v, want dst_in_use that says %q", err, c.words)
+				}
+			})
+		}
+	}
+}

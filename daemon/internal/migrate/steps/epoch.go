@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// fence knows in which epoch this host is by the registry's newest word, and in
+// which one the registry last said of a migration that it is still this host's.
+// It is in memory only: what a restart loses the registry says again.
+type fence struct {
+	mu     sync.Mutex
+	epoch  int64
+	held   map[string]int64 // by migration
+	raised chan struct{}    // closed, and replaced, with each new epoch
+}
+
+func (f *fence) raise(epoch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if epoch <= f.epoch {
+		return
+	}
+	f.epoch = epoch
+	if f.raised != nil {
+		close(f.raised)
+		f.raised = nil
+	}
+}
+
+// confirm keeps that in this epoch the migration was this host's.
+func (f *fence) confirm(s *Spec, epoch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held == nil {
+		f.held = map[string]int64{}
+	}
+	f.held[s.MigrationID] = epoch
+}
+
+// behind says whether the host was fenced since the registry last said that the
+// migration is this host's. If not, changed is closed when there is a newer epoch.
+func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.raised == nil {
+		f.raised = make(chan struct{})
+	}
+	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
+}
+
+// RaiseEpoch keeps the epoch in which this host is by the registry's newest word.
+func (e *Env) RaiseEpoch(epoch int64) { e.fence.raise(epoch) }
+
+// Behind says whether the host was fenced since the registry last said that the migration
+// is this host's.
+func (e *Env) Behind(s *Spec) bool {
+	_, behind, _ := e.fence.behind(s)
+	return behind
+}
+
+// epochIn is the epoch that a refusal for a stale one names, 0 if it names none.
+func epochIn(err error) int64 {
+	var refused *api.Error
+	if !errors.As(err, &refused) {
+		return 0
+	}
+	switch epoch := refused.Details["epoch"].(type) {
+	case int64:
+		return epoch
+	case float64: // as JSON has it
+		return int64(epoch)
+	}
+	return 0
+}

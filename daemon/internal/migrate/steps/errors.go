@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// snapshotsLost is the error for an instance whose snapshots or checkpoints would be
+// lost with the overlay that has them.
+func snapshotsLost(s *Spec, dom *hv.Domain) *api.Error {
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has %s and %s in libvirt, made since the migration of volume %s began, and would lose them; delete them first",
+		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
+}
+
+// atRest refuses an instance that is off and may still have its disks: its guest was
+// moved to another host, or a managed save image would start it on the disks of the
+// time when it was saved, whatever the persistent XML says.
+func atRest(s *Spec, disk *diskState) error {
+	if disk.active || !disk.dom.ManagedSave {
+		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.dom)
+	}
+	return api.Errorf(api.CodeStateForbidden,
+		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",
+		s.InstanceName, s.InstanceName)
+}
+
+// chainChanged is the error for a disk on a chain that no step expects.
+func chainChanged(s *Spec, disk *diskState) *api.Error {
+	if disk.active && !disk.dom.Persistent {
+		return api.Errorf(api.CodeChainChanged,
+			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; its disk %s is on %s; "+
+				"define it again (virsh dumpxml %s, virsh define), then call again; `volferryctl volume which %s` shows what is known",
+			s.InstanceName, s.Target, disk.live, s.InstanceName, s.VolumeName)
+	}
+	where := string(disk.config) + " in the persistent XML"
+	if disk.active {
+		where = string(disk.live) + " in the running guest, " + where
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"disk %s of instance %s was changed by somebody else: it is on %s; `volferryctl volume which %s` shows what is known",
+		s.Target, s.InstanceName, where, s.VolumeName)
+}
+
+// errWorldChanged ends an op that the world has overtaken: it was planned for a
+// running guest and the guest is off, or the other way round, or a block job
+// ended before its time. The op is undone and the manager plans again.
+type errWorldChanged struct{ what string }
+
+func (e *errWorldChanged) Error() string { return e.what }
+
+// CodeWorldChanged is how errWorldChanged stands in the journal. It never
+// leaves the daemon.
+const CodeWorldChanged api.Code = "world_changed"
+
+func guestIsOff(s *Spec) error {
+	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
+}
+
+// guestRestarted: the process is another one, and the jobs of the one before are gone.
+func guestRestarted(s *Spec) error {
+	return &errWorldChanged{fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
+}
+
+// jobEndedEarly: a block job is gone before its time, because it met an I/O error or
+// because the guest's process is another one now. The guest is where it was
+// before, whatever the job did.
+func jobEndedEarly(s *Spec, into hv.Image) error {
+	return &errWorldChanged{jobEndedText(s, into)}
+}
+
+func jobEndedText(s *Spec, into hv.Image) string {
+	from, goesOn := s.Overlay, "its overlay"
+	if s.Method == MethodMirror {
+		from, goesOn = s.Src.Path, "it"
+	}
+	return fmt.Sprintf("QEMU ended the copy of %s into %s before it was done (its log says why); the guest goes on with %s and nothing is lost",
+		from, into.Path, goesOn)
+}
+
+// jobFailed is what becomes of an op whose job ended while it was watched. A
+// fold is made again, since it is short. A mirror would meet the same error once
+// more after hours: that is for a person to look at, unless the guest's process is
+// about to be gone, which libvirt says of its jobs first.
+// The job was one of this run of the guest.
+func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
+	if s.Method == MethodMirror {
+		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeInternal, "%s", jobEndedText(s, into)))
+	}
+	return jobEndedEarly(s, into)
+}
+
+func guestIsOn(s *Spec) error {
+	return &errWorldChanged{fmt.Sprintf("instance %s was started", s.InstanceName)}
+}
+
+// hvError gives an error of the hypervisor the type that tells the runner what
+// to do.
+func (e *Env) hvError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.WaitFor(request.WaitHypervisor, err)
+	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
+		return op.Retry(request.BusyDelay, err)
+	case errors.Is(err, hv.ErrNotActive):
+		return &errWorldChanged{"the instance is not running any more"}
+	case errors.Is(err, hv.ErrNotFound):
+		// A domain that was undefined under an open migration: its disk's chain
+		// is not known any more.
+		return op.UnknownOutcome(err)
+	}
+	return err
+}
+
+// deathNotice is how long libvirt may take to notice that a guest's process is
+// dead. A call that fails for another reason is believed so much later.
+const (
+	DeathNotice = time.Second
+	deathPoll   = 20 * time.Millisecond
+	// DestroyNotice is the same for a process that is told to end: it ends its
+	// jobs first, and libvirt kills it if it takes too long (some 15 s).
+	DestroyNotice = 30 * time.Second
+)
+
+// guestError is hvError for a call that needs the guest's process. If that dies
+// the call fails in libvirt's words only, a moment before libvirt says that the
+// guest is off; an op that is undone in that moment could find, half-way back,
+// a world that it cannot judge.
+func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
+	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
+}
+
+// guestErrorAfter is guestError that knows, unless run is 0, in which run of the guest
+// it was: one that was stopped and started again meanwhile is told from one that
+// runs on.
+func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
+	if typed := e.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
+		return typed
+	}
+	if err == nil {
+		return nil
+	}
+	_, gone := retry.Poll(ctx, max(deathPoll, notice/100), notice, func() (bool, error) {
+		disk, err := e.readDisk(ctx, s)
+		switch {
+		case err != nil:
+			return false, err
+		case !disk.active:
+			return false, guestIsOff(s)
+		case run != 0 && disk.dom.Run != run:
+			return false, guestRestarted(s)
+		}
+		return false, nil
+	})
+	return cmp.Or(gone, err)
+}
+
+// registryError does the same for the registry. A host that was fenced waits as for
+// a registry that is away, until it has rejoined.
+func (e *Env) registryError(err error) error {
+	switch api.CodeOf(err) {
+	case api.CodeRegistryUnavailable:
+		return op.WaitFor(request.WaitRegistry, err)
+	case api.CodeStaleEpoch:
+		e.fence.raise(epochIn(err))
+		return op.WaitFor(request.WaitRegistry, err)
+	default:
+		return err
+	}
+}
+
+// Describe turns an error into what the journal keeps of it. It is the
+// runner's Config.Describe.
+func Describe(err error) op.Failure {
+	var changed *errWorldChanged
+	if errors.As(err, &changed) {
+		return op.Failure{Code: string(CodeWorldChanged), Message: err.Error()}
+	}
+	var abandoned *errAbandoned
+	if errors.As(err, &abandoned) {
+		code := codeAbandoned
+		if abandoned.kept {
+			code = codeAbandonedKept
+		}
+		return op.Failure{Code: string(code), Message: err.Error(), Details: abandoned.why.Details}
+	}
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused):
+		return op.Failure{Code: string(refused.Code), Message: refused.Message, Details: refused.Details}
+	case errors.Is(err, op.ErrJournal):
+		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnsupported):
+		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
+	}
+	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
+}
+
+// APIError is the way back: a failure of the journal as an error of the API.
+func APIError(f *op.Failure) *api.Error {
+	if f == nil {
+		return nil
+	}
+	code := api.Code(f.Code)
+	if code == CodeWorldChanged {
+		code = api.CodeInstanceBusy
+	}
+	if code == codeAbandoned || code == codeAbandonedKept {
+		code = api.CodeNoMigration
+	}
+	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
+}
+
+// CannotLookAt is the refusal where the hypervisor does not tell how the instance is.
+func CannotLookAt(s *Spec, err error) *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
+}
+
+// NoHypervisor is the refusal of whatever needs libvirt while it does not answer.
+func NoHypervisor() *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+}
+
+// CheckNotSaved refuses the switch of a guest that was saved while the volume was copied:
+// it goes on when the guest was restored.
+func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
+	if s.Method != MethodOverlay {
+		return nil
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	return atRest(s, disk)
+}
+
+// Overtaken says whether an op was undone because the world had changed under it, so that
+// it is to be planned anew.
+func Overtaken(f *op.Failure) bool { return f != nil && f.Code == string(CodeWorldChanged) }
+
+// Abandoned says whether an op was undone because the registry had ended its migration, and
+// kept whether src was still the instance's then.
+func Abandoned(f *op.Failure) (is, kept bool) {
+	if f == nil {
+		return false, false
+	}
+	kept = f.Code == string(codeAbandonedKept)
+	return kept || f.Code == string(codeAbandoned), kept
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+// The op kinds of a migration. Live and cold are two ways to the same end; the
+// manager picks by whether the guest runs, and picks again if that changes.
+const (
+	KindStart           = "migration_start"
+	KindStartOffline    = "migration_start_offline"
+	KindStartMirror     = "migration_start_mirror"
+	KindCopy            = "migration_copy"
+	KindMirror          = "migration_mirror"
+	KindCompleteLive    = "migration_complete_live"
+	KindCompleteCold    = "migration_complete_cold"
+	KindCompleteOffline = "migration_complete_offline"
+	KindCompleteMirror  = "migration_complete_mirror"
+	KindCancelLive      = "migration_cancel_live"
+	KindCancelCold      = "migration_cancel_cold"
+	KindCancelOffline   = "migration_cancel_offline"
+	KindCancelMirror    = "migration_cancel_mirror"
+	KindCancelCommitted = "migration_cancel_committed"
+	// KindRelease is the cancel of a migration that the registry has ended; kindRollback
+	// that of a migration whose src is still the instance's. The kinds in journals have older
+	// names.
+	KindRelease      = "migration_let_go"
+	KindRollbackLive = "migration_take_back_live"
+	KindRollbackCold = "migration_take_back_cold"
+)
+
+// The op kinds of this host's part in a move with all guests paused.
+const (
+	KindCopySaved = "migration_copy_saved"
+	KindDropDst   = "migration_drop_dst"
+	KindDropSrc   = "migration_drop_src"
+)
+
+// Goal is what an op kind is for.
+type Goal string
+
+// The goals: the calls on a migration.
+const (
+	GoalStart    Goal = "start"
+	GoalCopy     Goal = "copy"
+	GoalComplete Goal = "complete"
+	GoalCancel   Goal = "cancel"
+)
+
+var goals = map[string]Goal{
+	KindStart: GoalStart, KindStartOffline: GoalStart, KindStartMirror: GoalStart,
+	KindCopy: GoalCopy, KindMirror: GoalCopy,
+	KindCompleteLive: GoalComplete, KindCompleteCold: GoalComplete, KindCompleteOffline: GoalComplete, KindCompleteMirror: GoalComplete,
+	KindCancelLive: GoalCancel, KindCancelCold: GoalCancel, KindCancelOffline: GoalCancel, KindCancelMirror: GoalCancel, KindCancelCommitted: GoalCancel, KindRelease: GoalCancel,
+	KindRollbackLive: GoalCancel, KindRollbackCold: GoalCancel,
+	KindCopySaved: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
+}
+
+// GoalOf returns what an op of this kind is for, "" if it is no op of a migration.
+func GoalOf(kind string) Goal { return goals[kind] }

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
+)
+
+// The one volume and the one instance of a world.
+const (
+	testInstance  = migratetest.Instance
+	testMigration = migratetest.Migration
+	testHost      = migratetest.Host
+	testBlocks    = migratetest.Blocks
+	testSize      = migratetest.Size
+	srcPath       = migratetest.SrcPath
+	dstPath       = migratetest.DstPath
+	overlayPath   = migratetest.OverlayPath
+)
+
+var must, testSpec, savedSpec = migratetest.Must, migratetest.NewSpec, migratetest.NewSavedSpec
+
+// phase is a world in which a migration has come so far that one op kind is
+// next, and what must hold when that op is over.
+type phase struct {
+	*migratetest.World
+	kind string
+	spec steps.Spec
+	// handedOver is how the guest was when it was left to a person.
+	handedOver hv.State
+	// done and undone judge the world after the op.
+	done, undone func(*phase) error
+}
+
+// Plans implements optest.World.
+func (p *phase) Plans() []op.Plan {
+	host := func(context.Context) (steps.Host, error) { return steps.Host{ID: testHost, Epoch: 1}, nil }
+	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true}}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
+	for _, plan := range plans {
+		if plan.Kind == steps.KindRelease {
+			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
+		}
+	}
+	return plans
+}
+
+// Op implements optest.World.
+func (p *phase) Op() op.Op {
+	in, err := json.Marshal(steps.Input{Spec: p.spec, RequestID: "r"})
+	if err != nil {
+		panic(err)
+	}
+	return op.Op{
+		ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aaa", Kind: p.kind, Group: p.spec.MigrationID,
+		Keys: []string{p.spec.Key()}, Input: in, CreatedAt: time.Unix(1, 0),
+	}
+}
+
+// Check implements optest.World.
+func (p *phase) Check(state op.State) error {
+	if state == op.StateDone {
+		return p.done(p)
+	}
+	return p.undone(p)
+}
+
+// started is a world between start and complete, with the copy made and writes
+// in the overlay. Whether the instance runs now is up to state.
+func started(t *testing.T, state hv.State, method string) *phase {
+	t.Helper()
+	before := state
+	if method == steps.MethodOverlay {
+		before = hv.StateRunning // it ran for a while in any case
+	}
+	p := &phase{World: migratetest.NewWorld(t, before), spec: testSpec(method)}
+	ctx := context.Background()
+	_, err := p.Registry.RegisterMigration(ctx, "", api.MigrationRegister{ID: testMigration, Dst: p.spec.Dst, Epoch: 1})
+	must(t, err)
+	_, err = p.Registry.TransitionMigration(ctx, "", testMigration, api.MigrationTransition{
+		From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationStarted, Epoch: 1,
+	})
+	must(t, err)
+	_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
+	must(t, err)
+	switch method {
+	case steps.MethodOverlay:
+		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), testSize))
+		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.OverlayChain()))
+		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.OverlayImage()))
+		must(t, p.Copy(srcPath, dstPath))
+		for range 10 {
+			p.GuestWrites()
+		}
+	case steps.MethodOffline:
+		must(t, p.Guards.Set(testInstance, p.spec.Owner(), "held"))
+		must(t, p.Copy(srcPath, dstPath))
+	}
+	switch {
+	case before == state:
+	case state == hv.StatePaused:
+		must(t, p.SuspendByUser(testInstance))
+	case state == hv.StateStopped:
+		must(t, p.Stop(testInstance))
+	}
+	return p
+}
+
+// onOverlayStill: the op is undone, and the migration is where it was.
+func onOverlayStill(p *phase) error {
+	p.SetQuiet()
+	r := &migratetest.Recorder{}
+	p.AssertNoWriteLost(r)
+	p.AssertClean(r)
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err != nil {
+		return err
+	}
+	if at := steps.PositionOf(&p.spec, dom.ConfigDisk("vda")); at != steps.OnOverlay {
+		r.Errorf("the persistent chain is %s", at)
+	}
+	if dom.State.Active() && steps.PositionOf(&p.spec, dom.LiveDisk("vda")) != steps.OnOverlay {
+		r.Errorf("the live chain is %s", steps.PositionOf(&p.spec, dom.LiveDisk("vda")))
+	}
+	if g := p.Guards.All(); len(g) > 0 {
+		r.Errorf("guards are left: %v", g)
+	}
+	return errors.Join(r.Problems...)
+}
+
+// onSrcStill: the op of a mirror is undone, and the guest is on src.
+func onSrcStill(p *phase) error {
+	err := p.Settled(srcPath)
+	if dom, e := p.Fake.Domain(context.Background(), testInstance); e != nil || dom.Live[0].Mirror != nil {
+		err = errors.Join(err, errors.New("the mirror is left"), e)
+	}
+	return err
+}
+
+// row checks the registry's row of the migration.
+func (p *phase) row(want api.MigrationState) error {
+	row, err := p.Registry.Migration(context.Background(), testMigration)
+	if err != nil || row.State != want {
+		return fmt.Errorf("the registry's row is %q, want %q (%w)", row.State, want, err)
+	}
+	return nil
+}
+
+func TestStartMatrix(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				return &phase{
+					World: migratetest.NewWorld(t, state), kind: steps.KindStart, spec: testSpec(steps.MethodOverlay),
+					done: func(p *phase) error {
+						return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
+					},
+					undone: notBegun,
+				}
+			}})
+		})
+	}
+}
+
+// jobLeft: a complete leaves its job to the next one, or to the cancel, and
+// nothing else. It ends it, so that the rest can be judged.
+func (p *phase) jobLeft() error {
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err != nil || !dom.State.Active() {
+		return err
+	}
+	mirror := dom.LiveDisk("vda").Mirror
+	if mirror == nil {
+		return nil
+	}
+	if mirror.Job != hv.JobCopy || mirror.Image != p.spec.DstImage() {
+		return fmt.Errorf("a job is left: %+v", mirror)
+	}
+	return p.BreakJob(testInstance, "vda")
+}
+
+// srcUntouchedSince: nobody has src open for writing.
+func (p *phase) srcUntouchedSince() error {
+	if n := p.Writers(srcPath); n != 0 {
+		return fmt.Errorf("%d writers have src open", n)
+	}
+	return nil
+}
+
+// notBegun: start is undone, and nothing is left of it.
+func notBegun(p *phase) error {
+	err := p.Settled(srcPath)
+	if p.Exists(dstPath) {
+		err = errors.Join(err, errors.New("dst is left"))
+	}
+	if row, e := p.Registry.Migration(context.Background(), testMigration); e == nil && !row.State.Final() {
+		err = errors.Join(err, fmt.Errorf("the registry's row is left %s", row.State))
+	}
+	return err
+}
+
+func TestStartOfflineMatrix(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		return &phase{
+			World: migratetest.NewWorld(t, hv.StateStopped), kind: steps.KindStartOffline, spec: testSpec(steps.MethodOffline),
+			done: func(p *phase) error {
+				if len(p.Guards.All()) != 1 {
+					return errors.New("the instance is not held")
+				}
+				return p.row(api.MigrationStarted)
+			},
+			undone: notBegun,
+		}
+	}})
+}
+
+func TestCompleteMatrix(t *testing.T) {
+	for _, c := range []struct {
+		name, kind, method string
+		state              hv.State
+	}{
+		{"running", steps.KindCompleteLive, steps.MethodOverlay, hv.StateRunning},
+		{"paused by a person", steps.KindCompleteLive, steps.MethodOverlay, hv.StatePaused},
+		{"stopped", steps.KindCompleteCold, steps.MethodOverlay, hv.StateStopped},
+		{"offline", steps.KindCompleteOffline, steps.MethodOffline, hv.StateStopped},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, c.state, c.method)
+				p.kind = c.kind
+				p.done = func(p *phase) error {
+					err := errors.Join(p.Settled(dstPath), p.row(api.MigrationCompleted))
+					if p.Registry.CurrentVolume().Location.Path != dstPath {
+						err = errors.Join(err, errors.New("the registry has the volume elsewhere"))
+					}
+					return err
+				}
+				p.undone = func(p *phase) error {
+					if c.method == steps.MethodOffline {
+						return p.row(api.MigrationStarted)
+					}
+					return errors.Join(p.jobLeft(), onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
+				}
+				return p
+			}})
+		})
+	}
+}
+
+func TestCancelMatrix(t *testing.T) {
+	for _, c := range []struct {
+		name, kind, method string
+		state              hv.State
+		folding            bool
+	}{
+		{"running", steps.KindCancelLive, steps.MethodOverlay, hv.StateRunning, false},
+		{"paused by a person", steps.KindCancelLive, steps.MethodOverlay, hv.StatePaused, false},
+		{"running, in a fold", steps.KindCancelLive, steps.MethodOverlay, hv.StateRunning, true},
+		{"paused by a person, in a fold", steps.KindCancelLive, steps.MethodOverlay, hv.StatePaused, true},
+		{"stopped", steps.KindCancelCold, steps.MethodOverlay, hv.StateStopped, false},
+		{"offline", steps.KindCancelOffline, steps.MethodOffline, hv.StateStopped, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, c.state, c.method)
+				p.kind = c.kind
+				if c.folding {
+					p.fold(t)
+				}
+				p.done = func(p *phase) error {
+					err := errors.Join(p.Settled(srcPath), p.row(api.MigrationCancelled))
+					if p.Exists(dstPath) {
+						err = errors.Join(err, errors.New("dst is left"))
+					}
+					return err
+				}
+				p.undone = func(p *phase) error {
+					if c.method == steps.MethodOffline {
+						return nil
+					}
+					return errors.Join(p.jobLeft(), onOverlayStill(p))
+				}
+				return p
+			}})
+		})
+	}
+}
+
+func TestStartMirrorMatrix(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		return &phase{
+			World: migratetest.NewWorld(t, hv.StateRunning), kind: steps.KindStartMirror, spec: testSpec(steps.MethodMirror),
+			done: func(p *phase) error {
+				if !p.Exists(dstPath) {
+					return errors.New("dst is not made")
+				}
+				return errors.Join(p.row(api.MigrationStarted), p.Settled(srcPath))
+			},
+			undone: notBegun,
+		}
+	}})
+}
+
+func TestMirrorMatrix(t *testing.T) {
+	for _, state := range migratetest.ActiveStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, state, steps.MethodMirror)
+				p.kind = steps.KindMirror
+				p.done = (*phase).mirrored
+				p.undone = func(p *phase) error { // the job may be left, for the cancel
+					p.SetQuiet()
+					r := &migratetest.Recorder{}
+					p.AssertNoWriteLost(r)
+					return errors.Join(errors.Join(r.Problems...), p.row(api.MigrationStarted))
+				}
+				return p
+			}})
+		})
+	}
+}
+
+// mirrored: the guest is on src, and every write of it is on dst as well.
+func (p *phase) mirrored() error {
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err != nil {
+		return err
+	}
+	live := dom.LiveDisk("vda")
+	if live.Mirror == nil || !live.Mirror.Ready || steps.PositionOf(&p.spec, live) != steps.OnSrc {
+		return fmt.Errorf("the live disk is %+v, want a ready mirror on src", live)
+	}
+	return p.Copier.Compare(context.Background(), p.spec.SrcImage(), p.spec.DstImage(), testSize, nil)
+}
+
+func TestCompleteMirrorMatrix(t *testing.T) {
+	for _, state := range migratetest.ActiveStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := mirroring(t, state)
+				p.kind, p.spec.Verify = steps.KindCompleteMirror, steps.VerifyFull
+				p.done = func(p *phase) error {
+					return errors.Join(p.Settled(dstPath), p.row(api.MigrationCompleted))
+				}
+				// The mirror stays, for the next try or for the cancel.
+				p.undone = func(p *phase) error { return errors.Join(p.mirrored(), p.row(api.MigrationStarted)) }
+				return p
+			}})
+		})
+	}
+}
+
+func TestCancelMirrorMatrix(t *testing.T) {
+	for _, state := range migratetest.ActiveStates {
+		t.Run(string(state), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := mirroring(t, state)
+				p.kind = steps.KindCancelMirror
+				p.done = func(p *phase) error {
+					err := errors.Join(onSrcStill(p), p.row(api.MigrationCancelled))
+					if p.Exists(dstPath) {
+						err = errors.Join(err, errors.New("dst is left"))
+					}
+					return err
+				}
+				p.undone = func(*phase) error { return nil }
+				return p
+			}})
+		})
+	}
+}
+
+// fold begins the job of a complete, which is left when that is undone.
+func (p *phase) fold(t *testing.T) {
+	t.Helper()
+	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.CopyOptions{Shallow: true, Synchronous: true}))
+}
+
+// mirroring is a world whose mirror is ready.
+func mirroring(t *testing.T, state hv.State) *phase {
+	t.Helper()
+	p := started(t, state, steps.MethodMirror)
+	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.CopyOptions{Synchronous: true}))
+	p.Step(testBlocks + 1)
+	return p
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"sync"
+	"time"
+)
+
+// progressTracker holds what is known of running migrations in memory: progress for the eye,
+// the bandwidth cap, when a pause began. Losing it loses nothing.
+type progressTracker struct {
+	mu     sync.Mutex
+	byID   map[string]Progress
+	caps   map[string]int64
+	pauses map[string]time.Time
+	change func(migrationID string)
+}
+
+func newProgressTracker(change func(migrationID string)) *progressTracker {
+	return &progressTracker{
+		byID: map[string]Progress{}, caps: map[string]int64{}, pauses: map[string]time.Time{}, change: change,
+	}
+}
+
+func (t *progressTracker) set(id string, p Progress) {
+	t.mu.Lock()
+	t.byID[id] = p
+	t.mu.Unlock()
+	t.change(id)
+}
+
+func (t *progressTracker) get(id string) (Progress, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, ok := t.byID[id]
+	return p, ok
+}
+
+func (t *progressTracker) clear(id string) {
+	t.mu.Lock()
+	delete(t.byID, id)
+	t.mu.Unlock()
+}
+
+// bandwidth is the cap of a migration's copy, which is read if it is not known yet.
+func (t *progressTracker) bandwidth(id string, read func() int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.caps[id]; !known {
+		t.caps[id] = read()
+	}
+	return t.caps[id]
+}
+
+func (t *progressTracker) setBandwidth(id string, bps int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.caps[id] = bps
+}
+
+func (t *progressTracker) pausedAt(id string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pauses[id].IsZero() {
+		t.pauses[id] = at
+	}
+}
+
+// takePausedAt returns when the pause began and forgets it; zero if unknown.
+func (t *progressTracker) takePausedAt(id string) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.pauses[id]
+	delete(t.pauses, id)
+	return at
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it
+// cannot open: it would be told of them at the switch only, or at its next start.
+func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
+	user, confined, err := e.qemuUser(ctx, s)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return NoHypervisor()
+	}
+	if err != nil || !confined {
+		return err
+	}
+	dirs := []string{filepath.Dir(s.Dst.Path)}
+	if s.Overlay != "" {
+		dirs = append(dirs, filepath.Dir(s.Overlay))
+	}
+	for _, dir := range dirs {
+		err := e.images.Reach(user, dir)
+		var blocked *image.ReachError
+		if errors.As(err, &blocked) {
+			return blocked.Refusal("migrate volume "+s.VolumeName, dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.CreateDst {
+		return nil
+	}
+	return cannotOpen(s, e.images.MayOpen(user, s.Dst.Path))
+}
+
+// checkOpens refuses an image that was just made, or is about to be used, if the guest's
+// QEMU could not open it. Nobody has it yet.
+func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
+	user, confined, err := e.qemuUser(ctx, s)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return op.WaitFor(request.WaitHypervisor, NoHypervisor())
+	}
+	if err != nil || !confined {
+		return err
+	}
+	return cannotOpen(s, e.images.MayOpen(user, path))
+}
+
+// doneIfOpens is what was observed of an image that was made, unless checkOpens refuses that.
+func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
+	if err != nil || is != op.Done {
+		return is, err
+	}
+	err = e.checkOpens(ctx, s, path)
+	if api.CodeOf(err) == api.CodePermissionDenied {
+		return op.NotDone, nil
+	}
+	if err != nil {
+		return op.Unknown, err
+	}
+	return op.Done, nil
+}
+
+// qemuUser is the user of the guest's QEMU, not confined if that is no other than libvirt's.
+func (e *Env) qemuUser(ctx context.Context, s *Spec) (user hv.ProcessUser, confined bool, err error) {
+	user, err = e.hv.QEMUUser(ctx, s.InstanceID)
+	if errors.Is(err, hv.ErrUnsupported) {
+		return user, false, nil
+	}
+	return user, err == nil, err
+}
+
+func cannotOpen(s *Spec, err error) error {
+	var cannot *image.OpenError
+	if errors.As(err, &cannot) {
+		return cannot.Refusal("migrate volume " + s.VolumeName)
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// stampSrc is the stamp of src as it is now.
+func (e *Env) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
+	stamp, err := e.images.Stamp(ctx, s.Src.Path)
+	return &stamp, err
+}
+
+// sealed refuses a src that was written since it was frozen, by whomever: what is in the
+// overlay, or in a copy, belongs to a src that is gone, and to fold or switch would
+// lose what was written. A cancel that has begun to write it back is the one
+// exception. Of a file its time of modification and size tell, of a block device the
+// kernel's counters, as long as the host is not rebooted.
+func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
+	if s.Method != MethodOverlay && s.Method != MethodOffline {
+		return nil
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil || p.Seal == nil || p.Folding {
+		return err
+	}
+	now, err := e.stampSrc(ctx, s)
+	if err != nil || !now.WrittenSince(*p.Seal) {
+		return err
+	}
+	return written(s, p.Seal)
+}
+
+// sealedUnlessCommitted is sealed but for a commit of the overlay that is at work: a person has
+// begun it, and it writes src as a cancel would, which takes it up.
+func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, disk *diskState, opID string) error {
+	if disk.active && disk.live == OnOverlay && disk.ours(toSrc, s) != nil {
+		return nil
+	}
+	return e.sealed(ctx, s, opID)
+}
+
+func written(s *Spec, seal *image.Stamp) *api.Error {
+	when := "when it was frozen"
+	if seal.ModifiedNS != 0 {
+		when += " it had last been written at " + time.Unix(0, seal.ModifiedNS).UTC().Format(time.RFC3339Nano)
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"%s was written since the migration of volume %s began, though nothing should: by a block job or a start of its guest on it, or by another program (%s). "+
+			"What the overlay holds belongs to it as it was then, so nothing was folded or switched, and both are kept; docs/how-to/recover.md (A source that was written) says what can be done",
+		s.Src.Path, s.VolumeName, when)
+}
+
+// sealedOrSame is sealed that believes the content more than the stamp: a program may
+// have touched src without changing it. It can be compared with the copy only if that
+// was made of the frozen src, and before part of the overlay came to dst.
+func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) error {
+	refused := e.sealed(ctx, s, opID)
+	if api.CodeOf(refused) != api.CodeChainChanged {
+		return refused
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil {
+		return err
+	}
+	known, err := e.history.Copied(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !known || p.Completing || s.ExternalCopy || s.Verify != VerifyFull {
+		return refused
+	}
+	if err := e.copier.Compare(ctx, s.SrcImage(), s.DstImage(), s.SizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) }); err != nil {
+		if api.CodeOf(err) == api.CodeCopyMismatch {
+			return refused
+		}
+		return err
+	}
+	e.log.Warn("the source was touched since the migration began, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
+	return nil
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"encoding/json"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// The methods of a migration.
+const (
+	// MethodOverlay freezes src under a local overlay; the guest goes on.
+	MethodOverlay = api.MethodOverlay
+	// MethodOffline keeps the instance, if there is one, from starting until
+	// the end (implementation 1 of the proposal): for volumes that are not
+	// attached and for disks that libvirt will not overlay.
+	MethodOffline = "offline"
+	// MethodMirror has QEMU copy the disk while the guest goes on with src, and
+	// write every write of the guest to both: no overlay, and no frozen src that
+	// somebody else could copy. For disks that libvirt will not overlay, and for
+	// those who want no overlay.
+	MethodMirror = api.MethodMirror
+	// MethodSave moves a volume with all its guests paused. The registry leads it: a host
+	// that copies for it has a part of it only, and changes nothing of its row.
+	MethodSave = api.MethodSave
+)
+
+// The words for --verify.
+const (
+	VerifyFull = api.VerifyFull
+	VerifyNone = api.VerifyNone
+)
+
+// Spec is what was decided about a migration before anything was touched. It
+// is the input of all its ops and never changes.
+type Spec struct {
+	MigrationID string `json:"migration_id"`
+	VolumeID    string `json:"volume_id"`
+	VolumeName  string `json:"volume_name"`
+	// InstanceID and Target (vda) are empty for a volume that no host has at an
+	// instance.
+	InstanceID      string `json:"instance_id,omitempty"`
+	InstanceName    string `json:"instance_name,omitempty"`
+	Target          string `json:"target,omitempty"`
+	SrcAttachmentID string `json:"src_attachment_id,omitempty"`
+	DstAttachmentID string `json:"dst_attachment_id,omitempty"`
+
+	Host       string `json:"host"`
+	HostName   string `json:"host_name"`
+	Epoch      int64  `json:"epoch"`
+	Generation int64  `json:"generation"`
+
+	Src      api.Location `json:"src"`
+	SrcBlock bool         `json:"src_block"`
+	// SrcPrint is the fingerprint of src, empty for a migration that a former version
+	// began.
+	SrcPrint string `json:"src_print,omitempty"`
+	// SrcRights are those of src when no guest has it, which dst gets if the migration makes
+	// it; nil for a device, and for a migration that a former version began.
+	SrcRights *image.Rights `json:"src_rights,omitempty"`
+	Dst       api.Location  `json:"dst"`
+	DstBlock  bool          `json:"dst_block"`
+	// DstPrint is the fingerprint of a dst that was there already. That of one that the
+	// migration makes is in the journal.
+	DstPrint string `json:"dst_print,omitempty"`
+	// CreateDst: dst did not exist; the migration makes it and, if it is
+	// cancelled, removes it.
+	CreateDst bool   `json:"create_dst"`
+	Overlay   string `json:"overlay,omitempty"`
+
+	Method       string `json:"method"`
+	Composite    bool   `json:"composite"` // volume migrate: go through to the end
+	ExternalCopy bool   `json:"external_copy"`
+	Verify       string `json:"verify"`
+	DeleteSource bool   `json:"delete_source"`
+	BandwidthBps int64  `json:"bandwidth_bytes_per_second"`
+	// ToType is the type that the volume gets when it is at dst, "" to keep its
+	// own.
+	ToType string `json:"to_type,omitempty"`
+}
+
+// Input is the Input of every op of a migration.
+type Input struct {
+	Spec Spec `json:"spec"`
+	// RequestID is the id of the op that the caller knows: an op that the manager
+	// submits by itself, to go on with what was asked for, carries the id of
+	// the first one.
+	RequestID string `json:"request"`
+	// RequestBody is what the caller sent, so that a repeated request is told from
+	// another one under the same id.
+	RequestBody json.RawMessage `json:"asked"`
+	// Why is, in a cancel that nobody asked for, what made the manager give the
+	// migration up.
+	Why *api.Error `json:"why,omitempty"`
+}
+
+// SizeBytes is the exact virtual size that src, overlay and dst share.
+func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
+
+// SrcImage is src as the hypervisor names it.
+func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
+
+// DstImage is dst as the hypervisor names it.
+func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
+
+// OverlayImage is the overlay as the hypervisor names it.
+func (s *Spec) OverlayImage() hv.Image {
+	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay}
+}
+
+// OverlayChain is the chain between start and the end: the overlay over src.
+func (s *Spec) OverlayChain() []hv.Image { return []hv.Image{s.OverlayImage(), s.SrcImage()} }
+
+// Before is where the disk is until the switch to dst, and beforeChain the chain
+// there.
+func (s *Spec) Before() Position {
+	if s.Method == MethodOverlay {
+		return OnOverlay
+	}
+	return OnSrc
+}
+
+func (s *Spec) beforeChain() []hv.Image {
+	if s.Method == MethodOverlay {
+		return s.OverlayChain()
+	}
+	return s.srcChain()
+}
+
+// srcChain is the chain before start.
+func (s *Spec) srcChain() []hv.Image { return []hv.Image{s.SrcImage()} }
+
+// DstChain is the chain after complete.
+func (s *Spec) DstChain() []hv.Image { return []hv.Image{s.DstImage()} }
+
+// Attached says whether the volume is a disk of an instance of this host.
+func (s *Spec) Attached() bool { return s.InstanceID != "" }
+
+// Key is what ops that change the disk's chain exclude each other by. Finishing
+// is serialised per instance, because libvirt's security drivers mix up two
+// block jobs that end at once on one domain.
+func (s *Spec) Key() string {
+	if s.Attached() {
+		return request.InstanceKey(s.InstanceID)
+	}
+	return request.VolumeKey(s.VolumeID)
+}
+
+// Owner is whose guards the migration's are.
+func (s *Spec) Owner() string { return "migration " + s.MigrationID }
+
+// CopyKey is what the copy excludes, and what waits for the copy.
+func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
+
+// specOf reads the spec from an op's input.
+func specOf(r *op.Run) (*Spec, error) {
+	var in Input
+	if err := r.Input(&in); err != nil {
+		return nil, err
+	}
+	return &in.Spec, nil
+}

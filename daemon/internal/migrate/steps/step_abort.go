@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// abortSteps end the copy job into dst that a mirror, or a complete that came to
+// nothing, has left. QEMU 7.2 corrupts its heap, and the guest dies, if a
+// synchronous job ends while a write of the guest is on its way to both sides: so
+// the guest is paused for it. Where there is no job the guest is left alone.
+func (e *Env) abortSteps(abort op.Step) []op.Step {
+	return []op.Step{
+		e.ifMirrored(e.stepPause(toAbort)),
+		abort,
+		e.stepResume(toAbort),
+	}
+}
+
+// ifMirrored makes a step one of nothing where no job of ours is left to end.
+func (e *Env) ifMirrored(st op.Step) op.Step {
+	do, observe := st.Do, st.Observe
+	idle := func(ctx context.Context, r *op.Run) (bool, error) {
+		s, err := specOf(r)
+		if err != nil {
+			return false, err
+		}
+		disk, err := e.readDisk(ctx, s)
+		return err == nil && disk.ours(toDst, s) == nil, err
+	}
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if none, err := idle(ctx, r); none || err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		if none, err := idle(ctx, r); none || err != nil {
+			return op.DoneIf(none), err
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
+// stepAbortMirror ends the job before cancel begins its own.
+func (e *Env) stepAbortMirror() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.active && disk.mirror == nil && disk.live != s.Before() {
+			return chainChanged(s, disk)
+		}
+		if _, err := disk.mirrorTo(hv.JobCopy, s.DstImage()); err != nil && disk.ours(toSrc, s) == nil {
+			return err
+		}
+		return e.endMirror(ctx, s, disk)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, e.endPauseOnDisagreement(ctx, r, s, toAbort, err)
+		}
+		// An active commit is cancel's own, from before a crash.
+		return op.DoneIf(!disk.active || (disk.live == s.Before() && (disk.mirror == nil || disk.ours(toSrc, s) != nil))), nil
+	}
+	return step(abortStep, do, nil, observe)
+}
+
+const abortStep = "abort_mirror"
+
+// endMirror ends the copy job if it is there and the guest does not run. The guest
+// goes on where it is.
+func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
+	e.progress.clear(s.MigrationID)
+	switch {
+	case disk.ours(toDst, s) == nil:
+		return nil
+	case disk.dom.State == hv.StateRunning:
+		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
+	}
+	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", disk.dom.State)
+	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return e.hvError(err)
+	}
+	return notEnded(s)
+}
+
+func notEnded(s *Spec) error {
+	return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
+}

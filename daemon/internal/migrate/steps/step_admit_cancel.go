@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const admitStep = "admit"
+
+// admittedOutput says that nothing was in the way of a cancel when it began.
+type admittedOutput struct {
+	Admitted bool `json:"admitted"`
+	// Remark tells the caller what is special about this cancel.
+	Remark string `json:"remark,omitempty"`
+}
+
+// stepAdmitCancel admits a cancel that brings the instance back to src.
+func (e *Env) stepAdmitCancel() op.Step {
+	return e.stepAdmit(e.mayBringBack, func(*Spec) string { return "" })
+}
+
+// stepAdmit is the first step of a cancel, when no other op of the instance is at work: a
+// complete that was ahead of it may have passed its commit point meanwhile. Check refuses
+// a cancel that cannot succeed, before anything is changed. A copy that ran until now is
+// worth nothing once src is written again, so its cursor is dropped.
+func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) error, remark func(*Spec) string) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		yes, err := e.history.Completed(ctx, s)
+		if err != nil {
+			return err
+		}
+		if yes {
+			return PastPointOfNoReturn(s)
+		}
+		if err := check(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
+			return err
+		}
+		return r.SetOutput(admittedOutput{Admitted: true, Remark: remark(s)})
+	}
+	return step(admitStep, do, nil, nil)
+}
+
+// mayBringBack refuses a cancel that cannot succeed before it changes anything: its
+// overlay is not the disk's any more, or src is not as it was. One that has begun to
+// write src has to go on.
+func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
+	if s.Method != MethodOverlay {
+		return nil
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil || p.Folding {
+		return err
+	}
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	if disk.active && disk.live != OnOverlay || !disk.active && disk.config != OnOverlay {
+		return chainChanged(s, disk)
+	}
+	return e.sealedUnlessCommitted(ctx, s, disk, opID)
+}
+
+// PastPointOfNoReturn is the refusal of a cancel after the commit point of a complete.
+func PastPointOfNoReturn(s *Spec) *api.Error {
+	return api.Errorf(api.CodePastPointOfNoReturn,
+		"cannot cancel migration %s of volume %s: it is completed, the volume is at %s", s.MigrationID, s.VolumeName, s.Dst.Path)
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// cancelCommittedPlan is the cancel of a migration whose overlay somebody else has
+// committed into src under the running guest (`virsh blockcommit --active --pivot`). The
+// guest is where a cancel would bring it, and src has been written since, so that dst is
+// worth nothing. The overlay is kept: nothing proves what became of its blocks
+// once the guest has written over them.
+func (e *Env) cancelCommittedPlan() op.Plan {
+	return op.Plan{Kind: KindCancelCommitted, Commit: "publish_cancelled", Steps: append(
+		[]op.Step{
+			e.stepAdmitCommitted(),
+			e.stepNameLeft(toSrc),
+			e.stepSettle(toSrc),
+		},
+		e.cancelledSteps()...,
+	)}
+}
+
+// stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
+func (e *Env) stepAdmitCommitted() op.Step {
+	return e.stepAdmit(e.wasCommitted, func(s *Spec) string {
+		return fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
+			s.InstanceName, s.Src.Path, s.Overlay)
+	})
+}
+
+// wasCommitted returns nil if the guest's process was on the overlay and is on the src
+// below it now, as it has had it open ever since: QEMU does that with a commit of the
+// overlay alone. A guest that was started on src lacks what the overlay has, and so
+// does one whose disk was taken out and put in again. So it has to be the process that
+// start has put onto the overlay, or one that was started with it.
+func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	open, err := e.openImages(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !disk.active || disk.live != OnSrc || disk.mirror != nil || !open.srcWritable || !open.agrees(s, disk) || disk.config != OnSrc && disk.config != OnOverlay {
+		return chainChanged(s, disk)
+	}
+	p, err := e.history.Facts(ctx, s, opID)
+	if err != nil {
+		return err
+	}
+	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return op.WaitFor(request.WaitHypervisor, err)
+	}
+	if wasOn := slices.Contains(process.Images, s.Overlay) || p.Process != "" && p.Process == process.ID; !wasOn || !process.Kept {
+		return api.Errorf(api.CodeChainChanged,
+			"instance %s runs on %s, and nothing shows that its overlay was committed into it: it may have been started there, and lack what is in %s. Nothing was changed; docs/how-to/recover.md (A source that was written) says what can be done",
+			s.InstanceName, s.Src.Path, s.Overlay)
+	}
+	return nil
+}
+
+// CommittedByOthers says whether the guest is on src, by both witnesses, though no cancel
+// has begun to bring it there.
+func (e *Env) CommittedByOthers(ctx context.Context, s *Spec) (bool, error) {
+	p, err := e.history.Facts(ctx, s, "")
+	if err != nil || p.Folding {
+		return false, err
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err == nil && (disk.live != OnSrc || disk.mirror != nil) {
+		return false, nil
+	}
+	var open *openImages
+	if err == nil {
+		open, err = e.openImages(ctx, s)
+	}
+	if err != nil {
+		return false, CannotLookAt(s, err)
+	}
+	return open.agrees(s, disk), nil
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepCopy makes dst equal to the frozen src. It may be cut off at any moment
+// and goes on from its cursor.
+func (e *Env) stepCopy() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.checkSizes(ctx, s); err != nil {
+			return err
+		}
+		if err := e.sealed(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		zero, err := e.dstIsZero(ctx, r, s)
+		if err != nil {
+			return err
+		}
+		fingerprint, err := e.mayWriteDst(ctx, s)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := e.whileOurs(ctx, s)
+		defer cancel()
+		res, err := e.copier.Copy(ctx, CopyRequest{
+			Key: s.CopyKey(), Src: s.SrcImage(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
+			Verify: s.Verify == VerifyFull, DstIsZero: zero,
+			BandwidthBps: func() int64 { return e.Bandwidth(s) },
+			GuestWrites:  e.guestWrites(s),
+			Progress:     func(p Progress) { e.progress.set(s.MigrationID, p) },
+		})
+		if err == nil {
+			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
+		}
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(res)
+	}
+	return step(copyStep, do, nil, nil)
+}
+
+const copyStep = "copy"
+
+// copyNote is what dst was before the first byte was copied.
+type copyNote struct {
+	DstIsZero bool `json:"dst_is_zero"`
+}
+
+// dstIsZero says whether dst reads as zeros wherever the copy has not written:
+// a file that was made for this migration and had nothing in it when the copy
+// began. A new block device has what its extents held before.
+func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
+	if !s.CreateDst || s.DstBlock {
+		return false, nil
+	}
+	var note copyNote
+	if again, err := r.Noted(copyStep, &note); err != nil || again {
+		return note.DstIsZero, err
+	}
+	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if err != nil {
+		return false, err
+	}
+	note.DstIsZero = info.AllocatedBytes == 0 || (s.Dst.Format == api.FormatQcow2 && info.AllocatedBytes <= EmptyImageBytes)
+	return note.DstIsZero, r.Note(ctx, note)
+}
+
+// guestWrites samples the guest's own writes to the disk, for the pacer.
+func (e *Env) guestWrites(s *Spec) func(context.Context) (*hv.DiskStats, error) {
+	if !s.Attached() {
+		return nil
+	}
+	return func(ctx context.Context) (*hv.DiskStats, error) {
+		return e.hv.DiskStats(ctx, s.InstanceID, s.Target)
+	}
+}
+
+// checkSizes refuses a dst whose size is not src's to the byte: QEMU would
+// refuse it later, and qemu-img would resize it.
+func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
+	src, err := e.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+	if err != nil {
+		return err
+	}
+	dst, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if err != nil {
+		return err
+	}
+	if src.SizeBytes != dst.SizeBytes {
+		return SizeMismatch(s.Src.Path, src.SizeBytes, s.Dst.Path, dst.SizeBytes)
+	}
+	return nil
+}
+
+// SizeMismatch is the refusal of a dst whose size is not the size of src.
+func SizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.Error {
+	word, by := "larger", dstBytes-srcBytes
+	if by < 0 {
+		word, by = "smaller", -by
+	}
+	return api.Errorf(api.CodeSizeMismatch,
+		"destination %s (%d bytes) is %d bytes %s than %s (%d bytes); the sizes must be equal to the byte",
+		dst, dstBytes, by, word, src, srcBytes).
+		With("src_size_bytes", srcBytes).With("dst_size_bytes", dstBytes)
+}
+
+const verifyStep = "verify_copy"
+
+// verifiedOutput says that dst was seen to be equal to src, byte for byte.
+type verifiedOutput struct {
+	Compared bool `json:"compared"`
+}
+
+// stepVerifyCopy holds complete back until the copy is known to be there: by
+// the built-in copier's own word, or, for a copy that somebody else made, by
+// comparing every byte, unless the operator said not to. A copy that was compared
+// once is not compared again: a fold that was cut off has left part of the
+// overlay in dst, which the next fold writes again.
+func (e *Env) stepVerifyCopy() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		e.progress.clear(s.MigrationID)
+		if err := e.checkSizes(ctx, s); err != nil {
+			return err
+		}
+		if err := e.CheckNotResized(ctx, s); err != nil {
+			return err
+		}
+		if err := e.srcNotInUse(ctx, s); err != nil {
+			return err
+		}
+		if err := e.dstUnchanged(ctx, s); err != nil {
+			return err
+		}
+		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		known, err := e.history.Copied(ctx, s)
+		if err != nil || known || s.Verify == VerifyNone {
+			return err
+		}
+		err = e.copier.Compare(ctx, s.SrcImage(), s.DstImage(), s.SizeBytes(),
+			func(p Progress) { e.progress.set(s.MigrationID, p) })
+		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
+			return errors.Join(err, e.copier.Forget(ctx, s.CopyKey()))
+		}
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(verifiedOutput{Compared: true})
+	}
+	return step(verifyStep, do, nil, nil)
+}
+
+// EmptyImageBytes is what an image that nobody wrote to may take: the tables of
+// an empty qcow2.
+const EmptyImageBytes = 1 << 20

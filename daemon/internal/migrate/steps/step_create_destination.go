@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const createDestinationStep = "create_destination"
+
+// stepCreateDestination makes dst, in a pool or at a path, unless the operator
+// named an image that exists.
+func (e *Env) stepCreateDestination() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		// Once more, now that dst is reserved: somebody may have taken it meanwhile,
+		// by a name of which the registry knows nothing.
+		if err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+			return e.hvError(e.registryError(err))
+		}
+		if !s.CreateDst {
+			return r.Note(ctx, DstNote{Free: true}) // and preflight has opened it
+		}
+		var note DstNote
+		if _, err := r.Noted(createDestinationStep, &note); err != nil {
+			return err
+		}
+		if err := e.makeDestination(ctx, r, s, note); err != nil {
+			return err
+		}
+		return e.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var note DstNote
+		if _, err := r.Noted(createDestinationStep, &note); err != nil || !note.Ours {
+			return err
+		}
+		return e.removeDestination(ctx, s, note)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note DstNote
+		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
+			return op.NotDone, err
+		}
+		is, err := e.observeDestination(ctx, s, note)
+		return e.doneIfOpens(ctx, s, s.Dst.Path, is, err)
+	}
+	return step(createDestinationStep, do, undo, observe)
+}
+
+// makeDestination makes dst, or ends what a try that was cut off has left. What is at
+// the place of dst and is not what the journal knows is somebody else's.
+func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
+	if err := e.removeTemporary(ctx, s, note); err != nil {
+		return err
+	}
+	whose, err := e.dstOwner(ctx, s, note)
+	switch {
+	case err != nil:
+		return err
+	case whose == ownedByOthers:
+		return e.destinationTaken(ctx, r, s)
+	case whose == ownedByUs:
+		return e.noteMade(ctx, r, s, note)
+	}
+	note = DstNote{Ours: true}
+	if s.Dst.Pool == "" {
+		note.Temporary = image.TemporaryName()
+	}
+	if err := r.Note(ctx, note); err != nil {
+		return err
+	}
+	if s.Dst.Pool != "" {
+		err = e.createInPool(ctx, r, s, note)
+	} else {
+		err = e.createAtPath(ctx, r, s, note)
+	}
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, hv.ErrExists) {
+		return e.destinationTaken(ctx, r, s)
+	}
+	return e.hvError(err)
+}
+
+func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
+	return e.images.Create(ctx, s.DstImage(), s.SizeBytes(), image.NewFile{
+		Temporary: note.Temporary,
+		Rights:    s.rightsOfDst(),
+		Left:      func(left []string) { e.warnRefusedRights(s, s.Dst.Path, left) },
+		Whole: func(fingerprint string) error {
+			note.Print = fingerprint
+			return r.Note(ctx, note)
+		},
+	})
+}
+
+func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
+	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.SizeBytes())
+	if err != nil {
+		return err
+	}
+	if vol.Path != s.Dst.Path {
+		err := api.Errorf(api.CodeInternal, "pool %s made %s where %s was reserved", s.Dst.Pool, vol.Path, s.Dst.Path)
+		return errors.Join(err, e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+	}
+	return e.noteMade(ctx, r, s, note)
+}
+
+// noteMade notes what is at the place of dst, which is known to be what was made, when it
+// has its rights.
+func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
+	if note.Print != "" {
+		return nil
+	}
+	err := e.giveDstRights(ctx, s)
+	if err != nil {
+		return err
+	}
+	if note.Print, err = e.images.Fingerprint(ctx, s.Dst.Path); err != nil {
+		return err
+	}
+	return r.Note(ctx, note)
+}
+
+// destinationTaken refuses a place that somebody else has, and notes that nothing there
+// is to be deleted.
+func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
+	if err := r.Note(ctx, DstNote{Ours: false}); err != nil {
+		return err
+	}
+	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
+}
+
+// removeTemporary removes what a try that was cut off has left under its temporary
+// name, which nobody else knows.
+func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {
+	if note.Temporary == "" {
+		return nil
+	}
+	return e.images.Remove(ctx, temporaryPath(s, note))
+}
+
+func temporaryPath(s *Spec, note DstNote) string {
+	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
+}
+
+// dstOwner says to whom belongs what is at a place.
+type dstOwner int
+
+const (
+	ownedByNobody dstOwner = iota // nothing is there
+	ownedByUs
+	ownedByOthers // or nobody can tell
+)
+
+// dstOwner says whose is what is at the place of dst. In a pool, what has its
+// name is ours also before the journal has its fingerprint: the name carries the id of
+// the migration, and was free when the journal was told that it would be made.
+func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, error) {
+	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+		return e.dstOwnerInPool(ctx, s)
+	case err != nil:
+		return ownedByOthers, err
+	case !note.Ours:
+		return ownedByOthers, nil
+	case note.Print == "" && s.Dst.Pool != "" && strings.Contains(s.Dst.Name, s.MigrationID[:8]):
+		return ownedByUs, nil
+	case note.Print == "" || note.Print != now:
+		return ownedByOthers, nil
+	}
+	return ownedByUs, nil
+}
+
+// dstOwnerInPool is about a dst that has no path now: a logical volume that is not active
+// is there all the same.
+func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
+	if s.Dst.Pool == "" {
+		return ownedByNobody, nil
+	}
+	_, err := e.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
+	if errors.Is(err, hv.ErrNotFound) {
+		return ownedByNobody, nil
+	}
+	return ownedByOthers, e.hvError(err)
+}
+
+// observeDestination says whether dst is there, as the journal knows it and with the
+// right size, and nothing else is left of making it.
+func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
+	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	if errors.Is(err, image.ErrAbsent) {
+		return op.NotDone, nil
+	}
+	if err != nil {
+		return op.Unknown, err
+	}
+	if info.SizeBytes != s.SizeBytes() || info.Block != s.DstBlock {
+		return op.NotDone, nil
+	}
+	if !note.Ours {
+		return op.Done, nil
+	}
+	if note.Temporary != "" {
+		if _, err := e.images.Fingerprint(ctx, temporaryPath(s, note)); !errors.Is(err, image.ErrAbsent) {
+			return op.NotDone, err
+		}
+	}
+	whose, err := e.dstOwner(ctx, s, note)
+	return op.DoneIf(whose == ownedByUs && note.Print != ""), err
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepGuard keeps a stopped instance stopped while its overlay is folded. The
+// guard comes first and the look at the state second, so that a start cannot
+// slip in between.
+func (e *Env) stepGuard(doing string) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		reason := fmt.Sprintf("Volferry is %s volume %s of this instance; it may start again in a moment", doing, s.VolumeName)
+		if err := e.guards.Set(s.InstanceID, s.Owner(), reason); err != nil {
+			return err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.active {
+			return guestIsOn(s)
+		}
+		return atRest(s, disk)
+	}
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.guards.Clear(s.InstanceID, s.Owner()) }
+	return step("guard", do, undo, nil)
+}
+
+// stepUnguard lets the instance start again, when src is its owner's.
+func (e *Env) stepUnguard() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		e.giveBackSrcRights(ctx, s)
+		return e.guards.Clear(s.InstanceID, s.Owner())
+	}
+	observe := func(_ context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		has, err := e.guards.Has(s.InstanceID, s.Owner())
+		return op.DoneIf(!has), err
+	}
+	return step("unguard", do, nil, observe)
+}
+
+// foldNote is written when the overlay is folded and before the XML names the
+// end, so that an XML that names it for another reason is told from that.
+type foldNote struct {
+	Folded bool `json:"folded"`
+	foldingNote
+}
+
+// stepFold merges the overlay of a stopped instance into the end of the direction, and
+// makes the persistent XML name that end. It is the commit point: from here the
+// end is the authoritative copy. The overlay keeps its data, so that a fold that
+// was cut off is made again, and one that was not followed by the new name as
+// well: on a host where the guard hook does not work the instance may have run
+// on the overlay since.
+func (e *Env) stepFold(to direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.mayFold(ctx, s, to); err != nil {
+			return err
+		}
+		if err := e.beginFold(ctx, r, s, to); err != nil {
+			return err
+		}
+		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
+		if err := e.images.Fold(ctx, s.Overlay, to.image(s)); err != nil {
+			// An instance that was started since mayFold has its images locked.
+			return cmp.Or(e.mayFold(ctx, s, to), err)
+		}
+		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{to.end == OnSrc}}); err != nil {
+			return err
+		}
+		if err := e.mayFold(ctx, s, to); err != nil {
+			return err
+		}
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)); err != nil {
+			return e.hvError(err)
+		}
+		return e.renameIfStarted(ctx, s, to)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note foldNote
+		if _, err := r.Noted(foldStep, &note); err != nil || !note.Folded {
+			return op.NotDone, err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.config == to.end && (!disk.active || disk.live == to.end)), nil
+	}
+	return step(foldStep, do, nil, observe)
+}
+
+const foldStep = "fold"
+
+// beginFold looks whether src is still as it was, and notes that it will not be when
+// it is the end of the direction.
+func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) error {
+	var note foldNote
+	if _, err := r.Noted(foldStep, &note); err != nil || note.Folding || to.end != OnSrc {
+		return err // a complete has looked when it looked at the copy
+	}
+	if err := e.sealed(ctx, s, r.OpID()); err != nil {
+		return err
+	}
+	return r.Note(ctx, foldNote{foldingNote: foldingNote{Folding: true}})
+}
+
+// mayFold: the instance is off and its disk is the overlay.
+func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
+	if err := e.renameIfStarted(ctx, s, to); err != nil {
+		return err
+	}
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	switch {
+	case disk.active:
+		return guestIsOn(s)
+	case disk.config != OnOverlay:
+		return chainChanged(s, disk)
+	case disk.dom.Snapshots+disk.dom.Checkpoints > 0:
+		return snapshotsLost(s, disk.dom)
+	}
+	return atRest(s, disk)
+}
+
+// renameIfStarted: on a host where the guard hook does not work, somebody may
+// have started the instance on the old chain while the XML was changed. Its new
+// writes are there, so the XML must name it.
+func (e *Env) renameIfStarted(ctx context.Context, s *Spec, to direction) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !disk.active || disk.live == to.end:
+		return nil
+	case disk.config != to.end:
+		return guestIsOn(s)
+	case disk.live != OnOverlay:
+		return op.UnknownOutcome(chainChanged(s, disk))
+	}
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()); err != nil {
+		return e.hvError(err)
+	}
+	return guestIsOn(s)
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// stepMirror makes dst equal to the disk of the running guest, with synchronous
+// writes, so that it converges under any load: by the overlay's method it folds
+// the overlay into a dst that equals src, a shallow copy; by the mirror's it
+// copies everything. It ends when the job is ready. A dst of another size would
+// end the job at once, and without a word.
+//
+// It has no undo: the job is left to the next try, which takes it up, or to the
+// cancel, which ends it with the guest paused (abortSteps).
+func (e *Env) stepMirror() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if s.Method == MethodMirror {
+			if err := e.mayMirror(ctx, s); err != nil {
+				return err
+			}
+		}
+		if err := e.mayMirrorToDst(ctx, s); err != nil {
+			return err
+		}
+		begin := func() error {
+			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
+			if s.Method == MethodMirror {
+				opts.BandwidthBps = e.Bandwidth(s)
+			}
+			return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), opts)
+		}
+		_, err := e.runJob(ctx, s, toDst, begin, 0)
+		return err
+	}
+	return step("mirror", do, nil, e.observeJob(toDst))
+}
+
+// offBound is how long a mirror waits for a guest that went off: one that is
+// started again is mirrored from the beginning. No lock is held meanwhile that
+// others of the instance need.
+const (
+	OffBound = time.Minute
+	offPoll  = time.Second
+)
+
+// mayMirror: the sizes are equal, and the guest runs or does so again soon.
+func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
+	if err := e.checkSizes(ctx, s); err != nil {
+		return err
+	}
+	runs, err := retry.Poll(ctx, offPoll, OffBound, func() (bool, error) {
+		disk, err := e.readDisk(ctx, s)
+		return err == nil && disk.active, err
+	})
+	if err != nil || runs {
+		return err
+	}
+	return api.Errorf(api.CodeStateForbidden, "instance %s was stopped while volume %s was mirrored, and has not been started for %s; migrate it again: the move is then made with the instance stopped",
+		s.InstanceName, s.VolumeName, OffBound)
+}
+
+// stepReady holds the switch of a mirror back unless the mirror is there and
+// ready: the guest is not paused for nothing.
+func (e *Env) stepReady() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		e.progress.clear(s.MigrationID)
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !disk.active {
+			return guestIsOff(s)
+		}
+		mirror, err := disk.mirrorTo(toDst.job, s.DstImage())
+		if err != nil {
+			return err
+		}
+		if mirror == nil || !mirror.Ready {
+			return jobEndedEarly(s, s.DstImage())
+		}
+		if err := e.srcNotInUse(ctx, s); err != nil {
+			return err
+		}
+		return disk.mayName(s, toDst)
+	}
+	return step("ready", do, nil, nil)
+}
+
+// slowNote is what was done about a guest that writes faster than the commit.
+type slowNote struct {
+	// Throttled: its writes are limited, and whoever ends the step lifts that.
+	Throttled bool `json:"throttled"`
+	// Pause: not even that was enough for the job that runs, so that the pause
+	// to come has to end it.
+	Pause bool `json:"pause"`
+	foldingNote
+}
+
+// ThrottleBps is what a guest may still write to a disk whose commit does not
+// catch up. Any commit to a disk worth the name is faster.
+const ThrottleBps = 1 << 20
+
+// stepCommit folds the overlay back into src while the guest runs. QEMU has no
+// synchronous mode for that, so a guest that writes faster than the job is
+// first slowed down and then, by the next step, paused: it always ends. As long
+// as the job gets on, however much is left to do, the guest is left alone.
+func (e *Env) stepCommit() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		begin := func() error { return e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0) }
+		var note slowNote
+		if _, err := r.Noted(commitStep, &note); err != nil {
+			return err
+		}
+		if !note.Folding {
+			disk, err := e.readDisk(ctx, s)
+			if err != nil {
+				return err
+			}
+			if err := e.sealedUnlessCommitted(ctx, s, disk, r.OpID()); err != nil {
+				return err
+			}
+		}
+		folding := foldingNote{Folding: true}
+		if note.Pause || !note.Folding { // a pause was said of a job that is gone
+			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, foldingNote: folding}); err != nil {
+				return err
+			}
+		}
+		if !note.Throttled {
+			ready, err := e.runJob(ctx, s, toSrc, begin, CommitBound)
+			if err != nil || ready {
+				return err
+			}
+			if err := r.Note(ctx, slowNote{Throttled: true, foldingNote: folding}); err != nil {
+				return err
+			}
+		}
+		err := e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, ThrottleBps)
+		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
+			return e.hvError(err)
+		}
+		ready, err := e.runJob(ctx, s, toSrc, begin, CommitBound)
+		if err != nil || ready {
+			return err
+		}
+		return r.Note(ctx, slowNote{Throttled: true, Pause: true, foldingNote: folding})
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.liftThrottle(ctx, r, s); err != nil {
+			return err
+		}
+		return e.abortCommit(ctx, s)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note slowNote
+		if _, err := r.Noted(commitStep, &note); err != nil {
+			return op.Unknown, err
+		}
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		mirror := disk.ours(toSrc, s)
+		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
+	}
+	return step(commitStep, do, undo, observe)
+}
+
+const commitStep = "commit"
+
+// liftThrottle lets the guest write at full speed again if stepCommit slowed
+// it down.
+func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
+	var note slowNote
+	if _, err := r.Noted(commitStep, &note); err != nil || !note.Throttled {
+		return err
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || !disk.active {
+		return err
+	}
+	return e.hvError(e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
+}

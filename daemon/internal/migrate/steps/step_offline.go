@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepHold keeps the instance of an offline migration, if it has one, stopped
+// until the migration ends: src is frozen because nothing may open it.
+func (e *Env) stepHold() op.Step {
+	hold := func(ctx context.Context, s *Spec) error {
+		if !s.Attached() {
+			return nil
+		}
+		reason := fmt.Sprintf("volume %s of this instance is being moved with the instance stopped; "+
+			"wait, or cancel it: volferryctl migration cancel %s", s.VolumeName, s.MigrationID)
+		if err := e.guards.Set(s.InstanceID, s.Owner(), reason); err != nil {
+			return err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.active {
+			return api.Errorf(api.CodeStateForbidden, "cannot move volume %s: instance %s was started meanwhile; stop it and try again",
+				s.VolumeName, s.InstanceName)
+		}
+		if disk.config != OnSrc {
+			return chainChanged(s, disk)
+		}
+		return atRest(s, disk)
+	}
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := hold(ctx, s); err != nil {
+			return err
+		}
+		seal, err := e.stampSrc(ctx, s)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
+	}
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
+	return step(holdStep, do, undo, nil)
+}
+
+const holdStep = "hold"
+
+// stepReleaseHold ends stepHold.
+func (e *Env) stepReleaseHold() op.Step {
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
+	return step("let_go", do, nil, nil)
+}
+
+func (e *Env) releaseHold(s *Spec) error {
+	if !s.Attached() {
+		return nil
+	}
+	return e.guards.Clear(s.InstanceID, s.Owner())
+}
+
+// stepNameDestination makes the XML of the held instance name dst. The copy is
+// verified and nothing has run since, so both names read the same and the step
+// can be undone.
+func (e *Env) stepNameDestination() op.Step {
+	name := func(ctx context.Context, s *Spec, to direction) error {
+		if !s.Attached() {
+			return nil
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.active || (disk.config != OnSrc && disk.config != OnDst) {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))
+	}
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toDst) }
+	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toSrc) }
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		if !s.Attached() {
+			return op.Done, nil
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.config == OnDst), nil
+	}
+	return step("name_dst", do, undo, observe)
+}

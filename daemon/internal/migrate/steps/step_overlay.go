@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepCreateOverlay makes the empty overlay over src. Whoever may use src may use the
+// overlay, too: QEMU, where libvirt gives it no image, and afterwards src's owner, since
+// libvirt gives a src that the guest is brought back to the owner that the overlay had.
+func (e *Env) stepCreateOverlay() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes(), s.SrcRights); err != nil {
+			return err
+		}
+		return e.checkOpens(ctx, s, s.Overlay)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+		// A file that was cut off while it was made is no overlay yet; nothing
+		// names it, and CreateOverlay makes it anew.
+		return e.doneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
+	}
+	return step("create_overlay", do, e.removeOverlay, observe)
+}
+
+// removeOverlay deletes the overlay once no chain names it. It is the undo of
+// stepCreateOverlay and the act of stepRemoveOverlay.
+func (e *Env) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	if disk.config == OnOverlay || disk.config == Foreign || (disk.active && (disk.live == OnOverlay || disk.live == Foreign)) {
+		return op.UnknownOutcome(chainChanged(s, disk))
+	}
+	if err := e.notNamed(ctx, s.Overlay); err != nil {
+		return err
+	}
+	return e.images.Remove(ctx, s.Overlay)
+}
+
+// stepRemoveOverlay ends a migration: what the overlay held is in dst (or back
+// in src) and the registry knows.
+func (e *Env) stepRemoveOverlay() op.Step {
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
+	}
+	return step("remove_overlay", e.removeOverlay, nil, observe)
+}
+
+// stepNameOverlay makes the persistent XML name the overlay over src before the
+// running guest is switched to it. The overlay is empty and reads exactly as
+// src, so a crash on either side of the switch is harmless ("superset first").
+func (e *Env) stepNameOverlay() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.config != OnSrc && disk.config != OnOverlay {
+			return chainChanged(s, disk)
+		}
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()))
+	}
+	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		switch {
+		case disk.config == OnSrc:
+			return nil
+		case disk.config != OnOverlay, disk.active && disk.live != OnSrc:
+			return op.UnknownOutcome(chainChanged(s, disk))
+		case disk.active:
+			return e.unnameLiveOverlay(ctx, s)
+		}
+		return e.unnameUnusedOverlay(ctx, s)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.config == OnOverlay), nil
+	}
+	return step("name_overlay", do, undo, observe)
+}
+
+// unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
+// src, and looks again: the snapshot may have been in libvirt's queue before it.
+func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()); err != nil {
+		return e.hvError(err)
+	}
+	disk, err := e.confirmDisk(ctx, s)
+	var disagreed *errWitnessesDisagree
+	late := errors.As(err, &disagreed) && disagreed.at == OnOverlay || err == nil && disk.active && disk.live == OnOverlay
+	if !late {
+		return err
+	}
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()); err != nil {
+		return e.hvError(err)
+	}
+	if err == nil {
+		err = op.UnknownOutcome(chainChanged(s, disk))
+	}
+	return err
+}
+
+// unnameUnusedOverlay takes the overlay's name out of the XML of a stopped
+// instance. The instance may have run on the overlay since: only an overlay
+// that is empty is given up, and no start may slip in between.
+func (e *Env) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
+	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
+		return err
+	}
+	err := e.unnameUnderGuard(ctx, s)
+	return errors.Join(err, e.guards.Clear(s.InstanceID, s.Owner()))
+}
+
+func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	if disk.active {
+		return op.Retry(request.BusyDelay, guestIsOn(s))
+	}
+	empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+	if err != nil || !empty {
+		return op.UnknownOutcome(errors.Join(chainChanged(s, disk), err))
+	}
+	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// pauseNote is written before the guest is paused, because afterwards nobody
+// could tell who did it.
+type pauseNote struct {
+	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it,
+	// which the switch cures. A guest that a person had paused stays paused.
+	Resume bool `json:"resume"`
+}
+
+// pauseWindow is a time in which the guest is paused: the names of the steps that begin
+// and end it.
+type pauseWindow struct{ begin, end string }
+
+var (
+	// toSwitch: what both ends of the job hold is equal once it is drained, and a
+	// crash inside the window loses nothing.
+	toSwitch = pauseWindow{"pause", "resume"}
+	// toAbort: QEMU may die of the end of a job under a write of the guest.
+	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort"}
+)
+
+// stepPause pauses the guest.
+func (e *Env) stepPause(w pauseWindow) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.mayPause(); err != nil {
+			return err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !disk.active {
+			return guestIsOff(s)
+		}
+		var note pauseNote
+		again, err := r.Noted(w.begin, &note)
+		if err != nil {
+			return err
+		}
+		// A guest that is found paused on a second try may have been paused by
+		// the first; one that runs was resumed or started since.
+		running := disk.dom.State == hv.StateRunning
+		if !again || (running && !note.Resume) {
+			note.Resume = running || disk.dom.PauseReason == hv.PauseIOError
+			if err := r.Note(ctx, note); err != nil {
+				return err
+			}
+		}
+		if !running {
+			// Not even to be sure: if it was started in this moment the note
+			// would be wrong, and it would stay paused for good.
+			return nil
+		}
+		e.progress.pausedAt(s.MigrationID, e.now())
+		return e.guestError(ctx, s, e.hv.Suspend(ctx, s.InstanceID))
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note pauseNote
+		if noted, err := r.Noted(w.begin, &note); err != nil || !noted {
+			return op.NotDone, err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		if err := mayStillPause(s, disk); err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.dom.State == hv.StatePaused), nil
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var over resumeOutput
+		if ended, err := r.Output(w.end, &over); err != nil || ended {
+			return err // if it is paused again, that is a person's
+		}
+		if disk, err := e.readDisk(ctx, s); err != nil {
+			return err
+		} else if err := mayStillPause(s, disk); err != nil {
+			return err
+		}
+		if err := e.resume(ctx, r, s, w); err != nil {
+			return err
+		}
+		e.progress.takePausedAt(s.MigrationID) // the next pause is another one
+		return nil
+	}
+	return step(w.begin, do, undo, observe)
+}
+
+// mayStillPause holds back whoever sees a guest running while a call on its process is
+// under way: that may be our own suspend, whose answer was lost, and the guest would
+// be paused in the end and nobody's.
+func mayStillPause(s *Spec, disk *diskState) error {
+	if disk.dom.State != hv.StateRunning || !disk.dom.Occupied {
+		return nil
+	}
+	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
+}
+
+// resume lets a guest run that stepPause paused.
+func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) error {
+	var note pauseNote
+	if _, err := r.Noted(w.begin, &note); err != nil || !note.Resume {
+		return err
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.dom.State != hv.StatePaused {
+		return err
+	}
+	return e.hvError(e.hv.Resume(ctx, s.InstanceID))
+}
+
+// resumeOutput is what a pause cost the guest.
+type resumeOutput struct {
+	// StallMS is how long the guest was paused, as seen from the host; nil if
+	// it was not, or if a restart of the daemon lost the beginning.
+	StallMS *float64 `json:"stall_ms"`
+}
+
+// stepResume ends the pause.
+func (e *Env) stepResume(w pauseWindow) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error { return e.resume(ctx, r, s, w) }
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note pauseNote
+		if _, err := r.Noted(w.begin, &note); err != nil {
+			return op.Unknown, err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		if note.Resume && disk.dom.State == hv.StatePaused {
+			return op.NotDone, nil
+		}
+		return op.Done, r.SetOutput(e.pauseOutput(s, note))
+	}
+	return step(w.end, do, nil, observe)
+}
+
+func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
+	began := e.progress.takePausedAt(s.MigrationID)
+	if !note.Resume || began.IsZero() {
+		return resumeOutput{}
+	}
+	return resumeOutput{StallMS: milliseconds(e.now().Sub(began))}
+}
+
+// stepDrain waits until the paused guest's job has nothing left to do.
+func (e *Env) stepDrain(to direction) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		began := e.now()
+		for {
+			disk, err := e.readDisk(ctx, s)
+			if err != nil {
+				return err
+			}
+			clean, err := e.drained(ctx, s, to, disk)
+			if err != nil || clean {
+				return err
+			}
+			// The guest's writes have stopped, so this ends unless the image
+			// that is written to is stuck.
+			waited := e.now().Sub(began)
+			if to.job == hv.JobCopy && waited > DrainBound {
+				return notClean(s, to)
+			}
+			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
+				return err
+			}
+		}
+	}
+	return step("drain", do, nil, nil)
+}
+
+// notClean ends a pause in which dst takes too long. A mirror, which is ready and
+// stays, is given another pause later.
+func notClean(s *Spec, to direction) error {
+	refused := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", to.image(s).Path, DrainBound)
+	if s.Method == MethodMirror {
+		return &errWorldChanged{refused.Message}
+	}
+	return refused
+}
+
+// drainPollFor looks often at first, because every millisecond is a stall, and
+// less often once it is a long one.
+func drainPollFor(waited time.Duration) time.Duration {
+	return max(drainPoll, min(waited/10, jobPoll))
+}
+
+// drained says whether the guest is paused and the job has copied everything.
+func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskState) (bool, error) {
+	if !disk.active {
+		return false, guestIsOff(s)
+	}
+	mirror, err := disk.mirrorTo(to.job, to.image(s))
+	if err != nil {
+		return false, err
+	}
+	if mirror == nil {
+		return false, jobEndedEarly(s, to.image(s))
+	}
+	if disk.dom.State == hv.StateRunning {
+		// Resumed by a person, or another process by now. Who may resume it after
+		// the switch has to be noted anew.
+		return false, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while its disk was being switched", s.InstanceName)}
+	}
+	if disk.dom.State != hv.StatePaused || !mirror.Ready {
+		return false, nil
+	}
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return false, e.guestError(ctx, s, err)
+	}
+	return job != nil && job.Current == job.End, nil
+}
+
+// stepCompare compares both sides of a mirror while the guest is paused, if that
+// was asked for: src is not frozen at any other time. The guest waits for it.
+func (e *Env) stepCompare() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if s.Verify != VerifyFull {
+			return nil
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// A daemon that stops must not leave the guest paused: not even for this.
+		defer context.AfterFunc(e.stopping, func() {
+			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
+		})()
+		return e.copier.Compare(ctx, s.SrcImage(), s.DstImage(), s.SizeBytes(),
+			func(p Progress) { e.progress.set(s.MigrationID, p) })
+	}
+	return step("compare", do, nil, nil)
+}

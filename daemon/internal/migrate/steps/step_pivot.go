@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepNameEnd makes the persistent XML name dst before the switch, while the
+// guest is paused and both chains read the same: whatever dies now, either name
+// is right. It stays right if somebody resumes the guest before the switch, since
+// the mirror writes to both.
+func (e *Env) stepNameEnd(to direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !disk.active {
+			return guestIsOff(s)
+		}
+		if err := disk.mayName(s, to); err != nil {
+			return err
+		}
+		if err := e.noteRun(ctx, r, s, disk); err != nil {
+			return err
+		}
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.confirmDiskInPause(ctx, r, s)
+		if err != nil {
+			return err
+		}
+		switch {
+		case disk.config == s.Before() && (!disk.active || disk.live == s.Before()):
+			return nil
+		case disk.active && disk.live == s.Before() && disk.config == to.end:
+			return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
+		case disk.active && disk.live == s.Before():
+			// It is somebody else's XML. The guest, which is paused, is where it was.
+			return nil
+		}
+		// The process died after the XML had named the end: the instance may
+		// have been started from there since.
+		return op.UnknownOutcome(chainChanged(s, disk))
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.config == to.end), nil
+	}
+	return step("name_"+string(to.end), do, undo, observe)
+}
+
+// mayName refuses a switch where somebody else has changed the persistent XML.
+func (d *diskState) mayName(s *Spec, to direction) error {
+	if d.config != s.Before() && d.config != to.end {
+		return chainChanged(s, d)
+	}
+	return nil
+}
+
+// stepNameLeft is the same for the way back to src, after the switch: a commit
+// does not write to both, so the XML names the overlay as long as the guest may
+// write to it. libvirt has renamed it with the switch; this makes sure. What somebody
+// else has made of the XML is not for a paused guest to wait for: stepSettle tells.
+func (e *Env) stepNameLeft(to direction) op.Step {
+	named := func(disk *diskState) bool {
+		return disk.config == to.end || disk.config != OnOverlay && disk.active && disk.live == to.end
+	}
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.confirmDiskInPause(ctx, r, s)
+		switch {
+		case err != nil:
+			return err
+		case named(disk):
+			return nil
+		case !disk.active || disk.live != to.end:
+			// It may have been started on the overlay again.
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(named(disk)), nil
+	}
+	return step("name_"+string(to.end), do, nil, observe)
+}
+
+// pivotRetry is how long to wait when QEMU says that the job is not ready.
+const pivotRetry = 5 * time.Millisecond
+
+// stepPivot makes the end the running guest's disk. It is the commit point. If
+// the process died in the window and the persistent XML names the end, there is
+// nothing left to switch: the paused guest's last write is in both chains.
+func (e *Env) stepPivot(to direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		switch {
+		case disk.active && disk.live == to.end, !disk.active && disk.config == to.end:
+			return nil
+		case !disk.active:
+			return guestIsOff(s)
+		}
+		clean, err := e.drained(ctx, s, to, disk)
+		if err != nil {
+			return err
+		}
+		if !clean {
+			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", to.image(s).Path))
+		}
+		err = e.hv.Pivot(ctx, s.InstanceID, s.Target)
+		if err == nil {
+			return nil
+		}
+		if disk, lookErr := e.confirmDiskInPause(ctx, r, s); lookErr == nil && disk.active && disk.live == s.Before() && disk.mirror == nil {
+			return jobEndedEarly(s, to.image(s)) // it is another process by now
+		}
+		return e.guestError(ctx, s, err)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.confirmDiskInPause(ctx, r, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		switch {
+		case disk.mirror != nil && disk.mirror.Ending:
+			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", to.image(s).Path))
+		case !disk.active && disk.config == to.end, disk.active && disk.live == to.end && disk.mirror == nil:
+			if err := e.notResumedByHand(ctx, r, s, to, disk); err != nil {
+				return op.Unknown, err
+			}
+			return op.Done, nil
+		case disk.active && disk.live == s.Before(), !disk.active && disk.config == s.Before():
+			return op.NotDone, nil
+		}
+		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
+	}
+	return step("pivot", do, nil, observe)
+}
+
+// stepSettle makes sure, with the guest running again, that nothing names or
+// holds the chain that was left.
+func (e *Env) stepSettle(to direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		e.progress.clear(s.MigrationID)
+		if err := e.liftThrottle(ctx, r, s); err != nil {
+			return err
+		}
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		// Whatever else is there now may hold newer writes.
+		if (disk.config != to.end && disk.config != s.Before()) || (disk.active && disk.live != to.end) {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)); err != nil {
+			return e.hvError(err)
+		}
+		// Before anything goes of which the end is a copy: with some cache modes QEMU
+		// leaves flushes out.
+		if err := e.images.Flush(ctx, to.image(s).Path); err != nil {
+			return op.Retry(request.BusyDelay, err)
+		}
+		if to.end == OnDst {
+			if disk.active {
+				if err := e.assertClosed(ctx, s, s.Src.Path); err != nil {
+					return err
+				}
+			}
+			e.giveBackSrcRights(ctx, s) // which no definition names any more
+		}
+		if !disk.active || s.Overlay == "" {
+			return nil
+		}
+		return e.assertClosed(ctx, s, s.Overlay)
+	}
+	return step("settle", do, nil, nil)
+}
+
+// assertClosed waits until the guest's process has let go of an image.
+func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
+	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
+	if err != nil {
+		return op.Retry(frozenRetry, err)
+	}
+	if len(files) > 0 {
+		return op.Retry(frozenRetry, api.Errorf(api.CodeInstanceBusy, "instance %s still has %s open", s.InstanceName, path))
+	}
+	return nil
+}

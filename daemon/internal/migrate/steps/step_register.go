@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepRegister takes the migration lock at the registry and reserves dst: from
+// here on nobody else attaches, deletes or migrates the volume, or uses dst.
+func (e *Env) stepRegister() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.notLeaving(ctx, s); err != nil {
+			return err
+		}
+		_, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
+			ID: s.MigrationID, VolumeID: s.VolumeID,
+			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
+			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
+			Dst: s.Dst, Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
+		})
+		if api.CodeOf(err) == api.CodeStaleEpoch {
+			// What was checked before is worth nothing: whoever asked may ask again.
+			e.fence.raise(epochIn(err))
+			return err
+		}
+		return e.registryError(err)
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		switch _, err := e.registry.Migration(ctx, s.MigrationID); {
+		case api.CodeOf(err) == api.CodeNotFound:
+			return nil
+		case err != nil:
+			return e.registryError(err)
+		}
+		if err := e.mayRelease(ctx, s); err != nil {
+			return err
+		}
+		return e.transition(ctx, r, s, api.MigrationError)
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		row, err := e.registry.Migration(ctx, s.MigrationID)
+		if api.CodeOf(err) == api.CodeNotFound {
+			return op.NotDone, nil
+		}
+		if err != nil {
+			return op.Unknown, e.registryError(err)
+		}
+		if row.State.Final() {
+			return op.NotDone, nil
+		}
+		return op.Done, r.SetOutput(grantOutput{Granted: true})
+	}
+	return step(registerStep, do, undo, observe)
+}
+
+const registerStep = "register"
+
+// notLeaving refuses a volume whose guest may let go of it: QEMU would lose the disk
+// under its overlay or its job. It is asked when the instance's other ops are over,
+// since one of them may be the detach that was given up.
+func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
+	if e.mayMove == nil || !s.Attached() {
+		return nil
+	}
+	err := e.mayMove(ctx, s.VolumeID)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return op.WaitFor(request.WaitHypervisor, err)
+	}
+	return err
+}
+
+// grantOutput says that the registry has granted the lock: what goes wrong from
+// then on is the migration's end and not a refusal to begin it.
+type grantOutput struct {
+	Granted bool `json:"granted"`
+}
+
+// openStates are all states of the registry's row in which it holds its locks.
+var openStates = []api.MigrationState{
+	api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
+	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
+}
+
+// stepPublish brings the registry's row to a state, from any of the given ones.
+// Going to completed flips the attachment to dst and frees src; to cancelled,
+// the reverse. It waits for a registry that is away, as long as it takes.
+func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if to.Final() {
+			if err := e.mayRelease(ctx, s); err != nil {
+				return err
+			}
+		}
+		return e.transition(ctx, r, s, to)
+	}
+	var undo op.DoFunc[Spec]
+	if undoTo != "" {
+		undo = func(ctx context.Context, r *op.Run, s *Spec) error { return e.transition(ctx, r, s, undoTo) }
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		row, err := e.registry.Migration(ctx, s.MigrationID)
+		if err != nil {
+			return op.Unknown, e.registryError(err)
+		}
+		return op.DoneIf(row.State == to), nil
+	}
+	return step(name, do, undo, observe)
+}
+
+// transition asks the registry for one change of state. The op id of the call
+// names the op and both ends, so that a repeated call gets the same answer and
+// an undo a new one.
+//
+// It is made in the epoch of now and not in that of the op's beginning: a host
+// that was fenced and has rejoined goes on with what the registry still has as
+// its own. For what it has not, the registry refuses in the same transaction.
+func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
+	host, err := e.host(ctx)
+	if err != nil {
+		return e.registryError(err)
+	}
+	var in Input
+	if err := r.Input(&in); err != nil {
+		return err
+	}
+	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: r.OpID()}
+	// It is undone before its commit point, or was brought back to src.
+	t.NotSwitched = to == api.MigrationCancelled || to == api.MigrationError
+	if to == api.MigrationCancelled {
+		t.Error = in.Why
+	}
+	id := r.OpID() + "." + string(to)
+	if t.Epoch != s.Epoch {
+		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another request by its body
+	}
+	_, err = e.registry.TransitionMigration(ctx, id, s.MigrationID, t)
+	if api.CodeOf(err) == api.CodeNoMigration {
+		return e.overAtRegistry(ctx, s, err)
+	}
+	return e.registryError(err)
+}
+
+// overAtRegistry: only somebody else can have ended the migration there.
+func (e *Env) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
+	row, err := e.registry.Migration(ctx, s.MigrationID)
+	if err != nil || !row.State.Final() {
+		return e.registryError(cmp.Or(err, refused))
+	}
+	return e.abandoned(ctx, s, row.State)
+}

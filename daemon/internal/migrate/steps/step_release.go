@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// releasePlan ends what a migration of an instance leaves at work on this host when
+// the registry has ended it without us: the copy job, since dst may be another
+// volume's by now. The guest goes on where it is, nothing is deleted and no name
+// is changed.
+func (e *Env) releasePlan() op.Plan {
+	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
+}
+
+// stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.
+func (e *Env) stepEndMirror() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		return e.endMirror(ctx, s, disk)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.ours(toDst, s) == nil), nil
+	}
+	return step(abortStep, do, nil, observe)
+}
+
+// stepHandOver ends the migration if the guest is off, or on a src that is its own.
+// Of another guest that runs, with src, dst or the overlay open, only a person can
+// tell whether it may.
+func (e *Env) stepHandOver() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil || !disk.active {
+			return err
+		}
+		if disk.live == OnSrc && disk.config == OnSrc {
+			if kept, err := e.keptSrc(ctx, s, api.MigrationCancelled); kept || err != nil {
+				return err
+			}
+		}
+		var in Input
+		if err := r.Input(&in); err != nil {
+			return err
+		}
+		return op.UnknownOutcome(in.Why)
+	}
+	return step("hand_over", do, nil, nil)
+}

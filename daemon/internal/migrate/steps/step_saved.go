@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// savedPlans: src is frozen because no guest is there that could write. The registry
+// leads, so each step asks it first, and nothing is told to it but the end.
+func (e *Env) savedPlans() []op.Plan {
+	return []op.Plan{
+		{Kind: KindCopySaved, Steps: []op.Step{
+			e.wanted(e.stepClosed("closed"), toCopy),
+			e.wanted(e.stepCreateDestination(), toCopy),
+			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
+			e.wanted(e.stepClosed("still_closed"), toCopy),
+		}},
+		{Kind: KindDropDst, Steps: []op.Step{
+			e.stepForget(),
+			e.wanted(onlyIf(e.history.Copied, e.stepRemoveDestination()), toCancel),
+		}},
+		{Kind: KindDropSrc, Steps: []op.Step{
+			e.stepForget(),
+			e.wanted(e.stepClosed("closed"), toDelete),
+			e.wanted(e.stepReleaseSource(), toDelete),
+		}},
+	}
+}
+
+// purpose is what the registry must say of a migration, and of its volume, for a
+// step of this host to be what is wanted.
+type purpose struct {
+	verb string
+	// is says whether it is so.
+	is func(s *Spec, row *api.Migration, vol *api.Volume) bool
+}
+
+var (
+	toCopy = purpose{"copy", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		return openForCopy(row.State) && vol.Location.Path == s.Src.Path
+	}}
+	toCancel = purpose{"remove the copy of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		// Before the flip it needs an operator only while it is being cancelled.
+		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
+		return cancelled && vol.Location.Path != s.Dst.Path
+	}}
+	// Once it is over src is nobody's, and may be another volume's.
+	toDelete = purpose{"delete the source of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		return row.State == api.MigrationCompleting && vol.Location.Path == s.Dst.Path
+	}}
+)
+
+// openForCopy: the registry goes forward and has not flipped the volume.
+func openForCopy(state api.MigrationState) bool {
+	switch state {
+	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:
+		return true
+	case api.MigrationCompleting, api.MigrationCompleted, api.MigrationCancelling, api.MigrationCancelled,
+		api.MigrationError, api.MigrationNeedsOperator, api.MigrationOrphaned:
+	}
+	return false
+}
+
+// wanted makes a step ask the registry, which is waited for, whether its effect is
+// still what it wants: what it asked for may reach this host late.
+func (e *Env) wanted(st op.Step, p purpose) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		row, err := e.registry.Migration(ctx, s.MigrationID)
+		if err != nil {
+			return e.registryError(err)
+		}
+		vol, err := e.registry.Volume(ctx, s.VolumeID)
+		if err != nil {
+			return e.registryError(err)
+		}
+		if row.Method != MethodSave || row.VolumeID != s.VolumeID || !p.is(s, &row, &vol) {
+			return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s for migration %s: by the registry it is %s, and the volume is at %s",
+				p.verb, vol.Name, s.MigrationID, row.State, vol.Location.Path).With("state", row.State)
+		}
+		return do(ctx, r)
+	}
+	return st
+}
+
+// onlyIf is a step that does nothing, and is done, unless the answer is yes.
+func onlyIf(yes predicate, st op.Step) op.Step {
+	do, observe := st.Do, st.Observe
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if is, err := evaluate(ctx, r, yes); err != nil || !is {
+			return err
+		}
+		return do(ctx, r)
+	}
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		is, err := evaluate(ctx, r, yes)
+		if err != nil {
+			return op.Unknown, err
+		}
+		if !is {
+			return op.Done, nil
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
+func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) {
+	s, err := specOf(r)
+	if err != nil {
+		return false, err
+	}
+	return question(ctx, s)
+}
+
+// stepClosed makes sure that nobody on this host has src open. Before a copy it also
+// makes sure that nothing old is read of it: others wrote to it from elsewhere.
+func (e *Env) stepClosed(name string) op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if err := e.closed(ctx, s); err != nil {
+			return err
+		}
+		return e.images.Connect(ctx, s.Src.Path)
+	}
+	return step(name, do, nil, nil)
+}
+
+// closed refuses a src that somebody on this host has open, by the definition of
+// what runs, by the kernel's word, or lent to a mount or a device.
+func (e *Env) closed(ctx context.Context, s *Spec) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return e.hvError(err)
+	}
+	for i := range doms {
+		if open, err := location.Opens(ctx, e.hv, &doms[i], s.Src.Path); err != nil || open {
+			return errors.Join(e.hvError(err), inUseBy(s, open, "instance "+doms[i].Name))
+		}
+	}
+	user, err := e.images.InUse(ctx, s.Src.Path)
+	if err != nil {
+		return err
+	}
+	return inUseBy(s, user != "", user)
+}
+
+func inUseBy(s *Spec, yes bool, who string) error {
+	if !yes {
+		return nil
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", s.VolumeName, s.Src.Path, who)
+}
+
+// forgettingUndo is the copy of a dst that does not outlive it: the cursor goes before
+// dst does, or the next copy would go on in the middle of an empty one.
+func (e *Env) forgettingUndo(st op.Step) op.Step {
+	st.Undo = e.stepForget().Do
+	return st
+}
+
+// stepForget drops the cursor of the copy.
+func (e *Env) stepForget() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.copier.Forget(ctx, s.CopyKey()) }
+	return step("forget", do, nil, nil)
+}
+
+// predicate is a yes-or-no question about a migration.
+type predicate func(context.Context, *Spec) (bool, error)

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// switchOutput is what the switch to the overlay cost the guest.
+type switchOutput struct {
+	// StallMS is how long libvirt held the guest's writes back, as seen from
+	// the host; nil if no guest ran.
+	StallMS *float64 `json:"stall_ms"`
+	// Process is the guest's, which was put onto the overlay; empty if it is not known.
+	Process string `json:"process,omitempty"`
+}
+
+// switchNote is written once libvirt has said that the guest is on the overlay:
+// saved from now on, it will be on it again.
+type switchNote struct {
+	Switched bool `json:"switched"`
+}
+
+// stepSwitchToOverlay puts the running guest onto the overlay. It is the commit
+// point of start: from here the overlay may hold the guest's writes, and the
+// way back is cancel. With no guest running there is nothing to switch: the
+// persistent XML names the overlay already, so every later boot is on it.
+func (e *Env) stepSwitchToOverlay() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if err := atRest(s, disk); err != nil {
+			return err
+		}
+		if !disk.active || disk.live == OnOverlay {
+			return r.SetOutput(switchOutput{})
+		}
+		if disk.live != OnSrc || disk.mirror != nil || disk.config != OnOverlay {
+			return chainChanged(s, disk)
+		}
+		began := e.now()
+		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage()); err != nil {
+			return e.guestError(ctx, s, err)
+		}
+		stall := milliseconds(e.now().Sub(began))
+		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
+			return err
+		}
+		process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+		if err != nil {
+			e.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
+		}
+		return r.SetOutput(switchOutput{StallMS: stall, Process: process.ID})
+	}
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
+		var note switchNote
+		if _, err := r.Noted(switchStep, &note); err != nil {
+			return op.Unknown, err
+		}
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		switch {
+		case disk.config != OnOverlay:
+			return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
+		case atRest(s, disk) != nil && !note.Switched:
+			return op.NotDone, nil
+		case !disk.active, disk.live == OnOverlay:
+			return op.Done, nil
+		case disk.live == OnSrc:
+			return op.NotDone, nil
+		}
+		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
+	}
+	return step(switchStep, do, nil, observe)
+}
+
+const (
+	switchStep = "switch_to_overlay"
+	frozenStep = "verify_frozen"
+)
+
+func milliseconds(d time.Duration) *float64 {
+	ms := float64(d) / float64(time.Millisecond)
+	return &ms
+}
+
+// frozenOutput is when src was seen to be frozen.
+type frozenOutput struct {
+	At time.Time `json:"at"`
+	// Src is src as it was then.
+	Src *image.Stamp `json:"src,omitempty"`
+	// NotFrozen is what is wrong with a src that QEMU goes on to have open for writing:
+	// the start came to nothing, and the guest is brought back.
+	NotFrozen string `json:"not_frozen,omitempty"`
+}
+
+// frozenBound is how long QEMU may take to have src open for reading only.
+const frozenBound = 5 * time.Second
+
+// frozenRetry is how long to wait before another look at QEMU's open files.
+const frozenRetry = 50 * time.Millisecond
+
+// stepVerifyFrozen proves the promise of start: the chain is the overlay over
+// src in both XMLs, and no process of the guest has src open for writing, by
+// the kernel's word.
+func (e *Env) stepVerifyFrozen() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.config != OnOverlay || (disk.active && disk.live != OnOverlay) {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+		// libvirt rewrites the persistent XML at a live snapshot and leaves the
+		// chain without an end; write it out in full.
+		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()); err != nil {
+			return e.hvError(err)
+		}
+		if disk.active {
+			wrong, err := e.awaitNotWritten(ctx, s)
+			if err != nil {
+				return err
+			}
+			if wrong != "" {
+				return r.SetOutput(frozenOutput{NotFrozen: wrong})
+			}
+		}
+		seal, err := e.stampSrc(ctx, s)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
+	}
+	return step(frozenStep, do, nil, nil)
+}
+
+// awaitNotWritten waits until no process of the guest has src open for writing, and
+// says which one has if that does not come to be.
+func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
+	var fd int
+	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {
+		files, err := e.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
+		if err != nil {
+			return false, op.Retry(frozenRetry, err) // the guest may just have stopped
+		}
+		i := slices.IndexFunc(files, func(f hv.OpenFile) bool { return f.Writable })
+		if i >= 0 {
+			fd = files[i].FD
+		}
+		return i < 0, nil
+	})
+	if err != nil || frozen {
+		return "", err
+	}
+	return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
+		s.InstanceName, s.Src.Path, fd, frozenBound), nil
+}

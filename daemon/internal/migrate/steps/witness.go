@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/witness"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// openImages is what the guest's process has open of a migration's images, by the
+// kernel's word: the second witness, beside libvirt's.
+type openImages struct {
+	process           bool // there is one
+	src, overlay, dst bool
+	srcWritable       bool
+}
+
+// openImages asks the kernel. Its errors are typed for the runner.
+func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
+	open := &openImages{process: true}
+	for _, image := range []struct {
+		path string
+		open *bool
+	}{{s.Src.Path, &open.src}, {s.Overlay, &open.overlay}, {s.Dst.Path, &open.dst}} {
+		if image.path == "" {
+			continue
+		}
+		is, err := witness.Look(ctx, e.hv, s.InstanceID, s.InstanceName, image.path)
+		if err != nil {
+			return nil, err
+		}
+		if !is.Process {
+			return &openImages{}, nil
+		}
+		*image.open = is.Open
+		open.srcWritable = open.srcWritable || image.path == s.Src.Path && is.Writable
+	}
+	return open, nil
+}
+
+// position is where the process has the disk, foreign if that cannot be told from what it
+// has open. A job into dst has dst open too, and the guest is not on it.
+func (o *openImages) position() Position {
+	switch {
+	case o.overlay:
+		return OnOverlay
+	case o.src:
+		return OnSrc
+	case o.dst:
+		return OnDst
+	}
+	return Foreign
+}
+
+func (o *openImages) String() string {
+	var open []string
+	for _, image := range []struct {
+		what string
+		is   bool
+	}{{"src (for writing)", o.srcWritable}, {"src", o.src && !o.srcWritable}, {"the overlay", o.overlay}, {"dst", o.dst}} {
+		if image.is {
+			open = append(open, image.what)
+		}
+	}
+	switch {
+	case !o.process:
+		return "no process of it is there"
+	case len(open) == 0:
+		return "its process has neither src nor dst nor an overlay open"
+	}
+	return "its process has " + strings.Join(open, " and ") + " open"
+}
+
+// agrees says whether both witnesses can be right. Of a chain that is somebody
+// else's, and of a job that is ending, nothing can be said.
+func (o *openImages) agrees(s *Spec, disk *diskState) bool {
+	switch {
+	case !disk.active:
+		return !o.src && !o.overlay && !o.dst
+	case disk.live == Foreign, disk.mirror != nil && disk.mirror.Ending:
+		return true
+	case !o.process, o.overlay != (disk.live == OnOverlay && s.Overlay != ""):
+		return false
+	}
+	if disk.live == OnDst {
+		return o.dst && !o.src
+	}
+	return o.src && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
+}
+
+// errWitnessesDisagree: libvirt and the kernel say different things of the same disk. Nothing
+// may be undone, deleted or released by the word of one of them.
+type errWitnessesDisagree struct {
+	why *api.Error
+	// at is where the process has the disk; config is where its next start has it.
+	at, config Position
+}
+
+func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
+func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
+
+// confirmDisk is readDisk that asks the second witness as well. Its errors are typed for the
+// runner.
+func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
+	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
+	return witness.Agreed(ctx, patience, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
+		if heard.View, err = e.readDisk(ctx, s); err != nil {
+			return heard, err
+		}
+		open, err := e.openImages(ctx, s)
+		if err != nil {
+			return heard, err
+		}
+		heard.Occupied = heard.View.dom.Occupied
+		if !open.agrees(s, heard.View) {
+			heard.Disagree = &errWitnessesDisagree{disagree(s, heard.View, open), open.position(), heard.View.config}
+		}
+		return heard, nil
+	})
+}
+
+func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
+	is := "as stopped"
+	if disk.active {
+		is = "with disk " + s.Target + " on " + string(disk.live)
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"libvirt has instance %s %s, and by the kernel's word %s: libvirtd has probably died inside a call, and does not look again. Nothing was undone, deleted or released. "+
+			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
+			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)",
+		s.InstanceName, is, open, s.MigrationID)
+}
+
+// unknownCommit says that QEMU may be at work on a commit into src that libvirt does
+// not know of: it refuses ours, and has src open for writing.
+func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	open, err := e.openImages(ctx, s)
+	if err != nil || !disk.active || disk.live != OnOverlay || disk.mirror != nil || !open.srcWritable {
+		return err
+	}
+	return op.UnknownOutcome(&errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config})
+}
+
+// endPauseOnDisagreement is what is done where the witnesses disagree while the guest is paused
+// by the op: nothing is undone, but it may not wait for a person. Both chains are
+// equal in the pause, so the definition is made to name the one that the process has
+// before it goes on. Other errors are passed on.
+func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
+	var disagreed *errWitnessesDisagree
+	if !errors.As(err, &disagreed) {
+		return err
+	}
+	chains := map[Position][]hv.Image{OnSrc: s.srcChain(), OnDst: s.DstChain()}
+	if s.Overlay != "" {
+		chains[OnOverlay] = s.OverlayChain()
+	}
+	if _, ours := chains[disagreed.config]; ours && disagreed.at != Foreign && disagreed.at != disagreed.config {
+		if nameErr := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, chains[disagreed.at]); nameErr != nil {
+			return e.hvError(nameErr)
+		}
+	}
+	if resumeErr := e.resume(ctx, r, s, w); resumeErr != nil {
+		return resumeErr
+	}
+	return err
+}
+
+// confirmDiskInPause is sure for a step in the pause of a switch.
+func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil {
+		return nil, e.endPauseOnDisagreement(ctx, r, s, toSwitch, err)
+	}
+	return disk, nil
+}
+
+// notOpen makes sure, before an image is deleted, that no process of a domain of this
+// host has it open, whatever libvirt says of the domain.
+func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error {
+	for i := range doms {
+		h, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, path)
+		if err != nil {
+			return err
+		}
+		if h.Open {
+			return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but the process of instance %s has it open, of which libvirt knows nothing; nothing was deleted: shut the instance down and start it again, then call again (docs/how-to/recover.md)",
+				path, doms[i].Name))
+		}
+	}
+	return nil
+}
+
+// mayRelease is asked before the registry is told that the migration is over, so that
+// others may have src, dst or the volume.
+func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
+	if !s.Attached() {
+		return nil
+	}
+	_, err := e.confirmDisk(ctx, s)
+	if !errors.Is(err, hv.ErrNotFound) {
+		return err
+	}
+	// It was undefined: what it had is known by its process alone.
+	open, err := e.openImages(ctx, s)
+	if err != nil {
+		return err
+	}
+	if none := (openImages{}); *open != none {
+		return op.UnknownOutcome(api.Errorf(api.CodeChainChanged, "instance %s is not defined any more, and %s; nothing was released", s.InstanceName, open))
+	}
+	return nil
+}
