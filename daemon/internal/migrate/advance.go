@@ -4,7 +4,7 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -60,10 +60,6 @@ func (m *Manager) atWork(id string) bool {
 		return st.Op.Group == id && !st.State.Final()
 	})
 }
-
-// replanDelay, times the number of tries, keeps an instance that is restarted in
-// a loop from being chased.
-const replanDelay = 100 * time.Millisecond
 
 // advance submits the op that a migration needs next, if any. What cannot be
 // done now is tried again, less and less often.
@@ -145,107 +141,19 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	m.retries.expedite()
 }
 
-// Request returns where the request stands that began with this op. An op that
-// is none of a migration stands for itself.
-func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
-	st, err := m.runner.Status(ctx, opID)
-	if err != nil {
-		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
-	}
-	if steps.GoalOf(st.Op.Kind) == "" {
-		return describe(&st, st.State, steps.APIError(st.Failure)), nil
-	}
-	h, err := m.loadHistory(ctx, st.Op.Group)
-	if err != nil {
-		return api.Op{}, err
-	}
-	// By the history alone: the op may have gone on since the look before it.
-	state, failure, last := h.requestState(opID)
-	if last == nil { // an op that the manager submitted by itself
-		last = h.op(opID)
-		state, failure = last.State, steps.APIError(last.Failure)
-	}
-	out := describe(&last.Status, state, failure)
-	out.ID, out.Kind, out.CreatedAt, out.MigrationID = opID, st.Op.Kind, st.Op.CreatedAt, st.Op.Group
-	return out, nil
-}
-
-// describe is an op as its caller is told of it, with how his request stands: all by
-// one look at it.
-func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
-	out := api.Op{
-		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
-		State: string(state), Step: st.Step, Remark: remark(st), Error: failure, Location: madeLocation(st),
-		WaitingFor: st.Waiting, Behind: st.Behind, Subject: subjectOf(st.Op.Input),
-	}
-	if st.Waiting != "" {
-		since := st.WaitingSince.UTC()
-		out.WaitingSince = &since
-	}
-	if state.Final() {
-		finished := st.FinishedAt.UTC()
-		out.FinishedAt = &finished
-	}
-	return out
-}
-
-// remark is what a step of an op has to say to whoever asked: the "remark" of its
-// output.
-func remark(st *op.Status) string {
-	for _, data := range st.Outputs {
-		var out struct {
-			Remark string `json:"remark"`
-		}
-		if json.Unmarshal(data, &out) == nil && out.Remark != "" {
-			return out.Remark
-		}
-	}
-	return ""
-}
-
-// Watch yields the migration now and after every change, until it is over or
-// ctx ends. Seq grows with the journal; progress between two records has the Seq
-// of the first.
-func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
-	for range m.watch.changes(ctx, id) {
-		h, err := m.loadHistory(ctx, id)
-		if err != nil {
-			return err
-		}
-		mig := m.render(h)
-		seq, err := m.sequence(ctx, h)
-		if err != nil {
-			return err
-		}
-		if !yield(api.Event{Seq: seq, At: m.ports.Now().UTC(), What: "migration", Object: id, To: string(mig.State), Migration: &mig}) {
-			return nil
-		}
-		if mig.State.Final() {
-			return nil
-		}
-	}
-	return nil
-}
-
-// sequence counts the records of a migration's ops.
-func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
-	var n int64
-	for i := range h.ops {
-		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
-		if err != nil {
-			return 0, steps.JournalError(err)
-		}
-		n += int64(len(records))
-	}
-	return n, nil
-}
-
-func sortByAge(ops []op.Op) {
-	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
-}
-
 // Epoch tells the manager in which epoch this host is by the registry's word: call
 // it with what each report is answered with, be that a host or the detail "epoch"
 // of stale_epoch. A newer one than that of a migration stops what touches its
 // images, until the registry has said that it is still this host's.
 func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }
+
+// retryLater has advance called again after a while, a longer one each time. It is
+// said once: a fence may last for hours.
+func (m *Manager) retryLater(id string, why error) {
+	n := m.retries.schedule(id, func() { m.watch.notify(id) })
+	level := slog.LevelDebug
+	if n == 1 {
+		level = slog.LevelWarn
+	}
+	m.log.Log(context.Background(), level, "cannot go on with a migration yet", "migration", id, "try", n, "err", why)
+}

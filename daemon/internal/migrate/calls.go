@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -179,10 +178,6 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// errCancelled is the failure of what cancel went before. The detail tells those
-// who waited for that, before the migration's own state does.
-var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
-
 // stopUncommitted stops a copy or an uncommitted complete, which cancel goes before.
 // A start is let go to its end, which is a matter of a second; one that waits for the
 // operator is undone, or if it is past its switch goes on as far as it can.
@@ -301,57 +296,6 @@ func (h *history) serving(what steps.Goal) *opView {
 	return o
 }
 
-// nextKind is kindFor with an eye on what was before: of a migration that the
-// registry has ended there is nothing to bring back, unless src is still the
-// instance's.
-func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (string, error) {
-	ended := h.abandoned() != nil
-	if ended && what == steps.GoalCancel && (!h.keptSrc() || h.spec.Method != steps.MethodOverlay) {
-		return steps.KindRelease, nil
-	}
-	kind, err := m.kindFor(ctx, &h.spec, what)
-	if err == nil && !ended && kind == steps.KindCancelLive {
-		committed, err := m.env.CommittedByOthers(ctx, &h.spec)
-		if err != nil {
-			return "", err
-		}
-		if committed {
-			return steps.KindCancelCommitted, nil
-		}
-	}
-	if back, ok := rollbackKinds[kind]; ok && ended {
-		kind = back
-	}
-	return kind, err
-}
-
-// rollbackKinds are the ways of a cancel for a migration that the registry has ended.
-var rollbackKinds = map[string]string{steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelCold: steps.KindRollbackCold}
-
-// kindFor picks the op kind that reaches a goal, by whether the instance runs now.
-func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (string, error) {
-	switch {
-	case s.Method == steps.MethodMirror:
-		return map[steps.Goal]string{steps.GoalStart: steps.KindStartMirror, steps.GoalCopy: steps.KindMirror, steps.GoalComplete: steps.KindCompleteMirror, steps.GoalCancel: steps.KindCancelMirror}[what], nil
-	case what == steps.GoalCopy:
-		return steps.KindCopy, nil
-	case s.Method == steps.MethodOffline:
-		return map[steps.Goal]string{steps.GoalStart: steps.KindStartOffline, steps.GoalComplete: steps.KindCompleteOffline, steps.GoalCancel: steps.KindCancelOffline}[what], nil
-	}
-	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
-	if errors.Is(err, hv.ErrNotFound) {
-		return "", api.Errorf(api.CodeNeedsOperator, "instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s); define it again (virsh define), with its disk %s as it was, and call again; nothing was changed",
-			s.InstanceName, s.VolumeName, s.Before(), s.Leftovers(), s.Target)
-	}
-	if err != nil {
-		return "", steps.CannotLookAt(s, err)
-	}
-	if dom.State.Active() {
-		return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteLive, steps.GoalCancel: steps.KindCancelLive}[what], nil
-	}
-	return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteCold, steps.GoalCancel: steps.KindCancelCold}[what], nil
-}
-
 func tooEarly(h *history, verb string) *api.Error {
 	return api.Errorf(api.CodeMigrationActive, "cannot %s the migration of volume %s yet: it is still starting", verb, h.spec.VolumeName).
 		With("migration_id", h.spec.MigrationID)
@@ -365,4 +309,35 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 	}
 	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.spec.VolumeName, state).
 		With("migration_id", h.spec.MigrationID).With("state", state)
+}
+
+// SetBandwidth changes the cap of a migration's copy; 0 lifts it. It holds until
+// the end of the migration.
+func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond int64) (api.Migration, error) {
+	if bytesPerSecond < 0 {
+		return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", bytesPerSecond)
+	}
+	mig, err := m.Get(ctx, id)
+	if err != nil {
+		return mig, err
+	}
+	if mig.State.Final() {
+		return mig, api.Errorf(api.CodeNoMigration, "migration %s is %s; there is nothing to slow down", mig.ID, mig.State)
+	}
+	h, err := m.loadHistory(ctx, id)
+	if err == nil {
+		err = m.env.SetBandwidth(&h.spec, bytesPerSecond)
+	}
+	if err != nil {
+		return mig, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
+	}
+	m.watch.notify(id)
+	return m.Get(ctx, id)
+}
+
+func (m *Manager) getOr(ctx context.Context, id string, err error) (api.Migration, error) {
+	if err != nil {
+		return api.Migration{}, err
+	}
+	return m.Get(ctx, id)
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -14,16 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
-
-// ChainProblem is an instance whose next start would not be on the chain that has its
-// newest writes, or of whose chain nobody can tell.
-type ChainProblem struct{ MigrationID, VolumeName, InstanceID, InstanceName, Text string }
-
-// chainProblems are those that were seen last, by migration.
-type chainProblems struct {
-	mu    sync.Mutex
-	found map[string]ChainProblem
-}
 
 // ChainProblems returns what the watch has found, by name of the instance. Each of
 // them is guarded.
@@ -116,13 +105,6 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	m.runner.TryTurn([]string{h.spec.Key()}, look)
 }
 
-// onOverlay says whether the newest writes of the guest are in the overlay, by the
-// journal's word.
-func (h *history) onOverlay() bool {
-	state, _ := h.state()
-	return !state.Final() && h.at() == steps.OnOverlay
-}
-
 // noteChain keeps, or forgets, a problem, and sets or clears its guard.
 func (m *Manager) noteChain(s *steps.Spec, text string) {
 	guards := m.ports.Guards
@@ -167,28 +149,6 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 		}
 		return nil
 	})
-}
-
-// eachOpen calls f for the migrations that were not seen to be over, until it returns an
-// error.
-func (m *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
-	ids, err := m.ids(ctx)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if _, ended := m.ended.Load(id); ended {
-			continue
-		}
-		h, err := m.loadHistory(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := f(h); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // chainProblem says what is wrong with the chain of the instance of a migration, "" if

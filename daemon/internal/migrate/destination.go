@@ -135,14 +135,6 @@ func (m *Manager) destinationToCreate(s *steps.Spec) error {
 	return m.checkDestinationSpace(s, free, true)
 }
 
-func shorten(s string) string {
-	const limit = 120
-	if len(s) <= limit {
-		return s
-	}
-	return s[:limit] + "..."
-}
-
 // checkNotUsed refuses a destination that somebody has.
 func (m *Manager) checkNotUsed(ctx context.Context, s *steps.Spec, path string) error {
 	return steps.HVRefusal(m.env.CheckFree(ctx, path, location.Self{MigrationID: s.MigrationID}))

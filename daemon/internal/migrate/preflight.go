@@ -308,19 +308,6 @@ func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	return nil
 }
 
-// checkByHand refuses a mirror step by step: between start and complete there is
-// nothing that a person could do, and no source that stands still.
-func checkByHand(s *steps.Spec, req StartRequest) error {
-	switch {
-	case s.Method != steps.MethodMirror || req.Composite:
-		return nil
-	case req.Target.Method == steps.MethodMirror:
-		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
-	}
-	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which is not done step by step; use `volferryctl volume migrate`, or stop the instance",
-		s.Target, s.InstanceName, notShareable)
-}
-
 // chooseVerify fills in what an empty verify means. A copy of a frozen src is read
 // back. Both sides of a mirror can be compared only while the guest is paused, so
 // that has to be asked for, and QEMU has the locks of a qcow2 image then.

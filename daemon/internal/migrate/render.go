@@ -100,3 +100,12 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 func movesBytes(o *opView) bool {
 	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
 }
+
+// guestPaused says why the guest of a migration stands still, "" if no I/O error was
+// seen.
+func (m *Manager) guestPaused(h *history) string {
+	if stop := m.ioStops.get(h.spec.MigrationID); stop != nil && h.onOverlay() {
+		return stop.text
+	}
+	return ""
+}

@@ -3,8 +3,6 @@
 package migrate
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -68,13 +66,6 @@ func (s *retries) expedite() {
 	}
 }
 
-// retryLater has advance called again after a while, a longer one each time. It is
-// said once: a fence may last for hours.
-func (m *Manager) retryLater(id string, why error) {
-	n := m.retries.schedule(id, func() { m.watch.notify(id) })
-	level := slog.LevelDebug
-	if n == 1 {
-		level = slog.LevelWarn
-	}
-	m.log.Log(context.Background(), level, "cannot go on with a migration yet", "migration", id, "try", n, "err", why)
-}
+// replanDelay, times the number of tries, keeps an instance that is restarted in
+// a loop from being chased.
+const replanDelay = 100 * time.Millisecond

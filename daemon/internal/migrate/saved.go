@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -183,41 +182,4 @@ func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
 		return fmt.Errorf("stop the copy: %w", err)
 	}
 	return nil // the drop gets its turn behind it
-}
-
-// stateOfSaved is state for what this host does of a move that the registry leads.
-func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
-	last := &h.ops[len(h.ops)-1]
-	switch {
-	case last.State == op.StateNeedsOperator:
-		return api.MigrationNeedsOperator, steps.APIError(last.Failure)
-	case !last.State.Final():
-		return during[last.goal], steps.APIError(last.Failure)
-	case last.Op.Kind == steps.KindDropSrc:
-		return api.MigrationCompleted, steps.APIError(last.Failure)
-	case last.undone() && last.goal == steps.GoalCopy:
-		return api.MigrationError, steps.APIError(last.Failure)
-	case last.undone():
-		return api.MigrationCancelling, steps.APIError(last.Failure)
-	}
-	return after[last.goal], nil
-}
-
-// isOver says whether this host has nothing more to do for a migration. One that the
-// registry leads is over here when it is copied.
-func isOver(mig *api.Migration) bool {
-	return mig.State.Final() || (mig.Method == steps.MethodSave && mig.State == api.MigrationCopied)
-}
-
-// madeLocation is the location that the op of a copy-saved has made, nil for other ops and
-// before its end.
-func madeLocation(st *op.Status) *api.Location {
-	if st.Op.Kind != steps.KindCopySaved || st.State != op.StateDone {
-		return nil
-	}
-	var in steps.Input
-	if json.Unmarshal(st.Op.Input, &in) != nil {
-		return nil
-	}
-	return &in.Spec.Dst
 }

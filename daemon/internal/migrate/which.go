@@ -101,54 +101,6 @@ func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Do
 	return holdElsewhere, nil
 }
 
-// newest returns the newest migration of a volume on this host, nil if none.
-func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error) {
-	ids, err := m.ids(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range slices.Backward(ids) {
-		h, err := m.loadHistory(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if h.spec.VolumeID == volumeID {
-			return h, nil
-		}
-	}
-	return nil, nil
-}
-
-// chain is where the volume is by the journal's word.
-func (h *history) chain() []api.Location {
-	s := &h.spec
-	switch h.at() {
-	case steps.OnOverlay:
-		return []api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.SizeBytes()}, s.Src}
-	case steps.OnDst:
-		return []api.Location{s.Dst}
-	case steps.OnSrc, steps.Foreign:
-	}
-	return []api.Location{s.Src}
-}
-
-// at is which of its chains that is.
-func (h *history) at() steps.Position {
-	s, at := &h.spec, steps.OnSrc
-	for i := range h.ops {
-		o := &h.ops[i]
-		switch {
-		case o.goal == steps.GoalStart && o.Committed && s.Method == steps.MethodOverlay:
-			at = steps.OnOverlay
-		case o.goal == steps.GoalComplete && o.Committed:
-			at = steps.OnDst
-		case o.goal == steps.GoalCancel && o.Committed:
-			at = steps.OnSrc
-		}
-	}
-	return at
-}
-
 func locations(d *hv.Disk, sizeBytes int64) []api.Location {
 	if d == nil {
 		return nil

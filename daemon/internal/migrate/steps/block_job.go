@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -167,4 +168,8 @@ func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 		mirror := disk.ours(to, s)
 		return op.DoneIf(mirror != nil && mirror.Ready && disk.mayName(s, to) == nil), nil
 	}
+}
+
+func notEnded(s *Spec) error {
+	return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
 }

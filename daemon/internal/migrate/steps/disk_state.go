@@ -10,18 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Position says which of a migration's chains a disk is on.
-type Position string
-
-// The places. Foreign is anything else: somebody changed the disk behind our
-// back, and nothing is done to it.
-const (
-	OnSrc     Position = "src"
-	OnOverlay Position = "overlay over src"
-	OnDst     Position = "dst"
-	Foreign   Position = "another chain"
-)
-
 // PositionOf reads the position from a disk's chain. It compares whole chains, not
 // tops: an overlay over something else is foreign.
 func PositionOf(s *Spec, d *hv.Disk) Position {
@@ -96,3 +84,17 @@ func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)
 	return err == nil && disk.mirror != nil, err
 }
+
+// direction is one of the two ends that a running guest's overlay may be folded
+// into: dst (complete) or src (cancel).
+type direction struct {
+	job   hv.JobKind
+	image func(*Spec) hv.Image
+	chain func(*Spec) []hv.Image
+	end   Position
+}
+
+var (
+	toDst = direction{job: hv.JobCopy, image: (*Spec).DstImage, chain: (*Spec).DstChain, end: OnDst}
+	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).srcChain, end: OnSrc}
+)

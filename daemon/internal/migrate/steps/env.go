@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -95,4 +96,19 @@ func (e *Env) SetBandwidth(s *Spec, bytesPerSecond int64) error {
 // Progress is how far the op of a migration is; ok is false if none moves bytes.
 func (e *Env) Progress(migrationID string) (p Progress, ok bool) {
 	return e.progress.get(migrationID)
+}
+
+// waitShutdown is what a switch waits for that would begin while the daemon stops: the
+// next start of the daemon.
+const waitShutdown = "shutdown"
+
+// StopPausing is called when the daemon is told to stop: no guest is paused any more.
+func (e *Env) StopPausing() { e.stop() }
+
+// mayPause holds back a switch that would begin while the daemon stops.
+func (e *Env) mayPause() error {
+	if e.stopping.Err() != nil {
+		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
+	}
+	return nil
 }

@@ -53,16 +53,6 @@ func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{})
 	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
 }
 
-// RaiseEpoch keeps the epoch in which this host is by the registry's newest word.
-func (e *Env) RaiseEpoch(epoch int64) { e.fence.raise(epoch) }
-
-// Behind says whether the host was fenced since the registry last said that the migration
-// is this host's.
-func (e *Env) Behind(s *Spec) bool {
-	_, behind, _ := e.fence.behind(s)
-	return behind
-}
-
 // epochIn is the epoch that a refusal for a stale one names, 0 if it names none.
 func epochIn(err error) int64 {
 	var refused *api.Error

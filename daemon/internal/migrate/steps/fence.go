@@ -4,29 +4,11 @@ package steps
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
-)
-
-// errAbandoned ends an op whose migration the registry has ended without it: an
-// operator gave it up while this host was fenced. Src and dst may be anybody's,
-// so nothing of it is undone. Kept says that src is still the instance's.
-type errAbandoned struct {
-	why  *api.Error
-	kept bool
-}
-
-func (e *errAbandoned) Error() string { return e.why.Message }
-
-// codeAbandoned and codeAbandonedKept are how errAbandoned stands in the journal.
-// They never leave the daemon.
-const (
-	codeAbandoned     api.Code = "abandoned"
-	codeAbandonedKept api.Code = "abandoned_kept"
 )
 
 // StillOurs is asked before anything is begun that touches the images of a
@@ -117,83 +99,12 @@ func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// Inside a pause nothing waits for the registry: the guest comes first, and what
-// is done there is right whoever owns the volume. What only lets go of the instance
-// is done in any case.
-var (
-	doneUnfenced   = stepNames("register", abortStep, toAbort.end, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc))
-	undoneUnfenced = stepNames("register", toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "guard", "hold", "commit")
-)
+// RaiseEpoch keeps the epoch in which this host is by the registry's newest word.
+func (e *Env) RaiseEpoch(epoch int64) { e.fence.raise(epoch) }
 
-// fenced makes the steps of a plan up to its commit point ask stillOurs before
-// they touch anything. Behind it an op goes forward, and the registry answers for
-// itself: what it has ended then is for a person.
-func (e *Env) fenced(p op.Plan) op.Plan {
-	committed := false
-	for i := range p.Steps {
-		st := &p.Steps[i]
-		if committed {
-			st.Do = orNeedsOperator(st.Do)
-		} else {
-			st.Do, st.Undo = e.fencedDo(st), e.fencedUndo(st)
-		}
-		committed = committed || st.Name == p.Commit
-	}
-	return p
-}
-
-type rawFunc = func(context.Context, *op.Run) error
-
-func (e *Env) fencedDo(st *op.Step) rawFunc {
-	do := st.Do
-	if doneUnfenced[st.Name] {
-		return do
-	}
-	return func(ctx context.Context, r *op.Run) error {
-		s, err := specOf(r)
-		if err != nil {
-			return err
-		}
-		if _, behind, _ := e.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin) {
-			// A halt would wait for a step that waits for the registry here.
-			return &errWorldChanged{"this host was fenced"}
-		}
-		if err := e.StillOurs(ctx, s); err != nil {
-			return err
-		}
-		return do(ctx, r)
-	}
-}
-
-// fencedUndo: what is abandoned counts as undone.
-func (e *Env) fencedUndo(st *op.Step) rawFunc {
-	undo := st.Undo
-	if undo == nil {
-		return nil
-	}
-	return func(ctx context.Context, r *op.Run) error {
-		s, err := specOf(r)
-		if err == nil && !undoneUnfenced[st.Name] {
-			err = e.StillOurs(ctx, s)
-		}
-		if err == nil {
-			err = undo(ctx, r)
-		}
-		var abandoned *errAbandoned
-		if errors.As(err, &abandoned) {
-			return nil
-		}
-		return err
-	}
-}
-
-func orNeedsOperator(do rawFunc) rawFunc {
-	return func(ctx context.Context, r *op.Run) error {
-		err := do(ctx, r)
-		var abandoned *errAbandoned
-		if errors.As(err, &abandoned) {
-			return op.UnknownOutcome(err)
-		}
-		return err
-	}
+// Behind says whether the host was fenced since the registry last said that the migration
+// is this host's.
+func (e *Env) Behind(s *Spec) bool {
+	_, behind, _ := e.fence.behind(s)
+	return behind
 }

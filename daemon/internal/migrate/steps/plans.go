@@ -176,3 +176,75 @@ func (e *Env) mirrorPlans() []op.Plan {
 		)},
 	}
 }
+
+// pauseSteps are the steps at which a guest may be paused by us.
+var pauseSteps = stepNames(
+	toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc), toSwitch.end,
+	toAbort.begin, abortStep, toAbort.end,
+)
+
+// PausesGuest says whether a guest may be paused by us at the step with this name.
+func PausesGuest(step string) bool { return pauseSteps[step] }
+
+// cancelCommittedPlan is the cancel of a migration whose overlay somebody else has
+// committed into src under the running guest (`virsh blockcommit --active --pivot`). The
+// guest is where a cancel would bring it, and src has been written since, so that dst is
+// worth nothing. The overlay is kept: nothing proves what became of its blocks
+// once the guest has written over them.
+func (e *Env) cancelCommittedPlan() op.Plan {
+	return op.Plan{Kind: KindCancelCommitted, Commit: "publish_cancelled", Steps: append(
+		[]op.Step{
+			e.stepAdmitCommitted(),
+			e.stepNameLeft(toSrc),
+			e.stepSettle(toSrc),
+		},
+		e.cancelledSteps()...,
+	)}
+}
+
+// rollbackPlans fold the overlay of a migration that the registry has ended back
+// into src, which is still the instance's. Dst is not touched: it may be another
+// volume's by now.
+func (e *Env) rollbackPlans() []op.Plan {
+	return []op.Plan{
+		{Kind: KindRollbackLive, Commit: "pivot", Steps: slices.Concat(
+			[]op.Step{e.stepAdmitRollback()},
+			e.abortSteps(e.stepEndMirror()),
+			e.backLiveSteps(),
+		)},
+		{Kind: KindRollbackCold, Commit: "fold", Steps: slices.Concat(
+			[]op.Step{e.stepAdmitRollback()},
+			e.backColdSteps(),
+		)},
+	}
+}
+
+// releasePlan ends what a migration of an instance leaves at work on this host when
+// the registry has ended it without us: the copy job, since dst may be another
+// volume's by now. The guest goes on where it is, nothing is deleted and no name
+// is changed.
+func (e *Env) releasePlan() op.Plan {
+	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
+}
+
+// savedPlans: src is frozen because no guest is there that could write. The registry
+// leads, so each step asks it first, and nothing is told to it but the end.
+func (e *Env) savedPlans() []op.Plan {
+	return []op.Plan{
+		{Kind: KindCopySaved, Steps: []op.Step{
+			e.wanted(e.stepClosed("closed"), toCopy),
+			e.wanted(e.stepCreateDestination(), toCopy),
+			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
+			e.wanted(e.stepClosed("still_closed"), toCopy),
+		}},
+		{Kind: KindDropDst, Steps: []op.Step{
+			e.stepForget(),
+			e.wanted(onlyIf(e.history.Copied, e.stepRemoveDestination()), toCancel),
+		}},
+		{Kind: KindDropSrc, Steps: []op.Step{
+			e.stepForget(),
+			e.wanted(e.stepClosed("closed"), toDelete),
+			e.wanted(e.stepReleaseSource(), toDelete),
+		}},
+	}
+}

@@ -117,6 +117,18 @@ func (s *Spec) OverlayImage() hv.Image {
 // OverlayChain is the chain between start and the end: the overlay over src.
 func (s *Spec) OverlayChain() []hv.Image { return []hv.Image{s.OverlayImage(), s.SrcImage()} }
 
+// Position says which of a migration's chains a disk is on.
+type Position string
+
+// The places. Foreign is anything else: somebody changed the disk behind our
+// back, and nothing is done to it.
+const (
+	OnSrc     Position = "src"
+	OnOverlay Position = "overlay over src"
+	OnDst     Position = "dst"
+	Foreign   Position = "another chain"
+)
+
 // Before is where the disk is until the switch to dst, and beforeChain the chain
 // there.
 func (s *Spec) Before() Position {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -92,8 +91,4 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 		return e.hvError(err)
 	}
 	return notEnded(s)
-}
-
-func notEnded(s *Spec) error {
-	return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
 }

@@ -12,22 +12,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// cancelCommittedPlan is the cancel of a migration whose overlay somebody else has
-// committed into src under the running guest (`virsh blockcommit --active --pivot`). The
-// guest is where a cancel would bring it, and src has been written since, so that dst is
-// worth nothing. The overlay is kept: nothing proves what became of its blocks
-// once the guest has written over them.
-func (e *Env) cancelCommittedPlan() op.Plan {
-	return op.Plan{Kind: KindCancelCommitted, Commit: "publish_cancelled", Steps: append(
-		[]op.Step{
-			e.stepAdmitCommitted(),
-			e.stepNameLeft(toSrc),
-			e.stepSettle(toSrc),
-		},
-		e.cancelledSteps()...,
-	)}
-}
-
 // stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
 func (e *Env) stepAdmitCommitted() op.Step {
 	return e.stepAdmit(e.wasCommitted, func(s *Spec) string {

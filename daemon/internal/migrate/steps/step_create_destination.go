@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
-	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -137,61 +135,6 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 		return err
 	}
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
-}
-
-// removeTemporary removes what a try that was cut off has left under its temporary
-// name, which nobody else knows.
-func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {
-	if note.Temporary == "" {
-		return nil
-	}
-	return e.images.Remove(ctx, temporaryPath(s, note))
-}
-
-func temporaryPath(s *Spec, note DstNote) string {
-	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
-}
-
-// dstOwner says to whom belongs what is at a place.
-type dstOwner int
-
-const (
-	ownedByNobody dstOwner = iota // nothing is there
-	ownedByUs
-	ownedByOthers // or nobody can tell
-)
-
-// dstOwner says whose is what is at the place of dst. In a pool, what has its
-// name is ours also before the journal has its fingerprint: the name carries the id of
-// the migration, and was free when the journal was told that it would be made.
-func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, error) {
-	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
-	switch {
-	case errors.Is(err, image.ErrAbsent):
-		return e.dstOwnerInPool(ctx, s)
-	case err != nil:
-		return ownedByOthers, err
-	case !note.Ours:
-		return ownedByOthers, nil
-	case note.Print == "" && s.Dst.Pool != "" && strings.Contains(s.Dst.Name, s.MigrationID[:8]):
-		return ownedByUs, nil
-	case note.Print == "" || note.Print != now:
-		return ownedByOthers, nil
-	}
-	return ownedByUs, nil
-}
-
-// dstOwnerInPool is about a dst that has no path now: a logical volume that is not active
-// is there all the same.
-func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
-	if s.Dst.Pool == "" {
-		return ownedByNobody, nil
-	}
-	_, err := e.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
-	if errors.Is(err, hv.ErrNotFound) {
-		return ownedByNobody, nil
-	}
-	return ownedByOthers, e.hvError(err)
 }
 
 // observeDestination says whether dst is there, as the journal knows it and with the

@@ -9,14 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// releasePlan ends what a migration of an instance leaves at work on this host when
-// the registry has ended it without us: the copy job, since dst may be another
-// volume's by now. The guest goes on where it is, nothing is deleted and no name
-// is changed.
-func (e *Env) releasePlan() op.Plan {
-	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
-}
-
 // stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.
 func (e *Env) stepEndMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {

@@ -11,28 +11,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// savedPlans: src is frozen because no guest is there that could write. The registry
-// leads, so each step asks it first, and nothing is told to it but the end.
-func (e *Env) savedPlans() []op.Plan {
-	return []op.Plan{
-		{Kind: KindCopySaved, Steps: []op.Step{
-			e.wanted(e.stepClosed("closed"), toCopy),
-			e.wanted(e.stepCreateDestination(), toCopy),
-			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
-			e.wanted(e.stepClosed("still_closed"), toCopy),
-		}},
-		{Kind: KindDropDst, Steps: []op.Step{
-			e.stepForget(),
-			e.wanted(onlyIf(e.history.Copied, e.stepRemoveDestination()), toCancel),
-		}},
-		{Kind: KindDropSrc, Steps: []op.Step{
-			e.stepForget(),
-			e.wanted(e.stepClosed("closed"), toDelete),
-			e.wanted(e.stepReleaseSource(), toDelete),
-		}},
-	}
-}
-
 // purpose is what the registry must say of a migration, and of its volume, for a
 // step of this host to be what is wanted.
 type purpose struct {

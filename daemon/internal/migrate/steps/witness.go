@@ -152,39 +152,6 @@ func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	return op.UnknownOutcome(&errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config})
 }
 
-// endPauseOnDisagreement is what is done where the witnesses disagree while the guest is paused
-// by the op: nothing is undone, but it may not wait for a person. Both chains are
-// equal in the pause, so the definition is made to name the one that the process has
-// before it goes on. Other errors are passed on.
-func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
-	var disagreed *errWitnessesDisagree
-	if !errors.As(err, &disagreed) {
-		return err
-	}
-	chains := map[Position][]hv.Image{OnSrc: s.srcChain(), OnDst: s.DstChain()}
-	if s.Overlay != "" {
-		chains[OnOverlay] = s.OverlayChain()
-	}
-	if _, ours := chains[disagreed.config]; ours && disagreed.at != Foreign && disagreed.at != disagreed.config {
-		if nameErr := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, chains[disagreed.at]); nameErr != nil {
-			return e.hvError(nameErr)
-		}
-	}
-	if resumeErr := e.resume(ctx, r, s, w); resumeErr != nil {
-		return resumeErr
-	}
-	return err
-}
-
-// confirmDiskInPause is sure for a step in the pause of a switch.
-func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
-	disk, err := e.confirmDisk(ctx, s)
-	if err != nil {
-		return nil, e.endPauseOnDisagreement(ctx, r, s, toSwitch, err)
-	}
-	return disk, nil
-}
-
 // notOpen makes sure, before an image is deleted, that no process of a domain of this
 // host has it open, whatever libvirt says of the domain.
 func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error {

@@ -5,14 +5,12 @@ package steps
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
 
@@ -53,17 +51,6 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 		s.Target, s.InstanceName, where, s.VolumeName)
 }
 
-// errWorldChanged ends an op that the world has overtaken: it was planned for a
-// running guest and the guest is off, or the other way round, or a block job
-// ended before its time. The op is undone and the manager plans again.
-type errWorldChanged struct{ what string }
-
-func (e *errWorldChanged) Error() string { return e.what }
-
-// CodeWorldChanged is how errWorldChanged stands in the journal. It never
-// leaves the daemon.
-const CodeWorldChanged api.Code = "world_changed"
-
 func guestIsOff(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
@@ -103,26 +90,6 @@ func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) er
 
 func guestIsOn(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was started", s.InstanceName)}
-}
-
-// hvError gives an error of the hypervisor the type that tells the runner what
-// to do.
-func (e *Env) hvError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, hv.ErrUnavailable):
-		return op.WaitFor(request.WaitHypervisor, err)
-	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
-		return op.Retry(request.BusyDelay, err)
-	case errors.Is(err, hv.ErrNotActive):
-		return &errWorldChanged{"the instance is not running any more"}
-	case errors.Is(err, hv.ErrNotFound):
-		// A domain that was undefined under an open migration: its disk's chain
-		// is not known any more.
-		return op.UnknownOutcome(err)
-	}
-	return err
 }
 
 // deathNotice is how long libvirt may take to notice that a guest's process is
@@ -168,74 +135,6 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time
 	return cmp.Or(gone, err)
 }
 
-// registryError does the same for the registry. A host that was fenced waits as for
-// a registry that is away, until it has rejoined.
-func (e *Env) registryError(err error) error {
-	switch api.CodeOf(err) {
-	case api.CodeRegistryUnavailable:
-		return op.WaitFor(request.WaitRegistry, err)
-	case api.CodeStaleEpoch:
-		e.fence.raise(epochIn(err))
-		return op.WaitFor(request.WaitRegistry, err)
-	default:
-		return err
-	}
-}
-
-// Describe turns an error into what the journal keeps of it. It is the
-// runner's Config.Describe.
-func Describe(err error) op.Failure {
-	var changed *errWorldChanged
-	if errors.As(err, &changed) {
-		return op.Failure{Code: string(CodeWorldChanged), Message: err.Error()}
-	}
-	var abandoned *errAbandoned
-	if errors.As(err, &abandoned) {
-		code := codeAbandoned
-		if abandoned.kept {
-			code = codeAbandonedKept
-		}
-		return op.Failure{Code: string(code), Message: err.Error(), Details: abandoned.why.Details}
-	}
-	var refused *api.Error
-	switch {
-	case errors.As(err, &refused):
-		return op.Failure{Code: string(refused.Code), Message: refused.Message, Details: refused.Details}
-	case errors.Is(err, op.ErrJournal):
-		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
-	case errors.Is(err, hv.ErrUnavailable):
-		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
-	case errors.Is(err, hv.ErrUnsupported):
-		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
-	}
-	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
-}
-
-// APIError is the way back: a failure of the journal as an error of the API.
-func APIError(f *op.Failure) *api.Error {
-	if f == nil {
-		return nil
-	}
-	code := api.Code(f.Code)
-	if code == CodeWorldChanged {
-		code = api.CodeInstanceBusy
-	}
-	if code == codeAbandoned || code == codeAbandonedKept {
-		code = api.CodeNoMigration
-	}
-	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
-}
-
-// CannotLookAt is the refusal where the hypervisor does not tell how the instance is.
-func CannotLookAt(s *Spec, err error) *api.Error {
-	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
-}
-
-// NoHypervisor is the refusal of whatever needs libvirt while it does not answer.
-func NoHypervisor() *api.Error {
-	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
-}
-
 // CheckNotSaved refuses the switch of a guest that was saved while the volume was copied:
 // it goes on when the guest was restored.
 func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
@@ -249,16 +148,10 @@ func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
 	return atRest(s, disk)
 }
 
-// Overtaken says whether an op was undone because the world had changed under it, so that
-// it is to be planned anew.
-func Overtaken(f *op.Failure) bool { return f != nil && f.Code == string(CodeWorldChanged) }
-
-// Abandoned says whether an op was undone because the registry had ended its migration, and
-// kept whether src was still the instance's then.
-func Abandoned(f *op.Failure) (is, kept bool) {
-	if f == nil {
-		return false, false
+// mayName refuses a switch where somebody else has changed the persistent XML.
+func (d *diskState) mayName(s *Spec, to direction) error {
+	if d.config != s.Before() && d.config != to.end {
+		return chainChanged(s, d)
 	}
-	kept = f.Code == string(codeAbandonedKept)
-	return kept || f.Code == string(codeAbandoned), kept
+	return nil
 }

@@ -6,58 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
-
-// History answers what the other ops of a migration have done. Its errors are typed for the
-// runner.
-type History interface {
-	// Completed says whether a complete of the migration is past its commit point.
-	Completed(ctx context.Context, s *Spec) (bool, error)
-	// Copied says whether dst is known to be a copy of src.
-	Copied(ctx context.Context, s *Spec) (bool, error)
-	// Facts are what else the steps ask about. The complete with this op id does not count.
-	Facts(ctx context.Context, s *Spec, exceptOp string) (Facts, error)
-	// Dst is the newest note of a dst that the migration makes, whichever of its ops made it.
-	Dst(ctx context.Context, s *Spec) (DstNote, error)
-}
-
-// Facts are what the journal knows of a migration that its steps ask about.
-type Facts struct {
-	// Seal is the stamp of src when it had become frozen, nil of a start that an
-	// older version made.
-	Seal *image.Stamp
-	// Folding: a cancel has begun to write the overlay back into src, so that src is not as
-	// it was by our own doing.
-	Folding bool
-	// Completing: a complete has begun before, and part of the overlay may be in dst.
-	Completing bool
-	// Process is the process that start has put onto the overlay, empty if it is not known.
-	Process string
-}
-
-// DstNote is what the journal has of a dst that the migration makes: before anything
-// is there, and again when it is whole. Of a file the second note comes before the file
-// is at its path.
-type DstNote struct {
-	Ours bool `json:"ours"`
-	// Free: a dst that was there already is nobody's.
-	Free bool `json:"free,omitempty"`
-	// Temporary is the name that the file has in its directory until it is whole, where
-	// the filesystem cannot have a file without a name.
-	Temporary string `json:"temporary,omitempty"`
-	// Print is the fingerprint of what was made, empty before it is whole.
-	Print string `json:"print,omitempty"`
-}
-
-// foldingNote is what the notes of commit and fold have in common.
-type foldingNote struct {
-	Folding bool `json:"folding"`
-}
 
 // journalHistory is History by the journal, and by the runner for the ops that are at work.
 type journalHistory struct {
@@ -171,4 +125,51 @@ func (h *journalHistory) Dst(ctx context.Context, s *Spec) (DstNote, error) {
 // JournalError is the error of whatever needs a journal that cannot be read.
 func JournalError(err error) *api.Error {
 	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+}
+
+// decodeOutput reads the output of a step of an op; false if there is none.
+func decodeOutput(st *op.Status, step string, v any) bool {
+	data, ok := st.Outputs[step]
+	return ok && json.Unmarshal(data, v) == nil
+}
+
+// Granted says whether the registry has granted a start its lock.
+func Granted(st *op.Status) bool {
+	_, ok := st.Outputs[registerStep]
+	return ok
+}
+
+// CancelAdmitted says whether a cancel was admitted: from then on it may have changed something.
+func CancelAdmitted(st *op.Status) bool {
+	var out admittedOutput
+	return decodeOutput(st, admitStep, &out)
+}
+
+// FrozenAt is when a start has seen src frozen; ok is false if it has not come so far.
+func FrozenAt(st *op.Status) (at time.Time, ok bool) {
+	var out frozenOutput
+	ok = decodeOutput(st, frozenStep, &out)
+	return out.At, ok
+}
+
+// NotFrozen says what is wrong with a src that QEMU did not let go of, "" if nothing is.
+func NotFrozen(st *op.Status) string {
+	var out frozenOutput
+	decodeOutput(st, frozenStep, &out)
+	return out.NotFrozen
+}
+
+// StartStall is for how many milliseconds the guest could not write when it was put onto
+// the overlay, nil if that is not known; ok is false for an op that did no such thing.
+func StartStall(st *op.Status) (ms *float64, ok bool) {
+	var out switchOutput
+	ok = decodeOutput(st, switchStep, &out)
+	return out.StallMS, ok
+}
+
+// SwitchStall is startStall for the switch that ends the migration.
+func SwitchStall(st *op.Status) (ms *float64, ok bool) {
+	var out resumeOutput
+	ok = decodeOutput(st, toSwitch.end, &out)
+	return out.StallMS, ok
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
@@ -63,4 +64,29 @@ func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 
 func dstReplaced(path string) *api.Error {
 	return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path)
+}
+
+// isSource says whether what is at the place of src is the image that was moved. Where
+// nothing is left there is nothing that could be another one.
+func (e *Env) isSource(ctx context.Context, s *Spec) (bool, error) {
+	if s.SrcPrint != "" {
+		now, err := e.images.Fingerprint(ctx, s.Src.Path)
+		if errors.Is(err, image.ErrAbsent) {
+			return true, nil
+		}
+		if err != nil || now != s.SrcPrint {
+			return false, err
+		}
+	}
+	if s.Src.Pool == "" {
+		return true, nil
+	}
+	found, err := e.hv.LookupVolume(ctx, s.Src.Pool, s.Src.Name)
+	if errors.Is(err, hv.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return location.SameImage(found.Path, s.Src.Path)
 }

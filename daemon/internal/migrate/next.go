@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"cmp"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// errCancelled is the failure of what cancel went before. The detail tells those
+// who waited for that, before the migration's own state does.
+var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
+
+// next is what the manager does by itself now: plan anew what the world
+// overtook, and bring a `volume migrate` from one call to the next. It returns
+// the goal and the request that it serves; ok is false if there is nothing.
+func (h *history) next() (todo steps.Goal, request string, ok bool) {
+	if h.running() != nil || h.spec.Method == steps.MethodSave {
+		return "", "", false
+	}
+	last := &h.ops[len(h.ops)-1]
+	state, _ := h.state()
+	switch {
+	case state.Final() || state == api.MigrationNeedsOperator:
+		return "", "", false
+	case last.abandoned():
+		return steps.GoalCancel, last.requestID, true
+	case h.spec.Method == steps.MethodMirror:
+		return h.nextOfMirror(last)
+	case last.overtaken():
+		return last.goal, last.requestID, h.replans() < maxReplans
+	case last.goal == steps.GoalStart && last.State == op.StateDone && h.notFrozen() != nil:
+		return steps.GoalCancel, last.requestID, true
+	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.requestID != h.ops[0].requestID:
+		return "", "", false
+	case last.goal == steps.GoalStart:
+		return steps.GoalCopy, last.requestID, true
+	case last.goal == steps.GoalCopy:
+		return steps.GoalComplete, last.requestID, true
+	}
+	return "", "", false
+}
+
+// nextOfMirror is next for a mirror, which nobody calls step by step. What the
+// world overtook begins with the mirror again: the job may be gone, and if it is
+// not it is taken up. What failed otherwise is given up: nothing is frozen, so
+// there is nothing to hold on to.
+func (h *history) nextOfMirror(last *opView) (todo steps.Goal, request string, ok bool) {
+	switch {
+	case last.goal == steps.GoalCancel:
+		return steps.GoalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
+	case last.goal == steps.GoalStart, last.overtaken() && h.replans() < maxReplans:
+		return steps.GoalCopy, last.requestID, true
+	case last.goal == steps.GoalCopy && last.State == op.StateDone:
+		return steps.GoalComplete, last.requestID, true
+	}
+	return steps.GoalCancel, last.requestID, true
+}
+
+// givenUp is why the manager cancels by itself, nil if somebody else asked for it.
+func (h *history) givenUp(todo steps.Goal) *api.Error {
+	if why := cmp.Or(h.abandoned(), h.notFrozen()); why != nil {
+		return why
+	}
+	last := &h.ops[len(h.ops)-1]
+	if todo != steps.GoalCancel || last.goal == steps.GoalCancel || last.Failure == nil || last.Failure.Message == errCancelled.Message {
+		return nil
+	}
+	return steps.APIError(last.Failure)
+}
+
+// notFrozen is why a start came to nothing after its guest was on the overlay, nil if
+// src was seen to be frozen.
+func (h *history) notFrozen() *api.Error {
+	o := h.find(steps.GoalStart)
+	if o == nil {
+		return nil
+	}
+	wrong := steps.NotFrozen(&o.Status)
+	if wrong == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", h.spec.VolumeName, wrong)
+}
+
+// requestState is how a request stands that a caller knows by the id of its
+// first op: its state is that of the last op that serves it, unless there is
+// another to come.
+func (h *history) requestState(request string) (state op.State, failure *api.Error, last *opView) {
+	for i := range h.ops {
+		if h.ops[i].requestID == request {
+			last = &h.ops[i]
+		}
+	}
+	if last == nil {
+		return "", nil, nil
+	}
+	state, failure = last.State, steps.APIError(last.Failure)
+	if _, req, more := h.next(); more && req == request {
+		return op.StateRunning, nil, last
+	}
+	switch {
+	case state == op.StateDone && last.why != nil:
+		return op.StateUndone, last.why, last // it was given up
+	case state == op.StateDone:
+		failure = nil
+	}
+	return state, failure, last
+}
+
+// shownState is state as callers see it: a cancel that the manager is about to begin by
+// itself has begun. Whoever watches would take the failure before it for the end.
+func (h *history) shownState() (api.MigrationState, *api.Error) {
+	state, failure := h.state()
+	if todo, _, more := h.next(); more && todo == steps.GoalCancel {
+		state = api.MigrationCancelling
+	}
+	return state, failure
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// StartRequest asks for a migration. Composite is `volume migrate`: everything
+// up to the end, or with an external copy up to where that is to be made.
+type StartRequest struct {
+	OpID      string
+	VolumeID  string
+	Target    api.MigrationTarget
+	Composite bool
+}
+
+// Start makes all checks, stores the migration and begins it. It returns as
+// soon as the registry has granted the lock, or with the refusal. A repeated
+// request gets the same migration.
+func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
+	switch id, err := m.repeated(ctx, req.OpID, steps.GoalStart, req); {
+	case err != nil:
+		return api.Migration{}, err
+	case id != "":
+		return m.granted(ctx, id, req.OpID)
+	}
+	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	id, err := m.admitStart(ctx, vol, req)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	return m.granted(ctx, id, req.OpID)
+}
+
+// admitStart returns the id of the migration that it has stored, or that the
+// same request, made at the same time, has.
+func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
+	m.admit.Lock()
+	defer m.admit.Unlock()
+	if id, err := m.repeated(ctx, req.OpID, steps.GoalStart, req); id != "" || err != nil {
+		return id, err
+	}
+	if err := m.noOther(ctx, vol); err != nil {
+		return "", err
+	}
+	spec, err := m.preflight(ctx, vol, req.Target)
+	if err != nil {
+		return "", err
+	}
+	spec.Composite = req.Composite
+	if err := checkByHand(spec, req); err != nil {
+		return "", err
+	}
+	kind, err := m.kindFor(ctx, spec, steps.GoalStart)
+	if err != nil {
+		return "", err
+	}
+	if err := m.submit(ctx, kind, req.OpID, steps.Input{Spec: *spec, RequestID: req.OpID}, req); err != nil {
+		return "", err
+	}
+	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return spec.MigrationID, nil
+}
+
+// noOther refuses a second migration of a volume by the journal's word; the
+// registry says the same, but may be behind.
+func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
+	open, err := m.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		if open[i].VolumeID == vol.ID {
+			return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress (%s); see `volferryctl migration show %s`",
+				vol.Name, open[i].ID, open[i].State, open[i].ID).With("migration_id", open[i].ID)
+		}
+	}
+	return nil
+}
+
+// checkByHand refuses a mirror step by step: between start and complete there is
+// nothing that a person could do, and no source that stands still.
+func checkByHand(s *steps.Spec, req StartRequest) error {
+	switch {
+	case s.Method != steps.MethodMirror || req.Composite:
+		return nil
+	case req.Target.Method == steps.MethodMirror:
+		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
+	}
+	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which is not done step by step; use `volferryctl volume migrate`, or stop the instance",
+		s.Target, s.InstanceName, notShareable)
+}
+
+// grantBound is how long a request waits for the registry's word before it is
+// answered with what is known.
+const grantBound = 10 * time.Second
+
+// granted waits until the start has got its lock, so that a refusal is the
+// answer to the request and not a surprise later. The answer is the same however
+// often and late it is asked for: a start that got its lock is a migration, even
+// if it came to nothing afterwards.
+func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
+	ctx, cancel := context.WithTimeout(ctx, grantBound)
+	defer cancel()
+	for range m.watch.changes(ctx, id) {
+		st, err := m.runner.Status(ctx, opID)
+		if err != nil {
+			return api.Migration{}, steps.JournalError(err)
+		}
+		if steps.Granted(&st) {
+			break
+		}
+		if st.State == op.StateUndone {
+			return api.Migration{}, steps.APIError(st.Failure)
+		}
+	}
+	return m.Get(context.WithoutCancel(ctx), id)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// state is the state of the migration and, where its last op did not do what
+// was asked, why.
+func (h *history) state() (api.MigrationState, *api.Error) {
+	if h.spec.Method == steps.MethodSave {
+		return h.stateOfSaved()
+	}
+	state, failure := api.MigrationStarting, (*api.Error)(nil)
+	for i := range h.ops {
+		o := &h.ops[i]
+		switch o.State {
+		case op.StateNeedsOperator:
+			return api.MigrationNeedsOperator, steps.APIError(o.Failure)
+		case op.StateRunning, op.StateUndoing:
+			state, failure = during[o.goal], steps.APIError(o.Failure)
+		case op.StateDone:
+			state, failure = after[o.goal], o.why
+			if o.Op.Kind == steps.KindRelease {
+				state = api.MigrationError
+			}
+			if state.Final() {
+				return state, failure
+			}
+		case op.StateUndone:
+			if !o.overtaken() || h.replans() >= maxReplans {
+				failure = steps.APIError(o.Failure)
+			}
+			state = h.stateUndone(o, i, state)
+			if state.Final() {
+				return state, failure
+			}
+		}
+	}
+	return state, failure
+}
+
+var (
+	during = map[steps.Goal]api.MigrationState{
+		steps.GoalStart: api.MigrationStarting, steps.GoalCopy: api.MigrationCopying,
+		steps.GoalComplete: api.MigrationCompleting, steps.GoalCancel: api.MigrationCancelling,
+	}
+	after = map[steps.Goal]api.MigrationState{
+		steps.GoalStart: api.MigrationStarted, steps.GoalCopy: api.MigrationCopied,
+		steps.GoalComplete: api.MigrationCompleted, steps.GoalCancel: api.MigrationCancelled,
+	}
+)
+
+// stateUndone is the state that an undone op leaves the migration in. A cancel
+// that was accepted never flips back: part of the overlay may be in src.
+func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.MigrationState {
+	switch {
+	case o.abandoned() && h.spec.Attached():
+		return api.MigrationCancelling // it is taken back or let go next
+	case o.goal == steps.GoalStart, o.abandoned():
+		return api.MigrationError
+	case o.goal == steps.GoalCancel && h.refusedAtOnce(i):
+		return before
+	case o.goal == steps.GoalCancel:
+		return api.MigrationCancelling
+	case o.goal == steps.GoalComplete && h.copiedBefore(i) && h.spec.Method != steps.MethodMirror:
+		return api.MigrationCopied
+	}
+	return api.MigrationStarted
+}
+
+// stateOfSaved is state for what this host does of a move that the registry leads.
+func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
+	last := &h.ops[len(h.ops)-1]
+	switch {
+	case last.State == op.StateNeedsOperator:
+		return api.MigrationNeedsOperator, steps.APIError(last.Failure)
+	case !last.State.Final():
+		return during[last.goal], steps.APIError(last.Failure)
+	case last.Op.Kind == steps.KindDropSrc:
+		return api.MigrationCompleted, steps.APIError(last.Failure)
+	case last.undone() && last.goal == steps.GoalCopy:
+		return api.MigrationError, steps.APIError(last.Failure)
+	case last.undone():
+		return api.MigrationCancelling, steps.APIError(last.Failure)
+	}
+	return after[last.goal], nil
+}
+
+// refusedAtOnce says whether the ith op, a cancel, was undone before it changed
+// anything: what was changed from outside is in its way, and it may be asked for again.
+func (h *history) refusedAtOnce(i int) bool {
+	o := &h.ops[i]
+	return o.failedWith(api.CodeChainChanged) && !steps.CancelAdmitted(&o.Status)
+}
+
+// isOver says whether this host has nothing more to do for a migration. One that the
+// registry leads is over here when it is copied.
+func isOver(mig *api.Migration) bool {
+	return mig.State.Final() || (mig.Method == steps.MethodSave && mig.State == api.MigrationCopied)
+}
+
+// onOverlay says whether the newest writes of the guest are in the overlay, by the
+// journal's word.
+func (h *history) onOverlay() bool {
+	state, _ := h.state()
+	return !state.Final() && h.position() == steps.OnOverlay
+}
+
+// times returns when src was frozen and when the migration ended; zero if not.
+func (h *history) times() (frozen, ended time.Time) {
+	for i := range h.ops {
+		o := &h.ops[i]
+		if at, ok := steps.FrozenAt(&o.Status); ok {
+			frozen = at
+		}
+	}
+	if state, _ := h.state(); state.Final() {
+		ended = h.ops[len(h.ops)-1].FinishedAt
+	}
+	return frozen, ended
+}
+
+// maxReplans bounds how often in a row an op is planned anew because the world
+// overtook it: more often is no accident. Calling again starts over.
+const maxReplans = 10
+
+// replans counts how many of the last ops in a row, of one request, the world
+// overtook. A mirror that was taken up again in between is none.
+func (h *history) replans() int {
+	n, last := 0, h.ops[len(h.ops)-1].requestID
+	for i := len(h.ops) - 1; i >= 0; i-- {
+		o := &h.ops[i]
+		if o.Op.Kind == steps.KindMirror && o.State == op.StateDone && n > 0 {
+			continue
+		}
+		if !o.overtaken() || o.requestID != last {
+			break
+		}
+		n++
+	}
+	return n
+}

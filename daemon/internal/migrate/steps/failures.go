@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// errWorldChanged ends an op that the world has overtaken: it was planned for a
+// running guest and the guest is off, or the other way round, or a block job
+// ended before its time. The op is undone and the manager plans again.
+type errWorldChanged struct{ what string }
+
+func (e *errWorldChanged) Error() string { return e.what }
+
+// CodeWorldChanged is how errWorldChanged stands in the journal. It never
+// leaves the daemon.
+const CodeWorldChanged api.Code = "world_changed"
+
+// errAbandoned ends an op whose migration the registry has ended without it: an
+// operator gave it up while this host was fenced. Src and dst may be anybody's,
+// so nothing of it is undone. Kept says that src is still the instance's.
+type errAbandoned struct {
+	why  *api.Error
+	kept bool
+}
+
+func (e *errAbandoned) Error() string { return e.why.Message }
+
+// codeAbandoned and codeAbandonedKept are how errAbandoned stands in the journal.
+// They never leave the daemon.
+const (
+	codeAbandoned     api.Code = "abandoned"
+	codeAbandonedKept api.Code = "abandoned_kept"
+)
+
+// hvError gives an error of the hypervisor the type that tells the runner what
+// to do.
+func (e *Env) hvError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.WaitFor(request.WaitHypervisor, err)
+	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
+		return op.Retry(request.BusyDelay, err)
+	case errors.Is(err, hv.ErrNotActive):
+		return &errWorldChanged{"the instance is not running any more"}
+	case errors.Is(err, hv.ErrNotFound):
+		// A domain that was undefined under an open migration: its disk's chain
+		// is not known any more.
+		return op.UnknownOutcome(err)
+	}
+	return err
+}
+
+// registryError does the same for the registry. A host that was fenced waits as for
+// a registry that is away, until it has rejoined.
+func (e *Env) registryError(err error) error {
+	switch api.CodeOf(err) {
+	case api.CodeRegistryUnavailable:
+		return op.WaitFor(request.WaitRegistry, err)
+	case api.CodeStaleEpoch:
+		e.fence.raise(epochIn(err))
+		return op.WaitFor(request.WaitRegistry, err)
+	default:
+		return err
+	}
+}
+
+// Describe turns an error into what the journal keeps of it. It is the
+// runner's Config.Describe.
+func Describe(err error) op.Failure {
+	var changed *errWorldChanged
+	if errors.As(err, &changed) {
+		return op.Failure{Code: string(CodeWorldChanged), Message: err.Error()}
+	}
+	var abandoned *errAbandoned
+	if errors.As(err, &abandoned) {
+		code := codeAbandoned
+		if abandoned.kept {
+			code = codeAbandonedKept
+		}
+		return op.Failure{Code: string(code), Message: err.Error(), Details: abandoned.why.Details}
+	}
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused):
+		return op.Failure{Code: string(refused.Code), Message: refused.Message, Details: refused.Details}
+	case errors.Is(err, op.ErrJournal):
+		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnsupported):
+		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
+	}
+	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
+}
+
+// APIError is the way back: a failure of the journal as an error of the API.
+func APIError(f *op.Failure) *api.Error {
+	if f == nil {
+		return nil
+	}
+	code := api.Code(f.Code)
+	if code == CodeWorldChanged {
+		code = api.CodeInstanceBusy
+	}
+	if code == codeAbandoned || code == codeAbandonedKept {
+		code = api.CodeNoMigration
+	}
+	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
+}
+
+// Overtaken says whether an op was undone because the world had changed under it, so that
+// it is to be planned anew.
+func Overtaken(f *op.Failure) bool { return f != nil && f.Code == string(CodeWorldChanged) }
+
+// Abandoned says whether an op was undone because the registry had ended its migration, and
+// kept whether src was still the instance's then.
+func Abandoned(f *op.Failure) (is, kept bool) {
+	if f == nil {
+		return false, false
+	}
+	kept = f.Code == string(codeAbandonedKept)
+	return kept || f.Code == string(codeAbandoned), kept
+}
+
+// CannotLookAt is the refusal where the hypervisor does not tell how the instance is.
+func CannotLookAt(s *Spec, err error) *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
+}
+
+// NoHypervisor is the refusal of whatever needs libvirt while it does not answer.
+func NoHypervisor() *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+}

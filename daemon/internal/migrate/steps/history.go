@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+)
+
+// History answers what the other ops of a migration have done. Its errors are typed for the
+// runner.
+type History interface {
+	// Completed says whether a complete of the migration is past its commit point.
+	Completed(ctx context.Context, s *Spec) (bool, error)
+	// Copied says whether dst is known to be a copy of src.
+	Copied(ctx context.Context, s *Spec) (bool, error)
+	// Facts are what else the steps ask about. The complete with this op id does not count.
+	Facts(ctx context.Context, s *Spec, exceptOp string) (Facts, error)
+	// Dst is the newest note of a dst that the migration makes, whichever of its ops made it.
+	Dst(ctx context.Context, s *Spec) (DstNote, error)
+}
+
+// Facts are what the journal knows of a migration that its steps ask about.
+type Facts struct {
+	// Seal is the stamp of src when it had become frozen, nil of a start that an
+	// older version made.
+	Seal *image.Stamp
+	// Folding: a cancel has begun to write the overlay back into src, so that src is not as
+	// it was by our own doing.
+	Folding bool
+	// Completing: a complete has begun before, and part of the overlay may be in dst.
+	Completing bool
+	// Process is the process that start has put onto the overlay, empty if it is not known.
+	Process string
+}
+
+// DstNote is what the journal has of a dst that the migration makes: before anything
+// is there, and again when it is whole. Of a file the second note comes before the file
+// is at its path.
+type DstNote struct {
+	Ours bool `json:"ours"`
+	// Free: a dst that was there already is nobody's.
+	Free bool `json:"free,omitempty"`
+	// Temporary is the name that the file has in its directory until it is whole, where
+	// the filesystem cannot have a file without a name.
+	Temporary string `json:"temporary,omitempty"`
+	// Print is the fingerprint of what was made, empty before it is whole.
+	Print string `json:"print,omitempty"`
+}
+
+// foldingNote is what the notes of commit and fold have in common.
+type foldingNote struct {
+	Folding bool `json:"folding"`
+}

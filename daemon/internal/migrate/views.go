@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Get returns a migration.
+func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
+	h, err := m.loadHistory(ctx, id)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	return m.render(h), nil
+}
+
+// List returns the migrations of this host, oldest first: those that are not
+// over, or all.
+func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
+	ids, err := m.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Migration{}
+	for _, id := range ids {
+		if _, over := m.ended.Load(id); over && !all {
+			continue
+		}
+		mig, err := m.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if isOver(&mig) {
+			m.ended.Store(id, nil)
+		}
+		if all || !isOver(&mig) {
+			out = append(out, mig)
+		}
+	}
+	return out, nil
+}
+
+// Resolve returns the migration with this id, or the only one whose id begins
+// so.
+func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
+	ids, err := m.ids(ctx)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	found := api.Lookup(ids, name, func(id *string) (string, string) { return *id, "" })
+	switch len(found) {
+	case 0:
+		return api.Migration{}, api.Errorf(api.CodeNotFound, "no migration %s on this host; `volferryctl migration list --all` shows them", shorten(name))
+	case 1:
+		return m.Get(ctx, found[0])
+	}
+	return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
+}
+
+func shorten(s string) string {
+	const limit = 120
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + "..."
+}
+
+// Watch yields the migration now and after every change, until it is over or
+// ctx ends. Seq grows with the journal; progress between two records has the Seq
+// of the first.
+func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
+	for range m.watch.changes(ctx, id) {
+		h, err := m.loadHistory(ctx, id)
+		if err != nil {
+			return err
+		}
+		mig := m.render(h)
+		seq, err := m.sequence(ctx, h)
+		if err != nil {
+			return err
+		}
+		if !yield(api.Event{Seq: seq, At: m.ports.Now().UTC(), What: "migration", Object: id, To: string(mig.State), Migration: &mig}) {
+			return nil
+		}
+		if mig.State.Final() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sequence counts the records of a migration's ops.
+func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
+	var n int64
+	for i := range h.ops {
+		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
+		if err != nil {
+			return 0, steps.JournalError(err)
+		}
+		n += int64(len(records))
+	}
+	return n, nil
+}
