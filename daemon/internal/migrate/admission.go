@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// submit stores and starts one op of a migration.
+// submit stores and starts one op of a migration. Asked is what the caller sent.
 func (m *Manager) submit(ctx context.Context, kind, opID string, in steps.Input, asked any) error {
 	var err error
 	if in.RequestBody, err = json.Marshal(asked); err != nil {
@@ -76,15 +76,15 @@ func (m *Manager) repeated(ctx context.Context, opID string, what steps.Goal, as
 	return o.Group, nil
 }
 
-// followUpID is the id of an op that the manager submits by itself: the same
-// after a crash, so that it is not submitted twice.
+// followUpID is the id of the nth op of a migration, if the manager submits it by itself. It
+// is the same after a crash, so the op is not submitted twice.
 func followUpID(migrationID string, n int) string {
 	return uuid.NewSHA1(uuid.MustParse(migrationID), fmt.Appendf(nil, "op %d", n)).String()
 }
 
-// nextKind is kindFor with an eye on what was before: of a migration that the
-// registry has ended there is nothing to bring back, unless src is still the
-// instance's.
+// nextKind is kindFor for a migration that has a history: a migration that the registry has
+// ended is only released, or rolled back if src is still the instance's, and a guest whose
+// overlay somebody else has committed is on src already.
 func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (string, error) {
 	ended := h.abandoned() != nil
 	if ended && what == steps.GoalCancel && (!h.keptSrc() || h.spec.Method != steps.MethodOverlay) {
@@ -106,7 +106,7 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (st
 	return kind, err
 }
 
-// rollbackKinds are the ways of a cancel for a migration that the registry has ended.
+// rollbackKinds are the kinds of a cancel for a migration that the registry has ended.
 var rollbackKinds = map[string]string{steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelCold: steps.KindRollbackCold}
 
 // kindFor picks the op kind that reaches a goal, by whether the instance runs now.

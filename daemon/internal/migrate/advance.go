@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Run brings migrations from one op to the next until ctx ends: what a `volume
-// migrate` has still to do, and what the world overtook. It begins with what a
-// daemon that died may have left, and calls caughtUp once when that was looked
-// at. Resume the runner first.
+// Run brings migrations from one op to the next until ctx ends: it goes on with a `volume
+// migrate`, and plans anew what the world has overtaken. It begins with the migrations that a
+// daemon that died has left open, and calls caughtUp once when it has looked at all of them.
+// Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
 	open, err := m.List(ctx, false)
@@ -53,16 +53,16 @@ func (m *Manager) Changed(opID string) {
 	}
 }
 
-// atWork says whether an op of the migration is not at its end yet, from memory: as
-// long as it is, and the guest may be paused by it, the journal is not read.
+// atWork says, from memory, whether an op of the migration is still at work: it may have the
+// guest paused, so the journal is not read meanwhile.
 func (m *Manager) atWork(id string) bool {
 	return slices.ContainsFunc(m.runner.Active(), func(st op.Status) bool {
 		return st.Op.Group == id && !st.State.Final()
 	})
 }
 
-// advance submits the op that a migration needs next, if any. What cannot be
-// done now is tried again, less and less often.
+// advance submits the op that a migration needs next, if any. If that fails it is tried
+// again, less and less often.
 func (m *Manager) advance(ctx context.Context, id string) {
 	m.admit.Lock()
 	defer m.admit.Unlock()
@@ -102,9 +102,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	m.retries.forget(id)
 }
 
-// endedMeanwhile is what is to be done for a migration that waits for somebody's
-// call, if the registry has ended it while this host was fenced: a cancel, which
-// finds that out.
+// endedMeanwhile asks the registry about a migration that waits for somebody's call, if this
+// host was fenced. If the registry has ended the migration, a cancel is next.
 func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Goal, request string, ok bool) {
 	s := &h.spec
 	if state, _ := h.state(); !m.env.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
@@ -141,14 +140,14 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	m.retries.expedite()
 }
 
-// Epoch tells the manager in which epoch this host is by the registry's word: call
-// it with what each report is answered with, be that a host or the detail "epoch"
-// of stale_epoch. A newer one than that of a migration stops what touches its
-// images, until the registry has said that it is still this host's.
+// Epoch tells the manager the epoch of this host: call it with the epoch in the answer to
+// each report, also if that is the detail "epoch" of a stale_epoch. A newer epoch stops all
+// that touches the images of a migration, until the registry has confirmed that the
+// migration is still this host's.
 func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }
 
-// retryLater has advance called again after a while, a longer one each time. It is
-// said once: a fence may last for hours.
+// retryLater has advance called again, after a longer while each time. Only the first
+// failure is logged as a warning: a fence may last for hours.
 func (m *Manager) retryLater(id string, why error) {
 	n := m.retries.schedule(id, func() { m.watch.notify(id) })
 	level := slog.LevelDebug

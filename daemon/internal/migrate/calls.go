@@ -23,10 +23,9 @@ type Call struct {
 	DstAttachmentID string
 }
 
-// Find returns the id of the migration that a call on this subject means: the
-// one with this id, or of those that were started on this attachment the one
-// that is not over, or the newest. The error has code no_migration if there is
-// none.
+// Find returns the id of the migration that a call on this subject means: the migration with
+// this id, or, of the migrations that were started on this attachment, the open one, else
+// the newest. The error has code no_migration if there is none.
 func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -55,8 +54,7 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	return "", api.Errorf(api.CodeNoMigration, "no migration was started on %s; `volferryctl migration start` begins one", subject)
 }
 
-// Copy begins the built-in copy of a started migration, or goes on with one
-// that failed.
+// Copy begins the built-in copy of a started migration, or goes on with a copy that failed.
 func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, steps.GoalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
@@ -70,8 +68,8 @@ func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, erro
 	})
 }
 
-// notFolding refuses a copy into a dst that the job of an earlier complete still
-// writes to: it would put back what the guest has written since.
+// notFolding refuses a copy into a dst that the job of an earlier complete still writes to:
+// the copy would overwrite what the guest has written since.
 func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	s := &h.spec
 	if h.find(steps.GoalComplete) == nil || !s.Attached() {
@@ -88,8 +86,7 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 		s.VolumeName, s.Dst.Path)
 }
 
-// Complete puts the instance onto the copy. It is refused before the copy is
-// there.
+// Complete switches the instance to dst. It is refused before dst is a copy.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, steps.GoalComplete, c, func(h *history, state api.MigrationState) error {
 		switch state {
@@ -113,8 +110,8 @@ func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, 
 	})
 }
 
-// registryAnswers fails before anything is touched if the registry is away:
-// complete would hold the guest's disk half way until it is back.
+// registryAnswers refuses a complete, before anything is touched, if the registry does not
+// answer: the complete would stop half-way until it is back.
 func (m *Manager) registryAnswers(ctx context.Context, h *history) error {
 	_, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
 	return err
@@ -158,8 +155,8 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	}
 }
 
-// errOtherOpBegan: between the look and the admission the manager has begun the next
-// op of a `volume migrate`, or one anew that the world overtook.
+// errOtherOpBegan says that the manager has begun another op between the look at the
+// migration and the admission of a cancel.
 var errOtherOpBegan = errors.New("another op has begun")
 
 func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, error) {
@@ -178,9 +175,9 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 	})
 }
 
-// stopUncommitted stops a copy or an uncommitted complete, which cancel goes before.
-// A start is let go to its end, which is a matter of a second; one that waits for the
-// operator is undone, or if it is past its switch goes on as far as it can.
+// stopUncommitted stops a copy, or a complete before its commit point, for a cancel. It waits
+// for the end of a start, which takes a second; a start that waits for the operator is
+// undone, or goes on as far as it can if it is past its switch.
 func (m *Manager) stopUncommitted(ctx context.Context, subject string) error {
 	id, err := m.Find(ctx, subject)
 	if err != nil {
@@ -214,8 +211,8 @@ func (m *Manager) stopUncommitted(ctx context.Context, subject string) error {
 	return nil
 }
 
-// continueParked is the operator's word for an op that waits for it: whoever calls again
-// has looked, and what the op cannot make sense of it will say again.
+// continueParked continues an op that waits for the operator: whoever calls again has looked,
+// and if the op still does not understand what it finds, it stops again.
 func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	if o.State != op.StateNeedsOperator {
 		return nil
@@ -226,8 +223,8 @@ func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	return nil
 }
 
-// call is what copy, complete and cancel share: a repeated call and a call
-// whose work is being done or was done get that op; otherwise admit decides.
+// call is what copy, complete and cancel share. A repeated call gets its op, and a call whose
+// work is being done, or was done, gets the op that does it; otherwise admit decides.
 func (m *Manager) call(ctx context.Context, what steps.Goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
 	if id, err := m.repeated(ctx, c.OpID, what, c); id != "" || err != nil {
 		mig, err := m.getOr(ctx, id, err)
@@ -271,8 +268,8 @@ func (m *Manager) call(ctx context.Context, what steps.Goal, c Call, admit func(
 	return mig, c.OpID, err
 }
 
-// notCalledByHand refuses the calls that the registry makes, or that a mirror makes by
-// itself, unless it waits for the operator, whose word to look again they are.
+// notCalledByHand refuses calls on a migration that the registry leads, and on a mirror,
+// which goes on by itself. A mirror that waits for the operator may be called to go on.
 func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) error {
 	if h.spec.Method == steps.MethodSave {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: it moves with all guests paused, which the registry does", what, h.spec.VolumeName)

@@ -4,11 +4,11 @@ package migrate
 
 import "sync"
 
-// ChainProblem is an instance whose next start would not be on the chain that has its
-// newest writes, or of whose chain nobody can tell.
+// ChainProblem is an instance whose next start would not be on the chain that has its newest
+// writes, or whose chain nobody can tell.
 type ChainProblem struct{ MigrationID, VolumeName, InstanceID, InstanceName, Text string }
 
-// chainProblems are those that were seen last, by migration.
+// chainProblems are the problems that the watch has seen last, by migration.
 type chainProblems struct {
 	mu    sync.Mutex
 	found map[string]ChainProblem

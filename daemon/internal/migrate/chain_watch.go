@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// ChainProblems returns what the watch has found, by name of the instance. Each of
-// them is guarded.
+// ChainProblems returns the problems that the watch has found, ordered by the name of the
+// instance. Each instance is guarded.
 func (m *Manager) ChainProblems() []ChainProblem {
 	m.chains.mu.Lock()
 	defer m.chains.mu.Unlock()
@@ -29,13 +29,13 @@ func (m *Manager) ChainProblems() []ChainProblem {
 	return out
 }
 
-// chainWatchEvery is how often is looked without an event.
+// chainWatchEvery is how often the watch looks without an event.
 const chainWatchEvery = 30 * time.Second
 
-// WatchChains looks at the definitions and the processes of the instances whose newest writes
-// are in an overlay, until ctx ends: at once when somebody changes a definition, and now and
-// then. One whose next start would miss them is guarded until that is over. What Volferry does itself its ops
-// look at.
+// WatchChains looks, until ctx ends, at the definitions and the processes of the instances
+// whose newest writes are in an overlay: at once when somebody changes a definition, and now
+// and then. An instance whose next start would miss the newest writes is guarded as long as
+// that is so. It does not look while an op works on the instance.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick := time.NewTicker(chainWatchEvery)
@@ -61,8 +61,8 @@ func (m *Manager) WatchChains(ctx context.Context) error {
 	}
 }
 
-// lookAtChains looks at the open migrations for which of is true, and with over at
-// those that are over as well: an older daemon may have left a guard.
+// lookAtChains looks at the open migrations for which of is true. With over it looks at
+// migrations that are over as well: an older daemon may have left a guard.
 func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
 	ids, err := m.ids(ctx)
 	for _, id := range ids {
@@ -89,7 +89,7 @@ func (m *Manager) hasProblem(id string) bool {
 	return has
 }
 
-// lookAtChain looks at the instance of one migration, unless an op is at it.
+// lookAtChain looks at the instance of one migration, unless an op works on it.
 func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	look := func() {
 		if problem, known := m.chainProblem(ctx, h); known {
@@ -105,7 +105,8 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 	m.runner.TryTurn([]string{h.spec.Key()}, look)
 }
 
-// noteChain keeps, or forgets, a problem, and sets or clears its guard.
+// noteChain keeps the problem of a migration and guards its instance, or forgets the problem
+// and clears the guard if text is empty.
 func (m *Manager) noteChain(s *steps.Spec, text string) {
 	guards := m.ports.Guards
 	if text == "" {
@@ -136,8 +137,8 @@ func (m *Manager) noteChain(s *steps.Spec, text string) {
 	m.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
 }
 
-// MayStart refuses the start of an instance that would not be on the chain that has
-// its newest writes, by a look of now: the watch may not have seen it yet.
+// MayStart refuses the start of an instance that would not start on the chain that has its
+// newest writes. It looks itself: the watch may not have seen the problem yet.
 func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	return m.eachOpen(ctx, func(h *history) error {
 		if h.spec.InstanceID != instanceID || !h.spec.Watched() {

@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckPaused refuses a volume that is to move with all its guests paused, if it would
-// not be moved from this instance without that either: for its image, for the instance
-// and its disk, and for who else on this host has it. Beside are the ids of the
-// instances that have it by the registry, which are all paused. It changes nothing.
+// CheckPaused refuses a move with all guests paused for a volume that could not be moved
+// from this instance in another way either: because of its image, because of the instance
+// and its disk, or because of other users on this host. Beside are the ids of the instances
+// that have the volume by the registry, which are all paused. It changes nothing.
 func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
 	s := &steps.Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: steps.MethodSave}
 	if err := m.checkSource(ctx, s); err != nil {
@@ -28,7 +28,7 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	return m.env.CheckSrcNotInUse(ctx, s, beside...)
 }
 
-// CheckCopySaved makes every check of CopySaved, and says where dst would be. It changes
+// CheckCopySaved makes every check of CopySaved, and returns where dst would be. It changes
 // nothing.
 func (m *Manager) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Location, error) {
 	h, err := m.savedHistory(ctx, in.MigrationID)

@@ -53,8 +53,8 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, name str
 	return m.checkDestinationSpace(s, free, files)
 }
 
-// destinationName is a name that no other volume or migration has: it carries
-// the migration's id, so that a person who finds the file can look it up.
+// destinationName is a name that no other volume or migration has. It carries the migration's
+// id, so that a person who finds the file can look it up.
 func destinationName(s *steps.Spec, file bool) string {
 	name := fmt.Sprintf("%s-%s", s.VolumeName, s.MigrationID[:8])
 	if file {
@@ -63,8 +63,8 @@ func destinationName(s *steps.Spec, file bool) string {
 	return name
 }
 
-// checkDestinationSpace: a sparse file needs what src takes; a block device all
-// of it.
+// checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what
+// src takes, a block device the whole size.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
 	need := s.SizeBytes()
 	if n, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {

@@ -101,7 +101,7 @@ func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 	}
 }
 
-func TestAnAbandonedMigrationIsLetGoIfTheGuestIsOff(t *testing.T) {
+func TestAnAbandonedMigrationIsReleasedIfTheGuestIsOff(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
@@ -165,7 +165,7 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 
 // The operator kept src, and the instance still has it: nothing that its guest wrote
 // is lost, and dst, which may be another volume's by now, is not touched.
-func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
+func TestAnAbandonedMigrationIsRolledBackIfSrcIsStillTheInstances(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		for _, off := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s off=%t", target.Method, off), func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestAnAbandonedMigrationIsTakenBackIfSrcIsStillTheInstances(t *testing.T) {
 }
 
 // The same for one that waited for its caller, with no op at work.
-func TestAnAbandonedMigrationThatNobodyWorksOnIsTakenBackToo(t *testing.T) {
+func TestAnAbandonedMigrationThatNobodyWorksOnIsRolledBackToo(t *testing.T) {
 	forAllStates(t, func(t *testing.T, d *daemon) {
 		mig := d.begin(toNewPool)
 		d.world.GuestWrites()

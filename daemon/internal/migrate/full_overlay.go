@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// fullBelow is how little is free on a filesystem that counts as full: QEMU asks for
-	// more than a byte at a time, and filesystems keep some blocks for themselves.
+	// fullBelow: a filesystem with less free than this counts as full. QEMU asks for more
+	// than a byte at a time, and filesystems keep some blocks for themselves.
 	fullBelow = 16 << 20
-	// enoughRoom is what has to be free before a guest that stands still goes on.
+	// enoughRoom has to be free before a guest that an I/O error has paused is resumed.
 	enoughRoom = 64 << 20
 
-	// resumeDelay is how long a guest is left alone after it was resumed; twice as long
-	// after each time that it stood still again within that time, up to maxResumeDelay.
+	// resumeDelay is how long a guest is not resumed again after it was resumed. It is
+	// doubled each time that the guest is paused again within that time, up to
+	// maxResumeDelay.
 	resumeDelay    = 30 * time.Second
 	maxResumeDelay = 10 * time.Minute
 )
@@ -33,9 +34,9 @@ const (
 // enospc is the reason that the hypervisor gives for an I/O error for want of room.
 const enospc = "enospc"
 
-// WatchOverlays looks for guests that an I/O error has paused while their newest writes
-// are in an overlay, until ctx ends, and lets those go on for whose overlay there was no
-// room and is room again. It touches no guest that a person or an op has paused.
+// WatchOverlays looks, until ctx ends, for guests that an I/O error has paused while their
+// newest writes are in an overlay. It resumes a guest when there is room again for an overlay
+// that had none. It touches no guest that a person or an op has paused.
 func (m *Manager) WatchOverlays(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	for e, more := (hv.Event{}), true; more; e, more = m.nextOverlayEvent(ctx, events) {
@@ -44,8 +45,8 @@ func (m *Manager) WatchOverlays(ctx context.Context) error {
 	return nil
 }
 
-// nextOverlayEvent waits for an event that a guest may stand still by, or until it is
-// time to look at all of them, which is the zero event.
+// nextOverlayEvent waits for an event by which a guest may have been paused, or until it is
+// time to look at all guests, which is the zero event.
 func (m *Manager) nextOverlayEvent(ctx context.Context, events <-chan hv.Event) (e hv.Event, more bool) {
 	tick := time.NewTimer(m.ioStops.every())
 	defer tick.Stop()
@@ -88,8 +89,8 @@ func (m *Manager) lookAtOverlays(ctx context.Context, e hv.Event) {
 	}
 }
 
-// lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just met the end
-// of the overlay's filesystem.
+// lookAtOverlay looks at one guest. NoRoom says that the hypervisor has just reported that
+// there is no room for its overlay.
 func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool) {
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	was := m.ioStops.get(s.MigrationID)
@@ -133,8 +134,8 @@ func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }
 
-// noteRunning notes that a guest does not stand still. One that was resumed is remembered for
-// as long as it is to be left alone.
+// noteRunning notes that a guest runs. A guest that was resumed is remembered as long as it
+// must not be resumed again.
 func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
 	if was == nil {
 		return
@@ -149,8 +150,8 @@ func (m *Manager) noteRunning(s *steps.Spec, was *ioStop) {
 	}
 }
 
-// resumeGuest resumes a guest for whose overlay there is room again. It has the turn of the
-// instance: no op has paused the guest or is about to.
+// resumeGuest resumes a guest for whose overlay there is room again. The caller holds the
+// keys of the instance, so that no op has paused the guest or is about to.
 func (m *Manager) resumeGuest(ctx context.Context, s *steps.Spec, is ioStop) {
 	if err := m.env.StillOurs(ctx, s); err != nil {
 		m.log.Warn("a guest stands still and is not resumed", "instance", s.InstanceName, "migration", s.MigrationID, "err", err)

@@ -21,21 +21,21 @@ type opView struct {
 	why       *api.Error
 }
 
-// undone says whether the op is over without having done what it was for.
+// undone says whether the op is over and was undone.
 func (o *opView) undone() bool { return o.State == op.StateUndone }
 
-// overtaken says whether it was undone because the guest went on or off.
+// overtaken says whether the op was undone because the world had changed under it.
 func (o *opView) overtaken() bool {
 	return o.undone() && steps.Overtaken(o.Failure)
 }
 
-// abandoned says whether it ended because the registry had ended the migration.
+// abandoned says whether the op was undone because the registry had ended the migration.
 func (o *opView) abandoned() bool {
 	is, _ := steps.Abandoned(o.Failure)
 	return o.undone() && is
 }
 
-// abandonedKept says whether the instance still had src then.
+// abandonedKept says whether the op was abandoned and the instance still had src then.
 func (o *opView) abandonedKept() bool {
 	_, kept := steps.Abandoned(o.Failure)
 	return o.undone() && kept
@@ -52,8 +52,8 @@ func (h *history) abandoned() *api.Error {
 	return nil
 }
 
-// keptSrc says whether what the guest wrote since the start of a migration that
-// the registry has ended still belongs into src, by the newest word.
+// keptSrc says, of a migration that the registry has ended, whether the instance still had
+// src when that was last found out: then what the guest wrote to the overlay belongs there.
 func (h *history) keptSrc() bool {
 	for _, o := range slices.Backward(h.ops) {
 		if o.abandoned() {
@@ -158,7 +158,7 @@ func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }
 
-// eachOpen calls f for the migrations that were not seen to be over, until it returns an
+// eachOpen calls f for the migrations that were not seen to be over, until f returns an
 // error.
 func (m *Manager) eachOpen(ctx context.Context, f func(*history) error) error {
 	ids, err := m.ids(ctx)
@@ -198,7 +198,7 @@ func (m *Manager) newest(ctx context.Context, volumeID string) (*history, error)
 	return nil, nil
 }
 
-// position is which of its chains that is.
+// position is the position of the volume by the journal.
 func (h *history) position() steps.Position {
 	s, at := &h.spec, steps.OnSrc
 	for i := range h.ops {
@@ -215,7 +215,7 @@ func (h *history) position() steps.Position {
 	return at
 }
 
-// chain is where the volume is by the journal's word.
+// chain is where the volume is by the journal.
 func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.position() {

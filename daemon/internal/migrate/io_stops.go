@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// overlayWatchEvery is how often is looked without an event, and overlayPoll the same
-	// while a guest stands still.
+	// overlayWatchEvery is how often the watch looks without an event, and overlayPoll how
+	// often while a guest is paused by an I/O error.
 	overlayWatchEvery = 30 * time.Second
 	overlayPoll       = 5 * time.Second
 )
@@ -18,19 +18,18 @@ const (
 // ioStop is a guest that an I/O error has paused while its newest writes were in an
 // overlay.
 type ioStop struct {
-	// text says so, "" while the guest runs.
+	// text tells a person about it, "" while the guest runs.
 	text string
-	// full: there was no room for the overlay while the guest stood still. Nothing else
-	// than that is mended by room.
+	// full: there was no room for the overlay while the guest was paused. Only then is the
+	// guest resumed when there is room.
 	full    bool
 	resumes int
-	// resumeAfter is when it may be resumed again.
+	// resumeAfter is when the guest may be resumed again.
 	resumeAfter time.Time
 }
 
-// ioStops are the guests that stand still, by migration. Losing them loses the count of
-// resumes, and of a guest whose overlay had room again before anybody looked, why it
-// stands still.
+// ioStops are the guests that an I/O error has paused, by migration. A restart loses the
+// count of resumes, and that an overlay was full if it has room again before anybody looks.
 type ioStops struct {
 	mu   sync.Mutex
 	byID map[string]*ioStop
@@ -59,7 +58,7 @@ func (s *ioStops) set(id string, is *ioStop) {
 	}
 }
 
-// keep forgets all but these: the others are over.
+// keep forgets the guests of all other migrations, which are over.
 func (s *ioStops) keep(open map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,8 +19,8 @@ type Config struct {
 	OverlayDir string
 	// Rules say where a destination given by path may be.
 	Rules location.Rules
-	// OverlayMinFreeBytes must be free there before a migration starts, or what
-	// the volume can need at the most if that is less.
+	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts, or as much
+	// as the overlay of the volume can grow, if that is less.
 	OverlayMinFreeBytes int64
 	// SharedPools are pools in which other hosts see the same bytes, besides those
 	// whose type says so.
@@ -39,12 +39,12 @@ type Manager struct {
 	runner  *op.Runner
 	watch   *watchers
 
-	// ended has the ids of migrations that were seen to be over, which they stay:
-	// their history is not read again to list those that are not.
+	// ended has the ids of migrations that were seen to be over. They stay so, and their
+	// history is not read again to list the open ones.
 	ended sync.Map
 
-	// groups has the migrations of ops, so that who follows one is told without a
-	// look at the op.
+	// groups has the migration of each op, so that followers are told without a look at
+	// the op.
 	groups sync.Map
 
 	retries retries
@@ -52,8 +52,7 @@ type Manager struct {
 	chains  chainProblems
 	ioStops ioStops
 
-	// admit makes the look at a migration and the submission of its next op
-	// one.
+	// admit is held from the look at a migration to the submission of its next op.
 	admit sync.Mutex
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// errCancelled is the failure of what cancel went before. The detail tells those
-// who waited for that, before the migration's own state does.
+// errCancelled is the failure of an op that a cancel has stopped. The detail tells those who
+// waited for the op, before the migration's own state does.
 var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
-// next is what the manager does by itself now: plan anew what the world
-// overtook, and bring a `volume migrate` from one call to the next. It returns
-// the goal and the request that it serves; ok is false if there is nothing.
+// next is what the manager does by itself now: it plans anew an op that the world has
+// overtaken, and brings a `volume migrate` from one call to the next. It returns the goal and
+// the id of the request that it serves; ok is false if there is nothing to do.
 func (h *history) next() (todo steps.Goal, request string, ok bool) {
 	if h.running() != nil || h.spec.Method == steps.MethodSave {
 		return "", "", false
@@ -44,10 +44,10 @@ func (h *history) next() (todo steps.Goal, request string, ok bool) {
 	return "", "", false
 }
 
-// nextOfMirror is next for a mirror, which nobody calls step by step. What the
-// world overtook begins with the mirror again: the job may be gone, and if it is
-// not it is taken up. What failed otherwise is given up: nothing is frozen, so
-// there is nothing to hold on to.
+// nextOfMirror is next for a mirror, which nobody calls step by step. After an op that the
+// world has overtaken it begins with the mirror again: the job may be gone, and a job that is
+// there is taken up. After any other failure the migration is given up: src is not frozen, so
+// nothing is gained by keeping it open.
 func (h *history) nextOfMirror(last *opView) (todo steps.Goal, request string, ok bool) {
 	switch {
 	case last.goal == steps.GoalCancel:
@@ -60,7 +60,7 @@ func (h *history) nextOfMirror(last *opView) (todo steps.Goal, request string, o
 	return steps.GoalCancel, last.requestID, true
 }
 
-// givenUp is why the manager cancels by itself, nil if somebody else asked for it.
+// givenUp is why the manager cancels by itself, nil if somebody has asked for the cancel.
 func (h *history) givenUp(todo steps.Goal) *api.Error {
 	if why := cmp.Or(h.abandoned(), h.notFrozen()); why != nil {
 		return why
@@ -86,9 +86,8 @@ func (h *history) notFrozen() *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", h.spec.VolumeName, wrong)
 }
 
-// requestState is how a request stands that a caller knows by the id of its
-// first op: its state is that of the last op that serves it, unless there is
-// another to come.
+// requestState is how a request stands. The caller knows it by the id of its first op; its
+// state is the state of the last op that serves it, unless another op is to come.
 func (h *history) requestState(request string) (state op.State, failure *api.Error, last *opView) {
 	for i := range h.ops {
 		if h.ops[i].requestID == request {

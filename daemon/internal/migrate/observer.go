@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Observer hears what migrations did, for those who count.
+// Observer is told what migrations did, for metrics.
 type Observer interface {
-	// PhaseDone: a phase (start, copy, complete, cancel) reached its goal, so
-	// long after it was asked for.
+	// PhaseDone tells that a phase (start, copy, complete, cancel) has reached its goal,
+	// and how long after it was asked for.
 	PhaseDone(phase string, took time.Duration)
-	// GuestStalled: for so long the guest could not write, at "start" or at the
+	// GuestStalled tells for how long the guest could not write, at "start" or at the
 	// "switch" that ends the migration.
 	GuestStalled(at string, d time.Duration)
-	// MigrationEnded: a migration is over; result is a final state.
+	// MigrationEnded tells that a migration is over; result is a final state.
 	MigrationEnded(result api.MigrationState)
 }
 
-// Notify tells the observer what the end of this op means for its migration.
-// Other ops it passes over. Call it once for each op that ends.
+// Notify tells the observer what the end of this op means for its migration. It ignores ops
+// of other kinds. Call it once for each op that ends.
 func Notify(st op.Status, to Observer) {
 	phase := steps.GoalOf(st.Op.Kind)
 	switch {

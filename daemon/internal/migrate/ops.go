@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Request returns where the request stands that began with this op. An op that
-// is none of a migration stands for itself.
+// Request returns how the request stands that began with this op. An op of another kind
+// stands for itself.
 func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	st, err := m.runner.Status(ctx, opID)
 	if err != nil {
@@ -27,7 +27,7 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	if err != nil {
 		return api.Op{}, err
 	}
-	// By the history alone: the op may have gone on since the look before it.
+	// By the history alone: the op may have gone on since its status was read.
 	state, failure, last := h.requestState(opID)
 	if last == nil { // an op that the manager submitted by itself
 		last = h.op(opID)
@@ -56,8 +56,8 @@ func (m *Manager) OpenOps() []api.Op {
 	return open
 }
 
-// describe is an op as its caller is told of it, with how his request stands: all by
-// one look at it.
+// describe is the API's document of an op, with the state of the request that it serves, all
+// from one status of it.
 func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
@@ -75,8 +75,8 @@ func describe(st *op.Status, state op.State, failure *api.Error) api.Op {
 	return out
 }
 
-// remark is what a step of an op has to say to whoever asked: the "remark" of its
-// output.
+// remark is what an op tells its caller besides its state: the "remark" in the output of a
+// step.
 func remark(st *op.Status) string {
 	for _, data := range st.Outputs {
 		var out struct {
@@ -89,8 +89,8 @@ func remark(st *op.Status) string {
 	return ""
 }
 
-// madeLocation is the location that the op of a copy-saved has made, nil for other ops and
-// before its end.
+// madeLocation is the dst that an op of CopySaved has made, nil for other ops and before the
+// end of the op.
 func madeLocation(st *op.Status) *api.Location {
 	if st.Op.Kind != steps.KindCopySaved || st.State != op.StateDone {
 		return nil
@@ -102,8 +102,8 @@ func madeLocation(st *op.Status) *api.Location {
 	return &in.Spec.Dst
 }
 
-// subjectOf is what an op is about by its input, for people. Every kind has its own
-// input, in which volume and instance are called alike.
+// subjectOf tells people what an op is about. Every kind has its own input, but volume and
+// instance have the same names in all of them.
 func subjectOf(input json.RawMessage) string {
 	var in struct {
 		VolumeName   string `json:"volume_name"`

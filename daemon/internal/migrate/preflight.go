@@ -96,8 +96,8 @@ func checkVolume(vol api.Volume) error {
 	return nil
 }
 
-// checkReach refuses a volume whose bytes, or whose instance, another host has. One
-// that no host has at an instance is moved by any host that has its shared pool.
+// checkReach refuses a volume whose bytes, or whose instance, are on another host. A volume
+// that is at no instance of any host can be moved by every host that has its shared pool.
 func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Host) error {
 	owner := vol.Host
 	if !vol.Unheld() {
@@ -118,13 +118,13 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(m.cfg.SharedPools, pools[i].Name)) {
 		return elsewhere
 	}
-	// Another host says where it is: what this one has at that path may be anything.
+	// Another host says where the volume is: on this host anything may be at that path.
 	err = location.CheckPool(ctx, m.ports.HV, vol.Location, "cannot migrate volume "+vol.Name)
 	return steps.HVRefusal(err)
 }
 
-// checkSource looks at the image itself: it must be what the registry says, and
-// lean on no other file.
+// checkSource looks at the image of src: it must be what the registry says, and must not
+// need other files.
 func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	info, err := m.ports.Images.Inspect(ctx, s.Src.Path, s.Src.Format)
 	if errors.Is(err, image.ErrAbsent) {
@@ -153,8 +153,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 	return m.chooseMethod(s, dom, disk, asked)
 }
 
-// checkDisk looks at an instance and at the disk that the volume is in it, whatever the
-// method.
+// checkDisk checks an instance and the disk that the volume is in it, for every method.
 func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachment) (*hv.Domain, *hv.Disk, error) {
 	dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 	switch {
@@ -272,8 +271,8 @@ func immovable(d *hv.Disk) string {
 	return ""
 }
 
-// notShareable is what libvirt has against an overlay on a disk that another guest
-// may have open as well. It mirrors such a disk.
+// notShareable is why libvirt refuses an overlay on a disk that another guest may have open
+// as well. libvirt does mirror such a disk.
 const notShareable = "is <shareable/>"
 
 // notOverlayable says why libvirt will not put an overlay on a disk that could
@@ -308,9 +307,9 @@ func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	return nil
 }
 
-// chooseVerify fills in what an empty verify means. A copy of a frozen src is read
-// back. Both sides of a mirror can be compared only while the guest is paused, so
-// that has to be asked for, and QEMU has the locks of a qcow2 image then.
+// chooseVerify fills in what an empty verify means. A copy of a frozen src is read back. Both
+// sides of a mirror can be compared only while the guest is paused, so that has to be asked
+// for; and only between raw images, since QEMU holds the locks of a qcow2 image then.
 func chooseVerify(s *steps.Spec) error {
 	switch {
 	case s.Method != steps.MethodMirror && s.Verify == "":
@@ -326,7 +325,8 @@ func chooseVerify(s *steps.Spec) error {
 	return nil
 }
 
-// checkOverlaySpace: an overlay that fills its filesystem pauses the guest.
+// checkOverlaySpace refuses to begin without room for the overlay: an overlay that fills its
+// filesystem pauses the guest.
 func (m *Manager) checkOverlaySpace(s *steps.Spec) error {
 	free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
 	if err != nil {

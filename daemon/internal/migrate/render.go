@@ -41,8 +41,7 @@ func (m *Manager) render(h *history) api.Migration {
 	return mig
 }
 
-// exposure is how long the guest's newest writes were in the local overlay
-// alone.
+// exposure is for how long the guest's newest writes were in the local overlay alone.
 func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	if ended.IsZero() {
 		ended = m.ports.Now()
@@ -50,7 +49,7 @@ func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	return max(0, ended.Sub(frozen))
 }
 
-// phaseOf is the word beside the state: what is being waited for, or the step.
+// phaseOf is the detail beside the state: what the op waits for, or its step.
 func phaseOf(h *history, state api.MigrationState) string {
 	o := h.running()
 	switch {
@@ -101,8 +100,7 @@ func movesBytes(o *opView) bool {
 	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
 }
 
-// guestPaused says why the guest of a migration stands still, "" if no I/O error was
-// seen.
+// guestPaused says why the guest of a migration is paused, "" if no I/O error was seen.
 func (m *Manager) guestPaused(h *history) string {
 	if stop := m.ioStops.get(h.spec.MigrationID); stop != nil && h.onOverlay() {
 		return stop.text

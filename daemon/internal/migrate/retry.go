@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// maxRetryDelay is how far the tries of what cannot be begun come apart: a host
-// that was fenced begins nothing before it has rejoined.
+// maxRetryDelay bounds the delay between two attempts to begin an op: a host that was fenced
+// begins nothing before it has rejoined.
 const maxRetryDelay = 10 * time.Second
 
 // retries has the migrations whose next op could not be begun.
@@ -19,14 +19,14 @@ type retries struct {
 	byID map[string]*attempts
 }
 
-// attempts are those of one migration since there was news.
+// attempts are the attempts of one migration since expedite was called last.
 type attempts struct {
 	n       int
 	backoff retry.Backoff
 	next    *time.Timer
 }
 
-// schedule counts a try that failed, and has f called when the next is due.
+// schedule counts an attempt that failed, and has f called when the next one is due.
 func (s *retries) schedule(id string, f func()) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *retries) forget(id string) {
 	}
 }
 
-// expedite has all of them tried soon: there is news.
+// expedite has all migrations tried soon, since something has changed.
 func (s *retries) expedite() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,6 +66,6 @@ func (s *retries) expedite() {
 	}
 }
 
-// replanDelay, times the number of tries, keeps an instance that is restarted in
-// a loop from being chased.
+// replanDelay, times the number of plans in a row, is the delay before another plan: an
+// instance may be restarted in a loop.
 const replanDelay = 100 * time.Millisecond

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CopySaved makes dst and copies src to it, while every guest that has the volume is
-// saved. It returns as soon as that has begun; its op has dst as its location (see
-// Request). An op that is undone has removed what it made.
+// CopySaved makes dst and copies src to it, while every guest of the volume is saved. It
+// returns as soon as the op has begun. The op has dst as its location (see Request); if it is
+// undone it has removed what it made.
 func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
 	m.admit.Lock()
 	defer m.admit.Unlock()
@@ -43,8 +43,8 @@ func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) 
 	return m.Get(ctx, spec.MigrationID)
 }
 
-// savedHistory is what this host has done for a move that the registry leads:
-// nothing yet, if the journal knows nothing of it.
+// savedHistory reads what this host has done for a move that the registry leads: an empty
+// history if it has done nothing yet.
 func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
@@ -59,8 +59,8 @@ func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error)
 	return h, err
 }
 
-// mayCopySaved refuses a copy beside another one, and one that comes after the word
-// to drop it.
+// mayCopySaved refuses a copy while or after another copy is made, and after a request to
+// drop it.
 func (h *history) mayCopySaved() error {
 	if o := h.find(steps.GoalCancel); o != nil && !o.undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.spec.VolumeName, h.spec.MigrationID)
@@ -92,7 +92,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: steps.MethodSave,
 	}
-	// The volume may be another host's, which has said where it is.
+	// The volume may be on another host, which has said where it is.
 	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
 		return nil, steps.HVRefusal(err)
 	}
@@ -123,9 +123,9 @@ func nameDestination(s *steps.Spec, name string) error {
 	return nil
 }
 
-// DropSaved removes one end of the copy that this host made for a move with all
-// guests paused. It returns as soon as that has begun. A copy that still runs is
-// stopped first, and one that is asked for later is refused.
+// DropSaved removes src or dst of the copy that this host made for a move with all guests
+// paused. It returns as soon as the op has begun. A copy that still runs is stopped first,
+// and a copy that is asked for later is refused.
 func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: steps.KindDropSrc, api.DropDst: steps.KindDropDst}[in.Drop]
 	if kind == "" {
@@ -155,7 +155,7 @@ func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) 
 	return m.submit(ctx, kind, opID, steps.Input{Spec: spec, RequestID: opID}, in)
 }
 
-// mayDropSrc: what this host has not copied, whole and compared, it does not delete.
+// mayDropSrc refuses to delete a src that this host has not copied and verified.
 func (h *history) mayDropSrc(in api.DropSaved) error {
 	o := h.find(steps.GoalCopy)
 	if o == nil || o.State != op.StateDone || h.spec.Verify != steps.VerifyFull || in.Location.Path != h.spec.Src.Path {

@@ -41,8 +41,8 @@ func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, e
 	return m.granted(ctx, id, req.OpID)
 }
 
-// admitStart returns the id of the migration that it has stored, or that the
-// same request, made at the same time, has.
+// admitStart stores a migration and returns its id. If the same request was made at the same
+// time it returns the id of that migration.
 func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
 	m.admit.Lock()
 	defer m.admit.Unlock()
@@ -71,8 +71,8 @@ func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartReque
 	return spec.MigrationID, nil
 }
 
-// noOther refuses a second migration of a volume by the journal's word; the
-// registry says the same, but may be behind.
+// noOther refuses a second migration of a volume, by the journal. The registry does the same,
+// but may know less at the moment.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	open, err := m.List(ctx, false)
 	if err != nil {
@@ -87,8 +87,8 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	return nil
 }
 
-// checkByHand refuses a mirror step by step: between start and complete there is
-// nothing that a person could do, and no source that stands still.
+// checkByHand refuses a mirror step by step: between start and complete there is nothing that
+// a person could do, and src is not frozen.
 func checkByHand(s *steps.Spec, req StartRequest) error {
 	switch {
 	case s.Method != steps.MethodMirror || req.Composite:
@@ -104,10 +104,9 @@ func checkByHand(s *steps.Spec, req StartRequest) error {
 // answered with what is known.
 const grantBound = 10 * time.Second
 
-// granted waits until the start has got its lock, so that a refusal is the
-// answer to the request and not a surprise later. The answer is the same however
-// often and late it is asked for: a start that got its lock is a migration, even
-// if it came to nothing afterwards.
+// granted waits until the start has got its lock, so that a refusal is the answer to the
+// request. The answer is the same however often and late it is asked for: a start that got
+// its lock is a migration, even if it failed afterwards.
 func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, error) {
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()

@@ -10,8 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// state is the state of the migration and, where its last op did not do what
-// was asked, why.
+// state is the state of the migration and, if its last op failed, why.
 func (h *history) state() (api.MigrationState, *api.Error) {
 	if h.spec.Method == steps.MethodSave {
 		return h.stateOfSaved()
@@ -74,7 +73,7 @@ func (h *history) stateUndone(o *opView, i int, before api.MigrationState) api.M
 	return api.MigrationStarted
 }
 
-// stateOfSaved is state for what this host does of a move that the registry leads.
+// stateOfSaved is state for this host's part of a move that the registry leads.
 func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	last := &h.ops[len(h.ops)-1]
 	switch {
@@ -92,21 +91,20 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	return after[last.goal], nil
 }
 
-// refusedAtOnce says whether the ith op, a cancel, was undone before it changed
-// anything: what was changed from outside is in its way, and it may be asked for again.
+// refusedAtOnce says whether the ith op, a cancel, was undone before it changed anything,
+// because somebody else has changed the disk: the cancel may be asked for again.
 func (h *history) refusedAtOnce(i int) bool {
 	o := &h.ops[i]
 	return o.failedWith(api.CodeChainChanged) && !steps.CancelAdmitted(&o.Status)
 }
 
-// isOver says whether this host has nothing more to do for a migration. One that the
+// isOver says whether this host has nothing more to do for a migration. A migration that the
 // registry leads is over here when it is copied.
 func isOver(mig *api.Migration) bool {
 	return mig.State.Final() || (mig.Method == steps.MethodSave && mig.State == api.MigrationCopied)
 }
 
-// onOverlay says whether the newest writes of the guest are in the overlay, by the
-// journal's word.
+// onOverlay says whether the newest writes of the guest are in the overlay, by the journal.
 func (h *history) onOverlay() bool {
 	state, _ := h.state()
 	return !state.Final() && h.position() == steps.OnOverlay

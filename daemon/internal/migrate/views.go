@@ -19,8 +19,7 @@ func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
 	return m.render(h), nil
 }
 
-// List returns the migrations of this host, oldest first: those that are not
-// over, or all.
+// List returns the migrations of this host, oldest first: the open ones, or all.
 func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -45,8 +44,8 @@ func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
 	return out, nil
 }
 
-// Resolve returns the migration with this id, or the only one whose id begins
-// so.
+// Resolve returns the migration with this id, or the only migration whose id begins with
+// name.
 func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, error) {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -70,9 +69,8 @@ func shorten(s string) string {
 	return s[:limit] + "..."
 }
 
-// Watch yields the migration now and after every change, until it is over or
-// ctx ends. Seq grows with the journal; progress between two records has the Seq
-// of the first.
+// Watch yields the migration now and after every change, until it is over or ctx ends. Seq
+// grows with the journal; progress between two records has the Seq of the first.
 func (m *Manager) Watch(ctx context.Context, id string, yield func(api.Event) bool) error {
 	for range m.watch.changes(ctx, id) {
 		h, err := m.loadHistory(ctx, id)

@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// watchers wakes those who follow a migration. Nobody is ever waited for: a
-// slow follower sees fewer, newer states, and misses no migration.
+// watchers wakes the followers of migrations. It never waits for a follower: a slow follower
+// sees fewer, newer states, and misses no migration.
 type watchers struct {
 	mu   sync.Mutex
 	subs map[*follower]bool
 }
 
-// follower is one who follows. Due is guarded by the watchers' mu.
+// follower follows one migration or all. Due is guarded by the watchers' mu.
 type follower struct {
 	only string // the migration that is followed, "" for all
 	due  map[string]bool
@@ -53,8 +53,7 @@ func (w *watchers) take(f *follower) []string {
 	return ids
 }
 
-// follow begins to follow and returns the ids that change from now on, until
-// ctx ends.
+// follow yields the ids of the migrations that change from now on, until ctx ends.
 func (w *watchers) follow(ctx context.Context, f *follower) iter.Seq[string] {
 	w.mu.Lock()
 	w.subs[f] = true

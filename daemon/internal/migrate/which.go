@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Which says what registry, journal and libvirt each hold to be the volume's
-// chain, and which of them has every write that the guest was told is done. It
-// changes nothing and guesses nothing.
+// Which returns what registry, journal and libvirt each take for the volume's chain, and
+// which chain has every write that the guest was told is done. It changes nothing and guesses
+// nothing.
 func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: []api.Location{vol.Location}}
 	h, err := m.newest(ctx, vol.ID)
@@ -34,25 +34,24 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	return w, nil
 }
 
-// holding is what the attachments of a volume say of who has its disk; a greater
-// one outweighs a smaller one.
+// holding says, by the attachments of a volume, who has its disk; a greater holding outweighs
+// a smaller one.
 type holding int
 
 const (
 	// holdNobody: no instance is to have a disk of the volume.
 	holdNobody holding = iota
-	// holdShelved: those that are to have one are on no host.
+	// holdShelved: the instances that are to have the disk are on no host.
 	holdShelved
-	// holdElsewhere: one that is to have it is on another host.
+	// holdElsewhere: an instance that is to have the disk is on another host.
 	holdElsewhere
-	// holdHere: one that is to have it is on this host.
+	// holdHere: an instance that is to have the disk is on this host.
 	holdHere
 )
 
-// holder fills in what an instance has that the volume is attached to, one of this
-// host if there is one, and returns the attachment that counts. Reserved is a word of
-// the registry alone, and what is on its way to an instance, or away from it, may not
-// be there.
+// holder fills in the chains that an instance of this host has of the volume, if there is
+// one, and returns the attachment that decides. A reserved attachment is known to the
+// registry alone, and while a volume is attached or detached it may not be in the instance.
 func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (hold holding, of *api.Attachment, err error) {
 	for i := range vol.Attachments {
 		att := &vol.Attachments[i]
@@ -82,8 +81,8 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 	return hold, of, nil
 }
 
-// holdingOf says where the instance of an attachment is, whose disk is not in dom, by the
-// word of the registry. Of a domain that is here all the same it says that.
+// holdingOf says where the instance of an attachment is, by the registry, if its domain does
+// not have the disk. A domain that is on this host all the same is here.
 func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Domain) (holding, error) {
 	switch {
 	case dom != nil:
@@ -112,9 +111,9 @@ func locations(d *hv.Disk, sizeBytes int64) []api.Location {
 	return out
 }
 
-// compareWitnesses compares the witnesses. A guest that runs is the best of them, since
-// its writes go where it has its disk; for one that does not run it is the
-// journal, if the persistent definition agrees.
+// compareWitnesses says which chain is right. If the guest runs, its live chain is, since its
+// writes go there; if it does not run, the journal is right, if the persistent definition
+// agrees.
 func compareWitnesses(w *api.Which, vol api.Volume, hold holding, of *api.Attachment) {
 	same := func(a, b []api.Location) bool {
 		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return x.Path == y.Path })

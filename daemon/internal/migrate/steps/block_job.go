@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// runJob begins the block job of a direction if it does not run yet and waits until
-// it is ready, or until it has got nowhere for as long as patience (0: for ever).
+// runJob begins the block job of a direction if it does not run yet, and waits until the
+// job is ready, or until it has made no progress for as long as patience (0: for ever).
 func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() error, patience time.Duration) (ready bool, err error) {
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
@@ -96,8 +96,8 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 	return job
 }
 
-// followCap makes the operator's latest cap the mirror's. A fold has none: it is
-// short, and the guest waits for its end.
+// followCap gives the mirror the operator's latest cap. A fold has none: it is short, and
+// the guest waits for its end.
 func (e *Env) followCap(ctx context.Context, s *Spec, job *hv.Job) {
 	want := e.Bandwidth(s)
 	if s.Method != MethodMirror || job == nil || job.BandwidthBps == want {
@@ -109,14 +109,14 @@ func (e *Env) followCap(ctx context.Context, s *Spec, job *hv.Job) {
 	}
 }
 
-// meter is how fast a job gets on.
+// meter measures how fast a job copies.
 type meter struct {
 	at    time.Time
 	done  int64
 	speed float64
 }
 
-// meterWindow smooths what a meter says.
+// meterWindow is the time over which a meter smooths the rate.
 const meterWindow = 3 * time.Second
 
 // rate takes a sample and returns the bytes per second of the last few seconds.
@@ -136,9 +136,9 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 	return int64(p.speed)
 }
 
-// abortCommit ends cancel's own job and keeps the guest where it is. It is not a
-// synchronous one, so that the guest need not be paused. Another job, or another
-// image on top, is not ours to touch: ours is not there then.
+// abortCommit ends the commit job of a cancel and keeps the guest where it is. The job is
+// not synchronous, so the guest need not be paused. If another job runs, or another image is
+// on top, our job is gone, and nothing is touched.
 func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	e.progress.clear(s.MigrationID)
 	disk, err := e.confirmDisk(ctx, s)

@@ -22,7 +22,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// CopyEngine is Copier on the copy engine, with cursors as files in one
+// CopyEngine is the Copier that uses package copy, with its cursors as files in one
 // directory.
 type CopyEngine struct {
 	cursors string
@@ -105,15 +105,15 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
-// Totals are how long copies were held back for guests, and how many bytes they
-// wrote, since the daemon began.
+// Totals returns for how long copies were held back for guests, and how many bytes were
+// copied, since the daemon began.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.paced, c.moved
 }
 
-// bandwidthPoll is how soon a changed cap is felt.
+// bandwidthPoll is how often a copy looks whether its cap was changed.
 const bandwidthPoll = 200 * time.Millisecond
 
 // followBandwidth keeps the limiter at what the operator said last.
@@ -177,7 +177,7 @@ func (c *CopyEngine) Forget(_ context.Context, key string) error {
 	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.capPath(key)))
 }
 
-// copyError says in the user's words what went wrong with a copy.
+// copyError turns an error of package copy into an error of the API.
 func copyError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

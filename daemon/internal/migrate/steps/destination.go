@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// dstOwner says to whom belongs what is at a place.
+// dstOwner says who owns what is at the path of dst.
 type dstOwner int
 
 const (
@@ -24,9 +24,9 @@ const (
 	ownedByOthers // or nobody can tell
 )
 
-// dstOwner says whose is what is at the place of dst. In a pool, what has its
-// name is ours also before the journal has its fingerprint: the name carries the id of
-// the migration, and was free when the journal was told that it would be made.
+// dstOwner finds out who owns what is at the path of dst. In a pool, an image with the name
+// of dst is ours even before the journal has its fingerprint: the name carries the id of the
+// migration, and was free when the journal was told that dst would be made.
 func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, error) {
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
 	switch {
@@ -44,8 +44,8 @@ func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, er
 	return ownedByUs, nil
 }
 
-// dstOwnerInPool is about a dst that has no path now: a logical volume that is not active
-// is there all the same.
+// dstOwnerInPool is dstOwner for a dst that has no path now: a logical volume that is not
+// active is there all the same.
 func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
 	if s.Dst.Pool == "" {
 		return ownedByNobody, nil
@@ -57,8 +57,8 @@ func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
 	return ownedByOthers, e.hvError(err)
 }
 
-// removeTemporary removes what a try that was cut off has left under its temporary
-// name, which nobody else knows.
+// removeTemporary removes the file that an attempt which was cut off has left under its
+// temporary name. Nobody else knows that name.
 func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {
 	if note.Temporary == "" {
 		return nil
@@ -70,8 +70,8 @@ func temporaryPath(s *Spec, note DstNote) string {
 	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
 }
 
-// removeDestination deletes a dst that the migration made, and nothing else that is at
-// its place. It refuses while the disk is on it.
+// removeDestination deletes a dst that the migration made, and no other image that is at
+// its path by now. It refuses while the disk of the instance is on dst.
 func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) error {
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 	return e.images.Remove(ctx, s.Dst.Path)
 }
 
-// notNamed makes sure, before an image is deleted, that no domain of this host
-// has it in a chain, and no process of one open.
+// notNamed makes sure, before an image is deleted, that no domain of this host has it in a
+// chain, and no process of a domain has it open.
 func (e *Env) notNamed(ctx context.Context, path string) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	return Foreign
 }
 
-// diskState is what libvirt says of the migration's disk at one moment.
+// diskState is what libvirt says about the migration's disk at one moment.
 type diskState struct {
 	dom    *hv.Domain
 	active bool
@@ -53,8 +53,8 @@ func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return disk, nil
 }
 
-// mirrorTo returns the running job on the disk if it is the one that brings
-// the disk to img, and an error if there is a job that is not ours.
+// mirrorTo returns the block job on the disk if it is the job that brings the disk to img;
+// nil if there is none, and an error if the job is not ours.
 func (d *diskState) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
 	switch {
 	case d.mirror == nil:
@@ -70,7 +70,7 @@ func (d *diskState) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) 
 	return d.mirror, nil
 }
 
-// ours returns the job of this way, nil if it does not run.
+// ours returns our job of this direction, nil if it does not run.
 func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
 	mirror, err := d.mirrorTo(to.job, to.image(s))
 	if err != nil {
@@ -85,8 +85,8 @@ func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
 	return err == nil && disk.mirror != nil, err
 }
 
-// direction is one of the two ends that a running guest's overlay may be folded
-// into: dst (complete) or src (cancel).
+// direction is where the overlay of a running guest is folded to: dst (complete) or src
+// (cancel).
 type direction struct {
 	job   hv.JobKind
 	image func(*Spec) hv.Image

@@ -28,8 +28,8 @@ type Env struct {
 	progress *progressTracker
 	log      *slog.Logger
 	now      func() time.Time
-	// stopping ends when the daemon is told to stop, by stop: from then on no
-	// guest is to be paused.
+	// stopping is cancelled, by stop, when the daemon is told to stop: from then on no
+	// guest is paused.
 	stopping context.Context
 	stop     context.CancelFunc
 	// host answers for this host, and fence knows when it was fenced.
@@ -48,8 +48,8 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	return e
 }
 
-// Bandwidth is the cap of a migration's copy now: the operator's latest word, also
-// from before a restart, else what the migration was started with.
+// Bandwidth is the cap of a migration's copy now: what the operator said last, even before
+// a restart, else what the migration was started with.
 func (e *Env) Bandwidth(s *Spec) int64 {
 	return e.progress.bandwidth(s.MigrationID, func() int64 {
 		bps, set, err := e.copier.Cap(s.CopyKey())
@@ -67,8 +67,8 @@ func (e *Env) Bandwidth(s *Spec) int64 {
 const (
 	// jobPoll is how often a running block job is looked at.
 	jobPoll = 100 * time.Millisecond
-	// drainPoll is the same while the guest is paused, where every millisecond
-	// is a stall.
+	// drainPoll is how often it is looked at while the guest is paused, where every
+	// millisecond is a stall.
 	drainPoll = 2 * time.Millisecond
 	// DrainBound ends a pause whose job does not get clean; then the guest
 	// runs on and the op is undone.
@@ -98,7 +98,7 @@ func (e *Env) Progress(migrationID string) (p Progress, ok bool) {
 	return e.progress.get(migrationID)
 }
 
-// waitShutdown is what a switch waits for that would begin while the daemon stops: the
+// waitShutdown is what a switch waits for if it would begin while the daemon stops: the
 // next start of the daemon.
 const waitShutdown = "shutdown"
 

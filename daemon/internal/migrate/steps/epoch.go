@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// fence knows in which epoch this host is by the registry's newest word, and in
-// which one the registry last said of a migration that it is still this host's.
-// It is in memory only: what a restart loses the registry says again.
+// fence knows the newest epoch of this host that the registry has told, and for each
+// migration the epoch in which the registry last confirmed that it is this host's. It is in
+// memory only: after a restart the registry tells it again.
 type fence struct {
 	mu     sync.Mutex
 	epoch  int64
@@ -32,7 +32,7 @@ func (f *fence) raise(epoch int64) {
 	}
 }
 
-// confirm keeps that in this epoch the migration was this host's.
+// confirm keeps that the registry has confirmed the migration in this epoch.
 func (f *fence) confirm(s *Spec, epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,8 +42,8 @@ func (f *fence) confirm(s *Spec, epoch int64) {
 	f.held[s.MigrationID] = epoch
 }
 
-// behind says whether the host was fenced since the registry last said that the
-// migration is this host's. If not, changed is closed when there is a newer epoch.
+// behind says whether the host was fenced since the registry last confirmed the migration.
+// If not, changed is closed when there is a newer epoch.
 func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{})
 	return f.epoch, f.epoch > max(s.Epoch, f.held[s.MigrationID]), f.raised
 }
 
-// epochIn is the epoch that a refusal for a stale one names, 0 if it names none.
+// epochIn is the epoch that the refusal of a stale epoch names, 0 if it names none.
 func epochIn(err error) int64 {
 	var refused *api.Error
 	if !errors.As(err, &refused) {

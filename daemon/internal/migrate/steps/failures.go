@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// errWorldChanged ends an op that the world has overtaken: it was planned for a
-// running guest and the guest is off, or the other way round, or a block job
-// ended before its time. The op is undone and the manager plans again.
+// errWorldChanged ends an op because the world has changed under it: the op was planned for
+// a running guest and the guest is off, or the other way round, or a block job ended before
+// its time. The op is undone and the manager plans again.
 type errWorldChanged struct{ what string }
 
 func (e *errWorldChanged) Error() string { return e.what }
 
-// CodeWorldChanged is how errWorldChanged stands in the journal. It never
-// leaves the daemon.
+// CodeWorldChanged is the code of errWorldChanged in the journal. It never leaves the
+// daemon.
 const CodeWorldChanged api.Code = "world_changed"
 
-// errAbandoned ends an op whose migration the registry has ended without it: an
-// operator gave it up while this host was fenced. Src and dst may be anybody's,
-// so nothing of it is undone. Kept says that src is still the instance's.
+// errAbandoned ends an op because the registry has ended its migration: an operator gave
+// the migration up while this host was fenced. Src and dst may belong to others by now, so
+// nothing is undone. Kept says that src is still the instance's.
 type errAbandoned struct {
 	why  *api.Error
 	kept bool
@@ -32,8 +32,8 @@ type errAbandoned struct {
 
 func (e *errAbandoned) Error() string { return e.why.Message }
 
-// codeAbandoned and codeAbandonedKept are how errAbandoned stands in the journal.
-// They never leave the daemon.
+// codeAbandoned and codeAbandonedKept are the codes of errAbandoned in the journal. They
+// never leave the daemon.
 const (
 	codeAbandoned     api.Code = "abandoned"
 	codeAbandonedKept api.Code = "abandoned_kept"
@@ -59,8 +59,8 @@ func (e *Env) hvError(err error) error {
 	return err
 }
 
-// registryError does the same for the registry. A host that was fenced waits as for
-// a registry that is away, until it has rejoined.
+// registryError is hvError for an error of the registry. A host that was fenced waits until
+// it has rejoined, as for a registry that is away.
 func (e *Env) registryError(err error) error {
 	switch api.CodeOf(err) {
 	case api.CodeRegistryUnavailable:
@@ -102,7 +102,7 @@ func Describe(err error) op.Failure {
 	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
 }
 
-// APIError is the way back: a failure of the journal as an error of the API.
+// APIError turns a failure in the journal into an error of the API, nil for nil.
 func APIError(f *op.Failure) *api.Error {
 	if f == nil {
 		return nil

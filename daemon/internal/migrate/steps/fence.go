@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// StillOurs is asked before anything is begun that touches the images of a
-// migration. It is nil unless the host was fenced since; then the registry has to
-// say that it has the migration as this host's again, however long that takes.
+// StillOurs is called before anything is begun that touches the images of a migration. If
+// the host was fenced meanwhile it asks the registry whether the migration is still this
+// host's, and the op waits until the registry says so.
 func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	epoch, behind, _ := e.fence.behind(s)
 	if !behind {
@@ -36,8 +36,8 @@ func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// abandoned is the error for a migration that an operator gave up while this host
-// was fenced.
+// abandoned is the error for a migration that an operator gave up while this host was
+// fenced. At is its state in the registry.
 func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
 	kept, err := e.keptSrc(ctx, s, at)
 	if err != nil {
@@ -51,9 +51,9 @@ func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState) err
 		"the registry has ended migration %s of volume %s while this host was fenced: it is %s there; %s", s.MigrationID, s.VolumeName, at, what).With("state", at)}
 }
 
-// keptSrc says whether the operator who gave the migration up kept src, and the
-// instance has it by the same attachment, alone, as it was at the beginning: then
-// nobody else can have written it, and what the guest wrote still belongs there.
+// keptSrc says whether the volume is still on src, attached to the same instance alone by
+// the same attachment, and was not moved since: then nobody else can have written src, and
+// what the guest wrote to the overlay still belongs there.
 func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
 	if at != api.MigrationCancelled || !s.Attached() {
 		return false, nil
@@ -80,8 +80,8 @@ func (s *Spec) Leftovers() string {
 	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
 }
 
-// whileOurs is ctx until the host is fenced: what copies for hours stops writing
-// then.
+// whileOurs returns a context that is cancelled when the host is fenced: a copy that takes
+// hours stops writing then.
 func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, behind, changed := e.fence.behind(s)

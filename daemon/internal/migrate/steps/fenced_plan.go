@@ -17,17 +17,17 @@ func stepNames(names ...string) map[string]bool {
 	return set
 }
 
-// Inside a pause nothing waits for the registry: the guest comes first, and what
-// is done there is right whoever owns the volume. What only lets go of the instance
-// is done in any case.
+// The steps that are done, or undone, without asking the registry first. Inside a pause
+// nothing waits for the registry: the guest comes first, and what is done there is right
+// whoever owns the volume. Steps that only release the instance are done in any case.
 var (
 	doneUnfenced   = stepNames("register", abortStep, toAbort.end, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc))
 	undoneUnfenced = stepNames("register", toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "guard", "hold", "commit")
 )
 
-// fenced makes the steps of a plan up to its commit point ask stillOurs before
-// they touch anything. Behind it an op goes forward, and the registry answers for
-// itself: what it has ended then is for a person.
+// fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch
+// anything. After the commit point an op only goes forward: if the registry has ended the
+// migration by then, a person has to look.
 func (e *Env) fenced(p op.Plan) op.Plan {
 	committed := false
 	for i := range p.Steps {
@@ -65,7 +65,8 @@ func (e *Env) fencedDo(st *op.Step) rawFunc {
 	}
 }
 
-// fencedUndo: what is abandoned counts as undone.
+// fencedUndo is fencedDo for the undo of a step. An op whose migration was abandoned counts
+// as undone.
 func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	undo := st.Undo
 	if undo == nil {

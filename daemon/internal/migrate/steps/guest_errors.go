@@ -22,9 +22,9 @@ func snapshotsLost(s *Spec, dom *hv.Domain) *api.Error {
 		dom.Name, api.Count(dom.Snapshots, "snapshot"), api.Count(dom.Checkpoints, "checkpoint"), s.VolumeName)
 }
 
-// atRest refuses an instance that is off and may still have its disks: its guest was
-// moved to another host, or a managed save image would start it on the disks of the
-// time when it was saved, whatever the persistent XML says.
+// atRest refuses an instance that is off and may come back with other disks than its
+// persistent XML names: its guest was moved to another host, or a managed save image would
+// start it with the disks that it had when it was saved.
 func atRest(s *Spec, disk *diskState) error {
 	if disk.active || !disk.dom.ManagedSave {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.dom)
@@ -55,14 +55,15 @@ func guestIsOff(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }
 
-// guestRestarted: the process is another one, and the jobs of the one before are gone.
+// guestRestarted ends an op whose guest has another process by now: the jobs of the
+// earlier process are gone.
 func guestRestarted(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was stopped and started again", s.InstanceName)}
 }
 
-// jobEndedEarly: a block job is gone before its time, because it met an I/O error or
-// because the guest's process is another one now. The guest is where it was
-// before, whatever the job did.
+// jobEndedEarly ends an op whose block job is gone before its time, because of an I/O error
+// or because the guest has another process by now. The guest is where it was before,
+// whatever the job did.
 func jobEndedEarly(s *Spec, into hv.Image) error {
 	return &errWorldChanged{jobEndedText(s, into)}
 }
@@ -76,11 +77,10 @@ func jobEndedText(s *Spec, into hv.Image) string {
 		from, into.Path, goesOn)
 }
 
-// jobFailed is what becomes of an op whose job ended while it was watched. A
-// fold is made again, since it is short. A mirror would meet the same error once
-// more after hours: that is for a person to look at, unless the guest's process is
-// about to be gone, which libvirt says of its jobs first.
-// The job was one of this run of the guest.
+// jobFailed is the error for a job that ended while it was watched, in this run of the
+// guest. A fold is made again, since it is short. A mirror would meet the same error once
+// more after hours, so a person has to look at it, unless the guest's process is about to
+// end: libvirt ends its jobs first.
 func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
 	if s.Method == MethodMirror {
 		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeInternal, "%s", jobEndedText(s, into)))
@@ -92,27 +92,28 @@ func guestIsOn(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s was started", s.InstanceName)}
 }
 
-// deathNotice is how long libvirt may take to notice that a guest's process is
-// dead. A call that fails for another reason is believed so much later.
+// How long libvirt may take to notice that a guest is gone. A call that fails for another
+// reason is believed so much later.
 const (
+	// DeathNotice is for a process that died.
 	DeathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
-	// DestroyNotice is the same for a process that is told to end: it ends its
-	// jobs first, and libvirt kills it if it takes too long (some 15 s).
+	// DestroyNotice is for a process that is told to end: it ends its jobs first, and
+	// libvirt kills it if it takes too long (some 15 s).
 	DestroyNotice = 30 * time.Second
 )
 
-// guestError is hvError for a call that needs the guest's process. If that dies
-// the call fails in libvirt's words only, a moment before libvirt says that the
-// guest is off; an op that is undone in that moment could find, half-way back,
-// a world that it cannot judge.
+// guestError is hvError for a call that needs the guest's process. If the process dies, the
+// call fails a moment before libvirt says that the guest is off. An op that is undone in
+// that moment could find, half-way back, a world that it cannot judge, so guestError waits
+// for libvirt to notice.
 func (e *Env) guestError(ctx context.Context, s *Spec, err error) error {
 	return e.guestErrorAfter(ctx, s, 0, DeathNotice, err)
 }
 
-// guestErrorAfter is guestError that knows, unless run is 0, in which run of the guest
-// it was: one that was stopped and started again meanwhile is told from one that
-// runs on.
+// guestErrorAfter is guestError for a call that was made in this run of the guest (0 if that
+// is not known): a guest that was stopped and started again meanwhile is told from a guest
+// that runs on.
 func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time.Duration, err error) error {
 	if typed := e.hvError(err); typed != err { //nolint:errorlint // is it the same, not: does it wrap it
 		return typed
@@ -135,8 +136,8 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time
 	return cmp.Or(gone, err)
 }
 
-// CheckNotSaved refuses the switch of a guest that was saved while the volume was copied:
-// it goes on when the guest was restored.
+// CheckNotSaved refuses the switch of a guest that was saved while its volume was copied.
+// The switch can be made once the guest is restored.
 func (e *Env) CheckNotSaved(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay {
 		return nil

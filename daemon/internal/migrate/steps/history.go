@@ -23,24 +23,23 @@ type History interface {
 
 // Facts are what the journal knows of a migration that its steps ask about.
 type Facts struct {
-	// Seal is the stamp of src when it had become frozen, nil of a start that an
-	// older version made.
+	// Seal is the stamp of src when it had become frozen, nil if an older version made the
+	// start.
 	Seal *image.Stamp
-	// Folding: a cancel has begun to write the overlay back into src, so that src is not as
-	// it was by our own doing.
+	// Folding: a cancel has begun to write the overlay back into src, so src has changed by
+	// our own doing.
 	Folding bool
-	// Completing: a complete has begun before, and part of the overlay may be in dst.
+	// Completing: an earlier complete has begun, and part of the overlay may be in dst.
 	Completing bool
 	// Process is the process that start has put onto the overlay, empty if it is not known.
 	Process string
 }
 
-// DstNote is what the journal has of a dst that the migration makes: before anything
-// is there, and again when it is whole. Of a file the second note comes before the file
-// is at its path.
+// DstNote is what a start notes about dst: before it makes anything, and again when dst is
+// whole. The second note about a file comes before the file is at its path.
 type DstNote struct {
 	Ours bool `json:"ours"`
-	// Free: a dst that was there already is nobody's.
+	// Free: dst was there already, and nobody has it.
 	Free bool `json:"free,omitempty"`
 	// Temporary is the name that the file has in its directory until it is whole, where
 	// the filesystem cannot have a file without a name.

@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// mayWriteDst is asked right before the first byte is written to dst, and before each
-// time that a copy goes on: a domain may name it since preflight, or another file be at
-// its path. It returns the fingerprint that dst must have, empty if it is not known.
+// mayWriteDst is called right before the first byte is written to dst, and each time before
+// a copy goes on: since preflight a domain may name dst, or another file may be at its path.
+// It returns the fingerprint that dst must have, empty if it is not known.
 func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 	if err := e.dstUnchanged(ctx, s); err != nil {
 		return "", err
@@ -25,7 +25,8 @@ func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 	return e.dstPrint(ctx, s)
 }
 
-// mayMirrorToDst is mayWriteDst for a mirror, unless that writes already.
+// mayMirrorToDst is mayWriteDst for a mirror. A mirror that writes already is not checked
+// again.
 func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || disk.mirror != nil {
@@ -35,7 +36,7 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// dstUnchanged refuses a dst that is another image than the one that was made, or that
+// dstUnchanged refuses a dst that is not the image that the migration made, or that
 // preflight saw.
 func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 	want, err := e.dstPrint(ctx, s)
@@ -49,8 +50,8 @@ func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// dstPrint is the fingerprint of dst, empty if nobody knows it: a copy that somebody else
-// makes may take the place of what was made (rsync renames).
+// dstPrint is the fingerprint that dst must have, empty if nobody knows it: a tool that
+// makes an external copy may replace the file (rsync renames).
 func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
 	if s.ExternalCopy {
 		return "", nil
@@ -66,8 +67,8 @@ func dstReplaced(path string) *api.Error {
 	return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path)
 }
 
-// isSource says whether what is at the place of src is the image that was moved. Where
-// nothing is left there is nothing that could be another one.
+// isSource says whether the image at the path of src is the image that was moved. It is
+// true as well if nothing is there any more.
 func (e *Env) isSource(ctx context.Context, s *Spec) (bool, error) {
 	if s.SrcPrint != "" {
 		now, err := e.images.Fingerprint(ctx, s.Src.Path)

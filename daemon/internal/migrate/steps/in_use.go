@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// userOf says who has the image at path, in words that go on after its name: a
-// domain of this host other than those with the ids except, or what the kernel lends
-// it to. Empty if nobody that can be seen has it.
+// userOf says who uses the image at path, in words that follow its name in a sentence: a
+// domain of this host, apart from the domains with the ids except, or a mount or device of
+// the kernel. Empty if no user can be seen.
 func (e *Env) userOf(ctx context.Context, path string, except ...string) (string, error) {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -40,12 +40,13 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	return "", nil
 }
 
-// CannotTellUser refuses a path of which nobody can tell whether somebody has it.
+// CannotTellUser is the refusal of a path if nobody can tell who uses it.
 func CannotTellUser(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", path, why)
 }
 
-// HVRefusal is an error of userOf for whoever asks for something, nil for nil.
+// HVRefusal turns an error of the hypervisor into what a caller of the API is told, nil for
+// nil.
 func HVRefusal(err error) error {
 	var unreadable *hv.Unreadable
 	if errors.As(err, &unreadable) {
@@ -57,11 +58,11 @@ func HVRefusal(err error) error {
 	return err
 }
 
-// srcNotInUse refuses a src that anybody on this host has but the instance of the migration.
-// The registry knows of no other, but a domain that was never adopted, or forgotten,
-// would write to src while it is copied, and go on with it when the volume is at dst.
-// It is asked before a migration begins and again before the switch: the definitions
-// of domains are anybody's to change meanwhile.
+// srcNotInUse refuses a src that is used on this host by anything but the instance of the
+// migration. The registry knows no other user, but a domain that was never adopted, or was
+// forgotten, would write to src while it is copied, and would keep src when the volume is at
+// dst. It is called before a migration begins and again before the switch, since anybody may
+// change the definitions of domains meanwhile.
 func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	user, err := e.userOf(ctx, s.Src.Path, s.InstanceID)
 	if err != nil {
@@ -85,8 +86,8 @@ func srcInUse(s *Spec, user string) error {
 		s.VolumeName, by, s.Src.Path, user)
 }
 
-// CheckFree refuses an image that a domain of this host names or the kernel lends to
-// somebody, that is a volume, by whatever name, or that belongs to a migration.
+// CheckFree refuses an image that is in use on this host, that is a volume, by whatever
+// name, or that belongs to a migration.
 func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) error {
 	user, err := e.userOf(ctx, path, "")
 	if err != nil {
@@ -109,8 +110,8 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }
 
-// CheckSrcNotInUse is srcNotInUse for whoever asks for something. Except are the ids of the
-// instances that may have src.
+// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. Except are the ids of
+// the instances that may have src.
 func (e *Env) CheckSrcNotInUse(ctx context.Context, s *Spec, except ...string) error {
 	user, err := e.userOf(ctx, s.Src.Path, except...)
 	if err != nil {

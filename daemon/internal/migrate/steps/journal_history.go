@@ -13,7 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// journalHistory is History by the journal, and by the runner for the ops that are at work.
+// journalHistory reads a History from the journal, and from the runner for the ops that are
+// at work.
 type journalHistory struct {
 	journal op.Journal
 	status  func(ctx context.Context, opID string) (op.Status, error)
@@ -152,7 +153,8 @@ func FrozenAt(st *op.Status) (at time.Time, ok bool) {
 	return out.At, ok
 }
 
-// NotFrozen says what is wrong with a src that QEMU did not let go of, "" if nothing is.
+// NotFrozen says why a start came to nothing because QEMU kept src open for writing, "" if
+// it did not.
 func NotFrozen(st *op.Status) string {
 	var out frozenOutput
 	decodeOutput(st, frozenStep, &out)
@@ -167,7 +169,7 @@ func StartStall(st *op.Status) (ms *float64, ok bool) {
 	return out.StallMS, ok
 }
 
-// SwitchStall is startStall for the switch that ends the migration.
+// SwitchStall is StartStall for the switch that ends the migration.
 func SwitchStall(st *op.Status) (ms *float64, ok bool) {
 	var out resumeOutput
 	ok = decodeOutput(st, toSwitch.end, &out)

@@ -19,9 +19,8 @@ const (
 	KindCancelOffline   = "migration_cancel_offline"
 	KindCancelMirror    = "migration_cancel_mirror"
 	KindCancelCommitted = "migration_cancel_committed"
-	// KindRelease is the cancel of a migration that the registry has ended; kindRollback
-	// that of a migration whose src is still the instance's. The kinds in journals have older
-	// names.
+	// KindRelease is the cancel of a migration that the registry has ended, and the rollback
+	// kinds are the cancel if src is still the instance's. In journals they have older names.
 	KindRelease      = "migration_let_go"
 	KindRollbackLive = "migration_take_back_live"
 	KindRollbackCold = "migration_take_back_cold"

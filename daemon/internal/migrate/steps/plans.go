@@ -11,9 +11,10 @@ import (
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
 //
-// What the registry has freed may be somebody else's the next moment, so a cancel removes
-// dst first. A complete frees src first all the same, since the registry must not name a
-// src that is gone, and looks who has it before it deletes it.
+// An image that the registry has freed may belong to somebody else the next moment, so a
+// cancel removes dst before the registry frees it. A complete has src freed before it
+// deletes src all the same, since the registry must not name a src that is gone; so it looks
+// who has src before it deletes it.
 func (e *Env) Plans() []op.Plan {
 	all := slices.Concat(e.overlayPlans(), e.offlinePlans(), e.mirrorPlans(), e.savedPlans())
 	for i := range all {
@@ -28,8 +29,8 @@ func (e *Env) Plans() []op.Plan {
 	return all
 }
 
-// overlayPlans: src is frozen under an overlay, which is folded into dst, or
-// back into src.
+// overlayPlans are the plans of method overlay: src is frozen under an overlay, which is
+// folded into dst, or back into src.
 func (e *Env) overlayPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStart, Commit: "switch_to_overlay", Steps: []op.Step{
@@ -117,7 +118,7 @@ func (e *Env) cancelledSteps() []op.Step {
 	}
 }
 
-// offlinePlans: src is frozen because nothing may open it.
+// offlinePlans are the plans of method offline: src is frozen because nothing may open it.
 func (e *Env) offlinePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartOffline, Commit: "publish_started", Steps: []op.Step{
@@ -143,9 +144,9 @@ func (e *Env) offlinePlans() []op.Plan {
 	}
 }
 
-// mirrorPlans: src is not frozen. QEMU makes dst equal to it and keeps it so until
-// the switch, which is that of the overlay's method. The mirror is an op of its
-// own, since it takes long and needs no lock of the instance.
+// mirrorPlans are the plans of method mirror: src is not frozen. QEMU makes dst equal to src
+// and keeps it so until the switch, which is made as by the method overlay. The mirror is an
+// op of its own, since it takes long and needs no lock of the instance.
 func (e *Env) mirrorPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartMirror, Commit: "publish_started", Steps: []op.Step{
@@ -227,8 +228,9 @@ func (e *Env) releasePlan() op.Plan {
 	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
 }
 
-// savedPlans: src is frozen because no guest is there that could write. The registry
-// leads, so each step asks it first, and nothing is told to it but the end.
+// savedPlans are the plans of method save: src is frozen because all guests that could write
+// are saved. The registry leads, so each step asks it first, and tells it nothing but the
+// end.
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindCopySaved, Steps: []op.Step{

@@ -42,9 +42,9 @@ type Images interface {
 	Fold(ctx context.Context, overlay string, into hv.Image) error
 	// Create makes a new image. fs.ErrExist if there is anything at its path.
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
-	// Rights are who may use the image at path when no guest has it, nil for a device.
-	// GiveRights gives them to another image file, and GiveBack gives those of them back
-	// that libvirt changes. Both say in words what the filesystem of the file refused.
+	// Rights returns who may use the image at path when no guest has it, nil for a device.
+	// GiveRights gives these rights to another image file, and GiveBack restores those that
+	// libvirt changes. Both return in words what the filesystem of the file refused.
 	Rights(ctx context.Context, path string) (*image.Rights, error)
 	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
@@ -58,10 +58,10 @@ type Images interface {
 	// Fingerprint tells an image from another one that is at its path later, also
 	// after a reboot. image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// Connect makes sure that nothing that this host has in memory of the image is
-	// read again: another host may have written to it.
+	// Connect drops what this host has cached of the image: another host may have written
+	// to it.
 	Connect(ctx context.Context, path string) error
-	// Flush puts on stable storage what this host has in memory of an image.
+	// Flush writes what this host has cached of an image to stable storage.
 	Flush(ctx context.Context, path string) error
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
@@ -89,7 +89,7 @@ type Copier interface {
 	// Compare returns nil if the two have the same content, and an *api.Error
 	// with copy_mismatch and the first offset if not.
 	Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error
-	// SetCap keeps, durably, the cap that the operator has given the copy of a key
+	// SetCap stores, durably, the cap that the operator has given to the copy of a key
 	// after it was begun; Cap returns it, false if there is none.
 	SetCap(key string, bytesPerSecond int64) error
 	Cap(key string) (bytesPerSecond int64, set bool, err error)
@@ -108,8 +108,8 @@ type CopyRequest struct {
 	Verify   bool
 	// DstIsZero: dst was made by us and nobody wrote to it.
 	DstIsZero bool
-	// BandwidthBps is asked for again and again: the operator may change it. 0
-	// is no cap.
+	// BandwidthBps is called again and again: the operator may change the cap. 0 is no
+	// cap.
 	BandwidthBps func() int64
 	// GuestWrites samples the guest's own writes, so that the copy can give
 	// way. Nil where no guest runs.
@@ -137,7 +137,7 @@ type CopyResult struct {
 
 // Guards keep a domain from being started (package instance).
 type Guards interface {
-	// Set and Clear are of one owner: an instance may be guarded for several
+	// Set and Clear change the guard of one owner: an instance may be guarded for several
 	// reasons at once.
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
@@ -163,8 +163,8 @@ type Ports struct {
 	Guards   Guards
 	// Claims knows which images are spoken for.
 	Claims *location.Claims
-	// MayMove refuses to move a volume of which a guest may let go at any time
-	// (attach.Manager). Nil: there are no attachments but those of the definitions.
+	// MayMove refuses to move a volume that a guest may let go of at any time
+	// (attach.Manager). Nil: no volume is ever detached.
 	MayMove func(ctx context.Context, volumeID string) error
 	// Audit adds an event to the audit trail. Nil: nobody keeps it.
 	Audit func(e api.EventPost)
@@ -172,7 +172,7 @@ type Ports struct {
 	Clock func() time.Time
 }
 
-// Now is the time by the clock.
+// Now is the time by the Clock.
 func (p *Ports) Now() time.Time {
 	if p.Clock == nil {
 		return time.Now()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// progressTracker holds what is known of running migrations in memory: progress for the eye,
-// the bandwidth cap, when a pause began. Losing it loses nothing.
+// progressTracker keeps in memory what is known of running migrations: the progress that is
+// shown, the bandwidth cap, when a pause began. Nothing depends on it after a restart.
 type progressTracker struct {
 	mu     sync.Mutex
 	byID   map[string]Progress
@@ -43,7 +43,7 @@ func (t *progressTracker) clear(id string) {
 	t.mu.Unlock()
 }
 
-// bandwidth is the cap of a migration's copy, which is read if it is not known yet.
+// bandwidth is the cap of a migration's copy. It is read if it is not known yet.
 func (t *progressTracker) bandwidth(id string, read func() int64) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// CheckReachable refuses directories that the guest's QEMU cannot pass, and a dst that it
-// cannot open: it would be told of them at the switch only, or at its next start.
+// CheckReachable refuses directories that the guest's QEMU cannot pass through, and a dst
+// that it cannot open: otherwise the switch, or the guest's next start, would fail.
 func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	user, confined, err := e.qemuUser(ctx, s)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -45,7 +45,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 }
 
 // checkOpens refuses an image that was just made, or is about to be used, if the guest's
-// QEMU could not open it. Nobody has it yet.
+// QEMU could not open it. Nobody uses the image yet.
 func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
 	user, confined, err := e.qemuUser(ctx, s)
 	if errors.Is(err, hv.ErrUnavailable) {
@@ -57,7 +57,8 @@ func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
 	return cannotOpen(s, e.images.MayOpen(user, path))
 }
 
-// doneIfOpens is what was observed of an image that was made, unless checkOpens refuses that.
+// doneIfOpens turns the observation that an image was made into not done, if checkOpens
+// refuses the image.
 func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Observation, err error) (op.Observation, error) {
 	if err != nil || is != op.Done {
 		return is, err
@@ -72,7 +73,8 @@ func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Obser
 	return op.Done, nil
 }
 
-// qemuUser is the user of the guest's QEMU, not confined if that is no other than libvirt's.
+// qemuUser is the user that the guest's QEMU runs as. Confined is false if that is libvirt's
+// own user.
 func (e *Env) qemuUser(ctx context.Context, s *Spec) (user hv.ProcessUser, confined bool, err error) {
 	user, err = e.hv.QEMUUser(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrUnsupported) {

@@ -16,7 +16,7 @@ import (
 
 // The registry has ended the migration. Nothing is left at work, nothing is deleted
 // and no name is changed.
-func TestLetGoMatrix(t *testing.T) {
+func TestReleaseMatrix(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		state  hv.State
@@ -57,7 +57,7 @@ func TestLetGoMatrix(t *testing.T) {
 
 // The registry has ended the migration, and the instance still has src: the overlay
 // is folded into it, and dst is nobody's business.
-func TestTakeBackMatrix(t *testing.T) {
+func TestRollbackMatrix(t *testing.T) {
 	for _, c := range []struct {
 		kind    string
 		state   hv.State

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
-// rightsOfDst are those that dst gets when the migration makes it: those of src. They are nil
-// for a device, which is udev's.
+// rightsOfDst are the rights that a dst gets if the migration makes it: the rights of src.
+// They are nil for a device, whose rights udev sets.
 func (s *Spec) rightsOfDst() *image.Rights {
 	if s.DstBlock {
 		return nil
@@ -18,7 +18,8 @@ func (s *Spec) rightsOfDst() *image.Rights {
 	return s.SrcRights
 }
 
-// giveDstRights gives a dst that the migration had its pool make the rights of src. libvirt takes them for those that it has to give back when the guest lets go of dst.
+// giveDstRights gives the rights of src to a dst that a pool has made. libvirt takes them
+// for the rights that it has to restore when the guest releases dst.
 func (e *Env) giveDstRights(ctx context.Context, s *Spec) error {
 	if s.rightsOfDst() == nil {
 		return nil
@@ -28,9 +29,9 @@ func (e *Env) giveDstRights(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// giveBackSrcRights makes src its owner's again. libvirt does that for the top of a chain, and src
-// was below the overlay when the guest let go of it. That src keeps what it has is no
-// reason to stop: the disk is where it shall be.
+// giveBackSrcRights restores the rights of src. libvirt restores the rights of the top of a
+// chain only, and src was below the overlay when the guest released it. If that fails the
+// step goes on all the same: the disk is where it has to be.
 func (e *Env) giveBackSrcRights(ctx context.Context, s *Spec) {
 	if s.Method != MethodOverlay || s.SrcRights == nil {
 		return
@@ -46,8 +47,8 @@ func (e *Env) giveBackSrcRights(ctx context.Context, s *Spec) {
 	}
 }
 
-// warnRefusedRights says what an image does not have of the rights of src, because its filesystem
-// has no such thing or refuses it to root.
+// warnRefusedRights logs which rights of src an image does not get, because its filesystem
+// has no such rights or refuses them to root.
 func (e *Env) warnRefusedRights(s *Spec, path string, left []string) {
 	if len(left) == 0 {
 		return

@@ -10,17 +10,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stampSrc is the stamp of src as it is now.
+// stampSrc takes the stamp of src as it is now.
 func (e *Env) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
 	stamp, err := e.images.Stamp(ctx, s.Src.Path)
 	return &stamp, err
 }
 
-// sealed refuses a src that was written since it was frozen, by whomever: what is in the
-// overlay, or in a copy, belongs to a src that is gone, and to fold or switch would
-// lose what was written. A cancel that has begun to write it back is the one
-// exception. Of a file its time of modification and size tell, of a block device the
-// kernel's counters, as long as the host is not rebooted.
+// sealed refuses a src that was written since it was frozen, by whomever: the content of the
+// overlay, or of a copy, belongs to a src that is gone, and a fold or a switch would lose
+// what was written. The one exception is a cancel that has begun to write the overlay back.
+// The time of modification and the size of a file tell, or the kernel's counters of a block
+// device, as long as the host is not rebooted.
 func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay && s.Method != MethodOffline {
 		return nil
@@ -36,8 +36,8 @@ func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	return written(s, p.Seal)
 }
 
-// sealedUnlessCommitted is sealed but for a commit of the overlay that is at work: a person has
-// begun it, and it writes src as a cancel would, which takes it up.
+// sealedUnlessCommitted is sealed, unless a commit of the overlay is at work: a person has
+// begun it, it writes src as a cancel would, and the cancel takes it up.
 func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, disk *diskState, opID string) error {
 	if disk.active && disk.live == OnOverlay && disk.ours(toSrc, s) != nil {
 		return nil
@@ -56,9 +56,9 @@ func written(s *Spec, seal *image.Stamp) *api.Error {
 		s.Src.Path, s.VolumeName, when)
 }
 
-// sealedOrSame is sealed that believes the content more than the stamp: a program may
-// have touched src without changing it. It can be compared with the copy only if that
-// was made of the frozen src, and before part of the overlay came to dst.
+// sealedOrSame is sealed, but compares the content of src if its stamp has changed: a program
+// may have touched src without changing it. Src can be compared with the copy only if the
+// copy was made of the frozen src, and before part of the overlay came to dst.
 func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) error {
 	refused := e.sealed(ctx, s, opID)
 	if api.CodeOf(refused) != api.CodeChainChanged {

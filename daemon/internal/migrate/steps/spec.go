@@ -61,13 +61,13 @@ type Spec struct {
 	// SrcPrint is the fingerprint of src, empty for a migration that a former version
 	// began.
 	SrcPrint string `json:"src_print,omitempty"`
-	// SrcRights are those of src when no guest has it, which dst gets if the migration makes
-	// it; nil for a device, and for a migration that a former version began.
+	// SrcRights are the rights of src when no guest has it. Dst gets them if the migration
+	// makes it. Nil for a device, and for a migration that a former version began.
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`
-	// DstPrint is the fingerprint of a dst that was there already. That of one that the
-	// migration makes is in the journal.
+	// DstPrint is the fingerprint of a dst that was there already. If the migration makes
+	// dst, its fingerprint is in the journal (DstNote).
 	DstPrint string `json:"dst_print,omitempty"`
 	// CreateDst: dst did not exist; the migration makes it and, if it is
 	// cancelled, removes it.
@@ -95,8 +95,8 @@ type Input struct {
 	// RequestBody is what the caller sent, so that a repeated request is told from
 	// another one under the same id.
 	RequestBody json.RawMessage `json:"asked"`
-	// Why is, in a cancel that nobody asked for, what made the manager give the
-	// migration up.
+	// Why tells what made the manager give the migration up, in a cancel that nobody asked
+	// for.
 	Why *api.Error `json:"why,omitempty"`
 }
 
@@ -120,8 +120,8 @@ func (s *Spec) OverlayChain() []hv.Image { return []hv.Image{s.OverlayImage(), s
 // Position says which of a migration's chains a disk is on.
 type Position string
 
-// The places. Foreign is anything else: somebody changed the disk behind our
-// back, and nothing is done to it.
+// The positions. Foreign is any other chain: somebody changed the disk behind our back, and
+// nothing is done to it.
 const (
 	OnSrc     Position = "src"
 	OnOverlay Position = "overlay over src"
@@ -129,8 +129,8 @@ const (
 	Foreign   Position = "another chain"
 )
 
-// Before is where the disk is until the switch to dst, and beforeChain the chain
-// there.
+// Before is the position of the disk until the switch to dst, and beforeChain its chain
+// then.
 func (s *Spec) Before() Position {
 	if s.Method == MethodOverlay {
 		return OnOverlay
@@ -154,7 +154,7 @@ func (s *Spec) DstChain() []hv.Image { return []hv.Image{s.DstImage()} }
 // Attached says whether the volume is a disk of an instance of this host.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
-// Key is what ops that change the disk's chain exclude each other by. Finishing
+// Key is the key by which ops that change the disk's chain exclude each other. Finishing
 // is serialised per instance, because libvirt's security drivers mix up two
 // block jobs that end at once on one domain.
 func (s *Spec) Key() string {
@@ -164,10 +164,11 @@ func (s *Spec) Key() string {
 	return request.VolumeKey(s.VolumeID)
 }
 
-// Owner is whose guards the migration's are.
+// Owner is the owner of the guards that the migration sets.
 func (s *Spec) Owner() string { return "migration " + s.MigrationID }
 
-// CopyKey is what the copy excludes, and what waits for the copy.
+// CopyKey is the key by which the copy and the ops that have to wait for it exclude each
+// other.
 func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
 
 // specOf reads the spec from an op's input.

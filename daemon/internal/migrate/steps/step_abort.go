@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// abortSteps end the copy job into dst that a mirror, or a complete that came to
-// nothing, has left. QEMU 7.2 corrupts its heap, and the guest dies, if a
+// abortSteps end the copy job into dst that a mirror, or a complete that failed, has left.
+// QEMU 7.2 corrupts its heap, and the guest dies, if a
 // synchronous job ends while a write of the guest is on its way to both sides: so
 // the guest is paused for it. Where there is no job the guest is left alone.
 func (e *Env) abortSteps(abort op.Step) []op.Step {
@@ -22,7 +22,7 @@ func (e *Env) abortSteps(abort op.Step) []op.Step {
 	}
 }
 
-// ifMirrored makes a step one of nothing where no job of ours is left to end.
+// ifMirrored makes a step do nothing if no job of ours is left to end.
 func (e *Env) ifMirrored(st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	idle := func(ctx context.Context, r *op.Run) (bool, error) {

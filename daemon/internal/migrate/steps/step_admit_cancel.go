@@ -47,9 +47,9 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) er
 	return step(admitStep, do, nil, nil)
 }
 
-// mayBringBack refuses a cancel that cannot succeed before it changes anything: its
-// overlay is not the disk's any more, or src is not as it was. One that has begun to
-// write src has to go on.
+// mayBringBack refuses a cancel that cannot succeed, before it changes anything: the disk is
+// not on the overlay any more, or src was written. A cancel that has begun to write src has
+// to go on.
 func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil

@@ -20,11 +20,11 @@ func (e *Env) stepAdmitCommitted() op.Step {
 	})
 }
 
-// wasCommitted returns nil if the guest's process was on the overlay and is on the src
-// below it now, as it has had it open ever since: QEMU does that with a commit of the
-// overlay alone. A guest that was started on src lacks what the overlay has, and so
-// does one whose disk was taken out and put in again. So it has to be the process that
-// start has put onto the overlay, or one that was started with it.
+// wasCommitted returns nil if the guest's process was on the overlay, is on src now, and has
+// kept its disk all the time: only a commit of the overlay does that in QEMU. A guest that
+// was started on src lacks what is in the overlay, and so does a guest whose disk was
+// detached and attached again. So the process has to be the one that start has put onto the
+// overlay, or one that was started with the overlay.
 func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {

@@ -122,11 +122,10 @@ type verifiedOutput struct {
 	Compared bool `json:"compared"`
 }
 
-// stepVerifyCopy holds complete back until the copy is known to be there: by
-// the built-in copier's own word, or, for a copy that somebody else made, by
-// comparing every byte, unless the operator said not to. A copy that was compared
-// once is not compared again: a fold that was cut off has left part of the
-// overlay in dst, which the next fold writes again.
+// stepVerifyCopy refuses to complete unless dst is known to be a copy of src: the built-in
+// copier has made it, or, if somebody else made it, every byte is compared now, unless the
+// operator said not to. A copy that was compared once is not compared again: a fold that
+// was cut off has left part of the overlay in dst, and the next fold writes it again.
 func (e *Env) stepVerifyCopy() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
@@ -167,8 +166,8 @@ func (e *Env) stepVerifyCopy() op.Step {
 const EmptyImageBytes = 1 << 20
 
 // CheckNotResized refuses to complete if somebody made the disk larger while it moves: the
-// overlay has the new size, dst the old one, and QEMU mirrors into nothing but an equal.
-// A cancel makes src as large as the overlay.
+// overlay has the new size and dst the old one, and QEMU mirrors only into an image of the
+// same size. A cancel makes src as large as the overlay.
 func (e *Env) CheckNotResized(ctx context.Context, s *Spec) error {
 	if s.Method != MethodOverlay || !s.Attached() {
 		return nil

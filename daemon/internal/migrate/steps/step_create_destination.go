@@ -55,8 +55,8 @@ func (e *Env) stepCreateDestination() op.Step {
 	return step(createDestinationStep, do, undo, observe)
 }
 
-// makeDestination makes dst, or ends what a try that was cut off has left. What is at
-// the place of dst and is not what the journal knows is somebody else's.
+// makeDestination makes dst, or finishes what an attempt that was cut off has left. An image
+// at the path of dst that the journal does not know belongs to somebody else.
 func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
@@ -112,8 +112,7 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote
 	return e.noteMade(ctx, r, s, note)
 }
 
-// noteMade notes what is at the place of dst, which is known to be what was made, when it
-// has its rights.
+// noteMade gives dst, which was made, its rights, and notes its fingerprint.
 func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if note.Print != "" {
 		return nil
@@ -128,8 +127,8 @@ func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) er
 	return r.Note(ctx, note)
 }
 
-// destinationTaken refuses a place that somebody else has, and notes that nothing there
-// is to be deleted.
+// destinationTaken refuses a dst that somebody else has, and notes that it is not to be
+// deleted.
 func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := r.Note(ctx, DstNote{Ours: false}); err != nil {
 		return err
@@ -137,8 +136,8 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
 }
 
-// observeDestination says whether dst is there, as the journal knows it and with the
-// right size, and nothing else is left of making it.
+// observeDestination says whether dst is there, as the journal knows it and with the right
+// size, and no temporary file is left.
 func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
 	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
 	if errors.Is(err, image.ErrAbsent) {

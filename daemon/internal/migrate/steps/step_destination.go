@@ -61,8 +61,8 @@ func (e *Env) stepReleaseSource() op.Step {
 	return step("release_source", do, nil, nil)
 }
 
-// deleteSource deletes src, unless what is at its place is not src any more, or has
-// become somebody else's: the registry has given the place back before.
+// deleteSource deletes src, unless another image is at its path by now, or src belongs to
+// somebody else: the registry has freed it before.
 func (e *Env) deleteSource(ctx context.Context, s *Spec) error {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
@@ -88,8 +88,8 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec) error {
 	return e.hvError(e.registryError(err))
 }
 
-// mayDeleteSource: preflight refuses --delete-source without verification, and
-// complete does not get here without a verified copy then.
+// mayDeleteSource says whether src is to be deleted. Preflight refuses --delete-source
+// without verification, and a complete does not get here then without a verified copy.
 func mayDeleteSource(s *Spec) bool {
 	return s.DeleteSource && s.Verify == VerifyFull
 }

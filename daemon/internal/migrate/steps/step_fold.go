@@ -32,7 +32,7 @@ func (e *Env) stepGuard(doing string) op.Step {
 	return step("guard", do, undo, nil)
 }
 
-// stepUnguard lets the instance start again, when src is its owner's.
+// stepUnguard restores the rights of src and lets the instance start again.
 func (e *Env) stepUnguard() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		e.giveBackSrcRights(ctx, s)
@@ -45,8 +45,8 @@ func (e *Env) stepUnguard() op.Step {
 	return step("unguard", do, nil, observe)
 }
 
-// foldNote is written when the overlay is folded and before the XML names the
-// end, so that an XML that names it for another reason is told from that.
+// foldNote is written when the overlay is folded and before the XML names the end. An XML
+// that names the end without this note was changed by somebody else.
 type foldNote struct {
 	Folded bool `json:"folded"`
 	foldingNote
@@ -98,8 +98,8 @@ func (e *Env) stepFold(to direction) op.Step {
 
 const foldStep = "fold"
 
-// beginFold looks whether src is still as it was, and notes that it will not be when
-// it is the end of the direction.
+// beginFold makes sure that src is still as it was when it was frozen, and notes that a fold
+// into src begins.
 func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) error {
 	var note foldNote
 	if _, err := r.Noted(foldStep, &note); err != nil || note.Folding || to.end != OnSrc {
@@ -111,7 +111,7 @@ func (e *Env) beginFold(ctx context.Context, r *op.Run, s *Spec, to direction) e
 	return r.Note(ctx, foldNote{foldingNote: foldingNote{Folding: true}})
 }
 
-// mayFold: the instance is off and its disk is the overlay.
+// mayFold makes sure that the instance is off and its disk is on the overlay.
 func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
 	if err := e.renameIfStarted(ctx, s, to); err != nil {
 		return err
@@ -131,9 +131,9 @@ func (e *Env) mayFold(ctx context.Context, s *Spec, to direction) error {
 	return atRest(s, disk)
 }
 
-// renameIfStarted: on a host where the guard hook does not work, somebody may
-// have started the instance on the old chain while the XML was changed. Its new
-// writes are there, so the XML must name it.
+// renameIfStarted makes the XML name the overlay again if the instance was started on it
+// while the XML was changed, which can happen where the guard hook does not work: the new
+// writes of the guest are in the overlay.
 func (e *Env) renameIfStarted(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {

@@ -44,15 +44,16 @@ func (e *Env) stepMirror() op.Step {
 	return step("mirror", do, nil, e.observeJob(toDst))
 }
 
-// offBound is how long a mirror waits for a guest that went off: one that is
-// started again is mirrored from the beginning. No lock is held meanwhile that
-// others of the instance need.
+// How a mirror waits for a guest that went off. If the guest is started again, it is
+// mirrored from the beginning. Meanwhile no lock is held that other ops of the instance
+// need.
 const (
+	// OffBound is how long it waits.
 	OffBound = time.Minute
 	offPoll  = time.Second
 )
 
-// mayMirror: the sizes are equal, and the guest runs or does so again soon.
+// mayMirror makes sure that the sizes are equal, and waits a while for a guest that is off.
 func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 	if err := e.checkSizes(ctx, s); err != nil {
 		return err
@@ -68,8 +69,8 @@ func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 		s.InstanceName, s.VolumeName, OffBound)
 }
 
-// stepReady holds the switch of a mirror back unless the mirror is there and
-// ready: the guest is not paused for nothing.
+// stepReady refuses the switch of a mirror unless the mirror is there and ready: the guest is
+// not paused for nothing.
 func (e *Env) stepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
@@ -97,10 +98,10 @@ func (e *Env) stepReady() op.Step {
 
 // slowNote is what was done about a guest that writes faster than the commit.
 type slowNote struct {
-	// Throttled: its writes are limited, and whoever ends the step lifts that.
+	// Throttled: the guest's writes are limited, until the step has ended.
 	Throttled bool `json:"throttled"`
-	// Pause: not even that was enough for the job that runs, so that the pause
-	// to come has to end it.
+	// Pause: not even that was enough, so only the pause that follows lets the job catch
+	// up.
 	Pause bool `json:"pause"`
 	foldingNote
 }

@@ -15,23 +15,24 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// pauseNote is written before the guest is paused, because afterwards nobody
-// could tell who did it.
+// pauseNote is written before the guest is paused: afterwards nobody could tell who paused
+// it.
 type pauseNote struct {
 	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it,
 	// which the switch cures. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
 }
 
-// pauseWindow is a time in which the guest is paused: the names of the steps that begin
-// and end it.
+// pauseWindow is a time in which the guest is paused. It has the names of the steps that
+// begin and end it.
 type pauseWindow struct{ begin, end string }
 
 var (
-	// toSwitch: what both ends of the job hold is equal once it is drained, and a
-	// crash inside the window loses nothing.
+	// toSwitch is the pause of a switch: once the job is drained both of its ends are
+	// equal, and a crash loses nothing.
 	toSwitch = pauseWindow{"pause", "resume"}
-	// toAbort: QEMU may die of the end of a job under a write of the guest.
+	// toAbort is the pause in which a job is ended: QEMU may die if a job ends during a
+	// write of the guest.
 	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort"}
 )
 
@@ -103,9 +104,9 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 	return step(w.begin, do, undo, observe)
 }
 
-// mayStillPause holds back whoever sees a guest running while a call on its process is
-// under way: that may be our own suspend, whose answer was lost, and the guest would
-// be paused in the end and nobody's.
+// mayStillPause makes the op wait if the guest runs while a call on its process is under way:
+// the call may be our own suspend, whose answer was lost, and nobody would resume the guest
+// that it pauses.
 func mayStillPause(s *Spec, disk *diskState) error {
 	if disk.dom.State != hv.StateRunning || !disk.dom.Occupied {
 		return nil
@@ -188,8 +189,8 @@ func (e *Env) stepDrain(to direction) op.Step {
 	return step("drain", do, nil, nil)
 }
 
-// notClean ends a pause in which dst takes too long. A mirror, which is ready and
-// stays, is given another pause later.
+// notClean ends a pause in which the job takes too long. A mirror stays ready and is tried
+// again in another pause.
 func notClean(s *Spec, to direction) error {
 	refused := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", to.image(s).Path, DrainBound)
 	if s.Method == MethodMirror {
@@ -231,8 +232,8 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 	return job != nil && job.Current == job.End, nil
 }
 
-// stepCompare compares both sides of a mirror while the guest is paused, if that
-// was asked for: src is not frozen at any other time. The guest waits for it.
+// stepCompare compares both sides of a mirror, if that was asked for. The guest is paused
+// meanwhile: src is not frozen at any other time.
 func (e *Env) stepCompare() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if s.Verify != VerifyFull {
@@ -250,10 +251,10 @@ func (e *Env) stepCompare() op.Step {
 	return step("compare", do, nil, nil)
 }
 
-// endPauseOnDisagreement is what is done where the witnesses disagree while the guest is paused
-// by the op: nothing is undone, but it may not wait for a person. Both chains are
-// equal in the pause, so the definition is made to name the one that the process has
-// before it goes on. Other errors are passed on.
+// endPauseOnDisagreement resumes the guest if err says that the witnesses disagree while the
+// op has the guest paused: nothing is undone, but the guest must not wait for a person. Both
+// chains are equal in the pause, so the definition is first made to name the chain that the
+// process has open. Other errors are returned as they are.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree
 	if !errors.As(err, &disagreed) {
@@ -274,7 +275,7 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 	return err
 }
 
-// confirmDiskInPause is sure for a step in the pause of a switch.
+// confirmDiskInPause is confirmDisk for a step in the pause of a switch.
 func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {

@@ -61,10 +61,10 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 	return step("name_"+string(to.end), do, undo, observe)
 }
 
-// stepNameLeft is the same for the way back to src, after the switch: a commit
-// does not write to both, so the XML names the overlay as long as the guest may
-// write to it. libvirt has renamed it with the switch; this makes sure. What somebody
-// else has made of the XML is not for a paused guest to wait for: stepSettle tells.
+// stepNameLeft makes the persistent XML name src, after the switch back to src: a commit does
+// not write to both, so the XML names the overlay as long as the guest may write to it.
+// libvirt has changed the name with the switch; this step makes sure. If somebody else has
+// changed the XML, the paused guest does not wait for that: stepSettle reports it.
 func (e *Env) stepNameLeft(to direction) op.Step {
 	named := func(disk *diskState) bool {
 		return disk.config == to.end || disk.config != OnOverlay && disk.active && disk.live == to.end
@@ -147,8 +147,8 @@ func (e *Env) stepPivot(to direction) op.Step {
 	return step("pivot", do, nil, observe)
 }
 
-// stepSettle makes sure, with the guest running again, that nothing names or
-// holds the chain that was left.
+// stepSettle makes sure, with the guest running again, that no definition names the chain
+// that was left, and that the guest's process has closed it.
 func (e *Env) stepSettle(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
@@ -187,7 +187,7 @@ func (e *Env) stepSettle(to direction) op.Step {
 	return step("settle", do, nil, nil)
 }
 
-// assertClosed waits until the guest's process has let go of an image.
+// assertClosed waits until the guest's process has closed an image.
 func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
 	if err != nil {
@@ -201,8 +201,8 @@ func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 
 // runNote is written in the pause, before the definition names dst.
 type runNote struct {
-	// Run is the process of the guest, and Top the image that takes its writes, as it
-	// is while the guest is paused.
+	// Run tells the process of the guest, and Top is the stamp of the image that takes its
+	// writes, while the guest is paused.
 	Run int         `json:"run"`
 	Top image.Stamp `json:"top"`
 }
@@ -223,10 +223,10 @@ func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) 
 	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
 }
 
-// notResumedByHand refuses to take dst for the end because the definition names it, if the
-// guest was resumed by hand with the daemon dead, wrote, and the host went down: with a
-// synchronous job every write is in both, but a flush of the guest is one of the
-// overlay alone. What was flushed last may be in the overlay only.
+// notResumedByHand refuses to take the switch for done because the definition names dst, if
+// the guest was resumed by hand while the daemon was dead, wrote, and the host went down: a
+// synchronous job writes to both images, but a flush of the guest reaches the overlay alone,
+// so what was flushed last may be in the overlay only.
 func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	noted, err := r.Noted("name_"+string(OnDst), &note)

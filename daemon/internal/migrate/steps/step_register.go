@@ -62,9 +62,9 @@ func (e *Env) stepRegister() op.Step {
 
 const registerStep = "register"
 
-// notLeaving refuses a volume whose guest may let go of it: QEMU would lose the disk
-// under its overlay or its job. It is asked when the instance's other ops are over,
-// since one of them may be the detach that was given up.
+// notLeaving refuses a volume that its guest may release: QEMU would lose the disk under its
+// overlay or its job. It is called when the instance's other ops are over, since one of them
+// may be the detach that was given up.
 func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
 	if e.mayMove == nil || !s.Attached() {
 		return nil
@@ -76,8 +76,8 @@ func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
 	return err
 }
 
-// grantOutput says that the registry has granted the lock: what goes wrong from
-// then on is the migration's end and not a refusal to begin it.
+// grantOutput says that the registry has granted the lock: a failure after that ends the
+// migration, and is no refusal to begin it.
 type grantOutput struct {
 	Granted bool `json:"granted"`
 }
@@ -88,9 +88,9 @@ var openStates = []api.MigrationState{
 	api.MigrationCompleting, api.MigrationCancelling, api.MigrationNeedsOperator,
 }
 
-// stepPublish brings the registry's row to a state, from any of the given ones.
-// Going to completed flips the attachment to dst and frees src; to cancelled,
-// the reverse. It waits for a registry that is away, as long as it takes.
+// stepPublish brings the registry's row of the migration to a state, from any open state.
+// Completed flips the attachment to dst and frees src; cancelled does the reverse. It waits
+// for a registry that is away, as long as it takes.
 func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.MigrationState) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if to.Final() {
@@ -118,9 +118,9 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 // names the op and both ends, so that a repeated call gets the same answer and
 // an undo a new one.
 //
-// It is made in the epoch of now and not in that of the op's beginning: a host
-// that was fenced and has rejoined goes on with what the registry still has as
-// its own. For what it has not, the registry refuses in the same transaction.
+// It is made in the epoch of now and not in the epoch in which the op began: a host that was
+// fenced and has rejoined goes on with the migrations that are still its own. For others
+// the registry refuses in the same transaction.
 func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
 	host, err := e.host(ctx)
 	if err != nil {
@@ -147,7 +147,8 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 	return e.registryError(err)
 }
 
-// overAtRegistry: only somebody else can have ended the migration there.
+// overAtRegistry is the error of a transition that the registry refused because the
+// migration is over there: only somebody else can have ended it.
 func (e *Env) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepEndMirror ends the job of ours. Whatever else is on the disk is not looked at.
+// stepEndMirror ends our copy job. Whatever else is on the disk does not matter.
 func (e *Env) stepEndMirror() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
@@ -28,9 +28,8 @@ func (e *Env) stepEndMirror() op.Step {
 	return step(abortStep, do, nil, observe)
 }
 
-// stepHandOver ends the migration if the guest is off, or on a src that is its own.
-// Of another guest that runs, with src, dst or the overlay open, only a person can
-// tell whether it may.
+// stepHandOver ends the migration if the guest is off, or runs on a src that is still the
+// instance's. If it runs on anything else, only a person can tell whether it may.
 func (e *Env) stepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)

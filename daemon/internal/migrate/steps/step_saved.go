@@ -11,11 +11,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// purpose is what the registry must say of a migration, and of its volume, for a
-// step of this host to be what is wanted.
+// purpose is what a step of this host is for, and what the registry must say about the
+// migration and its volume so that the step is still wanted.
 type purpose struct {
 	verb string
-	// is says whether it is so.
+	// is says whether the registry still wants it.
 	is func(s *Spec, row *api.Migration, vol *api.Volume) bool
 }
 
@@ -34,7 +34,7 @@ var (
 	}}
 )
 
-// openForCopy: the registry goes forward and has not flipped the volume.
+// openForCopy says whether the registry goes forward and has not flipped the volume yet.
 func openForCopy(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:
@@ -45,8 +45,8 @@ func openForCopy(state api.MigrationState) bool {
 	return false
 }
 
-// wanted makes a step ask the registry, which is waited for, whether its effect is
-// still what it wants: what it asked for may reach this host late.
+// wanted makes a step ask the registry, and wait for its answer, whether the step is still
+// wanted: the request of the registry may reach this host late.
 func (e *Env) wanted(st op.Step, p purpose) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -71,7 +71,7 @@ func (e *Env) wanted(st op.Step, p purpose) op.Step {
 	return st
 }
 
-// onlyIf is a step that does nothing, and is done, unless the answer is yes.
+// onlyIf makes a step do nothing, and count as done, unless the answer is yes.
 func onlyIf(yes predicate, st op.Step) op.Step {
 	do, observe := st.Do, st.Observe
 	st.Do = func(ctx context.Context, r *op.Run) error {
@@ -101,8 +101,8 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
-// stepClosed makes sure that nobody on this host has src open. Before a copy it also
-// makes sure that nothing old is read of it: others wrote to it from elsewhere.
+// stepClosed makes sure that nobody on this host has src open, and drops what this host has
+// cached of it: other hosts have written to it.
 func (e *Env) stepClosed(name string) op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		if err := e.closed(ctx, s); err != nil {
@@ -113,8 +113,8 @@ func (e *Env) stepClosed(name string) op.Step {
 	return step(name, do, nil, nil)
 }
 
-// closed refuses a src that somebody on this host has open, by the definition of
-// what runs, by the kernel's word, or lent to a mount or a device.
+// closed refuses a src that somebody on this host has open: a domain that runs, by libvirt
+// or by the kernel, or a mount or a device.
 func (e *Env) closed(ctx context.Context, s *Spec) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
@@ -139,8 +139,8 @@ func inUseBy(s *Spec, yes bool, who string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", s.VolumeName, s.Src.Path, who)
 }
 
-// forgettingUndo is the copy of a dst that does not outlive it: the cursor goes before
-// dst does, or the next copy would go on in the middle of an empty one.
+// forgettingUndo makes the undo of a copy drop its cursor, before dst is removed: otherwise
+// the next copy would go on in the middle of an empty dst.
 func (e *Env) forgettingUndo(st op.Step) op.Step {
 	st.Undo = e.stepForget().Do
 	return st

@@ -19,12 +19,13 @@ type switchOutput struct {
 	// StallMS is how long libvirt held the guest's writes back, as seen from
 	// the host; nil if no guest ran.
 	StallMS *float64 `json:"stall_ms"`
-	// Process is the guest's, which was put onto the overlay; empty if it is not known.
+	// Process is the process of the guest that was put onto the overlay; empty if it is
+	// not known.
 	Process string `json:"process,omitempty"`
 }
 
-// switchNote is written once libvirt has said that the guest is on the overlay:
-// saved from now on, it will be on it again.
+// switchNote is written once libvirt has said that the guest is on the overlay: if it is
+// saved from now on, it will be restored on the overlay.
 type switchNote struct {
 	Switched bool `json:"switched"`
 }
@@ -99,10 +100,10 @@ func milliseconds(d time.Duration) *float64 {
 // frozenOutput is when src was seen to be frozen.
 type frozenOutput struct {
 	At time.Time `json:"at"`
-	// Src is src as it was then.
+	// Src is the stamp of src then.
 	Src *image.Stamp `json:"src,omitempty"`
-	// NotFrozen is what is wrong with a src that QEMU goes on to have open for writing:
-	// the start came to nothing, and the guest is brought back.
+	// NotFrozen says that QEMU still had src open for writing: the start came to nothing,
+	// and the guest is brought back.
 	NotFrozen string `json:"not_frozen,omitempty"`
 }
 
@@ -147,8 +148,8 @@ func (e *Env) stepVerifyFrozen() op.Step {
 	return step(frozenStep, do, nil, nil)
 }
 
-// awaitNotWritten waits until no process of the guest has src open for writing, and
-// says which one has if that does not come to be.
+// awaitNotWritten waits until no process of the guest has src open for writing. If that
+// takes too long it says which process has.
 func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
 	var fd int
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {

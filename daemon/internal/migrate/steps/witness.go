@@ -22,7 +22,8 @@ type openImages struct {
 	srcWritable       bool
 }
 
-// openImages asks the kernel. Its errors are typed for the runner.
+// openImages asks the kernel what the guest's process has open. Its errors are typed for the
+// runner.
 func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 	open := &openImages{process: true}
 	for _, image := range []struct {
@@ -78,8 +79,8 @@ func (o *openImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// agrees says whether both witnesses can be right. Of a chain that is somebody
-// else's, and of a job that is ending, nothing can be said.
+// agrees says whether libvirt and the kernel can both be right. About a foreign chain, and
+// about a job that is ending, nothing can be said.
 func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 	switch {
 	case !disk.active:
@@ -95,19 +96,19 @@ func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 	return o.src && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
 }
 
-// errWitnessesDisagree: libvirt and the kernel say different things of the same disk. Nothing
-// may be undone, deleted or released by the word of one of them.
+// errWitnessesDisagree says that libvirt and the kernel tell different things about the same
+// disk. Nothing may be undone, deleted or released by the word of one of them.
 type errWitnessesDisagree struct {
 	why *api.Error
-	// at is where the process has the disk; config is where its next start has it.
+	// at is the position of the disk in the process, config its position at the next
+	// start.
 	at, config Position
 }
 
 func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
 func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 
-// confirmDisk is readDisk that asks the second witness as well. Its errors are typed for the
-// runner.
+// confirmDisk is readDisk, confirmed by the kernel. Its errors are typed for the runner.
 func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	patience := witness.Patience{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	return witness.Agreed(ctx, patience, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
@@ -138,8 +139,8 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 		s.InstanceName, is, open, s.MigrationID)
 }
 
-// unknownCommit says that QEMU may be at work on a commit into src that libvirt does
-// not know of: it refuses ours, and has src open for writing.
+// unknownCommit is the error where QEMU may be at work on a commit into src that libvirt does
+// not know of: it refuses our commit, and has src open for writing.
 func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {
@@ -152,8 +153,8 @@ func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	return op.UnknownOutcome(&errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config})
 }
 
-// notOpen makes sure, before an image is deleted, that no process of a domain of this
-// host has it open, whatever libvirt says of the domain.
+// notOpen makes sure, before an image is deleted, that no process of a domain of this host
+// has it open, whatever libvirt says about the domain.
 func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error {
 	for i := range doms {
 		h, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, path)
@@ -168,8 +169,8 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 	return nil
 }
 
-// mayRelease is asked before the registry is told that the migration is over, so that
-// others may have src, dst or the volume.
+// mayRelease makes sure that the witnesses agree, before the registry is told that the
+// migration is over and gives src, dst or the volume to others.
 func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 	if !s.Attached() {
 		return nil
@@ -178,7 +179,7 @@ func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 	if !errors.Is(err, hv.ErrNotFound) {
 		return err
 	}
-	// It was undefined: what it had is known by its process alone.
+	// It was undefined: only its process tells what it has.
 	open, err := e.openImages(ctx, s)
 	if err != nil {
 		return err
