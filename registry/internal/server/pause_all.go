@@ -124,7 +124,7 @@ func (s *Server) notPaused(byHost handler, verb string) handler {
 // registry's, how far the copy is its copy host's word, and whom it waits for is
 // looked up now.
 func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
-	live, ok := s.Store.LiveMigration(m.ID)
+	live, ok := s.Store.MigrationProgress(m.ID)
 	switch {
 	case m.State == api.MigrationCompleted || m.State == api.MigrationCompleting:
 		m.BytesDone = m.BytesTotal

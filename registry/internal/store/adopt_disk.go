@@ -24,7 +24,7 @@ func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID str
 	case err == nil && len(v.Attachments) > 0:
 		err = tx.adoptShared(ctx, in, v, hostID, d)
 	case err == nil:
-		err = tx.takeBack(ctx, v, hostID, d)
+		err = tx.readopt(ctx, v, hostID, d)
 	}
 	if err != nil {
 		return err
@@ -72,20 +72,20 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 	case v.Location.Path != d.Location.Path:
 		return refuse(api.CodeConflict, "it is at %s there and at %s here", v.Location.Path, d.Location.Path)
 	}
-	w, err := tx.wantedVolume(ctx, v.ID)
+	w, err := tx.volumeForReserve(ctx, v.ID)
 	if err != nil {
 		return err
 	}
 	again := api.AttachmentReserve{InstanceID: in.ID, Root: api.IsRoot(d.BootIndex)}
-	if err := tx.checkAgain(ctx, w, wantedSlot{instanceName: in.Name}, again); err != nil {
+	if err := tx.checkAgain(ctx, w, slotForReserve{instanceName: in.Name}, again); err != nil {
 		return err
 	}
 	return tx.checkAttachReach(ctx, w, hostID)
 }
 
-// takeBack puts a volume into use again that an instance had before it was
+// readopt puts a volume into use again that an instance had before it was
 // forgotten. It must be free, and be where the disk is.
-func (tx *Tx) takeBack(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
+func (tx *Tx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)
 	}

@@ -11,7 +11,7 @@ import (
 
 // ReleaseAttachment ends an attachment on the word of its host, which has seen
 // that the guest does not have the disk, and returns what it was. Others of the
-// same volume stay as they are.
+// samePauseInstance volume stay as they are.
 func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
 	if err := validate.Text("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
@@ -22,7 +22,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 		}
 	}
 	return Mutate(ctx, s, call, "attachment.release", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
-		h, err := tx.heldBy(ctx, ref, in.Host, in.Epoch)
+		h, err := tx.attachmentRowOf(ctx, ref, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err
 		}
@@ -45,14 +45,14 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 }
 
 // ForceDeleteAttachment ends exactly one attachment of a host that an operator
-// has fenced, and returns what it was. It is of no use while the host is not:
+// hasReport fenced, and returns what it was. It is of no use while the host is not:
 // then the host is asked, which can look.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.checkOperator("delete an attachment by force"); err != nil {
 			return api.Attachment{}, err
 		}
-		h, err := tx.heldAttachment(ctx, ref)
+		h, err := tx.attachmentRow(ctx, ref)
 		if err != nil {
 			return api.Attachment{}, err
 		}
@@ -66,7 +66,7 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 		if err := host.checkFenced("delete the attachment of volume " + h.VolumeName + " to instance " + h.InstanceName); err != nil {
 			return api.Attachment{}, err
 		}
-		if err := tx.CheckNotElsewhere("delete the attachment of volume "+h.VolumeName+" to instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
+		if err := tx.CheckNoSplitBrain("delete the attachment of volume "+h.VolumeName+" to instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
 			return api.Attachment{}, err
 		}
 		if h.movedBy != "" {
@@ -83,7 +83,7 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 // removeAttachment removes an attachment that is no migration's, and its slot with
 // it. A slot with a place in the order of booting stays, empty, with what is known
 // of it where that is given.
-func (tx *Tx) removeAttachment(ctx context.Context, h heldAttachment, known *api.SlotDefinition) error {
+func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.SlotDefinition) error {
 	if err := tx.keepDetached(ctx, h, known); err != nil {
 		return err
 	}

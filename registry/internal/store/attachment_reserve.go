@@ -26,18 +26,18 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		v, err := tx.wantedVolume(ctx, in.VolumeID)
+		v, err := tx.volumeForReserve(ctx, in.VolumeID)
 		if err != nil {
 			return api.Attachment{}, err
 		}
 		if same, err := tx.sameAttachment(ctx, v, in, hostID); err != nil || same != nil {
 			return deref(same), err
 		}
-		slot, err := tx.wantedSlot(ctx, in.InstanceID, in.Device)
+		slot, err := tx.slotForReserve(ctx, in.InstanceID, in.Device)
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := cmp.Or(slot.checkHolder(hostID, in.Root), tx.CheckNotElsewhere("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
+		if err := cmp.Or(slot.checkHolder(hostID, in.Root), tx.CheckNoSplitBrain("attach a volume to instance "+slot.instanceName, in.InstanceID, hostID)); err != nil {
 			return api.Attachment{}, err
 		}
 		if err := slot.check(in); err != nil {
@@ -68,31 +68,31 @@ func checkMode(m api.Mode, device string) error {
 	return nil
 }
 
-// wantedVolume is a volume as the rules of a reserve need it.
-type wantedVolume struct {
+// volumeForReserve is a volume as the rules of a reserve need it.
+type volumeForReserve struct {
 	id, name, hostID, scope string
 	status                  api.VolumeStatus
 	multiattach, bootable   bool
 	generation              int64
 	movedBy                 string // the open migration of it, "" if there is none
 	location                api.Location
-	attachments             []neighbour
+	siblings                []sibling
 }
 
-// neighbour is an attachment that a volume has already; one at an instance that no
+// sibling is an attachment that a volume has already; one at an instance that no
 // host has is on none.
-type neighbour struct{ id, instanceID, instanceName, hostID string }
+type sibling struct{ id, instanceID, instanceName, hostID string }
 
-const wantedVolumeQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+const volumeForReserveQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
 	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + MigrationOpen + `
 	WHERE v.id = ?`
 
-func (tx *Tx) wantedVolume(ctx context.Context, id string) (wantedVolume, error) {
-	v := wantedVolume{id: id}
-	err := tx.QueryRowContext(ctx, wantedVolumeQuery, id).Scan(append([]any{
+func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve, error) {
+	v := volumeForReserve{id: id}
+	err := tx.QueryRowContext(ctx, volumeForReserveQuery, id).Scan(append([]any{
 		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
 	}, locationFields(&v.location)...)...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -101,19 +101,19 @@ func (tx *Tx) wantedVolume(ctx context.Context, id string) (wantedVolume, error)
 	if err != nil {
 		return v, fmt.Errorf("read volume %s: %w", id, err)
 	}
-	scan := func(row ledger.Scanner) (n neighbour, err error) {
+	scan := func(row ledger.Scanner) (n sibling, err error) {
 		err = row.Scan(&n.id, &n.instanceID, &n.instanceName, &n.hostID)
 		return n, err
 	}
-	v.attachments, err = ledger.QueryAll(ctx, tx, scan, "SELECT a.id, a.instance_id, i.name, "+instanceHostID+`
+	v.siblings, err = ledger.QueryAll(ctx, tx, scan, "SELECT a.id, a.instance_id, i.name, "+instanceHostID+`
 		FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND a.migration_id IS NULL ORDER BY a.id`, id)
 	return v, err
 }
 
 // sameAttachment returns the attachment that has the id already, nil if there is
 // none on this host, and a conflict if it is another one.
-func (tx *Tx) sameAttachment(ctx context.Context, v wantedVolume, in api.AttachmentReserve, hostID string) (*api.Attachment, error) {
-	for _, n := range v.attachments {
+func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (*api.Attachment, error) {
+	for _, n := range v.siblings {
 		if n.id != in.ID || n.hostID != hostID {
 			continue
 		}
@@ -126,8 +126,8 @@ func (tx *Tx) sameAttachment(ctx context.Context, v wantedVolume, in api.Attachm
 	return nil, nil
 }
 
-// wantedSlot is where an instance shall get a volume.
-type wantedSlot struct {
+// slotForReserve is where an instance shall get a volume.
+type slotForReserve struct {
 	instanceName  string
 	instanceState api.InstanceState
 	hostID        string // that has the instance, "" for none
@@ -146,8 +146,8 @@ const wantedSlotQuery = "SELECT i.name, i.state, " + instanceHostID + `, i.lock_
 	LEFT JOIN volumes v ON v.id = a.volume_id
 	WHERE i.id = ?1`
 
-func (tx *Tx) wantedSlot(ctx context.Context, instanceID, device string) (wantedSlot, error) {
-	var slot wantedSlot
+func (tx *Tx) slotForReserve(ctx context.Context, instanceID, device string) (slotForReserve, error) {
+	var slot slotForReserve
 	err := tx.QueryRowContext(ctx, wantedSlotQuery, instanceID, device).Scan(&slot.instanceName, &slot.instanceState, &slot.hostID,
 		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken, &slot.takenBy)
 	switch {
@@ -161,44 +161,44 @@ func (tx *Tx) wantedSlot(ctx context.Context, instanceID, device string) (wanted
 
 // checkHolder says whether a host has the instance, and the instance may get disks
 // there, or its root volume.
-func (slot wantedSlot) checkHolder(hostID string, root bool) error {
-	state := slot.instanceState
+func (s slotForReserve) checkHolder(hostID string, root bool) error {
+	state := s.instanceState
 	switch {
-	case slot.hostID != "" && slot.hostID != hostID:
-		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", slot.instanceName)
+	case s.hostID != "" && s.hostID != hostID:
+		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", s.instanceName)
 	case state == api.InstanceShelved && root:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", slot.instanceName, state, offFirst(slot.instanceName, state)).With("state", state)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, offFirst(s.instanceName, state)).With("state", state)
 	case isShelved(state), state == api.InstanceError:
-		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", slot.instanceName, state).With("state", state)
+		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", s.instanceName, state).With("state", state)
 	}
 	return nil
 }
 
 // check says whether a volume may be put into the slot: it has nothing there, and
 // the root slot is filled only if that is meant, and nothing runs from it.
-func (slot wantedSlot) check(in api.AttachmentReserve) error {
-	if err := slot.lock.refuse("attach a volume to", slot.instanceName); err != nil {
+func (s slotForReserve) check(in api.AttachmentReserve) error {
+	if err := s.lock.refuse("attach a volume to", s.instanceName); err != nil {
 		return err
 	}
-	state := slot.instanceState
-	switch root := api.IsRoot(slot.bootIndex); {
-	case slot.taken != "":
-		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by volume %s; detach that first", in.Device, slot.instanceName, slot.takenBy).With("attachment_id", slot.taken)
-	case slot.note != "":
-		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken: %s", in.Device, slot.instanceName, slot.note)
+	state := s.instanceState
+	switch root := api.IsRoot(s.bootIndex); {
+	case s.taken != "":
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken by volume %s; detach that first", in.Device, s.instanceName, s.takenBy).With("attachment_id", s.taken)
+	case s.note != "":
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken: %s", in.Device, s.instanceName, s.note)
 	case in.Root && !root:
-		return api.Errorf(api.CodeConflict, "the device %s of instance %s is not its root slot", in.Device, slot.instanceName)
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is not its root slot", in.Device, s.instanceName)
 	case root && state != api.InstanceStopped && state != api.InstanceShelvedOffloaded:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", slot.instanceName, state, offFirst(slot.instanceName, state)).With("state", state)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, offFirst(s.instanceName, state)).With("state", state)
 	case root && !in.Root:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a volume to instance %s as %s: it boots from that; say --root if that is meant", slot.instanceName, in.Device)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a volume to instance %s as %s: it boots from that; say --root if that is meant", s.instanceName, in.Device)
 	}
 	return nil
 }
 
 // checkReservable says whether the volume, as it is now, may be attached there,
 // whichever host reaches it.
-func (tx *Tx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
+func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
 		return movedBy("attach", v.name, v.movedBy)
@@ -206,8 +206,8 @@ func (tx *Tx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSl
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot attach volume %s: it is %s", v.name, v.status).With("status", v.status)
 	case v.generation != in.Generation:
 		return staleGeneration("attach", v.name, v.generation, in.Generation)
-	case len(v.attachments) > 0 && !v.multiattach:
-		n := v.attachments[0]
+	case len(v.siblings) > 0 && !v.multiattach:
+		n := v.siblings[0]
 		return inUseAt(v.name, n.instanceName, n.instanceID, n.id)
 	case v.multiattach && v.location.Format != api.FormatRaw:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)
@@ -222,11 +222,11 @@ func (tx *Tx) checkReservable(ctx context.Context, v wantedVolume, slot wantedSl
 }
 
 // checkAgain is the rules for a further attachment of a volume.
-func (tx *Tx) checkAgain(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) error {
-	if len(v.attachments) == 0 {
+func (tx *Tx) checkAgain(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
+	if len(v.siblings) == 0 {
 		return nil
 	}
-	for _, n := range v.attachments {
+	for _, n := range v.siblings {
 		if n.instanceID == in.InstanceID {
 			return atAlready(v.name, slot.instanceName, n.id)
 		}
@@ -236,9 +236,9 @@ func (tx *Tx) checkAgain(ctx context.Context, v wantedVolume, slot wantedSlot, i
 
 // checkAttachReach says whether the host has the bytes of a volume, and where it
 // is attached on another host too, whether they are the same bytes.
-func (tx *Tx) checkAttachReach(ctx context.Context, v wantedVolume, hostID string) error {
+func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID string) error {
 	owner, elsewhere := v.hostID, false
-	for _, n := range v.attachments {
+	for _, n := range v.siblings {
 		if n.hostID != hostID && n.hostID != "" {
 			// That the volume was made here does not say that the other has the same pool.
 			owner, elsewhere = n.hostID, true
@@ -249,7 +249,7 @@ func (tx *Tx) checkAttachReach(ctx context.Context, v wantedVolume, hostID strin
 	case err != nil:
 		return err
 	case reached:
-		return tx.checkSettled(ctx, "attach", v.name, v.location, hostID)
+		return tx.checkNotBehind(ctx, "attach", v.name, v.location, hostID)
 	case elsewhere:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, Place(v.location))
 	}
@@ -257,12 +257,12 @@ func (tx *Tx) checkAttachReach(ctx context.Context, v wantedVolume, hostID strin
 }
 
 // reserve adds the attachment, with its slot if that is not there.
-func (tx *Tx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
+func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
 	host, err := tx.resolveHost(ctx, in.Host)
 	if err != nil {
 		return api.Attachment{}, err
 	}
-	h := heldAttachment{
+	h := attachmentRow{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
 			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
@@ -279,7 +279,7 @@ func (tx *Tx) reserve(ctx context.Context, v wantedVolume, slot wantedSlot, in a
 
 // storeAttachment makes the rows of an attachment. A volume that becomes a root
 // volume is bootable from then on, as one is that was adopted as such.
-func (tx *Tx) storeAttachment(ctx context.Context, v wantedVolume, slot wantedSlot, h heldAttachment) error {
+func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
 			return err
@@ -298,8 +298,8 @@ func (tx *Tx) storeAttachment(ctx context.Context, v wantedVolume, slot wantedSl
 
 // checkNoPaused refuses another instance a volume that one has which is put to rest: the
 // other would write to it while that one stands still.
-func (tx *Tx) checkNoPaused(ctx context.Context, v wantedVolume) error {
-	if len(v.attachments) == 0 {
+func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
+	if len(v.siblings) == 0 {
 		return nil
 	}
 	paused, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (p [2]string, err error) {

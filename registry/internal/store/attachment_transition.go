@@ -32,7 +32,7 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 		return api.Attachment{}, err
 	}
 	return Mutate(ctx, s, call, "attachment.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
-		h, err := tx.heldBy(ctx, ref, in.Host, in.Epoch)
+		h, err := tx.attachmentRowOf(ctx, ref, in.Host, in.Epoch)
 		if err != nil {
 			return api.Attachment{}, err
 		}
@@ -44,7 +44,7 @@ func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string,
 			return api.Attachment{}, err
 		}
 		if in.To == api.AttachmentDetaching {
-			if err := tx.CheckNotElsewhere("detach volume "+h.VolumeName+" from instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
+			if err := tx.CheckNoSplitBrain("detach volume "+h.VolumeName+" from instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {
 				return api.Attachment{}, err
 			}
 		}
@@ -72,36 +72,36 @@ func checkAttachmentTransition(in api.AttachmentTransition) error {
 }
 
 // checkStep says whether the attachment, as it is now, may make the step.
-func (h heldAttachment) checkStep(in api.AttachmentTransition) error {
+func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	switch {
-	case h.migrationID != "":
-		return movedBy("change the reserved attachment of", h.VolumeName, h.migrationID)
-	case !slices.Contains(in.From, h.State):
-		return api.Errorf(api.CodeConflict, "the attachment of volume %s to instance %s is %s, none of %q", h.VolumeName, h.InstanceName, h.State, in.From).
-			With("state", h.State)
+	case a.migrationID != "":
+		return movedBy("change the reserved attachment of", a.VolumeName, a.migrationID)
+	case !slices.Contains(in.From, a.State):
+		return api.Errorf(api.CodeConflict, "the attachment of volume %s to instance %s is %s, none of %q", a.VolumeName, a.InstanceName, a.State, in.From).
+			With("state", a.State)
 	case in.To != api.AttachmentDetaching:
 		return nil
-	case h.movedBy != "":
-		return movedBy("detach", h.VolumeName, h.movedBy)
-	case h.lock.reason != "":
-		return h.lock.refuse("detach a volume from", h.InstanceName)
-	case api.IsRoot(h.BootIndex) && h.instanceState != api.InstanceStopped:
-		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; %s", h.VolumeName, h.InstanceName, h.instanceState, offFirst(h.InstanceName, h.instanceState)).
-			With("state", h.instanceState)
-	case h.instanceState == api.InstanceShelved:
-		return h.shelved("detach")
+	case a.movedBy != "":
+		return movedBy("detach", a.VolumeName, a.movedBy)
+	case a.lock.reason != "":
+		return a.lock.refuse("detach a volume from", a.InstanceName)
+	case api.IsRoot(a.BootIndex) && a.instanceState != api.InstanceStopped:
+		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; %s", a.VolumeName, a.InstanceName, a.instanceState, offFirst(a.InstanceName, a.instanceState)).
+			With("state", a.instanceState)
+	case a.instanceState == api.InstanceShelved:
+		return a.shelved("detach")
 	}
 	return nil
 }
 
 // shelved refuses what is done to an attachment on its host alone, or on none.
-func (h heldAttachment) shelved(verb string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", verb, h.VolumeName, h.InstanceName, h.InstanceName).
-		With("state", h.instanceState)
+func (a attachmentRow) shelved(verb string) error {
+	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", verb, a.VolumeName, a.InstanceName, a.InstanceName).
+		With("state", a.instanceState)
 }
 
-// heldAttachment is an attachment with what the rules of its changes need.
-type heldAttachment struct {
+// attachmentRow is an attachment with what the rules of its changes need.
+type attachmentRow struct {
 	api.Attachment
 	migrationID   string // of a reserved dst, else ""
 	opID          string
@@ -112,7 +112,7 @@ type heldAttachment struct {
 	movedBy       string // the open migration of its volume, "" if there is none
 }
 
-const heldAttachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.device, s.boot_index, a.state, a.created_us, a.updated_us,
+const attachmentRowQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.device, s.boot_index, a.state, a.created_us, a.updated_us,
 		COALESCE(a.migration_id, ''), a.op_id, ` + instanceHostID + `, i.name, i.state, i.lock_reason, i.lock_op, v.name, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
 	FROM attachments a
 	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
@@ -122,9 +122,9 @@ const heldAttachmentQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.
 	LEFT JOIN migrations m ON m.volume_id = a.volume_id AND ` + MigrationOpen + `
 	WHERE a.id = ?`
 
-// heldAttachment returns the attachment that ref names.
-func (tx *Tx) heldAttachment(ctx context.Context, ref string) (heldAttachment, error) {
-	h, err := tx.heldAttachmentByID(ctx, ref)
+// attachmentRow returns the attachment that ref names.
+func (tx *Tx) attachmentRow(ctx context.Context, ref string) (attachmentRow, error) {
+	h, err := tx.attachmentRowByID(ctx, ref)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return h, err
 	}
@@ -132,18 +132,18 @@ func (tx *Tx) heldAttachment(ctx context.Context, ref string) (heldAttachment, e
 	if err != nil {
 		return h, err
 	}
-	return tx.heldAttachmentByID(ctx, id)
+	return tx.attachmentRowByID(ctx, id)
 }
 
-func (tx *Tx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment, error) {
+func (tx *Tx) attachmentRowByID(ctx context.Context, id string) (attachmentRow, error) {
 	if h, ok := tx.cache.attachments[id]; ok {
 		return h, nil
 	}
 	var (
-		h                heldAttachment
+		h                attachmentRow
 		created, updated int64
 	)
-	if err := tx.QueryRowContext(ctx, heldAttachmentQuery, id).Scan(append([]any{
+	if err := tx.QueryRowContext(ctx, attachmentRowQuery, id).Scan(append([]any{
 		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
 		&h.migrationID, &h.opID, &h.hostID, &h.InstanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.VolumeName, &h.generation, &h.movedBy,
 	}, locationFields(&h.Location)...)...); err != nil {
@@ -161,13 +161,13 @@ func (tx *Tx) heldAttachmentByID(ctx context.Context, id string) (heldAttachment
 	return h, nil
 }
 
-// heldBy is heldAttachment for a change that only its host may ask for.
-func (tx *Tx) heldBy(ctx context.Context, ref, hostRef string, epoch int64) (heldAttachment, error) {
+// attachmentRowOf is attachmentRow for a change that only its host may ask for.
+func (tx *Tx) attachmentRowOf(ctx context.Context, ref, hostRef string, epoch int64) (attachmentRow, error) {
 	hostID, err := tx.CheckHost(ctx, hostRef, epoch)
 	if err != nil {
-		return heldAttachment{}, err
+		return attachmentRow{}, err
 	}
-	h, err := tx.heldAttachment(ctx, ref)
+	h, err := tx.attachmentRow(ctx, ref)
 	if err != nil {
 		return h, err
 	}
@@ -182,7 +182,7 @@ func (tx *Tx) heldBy(ctx context.Context, ref, hostRef string, epoch int64) (hel
 
 // auditAttachment adds to the trail what happened to an attachment, with its
 // volume and its instance.
-func (tx *Tx) auditAttachment(ctx context.Context, h heldAttachment, e api.Event, details map[string]any) error {
+func (tx *Tx) auditAttachment(ctx context.Context, h attachmentRow, e api.Event, details map[string]any) error {
 	if details == nil {
 		details = map[string]any{}
 	}

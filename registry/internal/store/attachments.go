@@ -28,7 +28,7 @@ const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.i
 // the references name; an empty reference is any. A host finds its own.
 func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Attachment, error) {
-		query, args := attachmentQuery+" WHERE "+viewer.seen(attachmentOwned), []any{viewer.HostID}
+		query, args := attachmentQuery+" WHERE "+viewer.visible(ownsAttachment), []any{viewer.HostID}
 		for _, filter := range []struct {
 			kind   Kind
 			ref    string
@@ -58,7 +58,7 @@ func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (s
 
 // Attachment returns the attachment that ref names.
 func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.Attachment, error) {
-	return viewOwn(ctx, s, KindAttachment, ref, viewer, attachmentByID)
+	return viewVisible(ctx, s, KindAttachment, ref, viewer, attachmentByID)
 }
 
 func attachmentByID(ctx context.Context, q ledger.Querier, id string) (api.Attachment, error) {

@@ -63,8 +63,8 @@ type admission func(context.Context, *Store, *Tx) error
 
 // Mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
 // its own, or is fenced, is refused with stale_epoch before anything else; and one that
-// has not reported since the start with registry_unavailable, for what it was told may
-// prove that the database is from a backup.
+// hasReport not reported since the start with registry_unavailable, for what it was told may
+// addProof that the database is from a backup.
 func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	return mutateIf(ctx, s, call, what, request, admitToken, do)
 }
@@ -97,7 +97,7 @@ func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, requ
 
 // admitToken is the admission of every change that has no rules of its own.
 func admitToken(ctx context.Context, s *Store, tx *Tx) error {
-	if err := admitAny(ctx, s, tx); err != nil || tx.Call.Host == nil {
+	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
 	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
@@ -108,14 +108,14 @@ func admitToken(ctx context.Context, s *Store, tx *Tx) error {
 		return err
 	}
 	tx.host, tx.HostName = &host, host.name
-	if err := s.admitHeard(host); err != nil {
+	if err := s.admitCompared(host); err != nil {
 		return err
 	}
 	return tx.admitEpoch(host, tx.Call.Host.Epoch)
 }
 
-// admitAny takes whoever comes, unless the store is read-only.
-func admitAny(_ context.Context, s *Store, _ *Tx) error { return s.writable() }
+// admitWritable takes whoever comes, unless the store is read-only.
+func admitWritable(_ context.Context, s *Store, _ *Tx) error { return s.writable() }
 
 // callerID is the id of the host that asks, "" for an operator.
 func (tx *Tx) callerID() string {

@@ -29,7 +29,7 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		if err != nil {
 			return api.Host{}, err
 		}
-		if err := s.checkAway(host, in); err != nil {
+		if err := s.checkSilent(host, in); err != nil {
 			return api.Host{}, err
 		}
 		if err := tx.setEpoch(ctx, host.id, host.epoch+1, true); err != nil {
@@ -41,7 +41,7 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		if err := tx.endResizesOf(ctx, host.id); err != nil {
 			return api.Host{}, err
 		}
-		return s.hostChanged(ctx, tx, host, api.Event{
+		return s.auditHost(ctx, tx, host, api.Event{
 			What: "host.fence", To: api.HostFenced, Token: &api.Token{Epoch: host.epoch + 1},
 			Details: map[string]any{"evidence": in.Evidence},
 		})
@@ -57,9 +57,9 @@ func admitFence(ctx context.Context, s *Store, tx *Tx) error {
 	return nil
 }
 
-// checkAway refuses to fence a host that is not and reports right now, unless that
+// checkSilent refuses to fence a host that is not and reports right now, unless that
 // is what the operator means: it may be the wrong name.
-func (s *Store) checkAway(host hostRow, in api.HostFence) error {
+func (s *Store) checkSilent(host hostRow, in api.HostFence) error {
 	last, seen := s.hosts.lastSeen(host.id)
 	if !seen || host.fenced || in.EvenIfUp {
 		return nil
@@ -96,8 +96,8 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 		if err := tx.unorphanMigrations(ctx, host.id); err != nil {
 			return api.Host{}, err
 		}
-		return s.hostChanged(ctx, tx, host, api.Event{
-			What: "host.rejoin", From: standing(host), To: api.HostUp, Token: &api.Token{Epoch: host.epoch},
+		return s.auditHost(ctx, tx, host, api.Event{
+			What: "host.rejoin", From: standingOf(host), To: api.HostUp, Token: &api.Token{Epoch: host.epoch},
 		})
 	})
 }
@@ -105,7 +105,7 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 // admitRejoin takes a host whatever epoch it was told, unless it may know that the
 // database is from a backup.
 func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
-	if err := admitAny(ctx, s, tx); err != nil || tx.Call.Host == nil {
+	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
 		return err
 	}
 	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
@@ -115,11 +115,11 @@ func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
 	if err != nil {
 		return err
 	}
-	return s.admitHeard(host)
+	return s.admitCompared(host)
 }
 
-// standing is what a host was that comes back.
-func standing(h hostRow) string {
+// standingOf is what a host was that comes back.
+func standingOf(h hostRow) string {
 	if h.fenced {
 		return api.HostFenced
 	}
@@ -146,9 +146,9 @@ func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced b
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// hostChanged audits what was done to a host, has the next report of it looked at
+// auditHost audits what was done to a host, has the next report of it looked at
 // with what is stored now, and returns what it has become.
-func (s *Store) hostChanged(ctx context.Context, tx *Tx, was hostRow, e api.Event) (api.Host, error) {
+func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostRow, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.name, "host/"+was.id
 	if err := tx.Audit(ctx, e); err != nil {
 		return api.Host{}, err
@@ -157,8 +157,8 @@ func (s *Store) hostChanged(ctx context.Context, tx *Tx, was hostRow, e api.Even
 	if err != nil {
 		return api.Host{}, err
 	}
-	tx.OnCommit(func() { s.hosts.store(now, "") })
-	return s.describe(now), nil
+	tx.OnCommit(func() { s.hosts.put(now, "") })
+	return s.hostDocument(now), nil
 }
 
 // admitEpoch says whether a host may change something with the epoch that it

@@ -25,11 +25,11 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		if err != nil {
 			return api.Host{}, err
 		}
-		was := s.describe(host)
-		if err := tx.checkGone(ctx, host); err != nil {
+		was := s.hostDocument(host)
+		if err := tx.checkEmpty(ctx, host); err != nil {
 			return was, err
 		}
-		if err := tx.bequeath(ctx, host, volumes); err != nil {
+		if err := tx.reassignVolumes(ctx, host, volumes); err != nil {
 			return was, err
 		}
 		tx.cache.hosts.invalidate()
@@ -42,15 +42,15 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		); err != nil {
 			return was, err
 		}
-		tx.OnCommit(func() { s.hosts.forget(host.id) })
+		tx.OnCommit(func() { s.hosts.remove(host.id) })
 		return was, tx.Audit(ctx, api.Event{
 			What: "host.forget", Host: host.name, Object: "host/" + host.id, From: api.HostFenced, Token: &api.Token{Epoch: host.epoch},
 		})
 	})
 }
 
-// checkGone says whether nothing is left on a host.
-func (tx *Tx) checkGone(ctx context.Context, host hostRow) error {
+// checkEmpty says whether nothing is left on a host.
+func (tx *Tx) checkEmpty(ctx context.Context, host hostRow) error {
 	switch {
 	case !host.fenced:
 		return api.Errorf(api.CodeStateForbidden, "cannot forget host %s: it is not fenced; fence it first if it is gone for good", host.name)
@@ -81,13 +81,13 @@ func (tx *Tx) checkGone(ctx context.Context, host hostRow) error {
 			return err
 		}
 		if len(names) > 0 {
-			return leftOn(host, left.what, names, left.advice)
+			return stillHas(host, left.what, names, left.advice)
 		}
 	}
 	return nil
 }
 
-func leftOn(host hostRow, what string, names []string, advice string) error {
+func stillHas(host hostRow, what string, names []string, advice string) error {
 	const most = 3
 	said := strings.Join(names[:min(most, len(names))], ", ")
 	if len(names) > most {
@@ -96,8 +96,8 @@ func leftOn(host hostRow, what string, names []string, advice string) error {
 	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.name, what, said, advice).With("left", names[:min(most, len(names))])
 }
 
-// bequeath gives away or forgets the volumes of a host that is gone.
-func (tx *Tx) bequeath(ctx context.Context, host hostRow, forget bool) error {
+// reassignVolumes gives away or forgets the volumes of a host that is gone.
+func (tx *Tx) reassignVolumes(ctx context.Context, host hostRow, forget bool) error {
 	const heir = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 		WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1 ORDER BY h.fenced, h.name LIMIT 1)`
 	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.id); err != nil {
@@ -112,7 +112,7 @@ func (tx *Tx) bequeath(ctx context.Context, host hostRow, forget bool) error {
 		names = append(names, v.Name)
 	}
 	if len(names) > 0 && !forget {
-		return leftOn(host, "volumes", names, "no other host reaches what is in its own pools: --with-volumes forgets them too")
+		return stillHas(host, "volumes", names, "no other host reaches what is in its own pools: --with-volumes forgets them too")
 	}
 	for _, v := range own {
 		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {

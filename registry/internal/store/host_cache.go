@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hostCache holds what changes with every report and is not worth a commit:
-// when a host was last seen, by our clock, what its pools have free, how far its
-// migrations are. It also has the rows of hosts as of the last commit, so that a
-// report that says nothing new costs no look at the database.
+// hostCache holds what changes with every report and is not worth a commit: when a host
+// was last seen, by our clock, what its pools have free, and how far its migrations are
+// (progress_cache.go). It also has the rows of hosts as of the last commit, so a report
+// that says nothing new does not read the database.
 type hostCache struct {
 	mu   sync.Mutex
-	seen map[string]*sighting
-	// hostOf says on which host an open migration is that was reported.
-	hostOf map[string]string
-	// strays are the ids of the hosts that run an instance without having it, by its id.
-	strays map[string][]string
-	// storing are the hosts of which a report is on its way into the database; what is
-	// there is closed when it is over.
-	storing map[string]chan struct{}
+	byID map[string]*hostState
+	// hostOfMigration is the host that reports an open migration, by the migration's id.
+	hostOfMigration map[string]string
+	// foreign are the hosts that run an instance which is not theirs, by the instance's id.
+	foreign map[string][]string
+	// reporting are the hosts of which a report is being stored. The channel is closed
+	// when it is stored.
+	reporting map[string]chan struct{}
 }
 
 const (
@@ -34,25 +34,24 @@ const (
 	reportsPerSecond = 2
 )
 
-// beginReport waits until no other report of the host is on its way into the database,
-// so that one host has at most one of them in the line to the writer. End must be
-// called.
-func (m *hostCache) beginReport(ctx context.Context, id string) (end func(), err error) {
+// beginReport waits until no other report of the host is being stored, so that one host
+// has at most one of them in the writer's queue. End must be called.
+func (c *hostCache) beginReport(ctx context.Context, id string) (end func(), err error) {
 	for {
-		m.mu.Lock()
-		other := m.storing[id]
+		c.mu.Lock()
+		other := c.reporting[id]
 		if other == nil {
 			mine := make(chan struct{})
-			m.storing[id] = mine
-			m.mu.Unlock()
+			c.reporting[id] = mine
+			c.mu.Unlock()
 			return func() {
-				m.mu.Lock()
-				defer m.mu.Unlock()
-				delete(m.storing, id)
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				delete(c.reporting, id)
 				close(mine)
 			}, nil
 		}
-		m.mu.Unlock()
+		c.mu.Unlock()
 		select {
 		case <-other:
 		case <-ctx.Done():
@@ -61,42 +60,44 @@ func (m *hostCache) beginReport(ctx context.Context, id string) (end func(), err
 	}
 }
 
-type sighting struct {
+// hostState is what is in memory of one host.
+type hostState struct {
 	row hostRow
 	// at is zero while the host has not reported since the start.
 	at    time.Time
 	pools []api.Pool
-	// poolsAt is when pools were told, poolsKept which of that is in the database.
-	poolsAt, poolsKept time.Time
-	// stored is the digest of the last whole report, the part of which that is worth it
-	// is in the database; "" if that has to be written again.
-	stored string
+	// poolsAt is when pools were reported, poolsFlushed the poolsAt of what is in the
+	// database.
+	poolsAt, poolsFlushed time.Time
+	// digest is that of the last whole report, once it is stored; "" if the next report
+	// has to be stored whatever it says.
+	digest string
 	// compared says that a report of this host was compared with our history since
 	// the start: nothing that it was told speaks against this database.
 	compared bool
 	// mark is the last one that the host was told.
 	mark api.RegistryMark
-	// migrations are those that are open on it, as it last said, by id.
+	// migrations are the open migrations of the host, as it last reported them, by id.
 	migrations map[string]api.Migration
-	// strays are the instances that run on it without being its own, by id.
-	strays []string
+	// foreign are the ids of the instances that run on the host and are not its own.
+	foreign []string
 }
 
-// load is for the start: what is stored of every host.
-func (m *hostCache) load(rows []hostRow) {
-	m.seen, m.hostOf, m.strays = map[string]*sighting{}, map[string]string{}, map[string][]string{}
-	m.storing = map[string]chan struct{}{}
+// load fills the cache at the start with what is stored of every host.
+func (c *hostCache) load(rows []hostRow) {
+	c.byID, c.hostOfMigration, c.foreign = map[string]*hostState{}, map[string]string{}, map[string][]string{}
+	c.reporting = map[string]chan struct{}{}
 	for _, h := range rows {
-		m.seen[h.id] = &sighting{row: h}
+		c.byID[h.id] = &hostState{row: h}
 	}
 }
 
-// see notes that a host was heard of, and returns its row and the last mark that
-// it was told. A host that is not stored is not known here either.
-func (m *hostCache) see(id string, at time.Time) (row hostRow, told api.RegistryMark, known bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[id]
+// touch notes when a host was last seen, and returns its row and the last mark that it
+// was told. A host that is not stored is not in the cache.
+func (c *hostCache) touch(id string, at time.Time) (row hostRow, mark api.RegistryMark, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
 	if s == nil {
 		return hostRow{}, api.RegistryMark{}, false
 	}
@@ -104,95 +105,94 @@ func (m *hostCache) see(id string, at time.Time) (row hostRow, told api.Registry
 	return s.row, s.mark, true
 }
 
-// note remembers the part of a report that is not stored and says whether the
-// database has the rest of it.
-func (m *hostCache) note(in api.HostReport, digest string) (stored bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[in.ID]
+// update keeps the part of a report that is not stored, and says whether the rest of it
+// is stored already.
+func (c *hostCache) update(in api.HostReport, digest string) (stored bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[in.ID]
 	if s == nil {
 		return false
 	}
 	if in.Pools != nil {
 		s.pools, s.poolsAt = in.Pools, s.at
 	}
-	return s.stored == digest
+	return s.digest == digest
 }
 
-// has says whether the report with the digest is the last one of the host, and in
-// the database.
-func (m *hostCache) has(id, digest string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[id]
-	return s != nil && s.stored == digest
+// hasReport says whether the digest is that of the host's last report, and that is stored.
+func (c *hostCache) hasReport(id, digest string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	return s != nil && s.digest == digest
 }
 
-// compare notes that what a host was told before the start is known.
-func (m *hostCache) compare(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.seen[id]; s != nil {
+// setCompared notes that the mark of a host was compared with the registry's history.
+func (c *hostCache) setCompared(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
 		s.compared = true
 	}
 }
 
-func (m *hostCache) wasCompared(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[id]
+func (c *hostCache) wasCompared(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
 	return s != nil && s.compared
 }
 
-// store notes what the database has of a host now. The writer calls it, in the
-// order of its commits.
-func (m *hostCache) store(row hostRow, digest string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[row.id]
+// put notes what is stored of a host now. The writer calls it in the order of its
+// commits.
+func (c *hostCache) put(row hostRow, digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[row.id]
 	if s == nil {
-		s = &sighting{}
-		m.seen[row.id] = s
+		s = &hostState{}
+		c.byID[row.id] = s
 	}
-	s.row, s.stored = row, digest
+	s.row, s.digest = row, digest
 }
 
-// forget is for a host that is not stored any more.
-func (m *hostCache) forget(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.seen[id]; s != nil {
+// remove drops a host that is not stored any more.
+func (c *hostCache) remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
 		for migration := range s.migrations {
-			delete(m.hostOf, migration)
+			delete(c.hostOfMigration, migration)
 		}
 	}
-	delete(m.seen, id)
+	delete(c.byID, id)
 }
 
-// tell notes the mark that a host is told.
-func (m *hostCache) tell(id string, mark api.RegistryMark) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.seen[id]; s != nil {
+// setMark notes the mark that a host is told.
+func (c *hostCache) setMark(id string, mark api.RegistryMark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
 		s.mark = mark
 	}
 }
 
-func (m *hostCache) lastSeen(id string) (time.Time, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[id]
+func (c *hostCache) lastSeen(id string) (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
 	if s == nil || s.at.IsZero() {
 		return time.Time{}, false
 	}
 	return s.at, true
 }
 
-// freshen puts what a host last said of its pools into pools.
-func (m *hostCache) freshen(hostID string, p *api.Pool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[hostID]
+// fillPool puts the sizes that a host last reported into a pool of it.
+func (c *hostCache) fillPool(hostID string, p *api.Pool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[hostID]
 	if s == nil {
 		return
 	}
@@ -203,12 +203,12 @@ func (m *hostCache) freshen(hostID string, p *api.Pool) {
 	}
 }
 
-// all returns a copy of what is known of every host that has reported.
-func (m *hostCache) all() map[string]sighting {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := make(map[string]sighting, len(m.seen))
-	for id, s := range m.seen {
+// snapshot returns a copy of the state of every host that has reported since the start.
+func (c *hostCache) snapshot() map[string]hostState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[string]hostState, len(c.byID))
+	for id, s := range c.byID {
 		if !s.at.IsZero() {
 			out[id] = *s
 		}
@@ -216,14 +216,13 @@ func (m *hostCache) all() map[string]sighting {
 	return out
 }
 
-// keptPools notes that what the hosts said of their pools, as of the sightings, is in
-// the database.
-func (m *hostCache) keptPools(ids []string, as map[string]sighting) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// poolsFlushed notes that the pools of these hosts are stored as they are in as.
+func (c *hostCache) poolsFlushed(ids []string, as map[string]hostState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, id := range ids {
-		if s := m.seen[id]; s != nil {
-			s.poolsKept = as[id].poolsAt
+		if s := c.byID[id]; s != nil {
+			s.poolsFlushed = as[id].poolsAt
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // database's log short. It is for a task that calls it now and then, and once at
 // the end. A read-only store is left as it is.
 func (s *Store) Housekeep(ctx context.Context) error {
-	if s.marks.restored() {
+	if s.history.restored() {
 		return nil
 	}
 	if err := s.flushSightings(ctx); err != nil {
@@ -25,7 +25,7 @@ func (s *Store) Housekeep(ctx context.Context) error {
 	if err := s.ledger.ExpireAnswers(ctx); err != nil {
 		return err
 	}
-	if err := s.forgetEnded(ctx); err != nil {
+	if err := s.dropFinished(ctx); err != nil {
 		return err
 	}
 	return s.ledger.Checkpoint(ctx)
@@ -36,7 +36,7 @@ func (s *Store) Housekeep(ctx context.Context) error {
 const flushAtOnce = 200
 
 func (s *Store) flushSightings(ctx context.Context) error {
-	sightings := s.hosts.all()
+	sightings := s.hosts.snapshot()
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(sightings)), flushAtOnce) {
 		err := s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 			s.cache.hosts.invalidate()
@@ -50,21 +50,21 @@ func (s *Store) flushSightings(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.hosts.keptPools(ids, sightings)
+		s.hosts.poolsFlushed(ids, sightings)
 	}
 	return nil
 }
 
-func (s sighting) flush(ctx context.Context, tx *ledger.Tx, hostID string) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", s.at.UnixMicro(), hostID); err != nil {
+func (h hostState) flush(ctx context.Context, tx *ledger.Tx, hostID string) error {
+	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", h.at.UnixMicro(), hostID); err != nil {
 		return fmt.Errorf("flush host: %w", err)
 	}
-	if s.poolsKept.Equal(s.poolsAt) {
+	if h.poolsFlushed.Equal(h.poolsAt) {
 		return nil
 	}
-	for _, p := range s.pools {
+	for _, p := range h.pools {
 		if _, err := tx.ExecContext(ctx, "UPDATE pools SET capacity_bytes = ?, free_bytes = ?, updated_us = ? WHERE host_id = ? AND name = ?",
-			p.CapacityBytes, p.FreeBytes, s.poolsAt.UnixMicro(), hostID, p.Name); err != nil {
+			p.CapacityBytes, p.FreeBytes, h.poolsAt.UnixMicro(), hostID, p.Name); err != nil {
 			return fmt.Errorf("flush pool: %w", err)
 		}
 	}

@@ -153,7 +153,7 @@ func (tx *Tx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransit
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
-	if err := cmp.Or(lockOf(i.Instance).refuse("shelve", i.Name), tx.CheckNotElsewhere("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
+	if err := cmp.Or(lockOf(i.Instance).refuse("shelve", i.Name), tx.CheckNoSplitBrain("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
 		return err
 	}
 	if err := tx.checkDisksAtRest(ctx, i); err != nil {

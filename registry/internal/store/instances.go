@@ -46,12 +46,12 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 }
 
 // distrust has the next report of hosts written, changed or not.
-func (m *hostCache) distrust(ids ...string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *hostCache) distrust(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, id := range ids {
-		if s := m.seen[id]; s != nil {
-			s.stored = ""
+		if s := c.byID[id]; s != nil {
+			s.digest = ""
 		}
 	}
 }
@@ -216,11 +216,11 @@ func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
 // Instances returns every instance, by name. A host finds its own.
 func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Instance, error) {
-		instances, err := ledger.QueryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.seen(instanceOwned)+" ORDER BY i.name, i.id", viewer.HostID)
+		instances, err := ledger.QueryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.visible(ownsInstance)+" ORDER BY i.name, i.id", viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
-		slots, err := ledger.QueryAll(ctx, q, scanSlot, slotQuery+" JOIN instances i ON i.id = s.instance_id WHERE "+viewer.seen(instanceOwned)+slotOrder, viewer.HostID)
+		slots, err := ledger.QueryAll(ctx, q, scanSlot, slotQuery+" JOIN instances i ON i.id = s.instance_id WHERE "+viewer.visible(ownsInstance)+slotOrder, viewer.HostID)
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +230,7 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 		}
 		for n := range instances {
 			instances[n].BlockDeviceMappings = append(instances[n].BlockDeviceMappings, of[instances[n].ID]...)
-			s.hosts.noteElsewhere(&instances[n])
+			s.hosts.noteSplitBrain(&instances[n])
 		}
 		return instances, nil
 	})
@@ -238,9 +238,9 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 
 // Instance returns the instance that ref names.
 func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
-	i, err := viewOwn(ctx, s, KindInstance, ref, viewer, InstanceByID)
+	i, err := viewVisible(ctx, s, KindInstance, ref, viewer, InstanceByID)
 	if err == nil {
-		s.hosts.noteElsewhere(&i)
+		s.hosts.noteSplitBrain(&i)
 	}
 	return i, err
 }

@@ -58,9 +58,9 @@ func reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool
 	return yes, nil
 }
 
-// claim records that a volume is at l, or with a migrationID that it shall be.
+// reserveLocation records that a volume is at l, or with a migrationID that it shall be.
 // A place that is taken is refused with the code taken.
-func (tx *Tx) claim(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
+func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID string, l api.Location, taken api.Code) error {
 	l, err := inItsPool(ctx, tx, hostID, l)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (tx *Tx) poolIsKnown(ctx context.Context, hostID string, l api.Location) er
 }
 
 // inItsPool names the pool of a location that is given by its path, if one of the host
-// has its directory. Two hosts that have mounted one export at two places then mean
+// hasReport its directory. Two hosts that have mounted one export at two places then mean
 // one image, and a drain of the pool finds it.
 func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {

@@ -93,7 +93,7 @@ func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostI
 	if err != nil {
 		return nil, err
 	}
-	own, err := owned(ctx, tx, KindMigration, hostID, in.ID)
+	own, err := owns(ctx, tx, KindMigration, hostID, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID st
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
 	}
 	for _, a := range v.Attachments {
-		if err := tx.CheckNotElsewhere("migrate volume "+v.Name+" of instance "+a.InstanceName, a.InstanceID, ""); err != nil {
+		if err := tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+a.InstanceName, a.InstanceID, ""); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachm
 		// It is at rest, and its other volumes are let be until it is as it was.
 		return lock.refuse("migrate a volume of", name)
 	}
-	return tx.CheckNotElsewhere("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
+	return tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
 // keptOnHost refuses to move a volume of an instance that is shelved and still on its
@@ -189,7 +189,7 @@ func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID 
 	case err != nil:
 		return err
 	case yes:
-		return tx.checkSettled(ctx, verb, v.Name, v.Location, hostID)
+		return tx.checkNotBehind(ctx, verb, v.Name, v.Location, hostID)
 	}
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }
@@ -243,7 +243,7 @@ func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeTyp
 		string(src), string(dst), in.Method, toType, in.OpID, tx.At.UnixMicro()); err != nil {
 		return err
 	}
-	if err := tx.claim(ctx, v.ID, in.ID, hostID, in.Dst, api.CodeDstInUse); err != nil {
+	if err := tx.reserveLocation(ctx, v.ID, in.ID, hostID, in.Dst, api.CodeDstInUse); err != nil {
 		return err
 	}
 	if instanceID == "" {

@@ -196,7 +196,7 @@ func (tx *Tx) MoveReservation(ctx context.Context, m api.Migration, dst api.Loca
 	if err := tx.Exec(ctx, "DELETE FROM locations WHERE migration_id = ?", m.ID); err != nil {
 		return err
 	}
-	if err := tx.claim(ctx, m.VolumeID, m.ID, hostID, dst, api.CodeDstInUse); err != nil {
+	if err := tx.reserveLocation(ctx, m.VolumeID, m.ID, hostID, dst, api.CodeDstInUse); err != nil {
 		return err
 	}
 	b, err := json.Marshal(dst)

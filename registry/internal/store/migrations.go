@@ -35,7 +35,7 @@ func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, view
 		if err != nil {
 			return nil, err
 		}
-		query, args := migrationQuery+" WHERE "+viewer.seen(migrationOwned), []any{viewer.HostID}
+		query, args := migrationQuery+" WHERE "+viewer.visible(ownsMigration), []any{viewer.HostID}
 		if volume != "" {
 			query, args = query+" AND m.volume_id = ?2", append(args, volume)
 		}
@@ -48,7 +48,7 @@ func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, view
 
 // Migration returns the migration that ref names.
 func (s *Store) Migration(ctx context.Context, ref string, viewer Viewer) (api.Migration, error) {
-	return viewOwn(ctx, s, KindMigration, ref, viewer, MigrationByID)
+	return viewVisible(ctx, s, KindMigration, ref, viewer, MigrationByID)
 }
 
 // MigrationByID reads a migration, sql.ErrNoRows if there is none.

@@ -30,7 +30,7 @@ func TestWhatAHostSaysIsPrintableWhereverItIsKept(t *testing.T) {
 	in := progress(hostA, "a", move, 1)
 	in.Migrations[0].Error = said()
 	must(s.Report(t.Context(), nobody, in))(t)
-	live, _ := s.LiveMigration(move)
+	live, _ := s.MigrationProgress(move)
 	shown("in a report", live.Error)
 
 	needs := step(api.MigrationNeedsOperator, api.MigrationStarting)

@@ -13,23 +13,23 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// LiveMigration returns what its host last said of a migration: its phase, its
+// MigrationProgress returns what its host last said of a migration: its phase, its
 // progress and its rate. It is the host's word, kept in memory alone, and may be
 // older than a state that was stored since; state and places are those of
 // Migration.
-func (s *Store) LiveMigration(id string) (api.Migration, bool) { return s.hosts.migration(id) }
+func (s *Store) MigrationProgress(id string) (api.Migration, bool) { return s.hosts.progress(id) }
 
 // NextProgress returns a channel that is closed when a host has said something of
-// its migrations after the call: ask for it, then for LiveMigration, then wait.
+// its migrations after the call: ask for it, then for MigrationProgress, then wait.
 func (s *Store) NextProgress() <-chan struct{} { return s.progress.Wait() }
 
-// noteMigrations remembers how far the migrations of a host are. One that the
+// cacheProgress remembers how far the migrations of a host are. One that the
 // registry does not have as that host's is left out.
-func (s *Store) noteMigrations(ctx context.Context, in api.HostReport) error {
+func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
 	if in.Migrations == nil {
 		return nil
 	}
-	known := s.hosts.migrationsOf(in.ID)
+	known := s.hosts.progressOf(in.ID)
 	live := make(map[string]api.Migration, len(in.Migrations))
 	for _, m := range in.Migrations {
 		if _, ok := known[m.ID]; !ok {
@@ -45,13 +45,13 @@ func (s *Store) noteMigrations(ctx context.Context, in api.HostReport) error {
 		m.Error = validate.PrintableError(m.Error)
 		live[m.ID] = m
 	}
-	s.hosts.setMigrations(in.ID, live)
+	s.hosts.setProgress(in.ID, live)
 	s.progress.Announce()
 	return nil
 }
 
-// forgetEnded drops what is remembered of migrations that are over.
-func (s *Store) forgetEnded(ctx context.Context) error {
+// dropFinished drops what is remembered of migrations that are over.
+func (s *Store) dropFinished(ctx context.Context) error {
 	for _, id := range s.hosts.migrationIDs() {
 		var state api.MigrationState
 		err := s.db.Read.QueryRowContext(ctx, "SELECT state FROM migrations WHERE id = ?", id).Scan(&state)
@@ -59,67 +59,67 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 			return fmt.Errorf("look up migration: %w", err)
 		}
 		if err != nil || state.Final() {
-			s.hosts.forgetMigration(id)
+			s.hosts.removeMigration(id)
 		}
 	}
 	return nil
 }
 
-func (m *hostCache) migration(id string) (api.Migration, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	host, ok := m.hostOf[id]
+func (c *hostCache) progress(id string) (api.Migration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	host, ok := c.hostOfMigration[id]
 	if !ok {
 		return api.Migration{}, false
 	}
-	live, ok := m.seen[host].migrations[id]
+	live, ok := c.byID[host].migrations[id]
 	return live, ok
 }
 
-func (m *hostCache) migrationsOf(hostID string) map[string]api.Migration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.seen[hostID]; s != nil {
+func (c *hostCache) progressOf(hostID string) map[string]api.Migration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[hostID]; s != nil {
 		return s.migrations // replaced, never changed
 	}
 	return nil
 }
 
-func (m *hostCache) setMigrations(hostID string, live map[string]api.Migration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[hostID]
+func (c *hostCache) setProgress(hostID string, live map[string]api.Migration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[hostID]
 	if s == nil {
 		return
 	}
 	for id := range s.migrations {
-		delete(m.hostOf, id)
+		delete(c.hostOfMigration, id)
 	}
 	for id := range live {
-		m.hostOf[id] = hostID
+		c.hostOfMigration[id] = hostID
 	}
 	s.migrations = live
 }
 
-func (m *hostCache) migrationIDs() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ids := make([]string, 0, len(m.hostOf))
-	for id := range m.hostOf {
+func (c *hostCache) migrationIDs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids := make([]string, 0, len(c.hostOfMigration))
+	for id := range c.hostOfMigration {
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-func (m *hostCache) forgetMigration(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[m.hostOf[id]]
+func (c *hostCache) removeMigration(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[c.hostOfMigration[id]]
 	if s == nil {
 		return
 	}
 	rest := maps.Clone(s.migrations)
 	delete(rest, id)
 	s.migrations = rest
-	delete(m.hostOf, id)
+	delete(c.hostOfMigration, id)
 }

@@ -23,17 +23,17 @@ func TestProgressIsWhatTheHostOfTheMigrationLastSaid(t *testing.T) {
 	must(s.Report(t.Context(), nobody, progress(hostA, "a", move, 200)))(t)
 	must(s.Report(t.Context(), nobody, progress(hostB, "b", move, 7)))(t)
 	must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t) // nil leaves it
-	if m, ok := s.LiveMigration(move); !ok || m.BytesDone != 200 || m.Phase != "copy" {
+	if m, ok := s.MigrationProgress(move); !ok || m.BytesDone != 200 || m.Phase != "copy" {
 		t.Errorf("live = %+v, %v", m, ok)
 	}
-	if _, ok := s.LiveMigration(id(migrationKind, 9)); ok {
+	if _, ok := s.MigrationProgress(id(migrationKind, 9)); ok {
 		t.Error("a migration that nobody knows is live")
 	}
 	must(s.Report(t.Context(), nobody, progress(hostA, "a", id(migrationKind, 9), 1)))(t)
-	if _, ok := s.LiveMigration(move); ok {
+	if _, ok := s.MigrationProgress(move); ok {
 		t.Error("a migration that its host has no more is live")
 	}
-	if _, ok := s.LiveMigration(id(migrationKind, 9)); ok {
+	if _, ok := s.MigrationProgress(id(migrationKind, 9)); ok {
 		t.Error("a migration that the registry does not have is live")
 	}
 }
@@ -56,14 +56,14 @@ func TestProgressOfWhatIsOverIsForgotten(t *testing.T) {
 	if err := s.Housekeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.LiveMigration(move); !ok {
+	if _, ok := s.MigrationProgress(move); !ok {
 		t.Error("housekeeping forgot a migration that is open")
 	}
 	must(s.TransitionMigration(t.Context(), nobody, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	if err := s.Housekeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.LiveMigration(move); ok {
+	if _, ok := s.MigrationProgress(move); ok {
 		t.Error("a migration that is over is live")
 	}
 }

@@ -37,13 +37,13 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 		return api.Host{}, notYourHost("report for", in.Name)
 	}
 	now := s.now()
-	host, told, known := s.hosts.see(in.ID, now)
+	host, told, known := s.hosts.touch(in.ID, now)
 	if in.Mark != nil && *in.Mark != told {
 		if err := s.ObserveMark(ctx, in.ID, in.Name, *in.Mark); err != nil {
 			return api.Host{}, err
 		}
 	} else {
-		s.marks.trust(in.ID)
+		s.history.clearDoubt(in.ID)
 	}
 	// A report that says nothing new is refused as well, so that the host can
 	// show why the registry does not work; and one of an older epoch with the same
@@ -52,7 +52,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	if err != nil {
 		return api.Host{}, err
 	}
-	s.hosts.compare(in.ID)
+	s.hosts.setCompared(in.ID)
 	if known {
 		if err := host.admitReport(in.Epoch); err != nil {
 			return api.Host{}, err
@@ -62,16 +62,16 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 		if host, in.Digest, err = s.takeReport(ctx, call, in, host, now); err != nil {
 			return api.Host{}, err
 		}
-	} else if !s.hosts.has(in.ID, in.Digest) {
+	} else if !s.hosts.hasReport(in.ID, in.Digest) {
 		return api.Host{}, api.Errorf(api.CodeConflict, "the registry does not have the report of host %s that the digest stands for; it wants the whole report", in.Name).
 			With(api.DetailReportWhole, true)
 	}
-	if err := s.noteMigrations(ctx, in); err != nil {
+	if err := s.cacheProgress(ctx, in); err != nil {
 		return api.Host{}, err
 	}
-	h, mark := s.describe(host), s.marks.current()
+	h, mark := s.hostDocument(host), s.history.current()
 	h.Mark, h.ReportDigest = &mark, in.Digest
-	s.hosts.tell(in.ID, mark)
+	s.hosts.setMark(in.ID, mark)
 	return h, nil
 }
 
@@ -82,11 +82,11 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 	if err != nil {
 		return host, "", err
 	}
-	if s.hosts.note(in, digest) {
+	if s.hosts.update(in, digest) {
 		return host, digest, nil
 	}
 	if call.Host != nil {
-		if ok, _ := s.wholeReports.take(in.ID, now); !ok {
+		if ok, _ := s.reportLimit.allow(in.ID, now); !ok {
 			return host, "", api.Errorf(api.CodeRegistryUnavailable, "the report of host %s was not taken: a host may report something new %d times at once and %d times a second; try again later",
 				in.Name, reportsAtOnce, reportsPerSecond)
 		}
@@ -99,9 +99,9 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 	if host, err = s.storeReport(ctx, call, in, digest); err != nil {
 		return host, "", err
 	}
-	s.hosts.see(in.ID, now)
-	s.hosts.compare(in.ID) // it may be new
-	s.hosts.note(in, digest)
+	s.hosts.touch(in.ID, now)
+	s.hosts.setCompared(in.ID) // it may be new
+	s.hosts.update(in, digest)
 	return host, digest, nil
 }
 
@@ -131,7 +131,7 @@ func reportDigest(in api.HostReport) (string, error) {
 // storeReport writes down the part of a report that the database keeps.
 func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostRow, error) {
 	call.Key = ""
-	return mutateIf(ctx, s, call, "host.report", in, admitAny, func(ctx context.Context, tx *Tx) (hostRow, error) {
+	return mutateIf(ctx, s, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostRow, error) {
 		was, err := tx.hostRow(ctx, in.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return was, err
@@ -154,8 +154,8 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 			return now, err
 		}
 		tx.OnCommit(func() {
-			s.hosts.store(now, digest)
-			s.hosts.setStrays(in.ID, strays)
+			s.hosts.put(now, digest)
+			s.hosts.setForeign(in.ID, strays)
 		})
 		return now, tx.auditReport(ctx, was, now)
 	})

@@ -35,7 +35,7 @@ type RestoreAcceptance struct {
 // that has not heard of its fence would be believed, and attachments that the
 // database does not know would be used while it gives their volumes to others. No
 // host is fenced: each lets go of what it does not have any more, and rejoins.
-// Until then it is behind (checkSettled).
+// Until then it is behind (checkNotBehind).
 func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -44,7 +44,7 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 		return api.RegistryMark{}, api.Errorf(api.CodePermissionDenied, "only an operator can accept that the registry was restored")
 	}
 	return mutateIf(ctx, s, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *Tx) (api.RegistryMark, error) {
-		if !in.WithoutProof && !s.marks.restored() {
+		if !in.WithoutProof && !s.history.restored() {
 			return api.RegistryMark{}, api.Errorf(api.CodeConflict, "no host has shown that this database is older than what it was told, so there is no restore to accept; "+
 				"every host would get a new epoch for nothing. If it is from a backup all the same, say so: --without-proof")
 		}
@@ -53,24 +53,24 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 		if err := tx.QueryRowContext(ctx, "SELECT id, timeline FROM registry").Scan(&id, &before); err != nil {
 			return api.RegistryMark{}, fmt.Errorf("read timeline: %w", err)
 		}
-		timeline := max(before, s.marks.newestShown()) + 1
+		timeline := max(before, s.history.newestShown()) + 1
 		if err := tx.ExecAll(ctx, ledger.SQL("UPDATE registry SET timeline = ?", timeline), ledger.SQL("DELETE FROM restore_proofs")); err != nil {
 			return api.RegistryMark{}, err
 		}
-		tx.OnCommit(func() { s.marks.begin(timeline) })
+		tx.OnCommit(func() { s.history.beginTimeline(timeline) })
 		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
 			return api.RegistryMark{}, err
 		}
 		event, err := tx.AddEvent(ctx, api.Event{
 			What: "registry.accept_restore", Object: "registry/" + id,
 			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
-			Details: map[string]any{"evidence": in.Evidence, "reason": s.marks.reason()},
+			Details: map[string]any{"evidence": in.Evidence, "reason": s.history.reason()},
 		})
 		if err != nil {
 			return api.RegistryMark{}, err
 		}
 		end, err := tx.End(ctx)
-		return s.marks.signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
+		return s.history.signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
 	})
 }
 
@@ -86,17 +86,17 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	}
 	tx.OnCommit(func() {
 		for _, h := range hosts {
-			s.hosts.store(h, "")
+			s.hosts.put(h, "")
 		}
 	})
 	return nil
 }
 
-// checkSettled refuses to give a host a volume that another host may have, by a
+// checkNotBehind refuses to give a host a volume that another host may have, by a
 // history that was lost in a restore: one that reaches the volume's place and has
 // not come back since. A host lets go of such volumes when it comes back, and one
 // that is fenced is kept from them by who has fenced it.
-func (tx *Tx) checkSettled(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
+func (tx *Tx) checkNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {
 		return err

@@ -16,19 +16,19 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// marks is what the registry knows of its own history: how far it is, and what
+// history is what the registry knows of its own history: how far it is, and what
 // hosts have shown that cannot be of it.
-type marks struct {
+type history struct {
 	mu  sync.Mutex
 	now api.RegistryMark
 	// key signs marks. It never changes.
 	key []byte
-	// shown are the signed marks that prove a restore, by the id of the host; at most
+	// proofs are the signed marks that prove a restore, by the id of the host; at most
 	// one of a host, the newest. The database has them too.
-	shown map[string]shownMark
-	// doubted are marks that would prove one and are not signed by this registry, by
+	proofs map[string]shownMark
+	// doubts are marks that would prove one and are not signed by this registry, by
 	// the id of the host: they count against that host alone.
-	doubted map[string]shownMark
+	doubts map[string]shownMark
 }
 
 type shownMark struct {
@@ -42,9 +42,9 @@ func newer(a, b api.RegistryMark) int {
 }
 
 // load is for the start.
-func (m *marks) load(ctx context.Context, q ledger.Querier, end ledger.End) error {
-	m.shown, m.doubted = map[string]shownMark{}, map[string]shownMark{}
-	if err := q.QueryRowContext(ctx, "SELECT id, timeline, mark_key FROM registry").Scan(&m.now.RegistryID, &m.now.Timeline, &m.key); err != nil {
+func (h *history) load(ctx context.Context, q ledger.Querier, end ledger.End) error {
+	h.proofs, h.doubts = map[string]shownMark{}, map[string]shownMark{}
+	if err := q.QueryRowContext(ctx, "SELECT id, timeline, mark_key FROM registry").Scan(&h.now.RegistryID, &h.now.Timeline, &h.key); err != nil {
 		return fmt.Errorf("read identity of the registry: %w", err)
 	}
 	proofs, err := ledger.QueryAll(ctx, q, scanProof, "SELECT host_id, host, timeline, seq, hash FROM restore_proofs")
@@ -52,10 +52,10 @@ func (m *marks) load(ctx context.Context, q ledger.Querier, end ledger.End) erro
 		return err
 	}
 	for _, p := range proofs {
-		p.mark.RegistryID = m.now.RegistryID
-		m.shown[p.hostID] = p.shownMark
+		p.mark.RegistryID = h.now.RegistryID
+		h.proofs[p.hostID] = p.shownMark
 	}
-	m.advance(end)
+	h.advance(end)
 	return nil
 }
 
@@ -69,89 +69,89 @@ func scanProof(row ledger.Scanner) (p restoreProof, err error) {
 	return p, row.Scan(&p.hostID, &p.host, &p.mark.Timeline, &p.mark.Seq, &p.mark.Hash)
 }
 
-func (m *marks) current() api.RegistryMark {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now
+func (h *history) current() api.RegistryMark {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
 }
 
 // advance notes where the audit trail ends on stable storage.
-func (m *marks) advance(end ledger.End) {
+func (h *history) advance(end ledger.End) {
 	hash := hex.EncodeToString(end.Hash)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now.Seq, m.now.Hash = end.Seq, hash
-	m.now = m.signed(m.now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now.Seq, h.now.Hash = end.Seq, hash
+	h.now = h.signed(h.now)
 }
 
-// prove notes a mark that proves a restore, and says whether it is newer than what
+// addProof notes a mark that proves a restore, and says whether it is newer than what
 // the host has shown before, and whether the host has shown one for the first time.
-func (m *marks) prove(hostID, name string, mark api.RegistryMark) (newest, first bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.doubted, hostID)
+func (h *history) addProof(hostID, name string, mark api.RegistryMark) (newest, first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.doubts, hostID)
 	// An operator may have accepted it since it was looked at.
-	if mark.Timeline < m.now.Timeline {
+	if mark.Timeline < h.now.Timeline {
 		return false, false
 	}
-	before, known := m.shown[hostID]
+	before, known := h.proofs[hostID]
 	if known && newer(mark, before.mark) <= 0 {
 		return false, false
 	}
-	m.shown[hostID] = shownMark{name, mark}
+	h.proofs[hostID] = shownMark{name, mark}
 	return true, !known
 }
 
-// doubt notes a mark that this history did not give out and nobody signed, and says
+// addDoubt notes a mark that this history did not give out and nobody signed, and says
 // whether that is news.
-func (m *marks) doubt(hostID, name string, mark api.RegistryMark) (news bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if mark.Timeline < m.now.Timeline {
+func (h *history) addDoubt(hostID, name string, mark api.RegistryMark) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if mark.Timeline < h.now.Timeline {
 		return false
 	}
-	_, known := m.doubted[hostID]
-	m.doubted[hostID] = shownMark{name, mark}
+	_, known := h.doubts[hostID]
+	h.doubts[hostID] = shownMark{name, mark}
 	return !known
 }
 
-// trust ends the doubt about what a host shows.
-func (m *marks) trust(hostID string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.doubted, hostID)
+// clearDoubt ends the doubt about what a host shows.
+func (h *history) clearDoubt(hostID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.doubts, hostID)
 }
 
-// begin starts a timeline, for which nothing that was shown is a proof.
-func (m *marks) begin(timeline int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now.Timeline = timeline
-	m.now = m.signed(m.now)
-	clear(m.shown)
-	clear(m.doubted)
+// beginTimeline starts a timeline, for which nothing that was shown is a proof.
+func (h *history) beginTimeline(timeline int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now.Timeline = timeline
+	h.now = h.signed(h.now)
+	clear(h.proofs)
+	clear(h.doubts)
 }
 
 // newestShown is the newest timeline of the marks that hosts have shown.
-func (m *marks) newestShown() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (h *history) newestShown() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var timeline int64
-	for _, s := range m.shown {
+	for _, s := range h.proofs {
 		timeline = max(timeline, s.mark.Timeline)
 	}
 	return timeline
 }
 
 // reason says why the registry is read-only and what to do; "" if it is not.
-func (m *marks) reason() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.shown) == 0 {
+func (h *history) reason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.proofs) == 0 {
 		return ""
 	}
-	hosts := make([]shownMark, 0, len(m.shown))
-	for _, s := range m.shown {
+	hosts := make([]shownMark, 0, len(h.proofs))
+	for _, s := range h.proofs {
 		hosts = append(hosts, s)
 	}
 	slices.SortFunc(hosts, func(a, b shownMark) int { return cmp.Or(newer(b.mark, a.mark), cmp.Compare(a.host, b.host)) })
@@ -162,12 +162,12 @@ func (m *marks) reason() string {
 	return fmt.Sprintf("the registry's database is older than what its hosts were told, so it was restored from a backup: host %s%s "+
 		"knows of event %d of timeline %d, which this registry has signed, and the database, which has event %d of timeline %d as its last, does not. "+
 		"Compare the registry with the hosts (`volferryctl instance list` on each), then run `volferry-registry accept-restore --evidence TEXT`",
-		hosts[0].host, others, hosts[0].mark.Seq, hosts[0].mark.Timeline, m.now.Seq, m.now.Timeline)
+		hosts[0].host, others, hosts[0].mark.Seq, hosts[0].mark.Timeline, h.now.Seq, h.now.Timeline)
 }
 
 // Mark returns how far the registry's history is on stable storage. It costs
 // nothing.
-func (s *Store) Mark() api.RegistryMark { return s.marks.current() }
+func (s *Store) Mark() api.RegistryMark { return s.history.current() }
 
 // ObserveMark compares a mark that a host shows with the registry's history. A
 // mark that this history cannot have given out, and that this registry has signed,
@@ -177,28 +177,28 @@ func (s *Store) Mark() api.RegistryMark { return s.marks.current() }
 // restore is accepted. Marks of other registries and of older timelines prove
 // nothing.
 func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.RegistryMark) error {
-	now := s.marks.current()
+	now := s.history.current()
 	if m.RegistryID != now.RegistryID || m.Timeline < now.Timeline || m.Seq <= 0 {
-		s.marks.trust(hostID)
+		s.history.clearDoubt(hostID)
 		return nil
 	}
-	ours, err := s.gaveOut(ctx, now, m)
+	ours, err := s.inHistory(ctx, now, m)
 	if err != nil {
 		return err
 	}
 	if ours {
-		s.marks.trust(hostID)
+		s.history.clearDoubt(hostID)
 		return nil
 	}
-	if !s.marks.hasSigned(m) {
-		if s.marks.doubt(hostID, name, m) && s.onDoubt != nil {
+	if !s.history.hasSigned(m) {
+		if s.history.addDoubt(hostID, name, m) && s.onDoubt != nil {
 			s.onDoubt(name)
 		}
 		return s.checkDoubt(hostID)
 	}
-	newest, first := s.marks.prove(hostID, name, m)
+	newest, first := s.history.addProof(hostID, name, m)
 	if first && s.onReadOnly != nil {
-		s.onReadOnly(s.marks.reason())
+		s.onReadOnly(s.history.reason())
 	}
 	if newest {
 		return s.keepProof(ctx, hostID, name, m)
@@ -210,7 +210,7 @@ func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.Regi
 // at its next start, and `accept-restore` knows that there is something to accept.
 func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	return s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
-		if s.marks.current().Timeline > m.Timeline {
+		if s.history.current().Timeline > m.Timeline {
 			return nil // it was accepted meanwhile
 		}
 		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO restore_proofs (host_id, host, timeline, seq, hash) VALUES (?, ?, ?, ?, ?)",
@@ -222,8 +222,8 @@ func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.Regist
 	})
 }
 
-// gaveOut says whether m is of the history that now is the end of.
-func (s *Store) gaveOut(ctx context.Context, now, m api.RegistryMark) (bool, error) {
+// inHistory says whether m is of the history that now is the end of.
+func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
 	switch {
 	case newer(m, now) > 0:
 		return false, nil
@@ -241,17 +241,17 @@ func (s *Store) gaveOut(ctx context.Context, now, m api.RegistryMark) (bool, err
 // ReadOnly says whether the store takes no changes because it was found to be
 // older than what hosts were told, and if so why and what to do.
 func (s *Store) ReadOnly() (reason string, yes bool) {
-	reason = s.marks.reason()
+	reason = s.history.reason()
 	return reason, reason != ""
 }
 
 // Doubted returns the names of the hosts that show a mark which this registry has
 // neither given out nor signed, in order. Nothing that they ask for is done.
 func (s *Store) Doubted() []string {
-	s.marks.mu.Lock()
-	defer s.marks.mu.Unlock()
-	names := make([]string, 0, len(s.marks.doubted))
-	for _, d := range s.marks.doubted {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	names := make([]string, 0, len(s.history.doubts))
+	for _, d := range s.history.doubts {
 		names = append(names, d.host)
 	}
 	slices.Sort(names)
@@ -260,9 +260,9 @@ func (s *Store) Doubted() []string {
 
 // checkDoubt refuses what a host asks for that shows a mark which nobody gave out.
 func (s *Store) checkDoubt(hostID string) error {
-	s.marks.mu.Lock()
-	defer s.marks.mu.Unlock()
-	d, yes := s.marks.doubted[hostID]
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	d, yes := s.history.doubts[hostID]
 	if !yes {
 		return nil
 	}
@@ -275,16 +275,16 @@ func (s *Store) checkDoubt(hostID string) error {
 
 // writable refuses every change while the store is read-only.
 func (s *Store) writable() error {
-	if !s.marks.restored() {
+	if !s.history.restored() {
 		return nil
 	}
-	return api.Errorf(api.CodeRegistryUnavailable, "nothing was changed, because %s", s.marks.reason())
+	return api.Errorf(api.CodeRegistryUnavailable, "nothing was changed, because %s", s.history.reason())
 }
 
-// admitHeard refuses the changes of a host that has not shown since the start
+// admitCompared refuses the changes of a host that has not shown since the start
 // which history it knows. By them a database from a backup would go on, until the
 // first report proves what it is.
-func (s *Store) admitHeard(host hostRow) error {
+func (s *Store) admitCompared(host hostRow) error {
 	if err := s.checkDoubt(host.id); err != nil {
 		return err
 	}
@@ -296,8 +296,8 @@ func (s *Store) admitHeard(host hostRow) error {
 		With(api.DetailReportFirst, true)
 }
 
-func (m *marks) restored() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.shown) > 0
+func (h *history) restored() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.proofs) > 0
 }

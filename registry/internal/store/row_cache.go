@@ -60,13 +60,13 @@ func (h *hostRows) invalidate() {
 // maxAttachments bounds how many attachments are cached.
 const maxAttachments = 4096
 
-// attachmentCache holds attachments by their ids, as heldAttachmentQuery gives them: a
+// attachmentCache holds attachments by their ids, as attachmentRowQuery gives them: a
 // daemon makes several changes of one after the other, and to read it is the
 // better part of the price of each. No attachment with a migration is in it.
 //
 // Every statement empties it, whatever it changes, but those of keepsAttachments. So does
 // whatever undoes a change.
-type attachmentCache map[string]heldAttachment
+type attachmentCache map[string]attachmentRow
 
 // The statements of attach and detach. Each changes nothing that another attachment
 // than its own is read with, and whoever uses it says what became of that one.
@@ -83,7 +83,7 @@ const (
 var keepsAttachments = map[string]bool{addSlot: true, moveAttachment: true, touchVolume: true, removeSlot: true, addAttachmentAt: true}
 
 // put notes an attachment as it is stored now.
-func (c attachmentCache) put(h heldAttachment) {
+func (c attachmentCache) put(h attachmentRow) {
 	if len(c) >= maxAttachments {
 		clear(c)
 	}

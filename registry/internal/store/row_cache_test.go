@@ -25,12 +25,12 @@ func checkHeld(t *testing.T, s *Store) []string {
 		tx := s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody)
 		for id, got := range held {
 			clear(cache)
-			stored, err := tx.heldAttachmentByID(ctx, id)
+			stored, err := tx.attachmentRowByID(ctx, id)
 			if err != nil {
 				t.Errorf("the attachment %s is held and cannot be read: %v", id, err)
 				continue
 			}
-			if diff := cmp.Diff(stored, got, cmp.AllowUnexported(heldAttachment{}, instanceLock{})); diff != "" {
+			if diff := cmp.Diff(stored, got, cmp.AllowUnexported(attachmentRow{}, instanceLock{})); diff != "" {
 				t.Errorf("the attachment %s is held as it is not stored (-stored +held):\n%s", id, diff)
 			}
 		}
@@ -96,7 +96,7 @@ func TestAttachmentsThatTheWriterHoldsAreAsStored(t *testing.T) {
 func TestNoMoreAttachmentsAreHeldThanThereIsRoomFor(t *testing.T) {
 	c := attachmentCache{}
 	for n := range maxAttachments + 1 {
-		c.put(heldAttachment{Attachment: api.Attachment{ID: id(attachmentKind, n)}})
+		c.put(attachmentRow{Attachment: api.Attachment{ID: id(attachmentKind, n)}})
 	}
 	if len(c) != 1 {
 		t.Errorf("%d attachments are held, want the last", len(c))

@@ -77,7 +77,7 @@ func (s *Store) SharedPools() SharedPools {
 			out.AnyHost = append(out.AnyHost, pool)
 		}
 	}
-	for id, host := range s.hosts.all() {
+	for id, host := range s.hosts.snapshot() {
 		for _, p := range host.pools {
 			said := p.Name
 			if out.Confirmed {

@@ -110,7 +110,7 @@ func (tx *Tx) claimFromShelf(ctx context.Context, i shelving, in api.InstanceTra
 	case !may:
 		return api.Errorf(api.CodeNotYourHost, "cannot unshelve instance %s here: another host had it last, and no operator asked for it on this one", i.Name)
 	}
-	if err := cmp.Or(checkUnshelvable(i.Instance), tx.CheckNotElsewhere("unshelve instance "+i.Name, i.ID, "")); err != nil {
+	if err := cmp.Or(checkUnshelvable(i.Instance), tx.CheckNoSplitBrain("unshelve instance "+i.Name, i.ID, "")); err != nil {
 		return err
 	}
 	if err := tx.checkVolumes(ctx, i); err != nil {
@@ -217,7 +217,7 @@ func (tx *Tx) checkVolumes(ctx context.Context, i shelving) error {
 		return notReached(i.Name, "this host", *d)
 	}
 	for _, d := range disks {
-		if err := tx.checkSettled(ctx, "give this host", d.volume, d.location, i.caller); err != nil {
+		if err := tx.checkNotBehind(ctx, "give this host", d.volume, d.location, i.caller); err != nil {
 			return err
 		}
 	}

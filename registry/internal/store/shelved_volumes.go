@@ -40,7 +40,7 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 		if err != nil {
 			return none, err
 		}
-		v, err := tx.wantedVolume(ctx, volume.ID)
+		v, err := tx.volumeForReserve(ctx, volume.ID)
 		if err != nil {
 			return none, err
 		}
@@ -52,7 +52,7 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 				return none, err
 			}
 		}
-		slot, err := tx.wantedSlot(ctx, i.ID, want.Device)
+		slot, err := tx.slotForReserve(ctx, i.ID, want.Device)
 		if err != nil {
 			return none, err
 		}
@@ -67,8 +67,8 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 }
 
 // attachShelved adds the attachment.
-func (tx *Tx) attachShelved(ctx context.Context, v wantedVolume, slot wantedSlot, in api.AttachmentReserve) (api.Attachment, error) {
-	h := heldAttachment{
+func (tx *Tx) attachShelved(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
+	h := attachmentRow{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
 			Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached,
@@ -92,7 +92,7 @@ func (tx *Tx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Inst
 	if err == nil && i.State != api.InstanceShelvedOffloaded {
 		err = ErrOnHost
 	}
-	return i, cmp.Or(err, tx.CheckNotElsewhere(verb+" instance "+i.Name, i.ID, ""))
+	return i, cmp.Or(err, tx.CheckNoSplitBrain(verb+" instance "+i.Name, i.ID, ""))
 }
 
 // freeDevice returns the device of the root slot of an instance, or the first that
@@ -163,7 +163,7 @@ func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref stri
 // detachShelved removes an attachment of an instance that no host has. A root slot
 // keeps what the definition of the instance says of it.
 func (tx *Tx) detachShelved(ctx context.Context, i api.Instance, id string) (none api.Attachment, err error) {
-	h, err := tx.heldAttachment(ctx, id)
+	h, err := tx.attachmentRow(ctx, id)
 	if err != nil {
 		return none, err
 	}

@@ -227,7 +227,7 @@ func TestWhatTheWriterHoldsOfShelvedAttachmentsIsAsStored(t *testing.T) {
 	look := func() {
 		t.Helper()
 		if err := s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
-			h, err := s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody).heldAttachment(ctx, first)
+			h, err := s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody).attachmentRow(ctx, first)
 			if err == nil && h.hostID+h.Host != "" {
 				t.Errorf("held at host %s %s, and no host has it", h.hostID, h.Host)
 			}

@@ -14,43 +14,43 @@ import (
 // is off. Until that has ended, nothing of the instance that frees its volumes or
 // changes its disks begins, or there would be two writers.
 
-// setStrays notes which instances that are not its own run on a host.
-func (m *hostCache) setStrays(hostID string, instances []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.seen[hostID]
+// setForeign notes which instances run on a host and are not its own.
+func (c *hostCache) setForeign(hostID string, instances []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[hostID]
 	if s == nil {
 		return
 	}
-	for _, id := range s.strays {
-		hosts := slices.DeleteFunc(m.strays[id], func(h string) bool { return h == hostID })
-		if m.strays[id] = hosts; len(hosts) == 0 {
-			delete(m.strays, id)
+	for _, id := range s.foreign {
+		hosts := slices.DeleteFunc(c.foreign[id], func(h string) bool { return h == hostID })
+		if c.foreign[id] = hosts; len(hosts) == 0 {
+			delete(c.foreign, id)
 		}
 	}
 	for _, id := range instances {
-		m.strays[id] = append(m.strays[id], hostID)
+		c.foreign[id] = append(c.foreign[id], hostID)
 	}
-	s.strays = instances
+	s.foreign = instances
 }
 
-// elsewhere returns the name of a host, not fenced and other than the one with the id or
+// splitBrain returns the name of a host, not fenced and other than the one with the id or
 // name own, on which the instance runs; "" if there is none.
-func (m *hostCache) elsewhere(instanceID, own string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, id := range m.strays[instanceID] {
-		if s := m.seen[id]; s != nil && id != own && s.row.name != own && !s.row.fenced {
+func (c *hostCache) splitBrain(instanceID, own string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range c.foreign[instanceID] {
+		if s := c.byID[id]; s != nil && id != own && s.row.name != own && !s.row.fenced {
 			return s.row.name
 		}
 	}
 	return ""
 }
 
-// CheckNotElsewhere refuses to verb, something with an instance, while it runs on
+// CheckNoSplitBrain refuses to verb, something with an instance, while it runs on
 // another host than hostID, which has it; "" is none.
-func (tx *Tx) CheckNotElsewhere(verb, instanceID, hostID string) error {
-	other := tx.hosts.elsewhere(instanceID, hostID)
+func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
+	other := tx.hosts.splitBrain(instanceID, hostID)
 	if other == "" {
 		return nil
 	}
@@ -58,10 +58,10 @@ func (tx *Tx) CheckNotElsewhere(verb, instanceID, hostID string) error {
 		With("host", other)
 }
 
-// noteElsewhere says of an instance that it runs where it should not, if it does. What
+// noteSplitBrain says of an instance that it runs where it should not, if it does. What
 // its own host notes is of a domain that is off.
-func (m *hostCache) noteElsewhere(i *api.Instance) {
-	if other := m.elsewhere(i.ID, i.Host); other != "" {
+func (c *hostCache) noteSplitBrain(i *api.Instance) {
+	if other := c.splitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"
 	}
 }

@@ -58,16 +58,16 @@ var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, sche
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {
-	db     *sqlitedb.DB
-	ledger *ledger.Ledger
-	cache  *rowCache
-	hosts  hostCache
-	marks  marks
-	// posts bounds the events that hosts post, refusals what is audited of calls that
+	db      *sqlitedb.DB
+	ledger  *ledger.Ledger
+	cache   *rowCache
+	hosts   hostCache
+	history history
+	// postLimit bounds the events that hosts post, refusals what is audited of calls that
 	// were refused.
-	posts, refusals *rates
-	// wholeReports bounds the reports of a host that the database has to take.
-	wholeReports *rates
+	postLimit, refusalLimit *rateLimit
+	// reportLimit bounds the reports of a host that the database has to take.
+	reportLimit *rateLimit
 	// progress is of what hosts say of their migrations.
 	progress    *ledger.Notifier
 	onReadOnly  func(reason string)
@@ -110,7 +110,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		db: db, cache: newRowCache(), progress: ledger.NewNotifier(), onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, sharedPools: o.SharedPools, now: time.Now,
-		posts: newPostRates(), refusals: newRefusalRates(), wholeReports: newRates(reportsPerSecond, reportsAtOnce),
+		postLimit: newPostLimit(), refusalLimit: newRefusalLimit(), reportLimit: newRateLimit(reportsPerSecond, reportsAtOnce),
 	}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
@@ -136,13 +136,13 @@ func (s *Store) start(ctx context.Context, o Options) error {
 		if err != nil {
 			return none, err
 		}
-		return none, s.marks.load(ctx, q, end)
+		return none, s.history.load(ctx, q, end)
 	}); err != nil {
 		return err
 	}
 	var err error
 	s.ledger, err = ledger.Start(ctx, s.db, ledger.Options{
-		OnCommit: o.OnCommit, OnTrail: s.marks.advance, FaultPoint: o.FaultPoint, Cache: s.cache,
+		OnCommit: o.OnCommit, OnTrail: s.history.advance, FaultPoint: o.FaultPoint, Cache: s.cache,
 		Now: func() time.Time { return s.now() },
 	})
 	return err

@@ -24,40 +24,40 @@ type Viewer struct{ HostID string }
 // operator asked it. It owns the migrations that it makes, and those that pause one of
 // its guests.
 const (
-	volumeOwned = `(v.host_id = ?1
+	ownsVolume = `(v.host_id = ?1
 		OR EXISTS (SELECT 1 FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id WHERE oa.volume_id = v.id AND oi.host_id = ?1)
 		OR EXISTS (SELECT 1 FROM locations ol JOIN pools op ON op.host_id = ?1 AND op.name = ol.pool AND op.shared = 1
 			WHERE ol.volume_id = v.id AND ol.migration_id IS NULL AND ol.scope = 'shared'))`
-	instanceOwned = `(i.host_id = ?1
+	ownsInstance = `(i.host_id = ?1
 		OR i.state = 'shelved_offloaded' AND i.id IN (SELECT instance_id FROM shelves WHERE asked_host_id = ?1))`
-	attachmentOwned = "a.instance_id IN (SELECT id FROM instances WHERE host_id = ?1)"
-	migrationOwned  = `(m.host_id = ?1
+	ownsAttachment = "a.instance_id IN (SELECT id FROM instances WHERE host_id = ?1)"
+	ownsMigration  = `(m.host_id = ?1
 		OR EXISTS (SELECT 1 FROM pause_instances og WHERE og.migration_id = m.id AND og.host_id = ?1))`
 )
 
 // The same for one thing, whose id is ?2.
-var ownedQueries = map[Kind]string{
-	KindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + volumeOwned + ")",
-	KindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + instanceOwned + ")",
-	KindAttachment: "SELECT EXISTS (SELECT 1 FROM attachments a WHERE a.id = ?2 AND " + attachmentOwned + ")",
-	KindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + migrationOwned + ")",
+var ownsQueries = map[Kind]string{
+	KindVolume:     "SELECT EXISTS (SELECT 1 FROM volumes v WHERE v.id = ?2 AND " + ownsVolume + ")",
+	KindInstance:   "SELECT EXISTS (SELECT 1 FROM instances i WHERE i.id = ?2 AND " + ownsInstance + ")",
+	KindAttachment: "SELECT EXISTS (SELECT 1 FROM attachments a WHERE a.id = ?2 AND " + ownsAttachment + ")",
+	KindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + ownsMigration + ")",
 }
 
-// owned says whether the thing with the id is the host's own.
-func owned(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes bool, err error) {
-	if err := q.QueryRowContext(ctx, ownedQueries[k], hostID, id).Scan(&yes); err != nil {
+// owns says whether the thing with the id is the host's own.
+func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes bool, err error) {
+	if err := q.QueryRowContext(ctx, ownsQueries[k], hostID, id).Scan(&yes); err != nil {
 		return false, fmt.Errorf("look up whose %s %s is: %w", k.Noun, id, err)
 	}
 	return yes, nil
 }
 
-// viewOwn reads the thing that ref names, if the viewer may see it.
-func viewOwn[T any](ctx context.Context, s *Store, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
+// viewVisible reads the thing that ref names, if the viewer may see it.
+func viewVisible[T any](ctx context.Context, s *Store, k Kind, ref string, viewer Viewer, byID func(context.Context, ledger.Querier, string) (T, error)) (T, error) {
 	return ViewOne(ctx, s, k, ref, func(ctx context.Context, q ledger.Querier, id string) (none T, err error) {
 		if viewer.HostID == "" {
 			return byID(ctx, q, id)
 		}
-		yes, err := owned(ctx, q, k, viewer.HostID, id)
+		yes, err := owns(ctx, q, k, viewer.HostID, id)
 		if err != nil {
 			return none, err
 		}
@@ -68,9 +68,9 @@ func viewOwn[T any](ctx context.Context, s *Store, k Kind, ref string, viewer Vi
 	})
 }
 
-// seen is the condition of a list: that what the rows are of is the viewer's
+// visible is the condition of a list: that what the rows are of is the viewer's
 // own. Its host is ?1.
-func (v Viewer) seen(condition string) string {
+func (v Viewer) visible(condition string) string {
 	if v.HostID == "" {
 		return "?1 = ''"
 	}
@@ -83,7 +83,7 @@ func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error
 	if tx.host == nil {
 		return nil
 	}
-	yes, err := owned(ctx, tx, k, tx.host.id, id)
+	yes, err := owns(ctx, tx, k, tx.host.id, id)
 	if err != nil {
 		return err
 	}

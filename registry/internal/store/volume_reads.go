@@ -14,7 +14,7 @@ import (
 // with all their attachments.
 func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Volume, error) {
-		condition := " WHERE " + viewer.seen(volumeOwned)
+		condition := " WHERE " + viewer.visible(ownsVolume)
 		volumes, err := ledger.QueryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
 		if err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error
 
 // Volume returns the volume that ref names.
 func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volume, error) {
-	return viewOwn(ctx, s, KindVolume, ref, viewer, volumeByID)
+	return viewVisible(ctx, s, KindVolume, ref, viewer, volumeByID)
 }
 
 // attach gives a volume its attachments, and the status that follows from them, with

@@ -93,7 +93,7 @@ func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachme
 	if err := lock.refuse("resize a volume of", name); err != nil {
 		return err
 	}
-	return tx.CheckNotElsewhere("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
+	return tx.CheckNoSplitBrain("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
 // resizedBy is the id of the host whose op makes a volume larger, "" if none does.

@@ -75,7 +75,7 @@ func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID st
 	if err != nil {
 		return volumeTaken(err, in.ID, in.Name)
 	}
-	return tx.claim(ctx, in.ID, "", hostID, in.Location, api.CodeConflict)
+	return tx.reserveLocation(ctx, in.ID, "", hostID, in.Location, api.CodeConflict)
 }
 
 // volumeTaken says in plain words why a volume cannot have its id or name.
@@ -164,7 +164,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 			return v, api.Errorf(api.CodeConflict, "volume %s is %s, no longer %s", v.Name, v.Status, in.From).With("status", v.Status)
 		}
 		if in.To == api.VolumeDeleting {
-			if err := tx.checkSettled(ctx, "delete", v.Name, v.Location, tx.callerID()); err != nil {
+			if err := tx.checkNotBehind(ctx, "delete", v.Name, v.Location, tx.callerID()); err != nil {
 				return v, err
 			}
 		}
@@ -196,7 +196,7 @@ func (tx *Tx) relocate(ctx context.Context, v api.Volume, l api.Location) error 
 	if err := tx.Exec(ctx, "DELETE FROM locations WHERE volume_id = ?", v.ID); err != nil {
 		return err
 	}
-	return tx.claim(ctx, v.ID, "", hostID, l, api.CodeConflict)
+	return tx.reserveLocation(ctx, v.ID, "", hostID, l, api.CodeConflict)
 }
 
 // ForgetVolume forgets a volume whose bytes are gone or are no longer

@@ -35,7 +35,7 @@ func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to stri
 		if !slices.Contains(drainNext[d.State], to) {
 			return d, api.Errorf(api.CodeStateForbidden, "drain %s is %s and cannot become %s; begin another one", d.ID, d.State, to).With("state", d.State)
 		}
-		return s.moveDrain(ctx, tx, d, to)
+		return s.setDrainState(ctx, tx, d, to)
 	})
 }
 
@@ -54,7 +54,7 @@ func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string
 		if d.State != api.DrainRunning {
 			return d, api.Errorf(api.CodeConflict, "drain %s is %s; only one that runs can be done", d.ID, d.State).With("state", d.State)
 		}
-		arrived, err := tx.takeIn(ctx, d.ID, d.Pool)
+		arrived, err := tx.addArrived(ctx, d.ID, d.Pool)
 		if err != nil {
 			return d, err
 		}
@@ -66,12 +66,12 @@ func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string
 		if arrived > 0 {
 			return d, api.Errorf(api.CodeConflict, "drain %s has %s left", d.ID, api.Count(arrived, "volume"))
 		}
-		return s.moveDrain(ctx, tx, d, api.DrainDone)
+		return s.setDrainState(ctx, tx, d, api.DrainDone)
 	})
 }
 
-// moveDrain makes the change of state and returns what the drain is then.
-func (s *Store) moveDrain(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
+// setDrainState makes the change of state and returns what the drain is then.
+func (s *Store) setDrainState(ctx context.Context, tx *changeTx, d api.Drain, to string) (api.Drain, error) {
 	var finished any
 	if to == api.DrainStopped || to == api.DrainDone {
 		finished = tx.At.UnixMicro()

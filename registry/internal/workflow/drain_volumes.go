@@ -40,9 +40,9 @@ const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', N
 	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
 	WHERE l.pool = ?1 AND l.pool <> '' AND l.migration_id IS NULL`
 
-// takeIn gives a line to every volume of the pool that has none or that was moved
+// addArrived gives a line to every volume of the pool that has none or that was moved
 // and is back, and returns how many these are.
-func (tx *changeTx) takeIn(ctx context.Context, drainID, pool string) (int, error) {
+func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, error) {
 	arrived, err := ledger.QueryAll(ctx, tx, scanDrainVolume, inPoolQuery+` AND NOT EXISTS (
 		SELECT 1 FROM drain_volumes d WHERE d.drain_id = ?2 AND d.volume_id = v.id AND d.state <> 'moved')`, pool, drainID)
 	if err != nil {
@@ -59,10 +59,10 @@ func (tx *changeTx) takeIn(ctx context.Context, drainID, pool string) (int, erro
 	return len(arrived), nil
 }
 
-// settleGone gives their end to the lines that wait and whose volume is not in
+// settleDeparted gives their end to the lines that wait and whose volume is not in
 // the pool any more: somebody else moved it, or it was deleted. It returns how
 // many these are.
-func (tx *changeTx) settleGone(ctx context.Context, drainID, pool string) (int, error) {
+func (tx *changeTx) settleDeparted(ctx context.Context, drainID, pool string) (int, error) {
 	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
 		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1 AND l.migration_id IS NULL)`, pool, drainID)
 	if err != nil {
@@ -115,11 +115,11 @@ func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainI
 		if d, err = s.drainByID(ctx, tx, d.ID); err != nil || d.State != api.DrainRunning {
 			return none, err
 		}
-		arrived, err := tx.takeIn(ctx, d.ID, d.Pool)
+		arrived, err := tx.addArrived(ctx, d.ID, d.Pool)
 		if err != nil {
 			return none, err
 		}
-		gone, err := tx.settleGone(ctx, d.ID, d.Pool)
+		gone, err := tx.settleDeparted(ctx, d.ID, d.Pool)
 		if err != nil || arrived+gone == 0 {
 			return none, err
 		}

@@ -36,12 +36,12 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us)
 			VALUES (?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.DeleteSource, tx.At.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
-			return api.Drain{}, tx.drainThere(ctx, pool)
+			return api.Drain{}, tx.drainConflict(ctx, pool)
 		}
 		if err != nil {
 			return api.Drain{}, fmt.Errorf("store drain: %w", err)
 		}
-		if _, err := tx.takeIn(ctx, id, pool); err != nil {
+		if _, err := tx.addArrived(ctx, id, pool); err != nil {
 			return api.Drain{}, err
 		}
 		d, err := s.drainByID(ctx, tx, id)
@@ -70,7 +70,7 @@ func checkDrain(pool string, in api.PoolDrain) error {
 	return nil
 }
 
-func (tx *changeTx) drainThere(ctx context.Context, pool string) error {
+func (tx *changeTx) drainConflict(ctx context.Context, pool string) error {
 	var id, state string
 	if err := tx.QueryRowContext(ctx, "SELECT id, state FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id, &state); err != nil {
 		return fmt.Errorf("read drain of pool: %w", err)
@@ -151,7 +151,7 @@ func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api
 	}
 	for i := range d.Volumes {
 		v := &d.Volumes[i]
-		s.progressOf(v)
+		s.addProgress(v)
 		// What is not moved by this drain is no part of its work.
 		if v.State != api.DrainVolumeSkipped {
 			d.BytesTotal += v.SizeBytes
@@ -161,13 +161,13 @@ func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api
 	return d, nil
 }
 
-// progressOf fills in how much of a volume was moved.
-func (s *Store) progressOf(v *api.DrainVolume) {
+// addProgress fills in how much of a volume was moved.
+func (s *Store) addProgress(v *api.DrainVolume) {
 	switch v.State {
 	case api.DrainVolumeMoved:
 		v.BytesDone = v.SizeBytes
 	case api.DrainVolumeMoving:
-		if live, ok := s.LiveMigration(v.MigrationID); ok {
+		if live, ok := s.MigrationProgress(v.MigrationID); ok {
 			v.BytesDone = min(max(live.BytesDone, 0), v.SizeBytes)
 		}
 	}

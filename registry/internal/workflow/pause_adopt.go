@@ -73,7 +73,7 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 			return p, err
 		}
 		why := api.Errorf(api.CodeRegistryUnavailable, "the registry was restored from a backup that does not know this migration; what it copied is left where it is")
-		if err := tx.movePause(ctx, p, PauseCancelling, "", why); err != nil {
+		if err := tx.setPhase(ctx, p, PauseCancelling, "", why); err != nil {
 			return p, err
 		}
 		return pauseByID(ctx, tx, id)

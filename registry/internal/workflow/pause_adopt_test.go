@@ -58,7 +58,7 @@ func TestAGuestOfALostMoveThatIsResumedByHandBarsTheOthers(t *testing.T) {
 	}
 	p := must(s.Pause(t.Context(), lostMove))(t)
 	for _, g := range p.Instances {
-		if err := p.barred(g, api.PermitRestore, s.Now()); (err != nil) != (g.ID == db) {
+		if err := p.memoryBarred(g, api.PermitRestore, s.Now()); (err != nil) != (g.ID == db) {
 			t.Errorf("instance %s: %v; app has run on and db has not", g.Name, err)
 		}
 	}

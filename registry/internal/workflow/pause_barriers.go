@@ -46,7 +46,7 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 				return err
 			}
 		}
-		return tx.movePause(ctx, p, to, dropEnd, nil)
+		return tx.setPhase(ctx, p, to, dropEnd, nil)
 	})
 }
 

@@ -31,7 +31,7 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 		}
 		switch p.Phase {
 		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying:
-			return tx.movePause(ctx, p, PauseCancelling, p.DropEnd, why)
+			return tx.setPhase(ctx, p, PauseCancelling, p.DropEnd, why)
 		case PauseCancelling:
 			if why != nil {
 				return nil //nolint:nilerr // only an operator tries again
@@ -85,7 +85,7 @@ func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 		if g.State == PauseReady {
 			to = api.PermitResume
 		}
-		barred = cmp.Or(barred, p.barred(g, to, tx.At))
+		barred = cmp.Or(barred, p.memoryBarred(g, to, tx.At))
 	}
 	if barred != nil && p.Error == nil {
 		return barred

@@ -60,14 +60,14 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 	case !known:
 		return validate.Invalid("a host may not ask to %s a guest", validate.Quote(to))
 	case g.Lost && !g.Discard:
-		return p.barred(g, to, tx.At)
+		return p.memoryBarred(g, to, tx.At)
 	case !may:
 		return api.Errorf(api.CodeStateForbidden, "instance %s may not %s: migration %s of volume %s is %s, and the instance is %s in it",
 			g.Name, to, p.Migration.ID, p.Migration.VolumeName, p.shown(), g.State).With("phase", p.Phase)
 	case to == api.PermitSuspend:
 		return nil
 	}
-	if err := p.barred(g, to, tx.At); err != nil {
+	if err := p.memoryBarred(g, to, tx.At); err != nil {
 		return err
 	}
 	if to == api.PermitRestore || !g.RanAt.IsZero() {
@@ -80,7 +80,7 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 		map[string]any{"instance_id": g.ID, "instance_name": g.Name, "instance_host": g.Host.Name, "phase": p.Phase})
 }
 
-// shown is the phase as a person is told it.
+// proofs is the phase as a person is told it.
 func (p Pause) shown() string {
 	if p.Resuming && p.Phase != PauseDone {
 		return phaseResuming
@@ -88,9 +88,9 @@ func (p Pause) shown() string {
 	return string(p.Phase)
 }
 
-// barred refuses to restore an instance from its memory, or to let run what was
+// memoryBarred refuses to restore an instance from its memory, or to let run what was
 // restored from it, if that is older than what others have written.
-func (p Pause) barred(g PauseInstance, to string, now time.Time) error {
+func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 	if g.Discard {
 		return nil // nothing of it is old
 	}

@@ -38,7 +38,7 @@ func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, 
 				return api.Migration{}, err
 			}
 		}
-		if err := checkElsewhere(v, in); err != nil {
+		if err := checkOtherLocation(v, in); err != nil {
 			return api.Migration{}, err
 		}
 		if in.ToPool != "" {
@@ -108,9 +108,9 @@ func checkPauseTarget(in api.MigrationTarget) error {
 	return nil
 }
 
-// checkElsewhere refuses a move to where the volume is. The copy would be refused by
+// checkOtherLocation refuses a move to where the volume is. The copy would be refused by
 // its host as well, but only when all guests stand still.
-func checkElsewhere(v api.Volume, in api.MigrationTarget) error {
+func checkOtherLocation(v api.Volume, in api.MigrationTarget) error {
 	if in.ToPool == "" || in.ToPool != v.Location.Pool || cmp.Or(in.ToFormat, v.Location.Format) != v.Location.Format {
 		return nil
 	}
@@ -118,7 +118,7 @@ func checkElsewhere(v api.Volume, in api.MigrationTarget) error {
 }
 
 // pauseDst is where the volume goes. In a pool it has a name that no other volume or
-// migration has, and its path is known once it is made.
+// progress has, and its path is known once it is made.
 func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Location {
 	dst := api.Location{Pool: in.ToPool, Path: in.ToPath, Format: cmp.Or(in.ToFormat, v.Location.Format), SizeBytes: v.SizeBytes}
 	if in.ToPool != "" {
@@ -222,7 +222,7 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case !slices.Contains(present, g.Host.ID):
 		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is not there; look at volferryd on that host")
 	}
-	return g, tx.CheckNotElsewhere("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
+	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }
 
 // checkGuestReaches says whether the host of a guest will have the bytes at dst.

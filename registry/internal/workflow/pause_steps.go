@@ -42,13 +42,13 @@ var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseSaving:     {PauseSuspended: {PauseSaved}},
 	PauseCopying:    {},
 	PauseRestoring:  {PauseSaved: {PauseReady}, PauseReady: {PauseRestored}},
-	PauseCancelling: backToSrc,
-	PauseDone:       backToSrc,
+	PauseCancelling: cancellingNext,
+	PauseDone:       cancellingNext,
 }
 
-// backToSrc: what became of the calls to suspend and to save is found out on the way.
+// cancellingNext: what became of the calls to suspend and to save is found out on the way.
 // An instance that was never touched is restored at once.
-var backToSrc = map[string][]string{
+var cancellingNext = map[string][]string{
 	PausePending:   {PauseSuspended, PauseSaved, PauseRestored},
 	PauseChecked:   {PauseSuspended, PauseSaved, PauseRestored},
 	PauseSuspended: {PauseSaved, PauseReady},
@@ -87,7 +87,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 		if g.SaveAttempt < was.SaveAttempt || g.Attempt < was.Attempt {
 			return api.Errorf(api.CodeConflict, "instance %s of migration %s was asked for anew meanwhile", was.Name, p.Migration.ID)
 		}
-		if same(was, g) {
+		if samePauseInstance(was, g) {
 			return nil
 		}
 		fail, err := encodeError(g.Error)
@@ -111,7 +111,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 			return err
 		}
 		if g.Lost && g.Error != nil {
-			if err := tx.tellLost(ctx, p, was); err != nil {
+			if err := tx.explainLost(ctx, p, was); err != nil {
 				return err
 			}
 		}
@@ -124,9 +124,9 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 	})
 }
 
-// tellLost has the lock of an instance that was lost say how it is lifted: the move
+// explainLost has the lock of an instance that was lost say how it is lifted: the move
 // itself is over, or goes on without the instance.
-func (tx *changeTx) tellLost(ctx context.Context, p Pause, g PauseInstance) error {
+func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) error {
 	i, err := store.InstanceByID(ctx, tx, g.ID)
 	if err != nil || i.LockedBy != p.Migration.ID {
 		return err
@@ -134,8 +134,8 @@ func (tx *changeTx) tellLost(ctx context.Context, p Pause, g PauseInstance) erro
 	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice()))
 }
 
-// same says whether nothing is to be recorded.
-func same(was, g PauseInstance) bool {
+// samePauseInstance says whether nothing is to be recorded.
+func samePauseInstance(was, g PauseInstance) bool {
 	return was.State == g.State && was.Lost == g.Lost && was.SaveAttempt == g.SaveAttempt && was.Attempt == g.Attempt && was.Error == nil && g.Error == nil &&
 		(g.RanAt.IsZero() || !was.RanAt.IsZero())
 }
@@ -209,7 +209,7 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		if p.Request.DeleteSource {
 			drop = api.DropSrc
 		}
-		return tx.movePause(ctx, p, PauseRestoring, drop, nil)
+		return tx.setPhase(ctx, p, PauseRestoring, drop, nil)
 	})
 }
 
@@ -253,8 +253,8 @@ func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pa
 	})
 }
 
-// movePause brings a move into its next phase.
-func (tx *changeTx) movePause(ctx context.Context, p Pause, to PausePhase, dropEnd string, why *api.Error) error {
+// setPhase brings a move into its next phase.
+func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEnd string, why *api.Error) error {
 	reason, err := encodeError(why)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 		return err
 	}
 	state, why := p.Phase.state(), p.Why
-	if stops := p.stops(); stops != nil {
+	if stops := p.blocker(); stops != nil {
 		state, why = api.MigrationNeedsOperator, stops
 	}
 	fail, err := encodeError(why)
@@ -295,8 +295,8 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
 }
 
-// stops is what stops a move until an operator says more, nil if it goes on.
-func (p Pause) stops() *api.Error {
+// blocker is what stops a move until an operator says more, nil if it goes on.
+func (p Pause) blocker() *api.Error {
 	for _, g := range p.Instances {
 		if g.Error != nil && !g.Lost {
 			return g.Error

@@ -53,7 +53,7 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 				t.Errorf("move = %+v", p)
 			}
 			for _, to := range []string{api.PermitRestore, api.PermitResume} {
-				if err := p.barred(p.Instances[0], to, s.Now()); (err != nil) != tc.barred {
+				if err := p.memoryBarred(p.Instances[0], to, s.Now()); (err != nil) != tc.barred {
 					t.Errorf("%s: %v", to, err)
 				}
 			}

@@ -571,7 +571,7 @@ func TestAGuestDoesNotRunOnLongAfterOneThatWrites(t *testing.T) {
 			bring(t, s, p, PauseReady)
 			p = must(s.ResumePause(t.Context(), nobody, p.Migration.ID))(t)
 			p.Instances[0].Writes, p.Instances[0].RanAt = tc.writes, time.Unix(1000, 0)
-			if err := p.barred(p.Instances[1], api.PermitResume, time.Unix(1000, 0).Add(tc.after)); api.CodeOf(err) != tc.code {
+			if err := p.memoryBarred(p.Instances[1], api.PermitResume, time.Unix(1000, 0).Add(tc.after)); api.CodeOf(err) != tc.code {
 				t.Errorf("error = %v", err)
 			}
 		})

@@ -25,15 +25,15 @@ func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 }
 
 // signed is the mark with the signature of this registry.
-func (m *marks) signed(mark api.RegistryMark) api.RegistryMark {
-	h := hmac.New(sha256.New, m.key)
+func (h *history) signed(mark api.RegistryMark) api.RegistryMark {
+	mac := hmac.New(sha256.New, h.key)
 	// No part of it has a line break, and all are in a fixed order.
-	_, _ = fmt.Fprintf(h, "volferry mark\n%s\n%d\n%d\n%s", mark.RegistryID, mark.Timeline, mark.Seq, mark.Hash)
-	mark.Signature = hex.EncodeToString(h.Sum(nil))
+	_, _ = fmt.Fprintf(mac, "volferry mark\n%s\n%d\n%d\n%s", mark.RegistryID, mark.Timeline, mark.Seq, mark.Hash)
+	mark.Signature = hex.EncodeToString(mac.Sum(nil))
 	return mark
 }
 
 // hasSigned says whether this registry has signed the mark.
-func (m *marks) hasSigned(mark api.RegistryMark) bool {
-	return hmac.Equal([]byte(m.signed(mark).Signature), []byte(mark.Signature))
+func (h *history) hasSigned(mark api.RegistryMark) bool {
+	return hmac.Equal([]byte(h.signed(mark).Signature), []byte(mark.Signature))
 }

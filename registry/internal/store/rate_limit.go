@@ -9,13 +9,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rates bounds how often each of many callers does something. Safe for concurrent use.
-type rates struct {
+// rateLimit bounds how often each of many callers does something. Safe for concurrent use.
+type rateLimit struct {
 	every rate.Limit
 	burst int
 
-	mu sync.Mutex
-	by map[string]*allowance
+	mu      sync.Mutex
+	callers map[string]*allowance
 }
 
 // allowance is what one caller may do.
@@ -28,20 +28,20 @@ type allowance struct {
 // manyCallers is when callers that have been quiet are forgotten.
 const manyCallers = 4096
 
-func newRates(every rate.Limit, burst int) *rates {
-	return &rates{every: every, burst: burst, by: map[string]*allowance{}}
+func newRateLimit(every rate.Limit, burst int) *rateLimit {
+	return &rateLimit{every: every, burst: burst, callers: map[string]*allowance{}}
 }
 
-// take says whether the caller may go on now, and if so how often it was refused since
+// allow says whether the caller may go on now, and if so how often it was refused since
 // it last might.
-func (r *rates) take(caller string, now time.Time) (ok bool, refused int) {
+func (r *rateLimit) allow(caller string, now time.Time) (ok bool, refused int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.by[caller]
+	a := r.callers[caller]
 	if a == nil {
-		r.forgetQuiet(now)
+		r.dropIdle(now)
 		a = &allowance{limiter: rate.NewLimiter(r.every, r.burst)}
-		r.by[caller] = a
+		r.callers[caller] = a
 	}
 	if !a.limiter.AllowN(now, 1) {
 		a.refused++
@@ -51,13 +51,13 @@ func (r *rates) take(caller string, now time.Time) (ok bool, refused int) {
 	return true, refused
 }
 
-func (r *rates) forgetQuiet(now time.Time) {
-	if len(r.by) < manyCallers {
+func (r *rateLimit) dropIdle(now time.Time) {
+	if len(r.callers) < manyCallers {
 		return
 	}
-	for caller, a := range r.by {
+	for caller, a := range r.callers {
 		if a.limiter.TokensAt(now) >= float64(r.burst) {
-			delete(r.by, caller)
+			delete(r.callers, caller)
 		}
 	}
 }

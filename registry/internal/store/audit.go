@@ -3,8 +3,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,8 +28,8 @@ const (
 	postEvery   = 10 * time.Second
 )
 
-// newPostRates are the rates of events that hosts post.
-func newPostRates() *rates { return newRates(rate.Every(postEvery), postsAtOnce) }
+// newPostLimit are the rates of events that hosts post.
+func newPostLimit() *rateLimit { return newRateLimit(rate.Every(postEvery), postsAtOnce) }
 
 // PostEvent adds an event of a host to the trail: with the registry's time, the host's
 // own name, and a word that says that it was posted. A time that the host says is a
@@ -36,7 +39,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 		return api.Event{}, err
 	}
 	if call.Host != nil {
-		if ok, _ := s.posts.take(call.Host.ID, s.now()); !ok {
+		if ok, _ := s.postLimit.allow(call.Host.ID, s.now()); !ok {
 			return api.Event{}, api.Errorf(api.CodeRegistryUnavailable, "the event was not added: a host may post %d events at once and one more every %s; try again later",
 				postsAtOnce, postEvery)
 		}
@@ -84,3 +87,48 @@ func checkEventPost(in api.EventPost) error {
 	}
 	return nil
 }
+
+// So many refusals of one caller are audited at once, and one more in each such time:
+// the trail is kept for ever, and who is refused can try as often as he likes.
+const (
+	refusalsAtOnce = 20
+	refusalEvery   = 10 * time.Second
+)
+
+// newRefusalLimit are the rates of refusals that are audited.
+func newRefusalLimit() *rateLimit { return newRateLimit(rate.Every(refusalEvery), refusalsAtOnce) }
+
+// AuditRefusal adds to the trail that a call was refused: what was called, about
+// which object, and the refusal as its result. It is for calls whose attempt is
+// news as well (fence, force, abandon) and are refused before they get as far as
+// the store. A failure of the registry itself is no refusal and adds nothing. Of a
+// caller who is refused often not every time is noted; the next that is says how many
+// are missing.
+func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
+	var e *api.Error
+	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
+		return nil
+	}
+	ok, missing := s.refusalLimit.allow(cmp.Or(call.Caller, call.Who), s.now())
+	if !ok {
+		return nil
+	}
+	details := map[string]any{"error": validate.ClipTo(maxRefusal, e.Message)}
+	if missing > 0 {
+		details["refusals_not_recorded"] = missing
+	}
+	opID := call.Key
+	call.Key, call.Host = "", nil
+	_, err := mutateIf(ctx, s, call, what, nil, admitAlways, func(ctx context.Context, tx *Tx) (struct{}, error) {
+		return struct{}{}, tx.Audit(ctx, api.Event{
+			What: what, Object: validate.ClipTo(validate.MaxText, object), OpID: opID, Result: string(e.Code), Details: details,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("audit refusal: %w", err)
+	}
+	return nil
+}
+
+// maxRefusal bounds, in bytes, what is kept of why a call was refused.
+const maxRefusal = 1000
