@@ -7,12 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // answer is a JSON document, {"schema_version":1,"<noun>":…}, whose members
@@ -65,55 +66,55 @@ func (a answer) decode(noun string, out any) error {
 	return nil
 }
 
-// v1 is the path of a collection, of a thing in it, or of something below that:
-// v1("volumes", name, "which").
-func v1(segments ...string) string {
-	path := "/v1"
-	for _, seg := range segments {
-		path += "/" + url.PathEscape(seg)
-	}
-	return path
+// get asks what refs name.
+func get[Out any](ctx context.Context, s *session, route routes.Route[routes.None, Out], refs ...string) (answer, error) {
+	return s.call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil)
+}
+
+// send asks for a mutation of what refs name, once, whatever becomes of the connection.
+func send[In, Out any](ctx context.Context, s *session, route routes.Route[In, Out], in In, refs ...string) (answer, error) {
+	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
 }
 
 // list is a collection, decoded, with the answer that it came in.
-func list[T any](ctx context.Context, s *session, path, nouns string) ([]T, answer, error) {
-	a, err := s.get(ctx, path, nouns)
+func list[T any](ctx context.Context, s *session, route routes.Route[routes.None, []T]) ([]T, answer, error) {
+	a, err := get(ctx, s, route)
 	if err != nil {
 		return nil, answer{}, err
 	}
 	var things []T
-	if a.has(nouns) {
-		err = a.decode(nouns, &things)
+	if a.has(route.Noun) {
+		err = a.decode(route.Noun, &things)
 	}
 	return things, a, err
 }
 
 // show is one thing, decoded, with the answer that it came in.
-func show[T any](ctx context.Context, s *session, path, noun string) (*T, answer, error) {
-	a, err := s.get(ctx, path, noun)
+func show[T any](ctx context.Context, s *session, route routes.Route[routes.None, T], refs ...string) (*T, answer, error) {
+	a, err := get(ctx, s, route, refs...)
 	if err != nil {
 		return nil, answer{}, err
 	}
 	thing := new(T)
-	return thing, a, a.decode(noun, thing)
+	return thing, a, a.decode(route.Noun, thing)
 }
 
 // change asks for a mutation that is done at once, and is the thing as it is then,
 // decoded, with the answer that it came in.
-func change[T any](ctx context.Context, s *session, method, path, noun string, in any) (*T, answer, error) {
-	a, err := s.change(ctx, method, path, noun, in)
+func change[In, T any](ctx context.Context, s *session, route routes.Route[In, T], in In, refs ...string) (*T, answer, error) {
+	a, err := send(ctx, s, route, in, refs...)
 	if err != nil {
 		return nil, answer{}, err
 	}
 	thing := new(T)
-	return thing, a, a.decode(noun, thing)
+	return thing, a, a.decode(route.Noun, thing)
 }
 
 // showAtLast is show for what a command has waited for: it outlasts an other side
 // that is away for the moment, as the waiting did.
-func showAtLast[T any](ctx context.Context, s *session, path, noun string) (thing *T, a answer, err error) {
+func showAtLast[T any](ctx context.Context, s *session, route routes.Route[routes.None, T], refs ...string) (thing *T, a answer, err error) {
 	err = outlast(ctx, func() error {
-		thing, a, err = show[T](ctx, s, path, noun)
+		thing, a, err = show(ctx, s, route, refs...)
 		return err
 	})
 	return thing, a, err
@@ -130,10 +131,7 @@ func names(ctx context.Context, s *session, nouns string) map[string]string {
 
 // namesAnyway is names also where no table is printed.
 func namesAnyway(ctx context.Context, s *session, nouns string) map[string]string {
-	things, _, err := list[struct {
-		ID   string `json:"id"`
-		Name string `json:"name"`
-	}](ctx, s, v1(nouns), nouns)
+	things, _, err := list(ctx, s, collection(nouns))
 	if err != nil {
 		return nil
 	}
@@ -142,6 +140,22 @@ func namesAnyway(ctx context.Context, s *session, nouns string) map[string]strin
 		out[t.ID] = t.Name
 	}
 	return out
+}
+
+// nameAndID is what all collections have of a thing; some have no names.
+type nameAndID struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// collection is the route that lists things, whatever else it says of them.
+func collection(nouns string) (list routes.Route[routes.None, []nameAndID]) {
+	for _, d := range routes.All() {
+		if d.Path == "/v1/"+nouns && d.Method == http.MethodGet {
+			list.Declaration = d
+		}
+	}
+	return list
 }
 
 // idPattern is an id, or a beginning of one that is long enough to be meant so.

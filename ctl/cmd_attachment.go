@@ -3,13 +3,13 @@
 package main
 
 import (
-	"net/url"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func attachmentCommand() *cli.Command {
@@ -33,17 +33,7 @@ func attachmentCommand() *cli.Command {
 }
 
 func attachmentList(c *cli.Context, s *session) error {
-	query := url.Values{}
-	for _, filter := range []string{"volume", "instance"} {
-		if v := c.String(filter); v != "" {
-			query.Set(filter, v)
-		}
-	}
-	path := v1("attachments")
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	attachments, a, err := list[api.Attachment](c.Context, s, path, "attachments")
+	attachments, a, err := list(c.Context, s, routes.ListAttachments.With("volume", c.String("volume")).With("instance", c.String("instance")))
 	if err != nil {
 		return err
 	}
@@ -65,7 +55,7 @@ func attachmentList(c *cli.Context, s *session) error {
 }
 
 func attachmentShow(c *cli.Context, s *session) error {
-	at, a, err := show[api.Attachment](c.Context, s, v1("attachments", c.Args().First()), "attachment")
+	at, a, err := show(c.Context, s, routes.ShowAttachment, c.Args().First())
 	if err != nil {
 		return err
 	}

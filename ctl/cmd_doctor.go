@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func doctorCommand() *cli.Command {
@@ -24,7 +25,7 @@ func doctorCommand() *cli.Command {
 }
 
 func doctor(c *cli.Context, s *session) error {
-	checks, a, err := list[api.Check](c.Context, s, v1("doctor"), "checks")
+	checks, a, err := list(c.Context, s, routes.RunDoctor)
 	if isNotFound(err) {
 		return &advisedError{
 			err:  api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which has none", s.client.Target()),

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func poolDrainCommand() *cli.Command {
@@ -47,18 +47,18 @@ func drainCommand() *cli.Command {
 				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
 					"left a volume behind.",
 			},
-			drainVerb("pause", "begin no more moves; those that run go on", "Paused drain %s: the moves that run go on to their end."),
-			drainVerb("resume", "go on with a drain that was paused", "Drain %s goes on."),
-			drainVerb("stop", "end a drain; moves that run go on to their end", "Stopped drain %s: the moves that run go on to their end."),
+			drainVerb("pause", routes.PauseDrain, "begin no more moves; those that run go on", "Paused drain %s: the moves that run go on to their end."),
+			drainVerb("resume", routes.ResumeDrain, "go on with a drain that was paused", "Drain %s goes on."),
+			drainVerb("stop", routes.StopDrain, "end a drain; moves that run go on to their end", "Stopped drain %s: the moves that run go on to their end."),
 		},
 	}
 }
 
-func drainVerb(verb, usage, done string) *cli.Command {
+func drainVerb(verb string, route routes.Route[routes.None, api.Drain], usage, done string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Usage: usage, ArgsUsage: "DRAIN",
 		Action: withSession(func(c *cli.Context, s *session) error {
-			d, a, err := change[api.Drain](c.Context, s, http.MethodPost, v1("drains", c.Args().First(), verb), "drain", nil)
+			d, a, err := change(c.Context, s, route, routes.None{}, c.Args().First())
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func poolDrain(c *cli.Context, s *session) error {
 			return err
 		}
 	}
-	d, a, err := change[api.Drain](c.Context, s, http.MethodPost, v1("pools", c.Args().First(), "drain"), "drain", in)
+	d, a, err := change(c.Context, s, routes.DrainPool, in, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -105,10 +105,10 @@ func (s *session) followDrain(ctx context.Context, id string) error {
 	view := drainView{s: s, display: s.newDisplay(), states: map[string]string{}}
 	f := follower{
 		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.stream(ctx, v1("drains", id, "events")+"?since="+strconv.FormatInt(since, 10))
+			return s.stream(ctx, routes.FollowDrain.With("since", strconv.FormatInt(since, 10)).PathOf(id))
 		},
 		ended: func(ctx context.Context) (bool, error) {
-			d, _, err := show[api.Drain](ctx, s, v1("drains", id), "drain")
+			d, _, err := show(ctx, s, routes.ShowDrain, id)
 			return err == nil && drainOver(d.State), err
 		},
 		lost: view.display.lost,
@@ -135,7 +135,7 @@ func drainOver(state string) bool { return state == api.DrainDone || state == ap
 
 // drainEnded shows how a drain ended; volumes that are left are an error.
 func (s *session) drainEnded(ctx context.Context, id string, view *drainView) error {
-	d, a, err := showAtLast[api.Drain](ctx, s, v1("drains", id), "drain")
+	d, a, err := showAtLast(ctx, s, routes.ShowDrain, id)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ type drainLine struct {
 }
 
 func drainList(c *cli.Context, s *session) error {
-	drains, a, err := list[api.Drain](c.Context, s, v1("drains"), "drains")
+	drains, a, err := list(c.Context, s, routes.ListDrains)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func drainList(c *cli.Context, s *session) error {
 }
 
 func drainShow(c *cli.Context, s *session) error {
-	d, a, err := show[api.Drain](c.Context, s, v1("drains", c.Args().First()), "drain")
+	d, a, err := show(c.Context, s, routes.ShowDrain, c.Args().First())
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func eventsCommand() *cli.Command {
@@ -77,7 +78,7 @@ func events(c *cli.Context, s *session) error {
 func (s *session) eventsSince(ctx context.Context, since int64) ([]api.Event, error) {
 	all := []api.Event{}
 	for {
-		page, _, err := list[api.Event](ctx, s, v1("events")+"?since="+strconv.FormatInt(since, 10), "events")
+		page, _, err := list(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)))
 		if err != nil || len(page) == 0 {
 			return all, err
 		}
@@ -89,11 +90,11 @@ func (s *session) eventsSince(ctx context.Context, since int64) ([]api.Event, er
 func (s *session) followEvents(ctx context.Context, since int64, keep func(api.Event) bool) error {
 	f := follower{
 		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.stream(ctx, v1("events")+"?follow=1&since="+strconv.FormatInt(since, 10))
+			return s.stream(ctx, routes.ListEvents.With("follow", "1").With("since", strconv.FormatInt(since, 10)).PathOf())
 		},
 		// The trail has no end; asking shows whether the other side is there.
 		ended: func(ctx context.Context) (bool, error) {
-			_, err := s.get(ctx, v1("version"), "version")
+			_, err := get(ctx, s, routes.ShowRegistryVersion)
 			return false, err
 		},
 		lost: s.newDisplay().lost,
@@ -124,7 +125,7 @@ func (s *session) newEventNames(ctx context.Context) *eventNames {
 	return &eventNames{
 		load: func(nouns string) map[string]string { return names(ctx, s, nouns) },
 		attachments: func() []api.Attachment {
-			all, _, _ := list[api.Attachment](ctx, s, v1("attachments"), "attachments")
+			all, _, _ := list(ctx, s, routes.ListAttachments)
 			return all
 		},
 		loaded: map[string]map[string]string{},

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func hostCommand() *cli.Command {
@@ -45,7 +45,7 @@ func hostCommand() *cli.Command {
 }
 
 func hostList(c *cli.Context, s *session) error {
-	hosts, a, err := list[api.Host](c.Context, s, v1("hosts"), "hosts")
+	hosts, a, err := list(c.Context, s, routes.ListHosts)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func hostStatus(h *api.Host) string {
 }
 
 func hostShow(c *cli.Context, s *session) error {
-	h, a, err := show[api.Host](c.Context, s, v1("hosts", c.Args().First()), "host")
+	h, a, err := show(c.Context, s, routes.ShowHost, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -83,11 +83,7 @@ func hostShow(c *cli.Context, s *session) error {
 }
 
 func hostForget(c *cli.Context, s *session) error {
-	path := v1("hosts", c.Args().First())
-	if c.Bool("with-volumes") {
-		path += "?volumes=1"
-	}
-	h, a, err := change[api.Host](c.Context, s, http.MethodDelete, path, "host", nil)
+	h, a, err := change(c.Context, s, routes.ForgetHost.With("volumes", oneIf(c.Bool("with-volumes"))), routes.None{}, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -99,7 +95,7 @@ func hostFence(c *cli.Context, s *session) error {
 	if evidence == "" {
 		return usagef("host fence: --evidence is missing: say how you know that the host cannot write, for example --evidence 'powered off at the PDU'")
 	}
-	h, a, err := change[api.Host](c.Context, s, http.MethodPost, v1("hosts", c.Args().First(), "fence"), "host", api.HostFence{Evidence: evidence, EvenIfUp: c.Bool("even-if-up")})
+	h, a, err := change(c.Context, s, routes.FenceHost, api.HostFence{Evidence: evidence, EvenIfUp: c.Bool("even-if-up")}, c.Args().First())
 	if err != nil {
 		return err
 	}

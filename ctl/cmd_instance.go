@@ -5,12 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func instanceCommand() *cli.Command {
@@ -41,7 +41,7 @@ func instanceCommand() *cli.Command {
 }
 
 func instanceList(c *cli.Context, s *session) error {
-	instances, a, err := list[api.Instance](c.Context, s, v1("instances"), "instances")
+	instances, a, err := list(c.Context, s, routes.ListInstances)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *session) fencedHosts(ctx context.Context) map[string]bool {
 	if s.json || s.quiet {
 		return nil
 	}
-	hosts, _, err := list[api.Host](ctx, s, v1("hosts"), "hosts")
+	hosts, _, err := list(ctx, s, routes.ListHosts)
 	if err != nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func volumesOf(i api.Instance) int {
 }
 
 func instanceShow(c *cli.Context, s *session) error {
-	i, a, err := show[api.Instance](c.Context, s, v1("instances", c.Args().First()), "instance")
+	i, a, err := show(c.Context, s, routes.ShowInstance, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -193,15 +193,11 @@ func instanceAdopt(c *cli.Context, s *session) error {
 	if (in.Domain == "") != in.All {
 		return usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
 	}
-	noun := "instance"
-	if in.All {
-		noun = "instances"
-	}
-	path, err := s.atHost(c, "/v1/instances:adopt")
+	host, err := s.hostAsked(c)
 	if err != nil {
 		return err
 	}
-	a, finished, err := s.perform(c.Context, http.MethodPost, path, noun, in)
+	a, finished, err := perform(c.Context, s, routes.AdoptInstance.With("host", host), in)
 	if err != nil || !finished {
 		return whichHost(err)
 	}
@@ -251,7 +247,7 @@ func adoptedInstances(a answer) ([]api.Instance, error) {
 
 func instanceForget(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	inst, _, err := show[api.Instance](c.Context, s, v1("instances", name), "instance")
+	inst, _, err := show(c.Context, s, routes.ShowInstance, name)
 	if err != nil {
 		return err
 	}
@@ -260,11 +256,7 @@ func instanceForget(c *cli.Context, s *session) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or give --with-definition",
 			inst.Name)
 	}
-	path := v1("instances", name)
-	if offloaded {
-		path += "?with_definition=1"
-	}
-	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "instance", nil)
+	a, finished, err := perform(c.Context, s, routes.ForgetInstance.With("with_definition", oneIf(offloaded)), routes.None{}, name)
 	if err != nil || !finished {
 		return err
 	}

@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func migrationCommand() *cli.Command {
@@ -90,8 +90,8 @@ func migrationCommand() *cli.Command {
 }
 
 // migrate sends what works on a migration, waits, and says what became of it.
-func (s *session) migrate(ctx context.Context, path string, in any) error {
-	a, finished, err := s.perform(ctx, http.MethodPost, path, "migration", in)
+func migrate[In any](ctx context.Context, s *session, route routes.Route[In, api.Migration], in In, refs ...string) error {
+	a, finished, err := perform(ctx, s, route, in, refs...)
 	if err != nil || !finished {
 		return err
 	}
@@ -106,28 +106,29 @@ func migrationStart(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.migrate(c.Context, v1("attachments", c.Args().First(), "migration:start"), target)
+	return migrate(c.Context, s, routes.StartMigration, target, c.Args().First())
 }
 
 func migrationCopy(c *cli.Context, s *session) error {
-	return s.step(c.Context, "copy", c.Args().First(), nil)
+	return step(c.Context, s, routes.CopyByAttachment, routes.None{}, routes.CopyMigration, c.Args().First())
 }
 
 func migrationCancel(c *cli.Context, s *session) error {
 	if c.Bool(flagDiscard) {
-		return s.discardMemory(c, "cancel")
+		return s.discardMemory(c, routes.CancelMigration)
 	}
-	return s.step(c.Context, "cancel", c.Args().First(), nil)
+	return step(c.Context, s, routes.CancelByAttachment, routes.None{}, routes.CancelMigration.WithoutBody(), c.Args().First())
 }
 
 func migrationComplete(c *cli.Context, s *session) error {
 	if c.Bool(flagDiscard) {
-		return s.discardMemory(c, "complete")
+		return s.discardMemory(c, routes.CompleteMigration)
 	}
 	if dst := c.Args().Get(1); dst != "" {
-		return s.step(c.Context, "complete", c.Args().First(), api.MigrationComplete{DstAttachmentID: s.attachmentID(c.Context, dst)})
+		in := api.MigrationComplete{DstAttachmentID: s.attachmentID(c.Context, dst)}
+		return step(c.Context, s, routes.CompleteByAttachment, in, routes.CompleteMigration.WithoutBody(), c.Args().First())
 	}
-	err := s.migrate(c.Context, v1("migrations", c.Args().First(), "complete"), nil)
+	err := migrate(c.Context, s, routes.CompleteMigration.WithoutBody(), routes.None{}, c.Args().First())
 	if isNotFound(err) {
 		return &advisedError{
 			err: api.AsError(err), exit: api.ExitNotFound,
@@ -137,16 +138,16 @@ func migrationComplete(c *cli.Context, s *session) error {
 	return err
 }
 
-// step does verb to the migration of the attachment id. Where there is no such
+// step works on the migration of the attachment id. Where there is no such
 // attachment, id may be a migration's, of a volume that is not attached; where
 // it is neither, the first answer is the one to show.
-func (s *session) step(ctx context.Context, verb, id string, in any) error {
+func step[In any](ctx context.Context, s *session, ofAttachment routes.Route[In, api.Migration], in In, itself routes.Route[routes.None, api.Migration], id string) error {
 	id = s.attachmentID(ctx, id)
-	err := s.migrate(ctx, v1("attachments", id, "migration:"+verb), in)
+	err := migrate(ctx, s, ofAttachment, in, id)
 	if !isNotFound(err) {
 		return err
 	}
-	if second := s.migrate(ctx, v1("migrations", id, verb), nil); !isNotFound(second) {
+	if second := migrate(ctx, s, itself, routes.None{}, id); !isNotFound(second) {
 		return second
 	}
 	return err
@@ -158,7 +159,7 @@ func (s *session) attachmentID(ctx context.Context, ref string) string {
 	if uuid.Validate(ref) == nil {
 		return ref
 	}
-	at, _, err := show[api.Attachment](ctx, s, v1("attachments", ref), "attachment")
+	at, _, err := show(ctx, s, routes.ShowAttachment, ref)
 	if err != nil {
 		return ref
 	}
@@ -181,7 +182,7 @@ func migrationSet(c *cli.Context, s *session) error {
 		return err
 	}
 	in := api.MigrationUpdate{BandwidthBytesPerSecond: &rate}
-	m, a, err := change[api.Migration](c.Context, s, http.MethodPatch, v1("migrations", c.Args().First()), "migration", in)
+	m, a, err := change(c.Context, s, routes.UpdateMigration, in, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func migrationAbandon(c *cli.Context, s *session) error {
 	if in.Keep == "" || in.Reason == "" {
 		return usagef("migration abandon: give both --keep src|dst and --reason TEXT")
 	}
-	m, a, err := change[api.Migration](c.Context, s, http.MethodPost, v1("migrations", c.Args().First(), "abandon"), "migration", in)
+	m, a, err := change(c.Context, s, routes.AbandonMigration, in, c.Args().First())
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func opCommand() *cli.Command {
@@ -32,11 +33,11 @@ func opCommand() *cli.Command {
 }
 
 func opList(c *cli.Context, s *session) error {
-	path, err := s.atHost(c, v1("ops"))
+	host, err := s.hostAsked(c)
 	if err != nil {
 		return err
 	}
-	ops, a, err := list[api.Op](c.Context, s, path, "ops")
+	ops, a, err := list(c.Context, s, routes.ListOps.With("host", host))
 	if err != nil {
 		return whichHost(err)
 	}
@@ -63,7 +64,7 @@ func opState(o *api.Op) string {
 }
 
 func opShow(c *cli.Context, s *session) error {
-	o, a, err := show[api.Op](c.Context, s, v1("ops", c.Args().First()), "op")
+	o, a, err := show(c.Context, s, routes.ShowOp, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func opShow(c *cli.Context, s *session) error {
 }
 
 func opWatch(c *cli.Context, s *session) error {
-	o, _, err := show[api.Op](c.Context, s, v1("ops", c.Args().First()), "op")
+	o, _, err := show(c.Context, s, routes.ShowOp, c.Args().First())
 	if err != nil {
 		return err
 	}

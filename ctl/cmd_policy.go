@@ -4,12 +4,12 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func policyCommand() *cli.Command {
@@ -29,7 +29,7 @@ func policyCommand() *cli.Command {
 }
 
 func policyList(c *cli.Context, s *session) error {
-	policies, a, err := list[api.Policy](c.Context, s, v1("policies"), "policies")
+	policies, a, err := list(c.Context, s, routes.ListPolicies)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func policySet(c *cli.Context, s *session) error {
 	if err := oneWord(switchWords, word); err != nil {
 		return usagef("policy set: %w", err)
 	}
-	a, err := s.change(c.Context, http.MethodPut, v1("policies", name), "policy", api.PolicyUpdate{Enabled: word == onOff(true)})
+	a, err := send(c.Context, s, routes.SetPolicy, api.PolicyUpdate{Enabled: word == onOff(true)}, name)
 	if err != nil {
 		return err
 	}

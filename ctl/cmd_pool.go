@@ -7,6 +7,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func poolCommand() *cli.Command {
@@ -25,7 +26,7 @@ func poolCommand() *cli.Command {
 }
 
 func poolList(c *cli.Context, s *session) error {
-	pools, a, err := list[api.Pool](c.Context, s, v1("pools"), "pools")
+	pools, a, err := list(c.Context, s, routes.ListPools)
 	if err != nil {
 		return err
 	}
@@ -43,11 +44,11 @@ func poolList(c *cli.Context, s *session) error {
 }
 
 func poolShow(c *cli.Context, s *session) error {
-	path, err := s.atHost(c, v1("pools", c.Args().First()))
+	host, err := s.hostAsked(c)
 	if err != nil {
 		return err
 	}
-	p, a, err := show[api.Pool](c.Context, s, path, "pool")
+	p, a, err := show(c.Context, s, routes.ShowPool.With("host", host), c.Args().First())
 	if err != nil {
 		return whichHost(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func statusCommand() *cli.Command {
@@ -23,7 +24,7 @@ func statusCommand() *cli.Command {
 }
 
 func status(c *cli.Context, s *session) error {
-	st, a, err := show[api.Status](c.Context, s, v1("status"), "status")
+	st, a, err := show(c.Context, s, routes.ShowStatus)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,13 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func typeCommand() *cli.Command {
@@ -44,7 +44,7 @@ func typeCommand() *cli.Command {
 
 func typeCreate(c *cli.Context, s *session) error {
 	in := api.VolumeTypeCreate{Name: c.Args().First(), Multiattach: c.Bool("multiattach"), Pools: c.StringSlice("pool")}
-	a, err := s.change(c.Context, http.MethodPost, v1("types"), "type", in)
+	a, err := send(c.Context, s, routes.CreateType, in)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func typeCreate(c *cli.Context, s *session) error {
 }
 
 func typeList(c *cli.Context, s *session) error {
-	types, a, err := list[api.VolumeType](c.Context, s, v1("types"), "types")
+	types, a, err := list(c.Context, s, routes.ListTypes)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func typeList(c *cli.Context, s *session) error {
 }
 
 func typeShow(c *cli.Context, s *session) error {
-	vt, a, err := show[api.VolumeType](c.Context, s, v1("types", c.Args().First()), "type")
+	vt, a, err := show(c.Context, s, routes.ShowType, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func typeSet(c *cli.Context, s *session) error {
 	if in == (api.VolumeTypeUpdate{}) {
 		return usagef("type set: nothing to change: give --name, --multiattach, --pool or --every-pool")
 	}
-	a, err := s.change(c.Context, http.MethodPatch, v1("types", c.Args().First()), "type", in)
+	a, err := send(c.Context, s, routes.UpdateType, in, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func typeSet(c *cli.Context, s *session) error {
 
 func typeDelete(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	a, err := s.change(c.Context, http.MethodDelete, v1("types", name), "type", nil)
+	a, err := send(c.Context, s, routes.DeleteType, routes.None{}, name)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -33,7 +34,7 @@ type versions struct {
 
 func showVersion(c *cli.Context, s *session) error {
 	v := versions{Client: version.String(), Go: runtime.Version(), Server: json.RawMessage("null")}
-	a, err := s.get(c.Context, v1("version"), "version")
+	a, err := get(c.Context, s, routes.ShowRegistryVersion)
 	var advised *advisedError
 	switch {
 	case err == nil:

@@ -4,11 +4,11 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func volumeCommand() *cli.Command {
@@ -117,7 +117,7 @@ func volumeCreate(c *cli.Context, s *session) error {
 		Format:    api.Format(c.String("format")),
 		Bootable:  c.Bool("bootable"),
 	}
-	return s.makeVolume(c, v1("volumes"), in.Name, in, "Created")
+	return makeVolume(c, s, routes.CreateVolume, in.Name, in, "Created")
 }
 
 func volumeAdopt(c *cli.Context, s *session) error {
@@ -145,21 +145,21 @@ func volumeAdopt(c *cli.Context, s *session) error {
 			in.VolumeName = name
 		}
 	}
-	return s.makeVolume(c, "/v1/volumes:adopt", in.Name, in, "Adopted")
+	return makeVolume(c, s, routes.AdoptVolume, in.Name, in, "Adopted")
 }
 
 // makeVolume sends what makes a volume called name, and shows the volume.
-func (s *session) makeVolume(c *cli.Context, path, name string, in any, verb string) error {
-	path, err := s.atHost(c, path)
+func makeVolume[In any](c *cli.Context, s *session, route routes.Route[In, api.Volume], name string, in In, verb string) error {
+	host, err := s.hostAsked(c)
 	if err != nil {
 		return err
 	}
-	a, finished, err := s.perform(c.Context, http.MethodPost, path, "volume", in)
+	a, finished, err := perform(c.Context, s, route.With("host", host), in)
 	if err != nil || !finished {
 		return whichHost(err)
 	}
 	if !a.has("volume") {
-		if a, err = s.get(c.Context, v1("volumes", name), "volume"); err != nil {
+		if a, err = get(c.Context, s, routes.ShowVolume, name); err != nil {
 			return err
 		}
 	}
@@ -189,26 +189,27 @@ func volumeSet(c *cli.Context, s *session) error {
 	if in == (api.VolumeUpdate{}) {
 		return usagef("volume set: nothing to change: give --name or --bootable")
 	}
-	v, a, err := change[api.Volume](c.Context, s, http.MethodPatch, v1("volumes", c.Args().First()), "volume", in)
+	v, a, err := change(c.Context, s, routes.UpdateVolume, in, c.Args().First())
 	if err != nil {
 		return err
 	}
 	return s.printResult(a, v.ID, fmt.Sprintf("Changed volume %s (%s).", v.Name, v.ID))
 }
 
-// forced is the query of a deletion that overlooks states.
-const forced = "?force=1"
+// oneIf is a query parameter that is given or not.
+func oneIf(given bool) string {
+	if given {
+		return "1"
+	}
+	return ""
+}
 
 func volumeDelete(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	path := v1("volumes", name)
 	if err := s.agreeToDelete(c, name); err != nil {
 		return err
 	}
-	if c.Bool("force") {
-		path += forced
-	}
-	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "volume", nil)
+	a, finished, err := perform(c.Context, s, routes.DeleteVolume.With("force", oneIf(c.Bool("force"))), routes.None{}, name)
 	if err != nil || !finished {
 		return err
 	}
@@ -220,7 +221,7 @@ func (s *session) agreeToDelete(c *cli.Context, name string) error {
 	if c.Bool("yes") || c.Bool("force") {
 		return nil
 	}
-	v, _, err := show[api.Volume](c.Context, s, v1("volumes", name), "volume")
+	v, _, err := show(c.Context, s, routes.ShowVolume, name)
 	if err != nil || !v.Adopted {
 		return err
 	}
@@ -230,7 +231,7 @@ func (s *session) agreeToDelete(c *cli.Context, name string) error {
 
 func volumeForget(c *cli.Context, s *session) error {
 	name := c.Args().First()
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", name, "forget"), "volume", api.VolumeForget{})
+	a, finished, err := perform(c.Context, s, routes.ForgetVolume, api.VolumeForget{}, name)
 	if err != nil || !finished {
 		return err
 	}
@@ -242,15 +243,14 @@ func volumeMigrate(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	path := v1("volumes", c.Args().First(), "migrate")
 	target.PauseAll = c.Bool("pause-all")
 	switch {
 	case target.PauseAll:
-		if err := s.agreeToPause(c, path, target); err != nil {
+		if err := s.agreeToPause(c, target); err != nil {
 			return err
 		}
 	case c.Bool("yes"):
 		return usagef("%s--yes goes with --pause-all, and there is nothing else to agree to", prefix(c))
 	}
-	return s.migrate(c.Context, path, target)
+	return migrate(c.Context, s, routes.MigrateVolume, target, c.Args().First())
 }

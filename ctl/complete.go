@@ -139,10 +139,7 @@ func things(ctx context.Context, s *session, nouns string) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
-	all, _, err := list[struct {
-		ID   string `json:"id"`
-		Name string `json:"name"`
-	}](ctx, s, v1(nouns), nouns)
+	all, _, err := list(ctx, s, collection(nouns))
 	if err != nil {
 		return nil
 	}

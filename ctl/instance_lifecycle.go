@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // lifecycleCommands are the verbs that start, stop, put away and lock an
@@ -34,9 +34,9 @@ func lifecycleCommands() []*cli.Command {
 				"For example: " + programName + " instance stop web1 --timeout 5m",
 			Flags: stopFlags(),
 		},
-		simpleVerb("reboot", "ask an instance to boot again", "The guest is asked, as by its power button, and not waited for.", "Asked instance %s to reboot."),
-		simpleVerb("pause", "hold an instance's processors", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
-		simpleVerb("unpause", "let a paused instance go on", "Also one that was paused by an error of its disk: it tries again.", "Instance %s goes on."),
+		simpleVerb("reboot", routes.RebootInstance, "ask an instance to boot again", "The guest is asked, as by its power button, and not waited for.", "Asked instance %s to reboot."),
+		simpleVerb("pause", routes.PauseInstance, "hold an instance's processors", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
+		simpleVerb("unpause", routes.UnpauseInstance, "let a paused instance go on", "Also one that was paused by an error of its disk: it tries again.", "Instance %s goes on."),
 		{
 			Name: "shelve", Usage: "put an instance away, with nothing of it left on its host", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
 			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
@@ -62,7 +62,7 @@ func lifecycleCommands() []*cli.Command {
 				"For example: " + programName + " instance lock web1 --reason 'audit until Friday, ask Ann'",
 			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` for those who are refused to read"}},
 		},
-		simpleVerb("unlock", "lift the lock of an instance", "The lock of a move with all guests paused is lifted by its end alone.", "Unlocked instance %s."),
+		simpleVerb("unlock", routes.UnlockInstance, "lift the lock of an instance", "The lock of a move with all guests paused is lifted by its end alone.", "Unlocked instance %s."),
 	}
 }
 
@@ -75,19 +75,19 @@ func stopFlags() []cli.Flag {
 
 // simpleVerb is a verb that needs nothing but an instance. Done is what is said
 // afterwards, with its name.
-func simpleVerb(verb, usage, description, done string) *cli.Command {
+func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usage, description, done string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Usage: usage, ArgsUsage: "INSTANCE", Description: description,
 		Action: withSession(func(c *cli.Context, s *session) error {
-			return s.actOnInstance(c, verb, nil, func(i *api.Instance) string { return fmt.Sprintf(done, i.Name) })
+			return actOnInstance(c, s, route, routes.None{}, func(i *api.Instance) string { return fmt.Sprintf(done, i.Name) })
 		}),
 	}
 }
 
-// actOnInstance asks for a verb of an instance, waits for what lasts, and says
+// actOnInstance asks for something of an instance, waits for what lasts, and says
 // what became of it as the instance is then.
-func (s *session) actOnInstance(c *cli.Context, verb string, in any, done func(*api.Instance) string) error {
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("instances", c.Args().First(), verb), "instance", in)
+func actOnInstance[In any](c *cli.Context, s *session, route routes.Route[In, api.Instance], in In, done func(*api.Instance) string) error {
+	a, finished, err := perform(c.Context, s, route, in, c.Args().First())
 	if err != nil || !finished {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *session) instanceAfter(ctx context.Context, a answer) (*api.Instance, a
 	if err := a.decode("instance", i); err != nil || !a.has("op") {
 		return i, a, err
 	}
-	now, shown, err := showAtLast[api.Instance](ctx, s, v1("instances", i.ID), "instance")
+	now, shown, err := showAtLast(ctx, s, routes.ShowInstance, i.ID)
 	if err != nil {
 		return nil, a, err
 	}
@@ -112,7 +112,7 @@ func (s *session) instanceAfter(ctx context.Context, a answer) (*api.Instance, a
 }
 
 func instanceStart(c *cli.Context, s *session) error {
-	return s.actOnInstance(c, "start", nil, func(i *api.Instance) string { return "Started instance " + i.Name + "." })
+	return actOnInstance(c, s, routes.StartInstance, routes.None{}, func(i *api.Instance) string { return "Started instance " + i.Name + "." })
 }
 
 func instanceStop(c *cli.Context, s *session) error {
@@ -121,7 +121,7 @@ func instanceStop(c *cli.Context, s *session) error {
 		return err
 	}
 	in := api.InstanceStop{Force: c.Bool("force"), TimeoutSeconds: seconds}
-	return s.actOnInstance(c, "stop", in, func(i *api.Instance) string {
+	return actOnInstance(c, s, routes.StopInstance, in, func(i *api.Instance) string {
 		if in.Force {
 			return "Cut the power of instance " + i.Name + "."
 		}
@@ -135,7 +135,7 @@ func instanceShelve(c *cli.Context, s *session) error {
 		return err
 	}
 	in := api.InstanceShelve{KeepOnHost: !c.Bool("offload"), Force: c.Bool("force"), TimeoutSeconds: seconds}
-	return s.actOnInstance(c, "shelve", in, func(i *api.Instance) string {
+	return actOnInstance(c, s, routes.ShelveInstance, in, func(i *api.Instance) string {
 		where := "no host has it now"
 		if i.State == api.InstanceShelved {
 			where = "it stays on host " + render.OrDash(i.Host) + " and is not started there"
@@ -154,7 +154,7 @@ func instanceUnshelve(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("instances", name, "unshelve"), "instance", api.InstanceUnshelve{Host: host})
+	a, finished, err := perform(c.Context, s, routes.UnshelveInstance, api.InstanceUnshelve{Host: host}, name)
 	if err != nil || !finished {
 		return err
 	}
@@ -190,7 +190,7 @@ func instanceLock(c *cli.Context, s *session) error {
 	if in.Reason == "" {
 		return usagef("instance lock: --reason is missing: say what others shall read, for example --reason 'audit until Friday, ask Ann'")
 	}
-	return s.actOnInstance(c, "lock", in, func(i *api.Instance) string {
+	return actOnInstance(c, s, routes.LockInstance, in, func(i *api.Instance) string {
 		return fmt.Sprintf("Locked instance %s: %s", i.Name, in.Reason)
 	})
 }

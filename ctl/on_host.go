@@ -5,12 +5,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // hostFlag is --host of the commands that the registry passes on to a host.
@@ -26,7 +26,7 @@ func (s *session) hostAsked(c *cli.Context) (string, error) {
 	if host == "" {
 		return "", nil
 	}
-	st, _, err := show[api.Status](c.Context, s, v1("status"), "status")
+	st, _, err := show(c.Context, s, routes.ShowStatus)
 	switch {
 	case err != nil:
 		return "", err
@@ -36,15 +36,6 @@ func (s *session) hostAsked(c *cli.Context) (string, error) {
 		return "", nil
 	}
 	return "", usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", prefix(c), host, s.client.Target(), st.Host)
-}
-
-// atHost is path with the host that --host names.
-func (s *session) atHost(c *cli.Context, path string) (string, error) {
-	host, err := s.hostAsked(c)
-	if err != nil || host == "" {
-		return path, err
-	}
-	return path + "?host=" + url.QueryEscape(host), nil
 }
 
 // whichHost adds to an error that names several hosts how one of them is chosen.

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // methodSave is the method of a move with all guests paused, which is the registry's.
@@ -30,14 +30,14 @@ func pauseFlags() []cli.Flag {
 
 // agreeToPause shows what a move with all guests paused is expected to cost, and asks
 // for it unless --yes was given.
-func (s *session) agreeToPause(c *cli.Context, path string, target api.MigrationTarget) error {
+func (s *session) agreeToPause(c *cli.Context, target api.MigrationTarget) error {
 	switch {
 	case target.ExternalCopy:
 		return usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", prefix(c))
 	case target.Method != "" && target.Method != "auto":
 		return usagef("%s--pause-all has a method of its own: leave --method out", prefix(c))
 	}
-	a, err := s.call(c.Context, http.MethodPost, path+":estimate", "estimate", target)
+	a, err := s.call(c.Context, routes.EstimateMigration.Method, routes.EstimateMigration.PathOf(c.Args().First()), routes.EstimateMigration.Noun, target)
 	if err != nil {
 		return err
 	}
@@ -126,6 +126,6 @@ func discardFlags() []cli.Flag {
 
 // discardMemory ends a move with all guests paused without the memory of those guests
 // that could not be restored.
-func (s *session) discardMemory(c *cli.Context, verb string) error {
-	return s.migrate(c.Context, v1("migrations", c.Args().First(), verb), api.PauseEnd{DiscardMemory: true})
+func (s *session) discardMemory(c *cli.Context, end routes.Route[api.PauseEnd, api.Migration]) error {
+	return migrate(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, c.Args().First())
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,11 +68,6 @@ func withSession(f func(*cli.Context, *session) error) cli.ActionFunc {
 		defer s.client.Close()
 		return f(c, s)
 	}
-}
-
-// get asks for the thing or things called noun.
-func (s *session) get(ctx context.Context, path, noun string) (answer, error) {
-	return s.call(ctx, http.MethodGet, path, noun, nil)
 }
 
 // change sends a mutation under an idempotency key of its own. Where the

@@ -13,14 +13,15 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func migrationList(c *cli.Context, s *session) error {
-	path, empty := v1("migrations"), "No migration is under way; --all lists those that are over."
+	route, empty := routes.ListMigrations, "No migration is under way; --all lists those that are over."
 	if c.Bool("all") || api.MigrationState(c.String("status")).Final() {
-		path, empty = path+"?all=1", "No migration yet."
+		route, empty = route.With("all", "1"), "No migration yet."
 	}
-	migrations, a, err := list[api.Migration](c.Context, s, path, "migrations")
+	migrations, a, err := list(c.Context, s, route)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func migrationList(c *cli.Context, s *session) error {
 }
 
 func migrationShow(c *cli.Context, s *session) error {
-	m, a, err := show[api.Migration](c.Context, s, v1("migrations", c.Args().First()), "migration")
+	m, a, err := show(c.Context, s, routes.ShowMigration, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func timeOrDash(t *time.Time) string {
 
 // migrationWatch follows a migration, whoever works on it.
 func migrationWatch(c *cli.Context, s *session) error {
-	m, _, err := show[api.Migration](c.Context, s, v1("migrations", c.Args().First()), "migration")
+	m, _, err := show(c.Context, s, routes.ShowMigration, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -136,10 +137,10 @@ func (s *session) watch(ctx context.Context, m *api.Migration) (err error) {
 	if !stands(m) {
 		f := follower{
 			open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-				return s.stream(ctx, v1("migrations", m.ID, "events")+"?since="+strconv.FormatInt(since, 10))
+				return s.stream(ctx, routes.FollowMigration.With("since", strconv.FormatInt(since, 10)).PathOf(m.ID))
 			},
 			ended: func(ctx context.Context) (bool, error) {
-				now, _, err := show[api.Migration](ctx, s, v1("migrations", m.ID), "migration")
+				now, _, err := show(ctx, s, routes.ShowMigration, m.ID)
 				return err == nil && stands(now), err
 			},
 			lost: display.lost,
@@ -171,7 +172,7 @@ func stands(m *api.Migration) bool {
 
 // endWatch tells how a migration stands that was watched.
 func (s *session) endWatch(ctx context.Context, d *display, id string) error {
-	m, a, err := showAtLast[api.Migration](ctx, s, v1("migrations", id), "migration")
+	m, a, err := showAtLast(ctx, s, routes.ShowMigration, id)
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,11 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func volumeList(c *cli.Context, s *session) error {
-	volumes, a, err := list[api.Volume](c.Context, s, v1("volumes"), "volumes")
+	volumes, a, err := list(c.Context, s, routes.ListVolumes)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func volumeList(c *cli.Context, s *session) error {
 }
 
 func volumeShow(c *cli.Context, s *session) error {
-	v, a, err := show[api.Volume](c.Context, s, v1("volumes", c.Args().First()), "volume")
+	v, a, err := show(c.Context, s, routes.ShowVolume, c.Args().First())
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func addLocation(r *render.Record, which string, l api.Location) {
 }
 
 func volumeWhich(c *cli.Context, s *session) error {
-	w, a, err := show[api.Which](c.Context, s, v1("volumes", c.Args().First(), "which"), "which")
+	w, a, err := show(c.Context, s, routes.ShowWhich, c.Args().First())
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 const (
@@ -111,7 +111,7 @@ func (s *session) tellWaits(ctx context.Context, d *display, opID, unknown strin
 	t := waitTeller{
 		ask: func(ctx context.Context) *api.Op {
 			op := new(api.Op)
-			if err := s.client.Do(ctx, http.MethodGet, v1("ops", opID), nil, op); err != nil {
+			if err := s.client.Do(ctx, routes.ShowOp.Method, routes.ShowOp.PathOf(opID), nil, op); err != nil {
 				return nil
 			}
 			return op

@@ -5,11 +5,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func volumeAttachCommand() *cli.Command {
@@ -65,7 +65,7 @@ func volumeAttach(c *cli.Context, s *session) error {
 	if in.Root && in.Device != "" {
 		return usagef("volume attach: --root and --device exclude each other: the root slot has its device")
 	}
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", volume, "attach"), "attachment", in)
+	a, finished, err := perform(c.Context, s, routes.AttachVolume, in, volume)
 	if err != nil || !finished {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *session) attachmentAfter(ctx context.Context, a answer) (api.Attachment
 	if err := a.decode("attachment", &at); err != nil {
 		return at, a, err
 	}
-	now, shown, err := showAtLast[api.Attachment](ctx, s, v1("attachments", at.ID), "attachment")
+	now, shown, err := showAtLast(ctx, s, routes.ShowAttachment, at.ID)
 	if err != nil {
 		return at, a, err
 	}
@@ -97,7 +97,7 @@ func (s *session) attachmentAfter(ctx context.Context, a answer) (api.Attachment
 func volumeDetach(c *cli.Context, s *session) error {
 	volume, instance := c.Args().Get(0), c.Args().Get(1)
 	in := api.VolumeDetach{Instance: instance, Force: c.Bool("force")}
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", volume, "detach"), "attachment", in)
+	a, finished, err := perform(c.Context, s, routes.DetachVolume, in, volume)
 	if err != nil || !finished {
 		return err
 	}
@@ -110,11 +110,7 @@ func volumeDetach(c *cli.Context, s *session) error {
 }
 
 func attachmentDelete(c *cli.Context, s *session) error {
-	path := v1("attachments", c.Args().First())
-	if c.Bool("force") {
-		path += forced
-	}
-	a, finished, err := s.perform(c.Context, http.MethodDelete, path, "attachment", nil)
+	a, finished, err := perform(c.Context, s, routes.DeleteAttachment.With("force", oneIf(c.Bool("force"))), routes.None{}, c.Args().First())
 	if err != nil || !finished {
 		return err
 	}
@@ -131,7 +127,7 @@ func volumeRetype(c *cli.Context, s *session) error {
 		return usagef("volume retype: --type is missing: give the new type, for example --type fast")
 	}
 	in := api.VolumeRetype{Type: c.String("type"), MigrationPolicy: c.String("migration-policy")}
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", c.Args().First(), "retype"), "volume", in)
+	a, finished, err := perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
 	if err != nil || !finished {
 		return err
 	}

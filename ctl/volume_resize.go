@@ -4,11 +4,11 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 func volumeResizeCommand() *cli.Command {
@@ -34,12 +34,12 @@ func volumeResize(c *cli.Context, s *session) error {
 		return err
 	}
 	name := c.Args().First()
-	a, finished, err := s.perform(c.Context, http.MethodPost, v1("volumes", name, "resize"), "volume", api.VolumeResize{SizeBytes: size})
+	a, finished, err := perform(c.Context, s, routes.ResizeVolume, api.VolumeResize{SizeBytes: size}, name)
 	if err != nil || !finished {
 		return err
 	}
 	if !a.has("volume") {
-		if a, err = s.get(c.Context, v1("volumes", name), "volume"); err != nil {
+		if a, err = get(c.Context, s, routes.ShowVolume, name); err != nil {
 			return err
 		}
 	}

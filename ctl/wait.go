@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // work is an op that lasts, with the migration that it is part of.
@@ -24,8 +25,8 @@ type work struct {
 // the last answer: the mutation's own where that was all, else one with the
 // op, and its migration where it has one, as they ended. Finished is false
 // where the user did not want to wait; the ids have been printed then.
-func (s *session) perform(ctx context.Context, method, path, noun string, in any) (a answer, finished bool, err error) {
-	a, err = s.change(ctx, method, path, noun, in)
+func perform[In, Out any](ctx context.Context, s *session, route routes.Route[In, Out], in In, refs ...string) (a answer, finished bool, err error) {
+	a, err = send(ctx, s, route, in, refs...)
 	if err != nil || !a.has("op") {
 		return a, err == nil, err
 	}
@@ -37,8 +38,8 @@ func (s *session) perform(ctx context.Context, method, path, noun string, in any
 		return a, false, s.printStarted(a, w)
 	}
 	last, err := s.await(ctx, w)
-	if err == nil && a.has(noun) && !last.has(noun) {
-		last = last.with(noun, a.members[noun])
+	if err == nil && a.has(route.Noun) && !last.has(route.Noun) {
+		last = last.with(route.Noun, a.members[route.Noun])
 	}
 	return last, err == nil, err
 }
@@ -78,10 +79,10 @@ func (s *session) await(ctx context.Context, w work) (answer, error) {
 	}
 	f := follower{
 		open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.stream(ctx, v1("ops", w.op.ID, "events")+"?since="+strconv.FormatInt(since, 10))
+			return s.stream(ctx, routes.FollowOp.With("since", strconv.FormatInt(since, 10)).PathOf(w.op.ID))
 		},
 		ended: func(ctx context.Context) (bool, error) {
-			op, _, err := show[api.Op](ctx, s, v1("ops", w.op.ID), "op")
+			op, _, err := show(ctx, s, routes.ShowOp, w.op.ID)
 			return err == nil && opOver(op.State), err
 		},
 		lost: display.lost,
@@ -146,7 +147,7 @@ func handle(m *api.Migration) string {
 
 // settle reads into w how the op and its migration ended.
 func (s *session) settle(ctx context.Context, w *work) (answer, error) {
-	op, a, err := showAtLast[api.Op](ctx, s, v1("ops", w.op.ID), "op")
+	op, a, err := showAtLast(ctx, s, routes.ShowOp, w.op.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -158,7 +159,7 @@ func (s *session) settle(ctx context.Context, w *work) (answer, error) {
 	if id == "" {
 		return a, nil
 	}
-	m, ma, err := showAtLast[api.Migration](ctx, s, v1("migrations", id), "migration")
+	m, ma, err := showAtLast(ctx, s, routes.ShowMigration, id)
 	if err != nil {
 		return answer{}, err
 	}

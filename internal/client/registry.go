@@ -5,7 +5,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -45,50 +44,27 @@ func (r *Registry) CarriedBy(carry func(ctx context.Context, send func() error) 
 }
 
 // ask makes a request that changes nothing, about what refs name.
-func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], query url.Values, refs ...string) (out Out, err error) {
-	err = r.Do(ctx, route.Method, withQuery(route.PathOf(refs...), query), nil, &out)
+func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
+	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out)
 	return out, err
 }
 
 // change makes a request that changes what refs name.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
-	var body any = in
-	if _, none := body.(routes.None); none {
-		body = nil
+	send := func() error {
+		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID))
 	}
-	err = r.change(ctx, route.Method, route.PathOf(refs...), opID, body, &out)
-	return out, err
-}
-
-func (r *Registry) change(ctx context.Context, method, path, opID string, in, out any) error {
-	send := func() error { return r.Do(ctx, method, path, in, out, IdempotencyKey(opID)) }
 	if r.carry == nil {
-		return send()
+		err = send()
+	} else {
+		err = r.carry(ctx, send)
 	}
-	return r.carry(ctx, send)
-}
-
-// given are those of the parameters, name and value by turns, that have a value.
-func given(parameters ...string) url.Values {
-	query := url.Values{}
-	for i := 0; i < len(parameters); i += 2 {
-		if parameters[i+1] != "" {
-			query.Set(parameters[i], parameters[i+1])
-		}
-	}
-	return query
-}
-
-func withQuery(path string, query url.Values) string {
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
+	return out, err
 }
 
 // Status returns one screen about the registry.
 func (r *Registry) Status(ctx context.Context) (api.Status, error) {
-	return ask(ctx, r, routes.ShowStatus, nil)
+	return ask(ctx, r, routes.ShowStatus)
 }
 
 // Report tells the registry of this host and returns what it knows of it: the
@@ -99,12 +75,12 @@ func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, err
 
 // Hosts returns every host.
 func (r *Registry) Hosts(ctx context.Context) ([]api.Host, error) {
-	return ask(ctx, r, routes.ListHosts, nil)
+	return ask(ctx, r, routes.ListHosts)
 }
 
 // Host returns one host.
 func (r *Registry) Host(ctx context.Context, ref string) (api.Host, error) {
-	return ask(ctx, r, routes.ShowHost, nil, ref)
+	return ask(ctx, r, routes.ShowHost, ref)
 }
 
 // FenceHost takes the operator's word that a host cannot touch any volume any
@@ -121,24 +97,24 @@ func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRej
 
 // Pools returns the pools of every host.
 func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
-	return ask(ctx, r, routes.ListPools, nil)
+	return ask(ctx, r, routes.ListPools)
 }
 
 // Pool returns the pool of that name on a host. An empty host will do if only
 // one has it.
 func (r *Registry) Pool(ctx context.Context, name, host string) (api.Pool, error) {
-	return ask(ctx, r, routes.ShowPool, given("host", host), name)
+	return ask(ctx, r, routes.ShowPool.With("host", host), name)
 }
 
 // Events returns the audit trail after since, at most 1000 events of it.
 func (r *Registry) Events(ctx context.Context, since int64) ([]api.Event, error) {
-	return ask(ctx, r, routes.ListEvents, given("since", strconv.FormatInt(since, 10)))
+	return ask(ctx, r, routes.ListEvents.With("since", strconv.FormatInt(since, 10)))
 }
 
 // FollowEvents yields the audit trail after since and then what is added to it,
 // as Stream does.
 func (r *Registry) FollowEvents(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-	return r.Stream(ctx, withQuery(routes.ListEvents.PathOf(), given("follow", "1", "since", strconv.FormatInt(since, 10))))
+	return r.Stream(ctx, routes.ListEvents.With("follow", "1").With("since", strconv.FormatInt(since, 10)).PathOf())
 }
 
 // PostEvent adds an event to the audit trail.

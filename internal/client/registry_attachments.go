@@ -11,12 +11,12 @@ import (
 
 // Instances returns every instance.
 func (r *Registry) Instances(ctx context.Context) ([]api.Instance, error) {
-	return ask(ctx, r, routes.ListInstances, nil)
+	return ask(ctx, r, routes.ListInstances)
 }
 
 // Instance returns one instance.
 func (r *Registry) Instance(ctx context.Context, ref string) (api.Instance, error) {
-	return ask(ctx, r, routes.ShowInstance, nil, ref)
+	return ask(ctx, r, routes.ShowInstance, ref)
 }
 
 // RegisterInstance records an adopted instance with its disks.
@@ -33,12 +33,12 @@ func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
 // Attachments returns the attachments of a volume and at an instance; an empty
 // reference is any.
 func (r *Registry) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
-	return ask(ctx, r, routes.ListAttachments, given("volume", volume, "instance", instance))
+	return ask(ctx, r, routes.ListAttachments.With("volume", volume).With("instance", instance))
 }
 
 // Attachment returns one attachment.
 func (r *Registry) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
-	return ask(ctx, r, routes.ShowAttachment, nil, ref)
+	return ask(ctx, r, routes.ShowAttachment, ref)
 }
 
 // ReserveAttachment keeps a volume for an instance: the first step of an attach.
@@ -60,7 +60,8 @@ func (r *Registry) ReleaseAttachment(ctx context.Context, opID, id string, in ap
 // DeleteAttachment ends one attachment by force, whose host is fenced or finds
 // that the guest does not have the disk.
 func (r *Registry) DeleteAttachment(ctx context.Context, opID, id string) error {
-	return r.change(ctx, routes.DeleteAttachment.Method, withQuery(routes.DeleteAttachment.PathOf(id), given("force", "1")), opID, nil, nil)
+	_, err := change(ctx, r, routes.DeleteAttachment.With("force", "1"), opID, routes.None{}, id)
+	return err
 }
 
 // TransitionInstance moves an instance between its host and the shelf.

@@ -16,12 +16,12 @@ func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]a
 	if all {
 		flag = "1"
 	}
-	return ask(ctx, r, routes.ListMigrations, given("volume", volume, "all", flag))
+	return ask(ctx, r, routes.ListMigrations.With("volume", volume).With("all", flag))
 }
 
 // Migration returns one migration.
 func (r *Registry) Migration(ctx context.Context, ref string) (api.Migration, error) {
-	return ask(ctx, r, routes.ShowMigration, nil, ref)
+	return ask(ctx, r, routes.ShowMigration, ref)
 }
 
 // RegisterMigration locks a volume for a migration and reserves its dst.

@@ -15,9 +15,9 @@ import (
 // there is one. Session is of this run of the daemon: another one is given again
 // what was not answered.
 func (r *Registry) Tasks(ctx context.Context, hostID, session string, wait time.Duration) ([]api.Task, error) {
-	query := given("session", session, "wait_seconds", strconv.Itoa(int(wait/time.Second)))
+	route := routes.FetchTasks.With("session", session).With("wait_seconds", strconv.Itoa(int(wait/time.Second)))
 	var tasks []api.Task
-	err := r.Do(ctx, routes.FetchTasks.Method, withQuery(routes.FetchTasks.PathOf(hostID), query), nil, &tasks, patience(wait))
+	err := r.Do(ctx, route.Method, route.PathOf(hostID), nil, &tasks, patience(wait))
 	return tasks, err
 }
 

@@ -11,12 +11,12 @@ import (
 
 // Types returns every volume type.
 func (r *Registry) Types(ctx context.Context) ([]api.VolumeType, error) {
-	return ask(ctx, r, routes.ListTypes, nil)
+	return ask(ctx, r, routes.ListTypes)
 }
 
 // Type returns one volume type.
 func (r *Registry) Type(ctx context.Context, ref string) (api.VolumeType, error) {
-	return ask(ctx, r, routes.ShowType, nil, ref)
+	return ask(ctx, r, routes.ShowType, ref)
 }
 
 // CreateType makes a volume type.
@@ -32,17 +32,17 @@ func (r *Registry) DeleteType(ctx context.Context, opID, ref string) error {
 
 // Policies returns every policy.
 func (r *Registry) Policies(ctx context.Context) ([]api.Policy, error) {
-	return ask(ctx, r, routes.ListPolicies, nil)
+	return ask(ctx, r, routes.ListPolicies)
 }
 
 // Volumes returns every volume.
 func (r *Registry) Volumes(ctx context.Context) ([]api.Volume, error) {
-	return ask(ctx, r, routes.ListVolumes, nil)
+	return ask(ctx, r, routes.ListVolumes)
 }
 
 // Volume returns one volume.
 func (r *Registry) Volume(ctx context.Context, ref string) (api.Volume, error) {
-	return ask(ctx, r, routes.ShowVolume, nil, ref)
+	return ask(ctx, r, routes.ShowVolume, ref)
 }
 
 // RegisterVolume records a volume.

@@ -4,6 +4,7 @@ package routes
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -15,10 +16,48 @@ import (
 
 // Route is a call with the type of its body and the type of its answer. A route
 // without a body has None for In, one without an answer of its own None for Out.
-type Route[In, Out any] struct{ *Declaration }
+type Route[In, Out any] struct {
+	*Declaration
+	query url.Values
+}
 
 // None stands for a body or an answer that a route does not have.
 type None struct{}
+
+// With is the route with a query parameter for requests, unless its value is empty.
+func (r Route[In, Out]) With(name, value string) Route[In, Out] {
+	if value == "" {
+		return r
+	}
+	r.query = maps.Clone(r.query)
+	if r.query == nil {
+		r.query = url.Values{}
+	}
+	r.query.Set(name, value)
+	return r
+}
+
+// PathOf is Declaration.PathOf with the query parameters of With.
+func (r Route[In, Out]) PathOf(refs ...string) string {
+	path := r.Declaration.PathOf(refs...)
+	if len(r.query) > 0 {
+		path += "?" + r.query.Encode()
+	}
+	return path
+}
+
+// WithoutBody is the route for requests that leave out a body which need not be there.
+func (r Route[In, Out]) WithoutBody() Route[None, Out] {
+	return Route[None, Out](r)
+}
+
+// Body is what a client sends for in: nil for None.
+func (r Route[In, Out]) Body(in In) any {
+	if _, none := any(in).(None); none {
+		return nil
+	}
+	return in
+}
 
 // Decode reads the body of a request, as httpjson.Decode does. The body of a request
 // that has none to read is not looked at.
@@ -204,7 +243,7 @@ func declare[In, Out any](access httpjson.Access, method, path, noun, summary st
 		d.Registry.Query = append(d.Registry.Query, d.query...)
 	}
 	all = append(all, d)
-	return Route[In, Out]{d}
+	return Route[In, Out]{Declaration: d}
 }
 
 func get[Out any](path, noun, summary string, options ...option) Route[None, Out] {

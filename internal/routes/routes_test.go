@@ -50,6 +50,8 @@ func TestThePathOfARequestNamesThings(t *testing.T) {
 		"/v1/types/a%20b":                routes.ShowType.PathOf("a b"),
 		"/v1/hosts/h/tasks/t%2F1/answer": routes.AnswerTask.PathOf("h", "t/1"),
 		"/v1/volumes/v/migrate:estimate": routes.EstimateMigration.PathOf("v"),
+		"/v1/events?follow=1&since=3":    routes.ListEvents.With("since", "3").With("follow", "1").PathOf(),
+		"/v1/events":                     routes.ListEvents.With("since", "").PathOf(), // and With changes no route
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

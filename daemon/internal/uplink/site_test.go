@@ -97,9 +97,13 @@ func TestWhatAnOperationFindsToBeGrantedIsKept(t *testing.T) {
 // heard of: the operation does not notice.
 func TestAChangeIsSentAgainAfterTheReportThatTheRegistryWantsFirst(t *testing.T) {
 	for name, change := range map[string]func(*Site) (api.Volume, error){
-		"transition":   func(s *Site) (api.Volume, error) { return s.TransitionVolume(t.Context(), "op", "v", api.VolumeTransition{}) },
-		"begin resize": func(s *Site) (api.Volume, error) { return s.BeginResize(t.Context(), "op", "v", api.VolumeResizeBegin{}) },
-		"end resize":   func(s *Site) (api.Volume, error) { return s.EndResize(t.Context(), "op", "v", api.VolumeResizeEnd{}) },
+		"transition": func(s *Site) (api.Volume, error) {
+			return s.TransitionVolume(t.Context(), "op", "v", api.VolumeTransition{})
+		},
+		"begin resize": func(s *Site) (api.Volume, error) {
+			return s.BeginResize(t.Context(), "op", "v", api.VolumeResizeBegin{})
+		},
+		"end resize": func(s *Site) (api.Volume, error) { return s.EndResize(t.Context(), "op", "v", api.VolumeResizeEnd{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
