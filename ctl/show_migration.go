@@ -182,7 +182,7 @@ func (s *session) endWatch(ctx context.Context, d *display, id string) error {
 		failed.err = api.Errorf(api.CodeInternal, "migration %s is in state %s and gives no reason", m.ID, m.State)
 	}
 	switch {
-	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && (m.Error == nil || m.Method != methodSave):
+	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && m.Error == nil:
 		if s.progress == progressJSON {
 			return nil
 		}
