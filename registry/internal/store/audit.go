@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ratelimit"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -29,7 +30,7 @@ const (
 )
 
 // newPostLimit are the rates of events that hosts post.
-func newPostLimit() *rateLimit { return newRateLimit(rate.Every(postEvery), postsAtOnce) }
+func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery), postsAtOnce) }
 
 // PostEvent adds an event of a host to the trail: with the registry's time, the host's
 // own name, and a word that says that it was posted. A time that the host says is a
@@ -39,7 +40,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 		return api.Event{}, err
 	}
 	if call.Host != nil {
-		if ok, _ := s.postLimit.allow(call.Host.ID, s.now()); !ok {
+		if ok, _ := s.postLimit.Allow(call.Host.ID, s.now()); !ok {
 			return api.Event{}, api.Errorf(api.CodeRegistryUnavailable, "the event was not added: a host may post %d events at once and one more every %s; try again later",
 				postsAtOnce, postEvery)
 		}
@@ -96,7 +97,9 @@ const (
 )
 
 // newRefusalLimit are the rates of refusals that are audited.
-func newRefusalLimit() *rateLimit { return newRateLimit(rate.Every(refusalEvery), refusalsAtOnce) }
+func newRefusalLimit() *ratelimit.Limit {
+	return ratelimit.New(rate.Every(refusalEvery), refusalsAtOnce)
+}
 
 // AuditRefusal adds to the trail that a call was refused: what was called, about
 // which object, and the refusal as its result. It is for calls whose attempt is
@@ -109,7 +112,7 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {
 		return nil
 	}
-	ok, missing := s.refusalLimit.allow(cmp.Or(call.Caller, call.Who), s.now())
+	ok, missing := s.refusalLimit.Allow(cmp.Or(call.Caller, call.Who), s.now())
 	if !ok {
 		return nil
 	}

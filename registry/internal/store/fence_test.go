@@ -23,7 +23,7 @@ var cut = api.HostFence{Evidence: "the power is off", EvenIfUp: true}
 
 func lastEvent(t *testing.T, s *Store) api.Event {
 	t.Helper()
-	events := must(s.Events(t.Context(), s.history.current().Seq-1))(t)
+	events := must(s.Events(t.Context(), s.history.Now().Seq-1))(t)
 	if len(events) != 1 {
 		t.Fatalf("events at the end of the trail = %d", len(events))
 	}

@@ -16,7 +16,7 @@ import (
 // database's log short. It is for a task that calls it now and then, and once at
 // the end. A read-only store is left as it is.
 func (s *Store) Housekeep(ctx context.Context) error {
-	if s.history.restored() {
+	if s.history.Restored() {
 		return nil
 	}
 	if err := s.flushSightings(ctx); err != nil {

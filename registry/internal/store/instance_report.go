@@ -85,7 +85,8 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 		stopped                             int64
 	}
 	found, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (r resting, err error) {
-		return r, row.Scan(&r.migration, &r.state, &r.phase, &r.stopped, &r.name, &r.host)
+		err = row.Scan(&r.migration, &r.state, &r.phase, &r.stopped, &r.name, &r.host)
+		return r, err
 	}, `SELECT g.migration_id, g.state, p.phase, p.stopped_us, i.name, h.name
 		FROM pause_instances g JOIN pauses p ON p.migration_id = g.migration_id
 		JOIN instances i ON i.id = g.instance_id JOIN hosts h ON h.id = g.host_id

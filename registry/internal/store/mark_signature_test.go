@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/history"
 )
 
 // forged is a mark that a host made up, or was told before marks were signed.
@@ -21,9 +22,11 @@ func forged(s *Store) api.RegistryMark {
 
 func TestAMarkThatAHostMadeUpCountsAgainstThatHostAlone(t *testing.T) {
 	for name, edit := range map[string]func(*Store, *api.RegistryMark){
-		"without a signature":         func(*Store, *api.RegistryMark) {},
-		"with that of another mark":   func(s *Store, m *api.RegistryMark) { m.Signature = s.Mark().Signature },
-		"with that of another key":    func(_ *Store, m *api.RegistryMark) { *m = (&history{key: []byte("guess")}).signed(*m) },
+		"without a signature":       func(*Store, *api.RegistryMark) {},
+		"with that of another mark": func(s *Store, m *api.RegistryMark) { m.Signature = s.Mark().Signature },
+		"with that of another key": func(_ *Store, m *api.RegistryMark) {
+			*m = history.New(api.RegistryMark{}, []byte("guess"), nil).Signed(*m)
+		},
 		"of a timeline to come":       func(_ *Store, m *api.RegistryMark) { m.Timeline += 5 },
 		"of an event that is another": func(s *Store, m *api.RegistryMark) { m.Seq = s.Mark().Seq },
 	} {
@@ -81,7 +84,7 @@ func TestTheProofOfARestoreOutlivesARestart(t *testing.T) {
 	told(t, s)
 	m := s.Mark()
 	m.Seq, m.Timeline = m.Seq+1, 4
-	wantCode(t, show(t, s, s.history.signed(m)), api.CodeRegistryUnavailable, "timeline 4")
+	wantCode(t, show(t, s, s.history.Signed(m)), api.CodeRegistryUnavailable, "timeline 4")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 			return api.Host{}, err
 		}
 	} else {
-		s.history.clearDoubt(in.ID)
+		s.history.ClearDoubt(in.ID)
 	}
 	// A report that says nothing new is refused as well, so that the host can
 	// show why the registry does not work; and one of an older epoch with the same
@@ -69,7 +69,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	if err := s.cacheProgress(ctx, in); err != nil {
 		return api.Host{}, err
 	}
-	h, mark := s.hostDocument(host), s.history.current()
+	h, mark := s.hostDocument(host), s.history.Now()
 	h.Mark, h.ReportDigest = &mark, in.Digest
 	s.hosts.setMark(in.ID, mark)
 	return h, nil
@@ -86,7 +86,7 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 		return host, digest, nil
 	}
 	if call.Host != nil {
-		if ok, _ := s.reportLimit.allow(in.ID, now); !ok {
+		if ok, _ := s.reportLimit.Allow(in.ID, now); !ok {
 			return host, "", api.Errorf(api.CodeRegistryUnavailable, "the report of host %s was not taken: a host may report something new %d times at once and %d times a second; try again later",
 				in.Name, reportsAtOnce, reportsPerSecond)
 		}

@@ -44,7 +44,7 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 		return api.RegistryMark{}, api.Errorf(api.CodePermissionDenied, "only an operator can accept that the registry was restored")
 	}
 	return mutateIf(ctx, s, call, "registry.accept_restore", in, admitAlways, func(ctx context.Context, tx *Tx) (api.RegistryMark, error) {
-		if !in.WithoutProof && !s.history.restored() {
+		if !in.WithoutProof && !s.history.Restored() {
 			return api.RegistryMark{}, api.Errorf(api.CodeConflict, "no host has shown that this database is older than what it was told, so there is no restore to accept; "+
 				"every host would get a new epoch for nothing. If it is from a backup all the same, say so: --without-proof")
 		}
@@ -53,24 +53,24 @@ func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptan
 		if err := tx.QueryRowContext(ctx, "SELECT id, timeline FROM registry").Scan(&id, &before); err != nil {
 			return api.RegistryMark{}, fmt.Errorf("read timeline: %w", err)
 		}
-		timeline := max(before, s.history.newestShown()) + 1
+		timeline := max(before, s.history.NewestTimeline()) + 1
 		if err := tx.ExecAll(ctx, ledger.SQL("UPDATE registry SET timeline = ?", timeline), ledger.SQL("DELETE FROM restore_proofs")); err != nil {
 			return api.RegistryMark{}, err
 		}
-		tx.OnCommit(func() { s.history.beginTimeline(timeline) })
+		tx.OnCommit(func() { s.history.BeginTimeline(timeline) })
 		if err := s.renewEpochs(ctx, tx, timeline); err != nil {
 			return api.RegistryMark{}, err
 		}
 		event, err := tx.AddEvent(ctx, api.Event{
 			What: "registry.accept_restore", Object: "registry/" + id,
 			From: strconv.FormatInt(before, 10), To: strconv.FormatInt(timeline, 10),
-			Details: map[string]any{"evidence": in.Evidence, "reason": s.history.reason()},
+			Details: map[string]any{"evidence": in.Evidence, "reason": s.history.Reason()},
 		})
 		if err != nil {
 			return api.RegistryMark{}, err
 		}
 		end, err := tx.End(ctx)
-		return s.history.signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
+		return s.history.Signed(api.RegistryMark{RegistryID: id, Timeline: timeline, Seq: event.Seq, Hash: hex.EncodeToString(end.Hash)}), err
 	})
 }
 

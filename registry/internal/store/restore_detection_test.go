@@ -89,7 +89,7 @@ func TestMarksThatProveARestore(t *testing.T) {
 			s := newSite(t)
 			m := s.Mark()
 			tc.edit(&m)
-			m = s.history.signed(m)
+			m = s.history.Signed(m)
 			if err := show(t, s, m); (err != nil) != tc.want {
 				t.Errorf("report: %v", err)
 			}
@@ -182,7 +182,7 @@ func TestTheNewTimelineIsNewerThanAnyThatAHostWasTold(t *testing.T) {
 	s := newSite(t)
 	m := s.Mark()
 	m.Timeline = 7
-	m = s.history.signed(m)
+	m = s.history.Signed(m)
 	wantCode(t, show(t, s, m), api.CodeRegistryUnavailable, "timeline 7")
 	if accepted := must(s.AcceptRestore(t.Context(), nobody, acceptedBlind))(t); accepted.Timeline != 8 {
 		t.Errorf("timeline = %d, want 8", accepted.Timeline)
@@ -212,14 +212,14 @@ func TestEveryHostThatProvesARestoreIsNamedOnce(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnReadOnly: func(reason string) { reasons = append(reasons, reason) }})
 	m := told(t, s)
 	m.Seq = 10
-	m = s.history.signed(m)
+	m = s.history.Signed(m)
 	for range 2 {
 		if err := s.ObserveMark(t.Context(), hostA, "a", m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.Seq = 20
-	m = s.history.signed(m)
+	m = s.history.Signed(m)
 	if err := s.ObserveMark(t.Context(), hostB, "b", m); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestEveryHostGetsAnEpochAboveAllThatTheLostHistoryGaveOut(t *testing.T) {
 	lost := int64(40)
 	m := s.Mark()
 	m.Seq++
-	m = s.history.signed(m)
+	m = s.history.Signed(m)
 	shown := reportOf(hostA, "a", lost)
 	shown.Mark = &m
 	wantCode(t, second(s.Report(t.Context(), nobody, shown)), api.CodeRegistryUnavailable, "restored from a backup")

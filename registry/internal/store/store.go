@@ -21,7 +21,9 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/history"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/ratelimit"
 )
 
 //go:embed schema/1.sql
@@ -62,12 +64,12 @@ type Store struct {
 	ledger  *ledger.Ledger
 	cache   *rowCache
 	hosts   hostCache
-	history history
+	history *history.History
 	// postLimit bounds the events that hosts post, refusals what is audited of calls that
 	// were refused.
-	postLimit, refusalLimit *rateLimit
+	postLimit, refusalLimit *ratelimit.Limit
 	// reportLimit bounds the reports of a host that the database has to take.
-	reportLimit *rateLimit
+	reportLimit *ratelimit.Limit
 	// progress is of what hosts say of their migrations.
 	progress    *ledger.Notifier
 	onReadOnly  func(reason string)
@@ -110,7 +112,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		db: db, cache: newRowCache(), progress: ledger.NewNotifier(), onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, sharedPools: o.SharedPools, now: time.Now,
-		postLimit: newPostLimit(), refusalLimit: newRefusalLimit(), reportLimit: newRateLimit(reportsPerSecond, reportsAtOnce),
+		postLimit: newPostLimit(), refusalLimit: newRefusalLimit(), reportLimit: ratelimit.New(reportsPerSecond, reportsAtOnce),
 	}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
@@ -136,13 +138,14 @@ func (s *Store) start(ctx context.Context, o Options) error {
 		if err != nil {
 			return none, err
 		}
-		return none, s.history.load(ctx, q, end)
+		s.history, err = readHistory(ctx, q, end)
+		return none, err
 	}); err != nil {
 		return err
 	}
 	var err error
 	s.ledger, err = ledger.Start(ctx, s.db, ledger.Options{
-		OnCommit: o.OnCommit, OnTrail: s.history.advance, FaultPoint: o.FaultPoint, Cache: s.cache,
+		OnCommit: o.OnCommit, OnTrail: func(end ledger.End) { s.history.Advance(end.Seq, end.Hash) }, FaultPoint: o.FaultPoint, Cache: s.cache,
 		Now: func() time.Time { return s.now() },
 	})
 	return err

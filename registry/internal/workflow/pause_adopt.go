@@ -99,7 +99,8 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 		fenced, behind bool
 	}
 	hosts, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (h host, err error) {
-		return h, row.Scan(&h.id, &h.name, &h.fenced, &h.behind)
+		err = row.Scan(&h.id, &h.name, &h.fenced, &h.behind)
+		return h, err
 	}, "SELECT id, name, fenced, behind FROM hosts ORDER BY name")
 	if err != nil {
 		return err

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ratelimit bounds how often each of many callers does something, and counts what
+// was refused. It knows nothing of what they do.
+package ratelimit
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limit bounds how often each caller does something. It is safe for concurrent use.
+type Limit struct {
+	every rate.Limit
+	burst int
+
+	mu      sync.Mutex
+	callers map[string]*allowance
+}
+
+// allowance is what one caller may do.
+type allowance struct {
+	limiter *rate.Limiter
+	// refused is how often the caller was refused since it was last allowed.
+	refused int
+}
+
+// manyCallers is from how many callers on those that have been idle are dropped.
+const manyCallers = 4096
+
+// New returns a limit: every caller may do so many at once, and then so many a second.
+func New(every rate.Limit, burst int) *Limit {
+	return &Limit{every: every, burst: burst, callers: map[string]*allowance{}}
+}
+
+// Allow says whether the caller may go on now, and if so how often it was refused since
+// it was last allowed to.
+func (l *Limit) Allow(caller string, now time.Time) (ok bool, refused int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.callers[caller]
+	if a == nil {
+		l.dropIdle(now)
+		a = &allowance{limiter: rate.NewLimiter(l.every, l.burst)}
+		l.callers[caller] = a
+	}
+	if !a.limiter.AllowN(now, 1) {
+		a.refused++
+		return false, 0
+	}
+	refused, a.refused = a.refused, 0
+	return true, refused
+}
+
+func (l *Limit) dropIdle(now time.Time) {
+	if len(l.callers) < manyCallers {
+		return
+	}
+	for caller, a := range l.callers {
+		if a.limiter.TokensAt(now) >= float64(l.burst) {
+			delete(l.callers, caller)
+		}
+	}
+}
