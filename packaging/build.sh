@@ -18,9 +18,16 @@ gzip -9nf build/man/*.[1-9]
 gzip -9nc CHANGELOG.md >build/changelog.gz
 {
 	printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n'
-	printf 'Files: *\nCopyright: The Volferry developers\nLicense: Apache-2.0\n'
+	printf 'Files: *\nCopyright: 2026 The Volferry developers\nLicense: Apache-2.0\n'
 	printf ' On Debian systems the text of the license is in\n /usr/share/common-licenses/Apache-2.0.\n'
 } >build/copyright
+
+day=$(date -u -R -d "@$SOURCE_DATE_EPOCH")
+for package in volferryd volferry-registry volferryctl; do
+	printf '%s (%s-1) unstable; urgency=medium\n\n  * What has changed is in changelog.gz.\n\n -- Volferry developers <volferry@users.noreply.github.com>  %s\n' \
+		"$package" "$VERSION" "$day" | gzip -9nc >"build/$package.changelog.gz"
+	sed "s|@PACKAGE@|$package|" packaging/lintian/overrides >"build/$package.lintian"
+done
 
 # script PACKAGE STATE SOCKETS...
 script() {

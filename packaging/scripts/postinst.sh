@@ -36,7 +36,7 @@ if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 fi
 
-if [ -x /usr/bin/deb-systemd-helper ]; then
+if command -v deb-systemd-helper >/dev/null; then
 	for unit in $SERVICE $SOCKETS; do
 		deb-systemd-helper unmask "$unit" >/dev/null
 		if deb-systemd-helper --quiet was-enabled "$unit"; then
@@ -54,7 +54,7 @@ fi
 if [ -n "$upgrade" ]; then
 	# What the daemon is at work on goes on after the restart.
 	systemctl try-restart "$SERVICE" || true
-elif [ -x /usr/bin/deb-systemd-invoke ]; then
+elif command -v deb-systemd-invoke >/dev/null; then
 	deb-systemd-invoke start $SOCKETS "$SERVICE" || true
 fi
 

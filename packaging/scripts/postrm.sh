@@ -14,7 +14,7 @@ STATE=@STATE@
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
 fi
-if [ -x /usr/bin/deb-systemd-helper ]; then
+if command -v deb-systemd-helper >/dev/null; then
 	case "$1" in
 	remove) deb-systemd-helper mask $SERVICE $SOCKETS >/dev/null || true ;;
 	purge)

@@ -17,6 +17,6 @@ esac
 if [ -d /run/systemd/system ]; then
 	systemctl stop $SOCKETS "$SERVICE" || true
 fi
-if [ ! -x /usr/bin/deb-systemd-helper ]; then
+if ! command -v deb-systemd-helper >/dev/null; then
 	systemctl --no-reload disable $SOCKETS "$SERVICE" || true
 fi
