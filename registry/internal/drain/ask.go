@@ -7,14 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -119,7 +118,7 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	key, err := l.attempt(ctx, d, v)
 	return relay.Request{
 		HostID: host.ID, HostName: host.Name, Who: "drain " + d.ID,
-		Method: http.MethodPost, Path: "/v1/volumes/" + url.PathEscape(v.VolumeID) + "/migrate", Body: body, Change: true, Key: key,
+		Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(v.VolumeID), Body: body, Change: true, Key: key,
 	}, err
 }
 

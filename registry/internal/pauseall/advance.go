@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -55,7 +56,7 @@ func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
 func copyRequest(p *workflow.Pause) request {
 	m := p.Migration
 	return request{
-		host: p.CopyHost, key: key(m.ID, "copy", "", p.Attempt), path: "/v1/migrations/" + m.ID + "/copy-saved",
+		host: p.CopyHost, key: key(m.ID, "copy", "", p.Attempt), path: routes.CopySaved.PathOf(m.ID),
 		body: api.CopySaved{
 			MigrationID: m.ID, VolumeID: m.VolumeID, VolumeName: m.VolumeName, Src: m.Src, Dst: m.Dst,
 			BandwidthBytesPerSecond: p.Request.BandwidthBytesPerSecond, Verify: p.Request.Verify,

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -74,7 +75,7 @@ func dropRequest(p *workflow.Pause) request {
 		verb, end = "delete", m.Src
 	}
 	return request{
-		host: p.CopyHost, key: key(m.ID, verb, "", p.Attempt), path: "/v1/migrations/" + m.ID + "/drop-saved",
+		host: p.CopyHost, key: key(m.ID, verb, "", p.Attempt), path: routes.DropSaved.PathOf(m.ID),
 		body: api.DropSaved{MigrationID: m.ID, VolumeID: m.VolumeID, Drop: p.DropEnd, Location: end},
 	}
 }

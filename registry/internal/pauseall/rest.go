@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -124,7 +125,7 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 func checkRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	return request{
-		host: g.Host, key: key(m.ID, "check", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/check-save",
+		host: g.Host, key: key(m.ID, "check", g.ID, g.SaveAttempt), path: routes.CheckSave.PathOf(g.ID),
 		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
 	}
 }
@@ -132,7 +133,7 @@ func checkRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 func suspendRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	return request{
-		host: g.Host, key: key(m.ID, "suspend", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/suspend",
+		host: g.Host, key: key(m.ID, "suspend", g.ID, g.SaveAttempt), path: routes.SuspendInstance.PathOf(g.ID),
 		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
 	}
 }
@@ -140,13 +141,13 @@ func suspendRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 func saveRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	return request{
-		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: "/v1/instances/" + g.ID + "/save",
+		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: routes.SaveInstance.PathOf(g.ID),
 		body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
 	}
 }
 
 func checkCopyRequest(p *workflow.Pause) request {
 	r := copyRequest(p)
-	r.key, r.path = key(p.Migration.ID, "check-copy", "", p.Attempt), "/v1/migrations/"+p.Migration.ID+"/check-copy"
+	r.key, r.path = key(p.Migration.ID, "check-copy", "", p.Attempt), routes.CheckCopy.PathOf(p.Migration.ID)
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -120,7 +121,7 @@ func restoreRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 		verb = "discard"
 	}
 	return request{
-		host: g.Host, key: key(m.ID, verb, g.ID, g.Attempt), path: "/v1/instances/" + g.ID + "/restore",
+		host: g.Host, key: key(m.ID, verb, g.ID, g.Attempt), path: routes.RestoreInstance.PathOf(g.ID),
 		body: api.InstanceRestore{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at, Paused: true, DiscardMemory: g.Discard},
 	}
 }
@@ -129,7 +130,7 @@ func resumeRequest(p *workflow.Pause, g workflow.PauseInstance) request {
 	m := p.Migration
 	_, at := placeOf(p)
 	return request{
-		host: g.Host, key: key(m.ID, "resume", g.ID, g.Attempt), path: "/v1/instances/" + g.ID + "/resume",
+		host: g.Host, key: key(m.ID, "resume", g.ID, g.Attempt), path: routes.ResumeInstance.PathOf(g.ID),
 		body: api.InstanceResume{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at},
 	}
 }

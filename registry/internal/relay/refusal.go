@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // Refusal is the error that a host answered, nil if it did what was asked.
@@ -25,7 +25,7 @@ func Refusal(status int, body []byte) *api.Error {
 
 // Op is the call that asks the host for the op of a call (ReadOp).
 func (r Request) Op() Request {
-	r.Method, r.Path, r.Body, r.Change = http.MethodGet, "/v1/ops/"+url.PathEscape(r.Key), nil, false
+	r.Method, r.Path, r.Body, r.Change = routes.ShowOp.Method, routes.ShowOp.PathOf(r.Key), nil, false
 	return r
 }
 

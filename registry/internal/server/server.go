@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the registry's HTTP API: one table of routes over the store,
-// and over the relay where a host has to answer. It owns who asks, how requests
+// Package server is the registry's HTTP API: a handler for each of its routes (package
+// routes), over the store, and over the relay where a host has to answer. It owns who asks, how requests
 // are read, and how they are answered; what is allowed to happen is the store's
 // to say.
 package server
