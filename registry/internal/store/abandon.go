@@ -115,7 +115,7 @@ func (tx *Tx) abandon(ctx context.Context, m api.Migration, in api.MigrationAban
 		return m, api.Errorf(api.CodeCopyNotVerified, "cannot keep the dst of migration %s of volume %s: it was %s when its host was fenced. %s; keep src, "+
 			"or say even_if_corrupt (--even-if-corrupt) if you know that the switch was made, or have looked at dst", m.ID, m.VolumeName, before, torn).With("state", before)
 	}
-	step := api.MigrationTransition{To: api.MigrationCancelled, OpID: tx.Call.Key, Error: lacking(m, before, in.Keep)}
+	step := api.MigrationTransition{To: api.MigrationCancelled, OpID: tx.Call.Key, Error: missingWrites(m, before, in.Keep)}
 	if in.Keep == api.KeepDst {
 		step.To = api.MigrationCompleted
 	}
@@ -158,8 +158,8 @@ func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {
 	return before != api.MigrationCopied
 }
 
-// lacking says what the copy that is kept may lack: nobody can look any more.
-func lacking(m api.Migration, before api.MigrationState, keep string) *api.Error {
+// missingWrites says what the copy that is kept may lack: nobody can look any more.
+func missingWrites(m api.Migration, before api.MigrationState, keep string) *api.Error {
 	why := fmt.Sprintf("migration %s of volume %s was abandoned: host %s was fenced while it was %s. ", m.ID, m.VolumeName, m.Host, before)
 	switch {
 	case m.InstanceID == "":

@@ -77,7 +77,7 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 		return err
 	}
 	again := api.AttachmentReserve{InstanceID: in.ID, Root: api.IsRoot(d.BootIndex)}
-	if err := tx.checkAgain(ctx, w, slotForReserve{instanceName: in.Name}, again); err != nil {
+	if err := tx.checkMultiattach(ctx, w, slotForReserve{instanceName: in.Name}, again); err != nil {
 		return err
 	}
 	return tx.checkAttachReach(ctx, w, hostID)

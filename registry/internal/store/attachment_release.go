@@ -27,7 +27,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 			return api.Attachment{}, err
 		}
 		if h.movedBy != "" {
-			return api.Attachment{}, movedBy("release", h.VolumeName, h.movedBy)
+			return api.Attachment{}, refuseMoving("release", h.VolumeName, h.movedBy)
 		}
 		if h.instanceState == api.InstanceShelved {
 			return api.Attachment{}, h.shelved("release")
@@ -84,7 +84,7 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 // it. A slot with a place in the order of booting stays, empty, with what is known
 // of it where that is given.
 func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.SlotDefinition) error {
-	if err := tx.keepDetached(ctx, h, known); err != nil {
+	if err := tx.storeDetachedDisk(ctx, h, known); err != nil {
 		return err
 	}
 	// The status of the volume follows from its attachments, and with this one goes when
@@ -96,7 +96,7 @@ func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.
 		if err := tx.Exec(ctx, "DELETE FROM attachments WHERE id = ?", h.ID); err != nil {
 			return err
 		}
-		return tx.keepSlot(ctx, h.InstanceID, h.Device, known)
+		return tx.storeSlot(ctx, h.InstanceID, h.Device, known)
 	}
 	// The attachment goes with its slot.
 	delete(tx.cache.attachments, h.ID)

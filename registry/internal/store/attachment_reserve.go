@@ -167,7 +167,7 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	case s.hostID != "" && s.hostID != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", s.instanceName)
 	case state == api.InstanceShelved && root:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, offFirst(s.instanceName, state)).With("state", state)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, stopAdvice(s.instanceName, state)).With("state", state)
 	case isShelved(state), state == api.InstanceError:
 		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", s.instanceName, state).With("state", state)
 	}
@@ -177,7 +177,7 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 // check says whether a volume may be put into the slot: it has nothing there, and
 // the root slot is filled only if that is meant, and nothing runs from it.
 func (s slotForReserve) check(in api.AttachmentReserve) error {
-	if err := s.lock.refuse("attach a volume to", s.instanceName); err != nil {
+	if err := s.lock.check("attach a volume to", s.instanceName); err != nil {
 		return err
 	}
 	state := s.instanceState
@@ -189,7 +189,7 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	case in.Root && !root:
 		return api.Errorf(api.CodeConflict, "the device %s of instance %s is not its root slot", in.Device, s.instanceName)
 	case root && state != api.InstanceStopped && state != api.InstanceShelvedOffloaded:
-		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, offFirst(s.instanceName, state)).With("state", state)
+		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, stopAdvice(s.instanceName, state)).With("state", state)
 	case root && !in.Root:
 		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a volume to instance %s as %s: it boots from that; say --root if that is meant", s.instanceName, in.Device)
 	}
@@ -201,14 +201,14 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
 	case v.movedBy != "":
-		return movedBy("attach", v.name, v.movedBy)
+		return refuseMoving("attach", v.name, v.movedBy)
 	case v.status != api.VolumeAvailable:
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot attach volume %s: it is %s", v.name, v.status).With("status", v.status)
 	case v.generation != in.Generation:
 		return staleGeneration("attach", v.name, v.generation, in.Generation)
 	case len(v.siblings) > 0 && !v.multiattach:
 		n := v.siblings[0]
-		return inUseAt(v.name, n.instanceName, n.instanceID, n.id)
+		return usedByInstance(v.name, n.instanceName, n.instanceID, n.id)
 	case v.multiattach && v.location.Format != api.FormatRaw:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s: its type is multiattach and it is %s; only raw can be attached more than once", v.name, v.location.Format)
 	}
@@ -218,17 +218,17 @@ func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slot
 			return err
 		}
 	}
-	return tx.checkAgain(ctx, v, slot, in)
+	return tx.checkMultiattach(ctx, v, slot, in)
 }
 
-// checkAgain is the rules for a further attachment of a volume.
-func (tx *Tx) checkAgain(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
+// checkMultiattach says whether a volume that has an attachment may get another one.
+func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
 	}
 	for _, n := range v.siblings {
 		if n.instanceID == in.InstanceID {
-			return atAlready(v.name, slot.instanceName, n.id)
+			return alreadyAttached(v.name, slot.instanceName, n.id)
 		}
 	}
 	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable || in.Root)

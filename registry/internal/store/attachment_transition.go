@@ -75,18 +75,18 @@ func checkAttachmentTransition(in api.AttachmentTransition) error {
 func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	switch {
 	case a.migrationID != "":
-		return movedBy("change the reserved attachment of", a.VolumeName, a.migrationID)
+		return refuseMoving("change the reserved attachment of", a.VolumeName, a.migrationID)
 	case !slices.Contains(in.From, a.State):
 		return api.Errorf(api.CodeConflict, "the attachment of volume %s to instance %s is %s, none of %q", a.VolumeName, a.InstanceName, a.State, in.From).
 			With("state", a.State)
 	case in.To != api.AttachmentDetaching:
 		return nil
 	case a.movedBy != "":
-		return movedBy("detach", a.VolumeName, a.movedBy)
+		return refuseMoving("detach", a.VolumeName, a.movedBy)
 	case a.lock.reason != "":
-		return a.lock.refuse("detach a volume from", a.InstanceName)
+		return a.lock.check("detach a volume from", a.InstanceName)
 	case api.IsRoot(a.BootIndex) && a.instanceState != api.InstanceStopped:
-		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; %s", a.VolumeName, a.InstanceName, a.instanceState, offFirst(a.InstanceName, a.instanceState)).
+		return api.Errorf(api.CodeRootDetachForbidden, "cannot detach root device volume %s from instance %s: it is %s; %s", a.VolumeName, a.InstanceName, a.instanceState, stopAdvice(a.InstanceName, a.instanceState)).
 			With("state", a.instanceState)
 	case a.instanceState == api.InstanceShelved:
 		return a.shelved("detach")

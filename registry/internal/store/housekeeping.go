@@ -19,7 +19,7 @@ func (s *Store) Housekeep(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil
 	}
-	if err := s.flushSightings(ctx); err != nil {
+	if err := s.flushHosts(ctx); err != nil {
 		return err
 	}
 	if err := s.ledger.ExpireAnswers(ctx); err != nil {
@@ -35,13 +35,13 @@ func (s *Store) Housekeep(ctx context.Context) error {
 // everybody waits for.
 const flushAtOnce = 200
 
-func (s *Store) flushSightings(ctx context.Context) error {
-	sightings := s.hosts.snapshot()
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(sightings)), flushAtOnce) {
+func (s *Store) flushHosts(ctx context.Context) error {
+	states := s.hosts.snapshot()
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(states)), flushAtOnce) {
 		err := s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 			s.cache.hosts.invalidate()
 			for _, id := range ids {
-				if err := sightings[id].flush(ctx, tx, id); err != nil {
+				if err := states[id].flush(ctx, tx, id); err != nil {
 					return err
 				}
 			}
@@ -50,7 +50,7 @@ func (s *Store) flushSightings(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.hosts.poolsFlushed(ids, sightings)
+		s.hosts.poolsFlushed(ids, states)
 	}
 	return nil
 }

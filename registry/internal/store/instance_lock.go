@@ -16,8 +16,8 @@ type instanceLock struct{ reason, op string }
 
 func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }
 
-// refuse says why something cannot be done to an instance, nil if it is not locked.
-func (l instanceLock) refuse(verb, instance string) error {
+// check says why something cannot be done to an instance, nil if it is not locked.
+func (l instanceLock) check(verb, instance string) error {
 	switch {
 	case l.reason == "":
 		return nil
@@ -58,7 +58,7 @@ func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.
 		case !i.Locked:
 			return i, api.Errorf(api.CodeStateForbidden, "cannot unlock instance %s: it is not locked", i.Name)
 		case i.LockedBy != "":
-			return i, lockOf(i).refuse("unlock", i.Name)
+			return i, lockOf(i).check("unlock", i.Name)
 		}
 		if err := tx.UnlockInstance(ctx, i.ID, ""); err != nil {
 			return i, err
@@ -88,7 +88,7 @@ func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) e
 	if err != nil {
 		return err
 	}
-	if err := lockOf(i).refuse("lock", i.Name); err != nil {
+	if err := lockOf(i).check("lock", i.Name); err != nil {
 		return err
 	}
 	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, op})

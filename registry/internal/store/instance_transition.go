@@ -29,8 +29,8 @@ var instanceSteps = map[instanceStep]func(*Tx, context.Context, shelving, api.In
 	{api.InstanceStopped, api.InstanceShelved}:          (*Tx).putOnShelf,
 	{api.InstanceShelved, api.InstanceShelved}:          (*Tx).replaceOnShelf,
 	{api.InstanceShelved, api.InstanceShelvedOffloaded}: (*Tx).offload,
-	{api.InstanceShelvedOffloaded, api.InstanceShelved}: (*Tx).claimFromShelf,
-	{api.InstanceShelved, api.InstanceStopped}:          (*Tx).takeFromShelf,
+	{api.InstanceShelvedOffloaded, api.InstanceShelved}: (*Tx).claimInstance,
+	{api.InstanceShelved, api.InstanceStopped}:          (*Tx).endShelf,
 }
 
 // TransitionInstance moves an instance between its host and the shelf, on the word
@@ -153,7 +153,7 @@ func (tx *Tx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransit
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}
-	if err := cmp.Or(lockOf(i.Instance).refuse("shelve", i.Name), tx.CheckNoSplitBrain("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
+	if err := cmp.Or(lockOf(i.Instance).check("shelve", i.Name), tx.CheckNoSplitBrain("shelve instance "+i.Name, i.ID, i.caller)); err != nil {
 		return err
 	}
 	if err := tx.checkDisksAtRest(ctx, i); err != nil {
@@ -229,9 +229,9 @@ func (tx *Tx) offload(ctx context.Context, i shelving, in api.InstanceTransition
 	return tx.moveInstance(ctx, i, in)
 }
 
-// takeFromShelf ends the shelf of an instance whose host has its domain as it
+// endShelf ends the shelf of an instance whose host has its domain as it
 // should be, or still has it.
-func (tx *Tx) takeFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) endShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	if err := i.checkHolder(in); err != nil {
 		return err
 	}

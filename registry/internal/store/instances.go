@@ -159,7 +159,7 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 		if err != nil {
 			return i, err
 		}
-		if err := lockOf(i).refuse("forget", i.Name); err != nil {
+		if err := lockOf(i).check("forget", i.Name); err != nil {
 			return i, err
 		}
 		if i.State == api.InstanceShelvedOffloaded && !withDefinition {

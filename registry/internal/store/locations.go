@@ -65,7 +65,7 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	if err != nil {
 		return err
 	}
-	if holder, err := tx.holderOf(ctx, hostID, l); err != nil {
+	if holder, err := tx.locationHolder(ctx, hostID, l); err != nil {
 		return err
 	} else if holder != "" {
 		return api.Errorf(taken, "%s is taken by %s", Place(l), holder)
@@ -79,10 +79,10 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes)
 }
 
-// poolIsKnown refuses a place in a pool that the host has not reported: the policies of
+// checkPoolReported refuses a place in a pool that the host has not reported: the policies of
 // the site are about the pools that are known, and so is what is shared. A host that has
 // made the pool since its last report reports, and asks again.
-func (tx *Tx) poolIsKnown(ctx context.Context, hostID string, l api.Location) error {
+func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Location) error {
 	if l.Pool == "" {
 		return nil
 	}
@@ -127,10 +127,10 @@ const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		WHERE pool <> '' AND name <> '' AND scope = ?1 AND pool = ?3 AND name = ?4
 	) l JOIN volumes v ON v.id = l.volume_id LIMIT 1`
 
-// holderOf returns who is at l, "" if nobody is. The indexes would refuse most
+// locationHolder returns who is at l, "" if nobody is. The indexes would refuse most
 // of it too; but a path given on one host may be in a pool that all see, and
 // the user wants to know whose it is.
-func (tx *Tx) holderOf(ctx context.Context, hostID string, l api.Location) (string, error) {
+func (tx *Tx) locationHolder(ctx context.Context, hostID string, l api.Location) (string, error) {
 	scope, err := scopeOf(ctx, tx, hostID, l)
 	if err != nil {
 		return "", err

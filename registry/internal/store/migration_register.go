@@ -44,7 +44,7 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		if err != nil {
 			return api.Migration{}, err
 		}
-		if err := tx.poolIsKnown(ctx, hostID, in.Dst); err != nil {
+		if err := tx.checkPoolReported(ctx, hostID, in.Dst); err != nil {
 			return api.Migration{}, err
 		}
 		if err := CheckDst(ctx, tx, v, t, hostID, in.Dst); err != nil {
@@ -159,19 +159,19 @@ func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachm
 	}
 	switch {
 	case state == api.InstanceShelved:
-		return keptOnHost(v.Name, name)
+		return shelvedOnHost(v.Name, name)
 	case at != hostID:
 		return api.Errorf(api.CodeNotYourHost, "cannot migrate volume %s from this host: its instance is on host %s", v.Name, a.Host)
 	case lock.op != "" && lock.op != migrationID:
 		// It is at rest, and its other volumes are let be until it is as it was.
-		return lock.refuse("migrate a volume of", name)
+		return lock.check("migrate a volume of", name)
 	}
 	return tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// keptOnHost refuses to move a volume of an instance that is shelved and still on its
+// shelvedOnHost refuses to move a volume of an instance that is shelved and still on its
 // host, or is on its way back to one.
-func keptOnHost(volume, instance string) error {
+func shelvedOnHost(volume, instance string) error {
 	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", volume, instance, instance).
 		With("state", api.InstanceShelved)
 }

@@ -60,16 +60,16 @@ func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, 
 		}
 		both := slices.DeleteFunc(slices.Clone(reach), func(m mover) bool { return !m.hasPool })
 		if len(both) == 0 {
-			return noMover(ctx, q, volumeID, toPool, reach)
+			return noEligibleHost(ctx, q, volumeID, toPool, reach)
 		}
 		least := slices.MinFunc(both, func(a, b mover) int { return a.unreached - b.unreached }).unreached
 		return hostsOf(slices.DeleteFunc(both, func(m mover) bool { return m.unreached > least })), nil
 	})
 }
 
-// noMover refuses a pool that some host has, and none that reaches the volume. Of one
+// noEligibleHost refuses a pool that some host has, and none that reaches the volume. Of one
 // that nobody has reported it is for a host to say whether it is there.
-func noMover(ctx context.Context, q ledger.Querier, volumeID, toPool string, reach []mover) ([]string, error) {
+func noEligibleHost(ctx context.Context, q ledger.Querier, volumeID, toPool string, reach []mover) ([]string, error) {
 	if api.CodeOf(CheckPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
 		return hostsOf(reach), nil
 	}

@@ -50,7 +50,7 @@ func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 	}
 	i, err := InstanceByID(ctx, q, v.Attachments[0].InstanceID)
 	if err == nil && i.State == api.InstanceShelved {
-		err = keptOnHost(v.Name, i.Name)
+		err = shelvedOnHost(v.Name, i.Name)
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func checkHeldByOne(ctx context.Context, q ledger.Querier, v api.Volume) error {
 func CheckDelete(v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
-		return movedBy("delete", v.Name, v.MigrationID)
+		return refuseMoving("delete", v.Name, v.MigrationID)
 	case len(v.Attachments) > 0:
 		a := v.Attachments[0]
 		return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device).
@@ -81,23 +81,23 @@ func CheckResize(v api.Volume) error {
 
 // CheckAttach refuses a volume that an instance cannot get.
 func CheckAttach(v api.Volume, i api.Instance) error {
-	if err := lockOf(i).refuse("attach a volume to", i.Name); err != nil {
+	if err := lockOf(i).check("attach a volume to", i.Name); err != nil {
 		return err
 	}
 	if v.MigrationID != "" {
-		return movedBy("attach", v.Name, v.MigrationID)
+		return refuseMoving("attach", v.Name, v.MigrationID)
 	}
 	if slices.Contains([]api.VolumeStatus{api.VolumeCreating, api.VolumeDeleting, api.VolumeError, api.VolumeResizing}, v.Status) {
 		return NotAvailable(v, "attach")
 	}
 	for _, a := range v.Attachments {
 		if a.InstanceID == i.ID {
-			return atAlready(v.Name, i.Name, a.ID)
+			return alreadyAttached(v.Name, i.Name, a.ID)
 		}
 	}
 	if len(v.Attachments) > 0 && !v.Multiattach {
 		a := v.Attachments[0]
-		return inUseAt(v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.InstanceID, a.ID)
+		return usedByInstance(v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.InstanceID, a.ID)
 	}
 	return nil
 }
@@ -105,12 +105,12 @@ func CheckAttach(v api.Volume, i api.Instance) error {
 // CheckDetach refuses to take a volume from an instance that does not have it, or must
 // keep it now.
 func CheckDetach(v api.Volume, i api.Instance) error {
-	if err := lockOf(i).refuse("detach a volume from", i.Name); err != nil {
+	if err := lockOf(i).check("detach a volume from", i.Name); err != nil {
 		return err
 	}
 	switch {
 	case v.MigrationID != "":
-		return movedBy("detach", v.Name, v.MigrationID)
+		return refuseMoving("detach", v.Name, v.MigrationID)
 	case !slices.ContainsFunc(v.Attachments, func(a api.Attachment) bool { return a.InstanceID == i.ID }):
 		return api.Errorf(api.CodeNotFound, "volume %s is not attached to instance %s", v.Name, i.Name)
 	}
@@ -118,25 +118,25 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 }
 
 // CheckUnlocked refuses what may not be done to an instance while it is locked.
-func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).refuse(verb, i.Name) }
+func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }
 
 // CheckPoolKnown refuses a pool that no host has.
 func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
 	return CheckPoolKnown(ctx, s.db.Read, name)
 }
 
-func atAlready(volume, instance, attachment string) error {
+func alreadyAttached(volume, instance, attachment string) error {
 	return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", volume, instance, attachment).With("attachment_id", attachment)
 }
 
-func inUseAt(volume, instance, instanceID, attachment string) error {
+func usedByInstance(volume, instance, instanceID, attachment string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: it is at instance %s, and its type is not multiattach", volume, instance).
 		With("instance_id", instanceID).With("attachment_id", attachment)
 }
 
-// offFirst says what to do about an instance that has to be off, or on no host, for a
+// stopAdvice says what to do about an instance that has to be off, or on no host, for a
 // change of its root volume.
-func offFirst(instance string, state api.InstanceState) string {
+func stopAdvice(instance string, state api.InstanceState) string {
 	switch state {
 	case api.InstanceRunning, api.InstancePaused:
 		return "stop it first"

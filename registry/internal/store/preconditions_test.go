@@ -17,7 +17,7 @@ func TestTheAdviceToMakeAnInstanceOffCanBeFollowed(t *testing.T) {
 		api.InstanceShelved: "instance shelve web",
 		api.InstanceError:   "instance show web",
 	} {
-		got := offFirst("web", state)
+		got := stopAdvice("web", state)
 		if stop := strings.Contains(got, "stop it first"); !strings.Contains(got, want) || stop != (want == "stop it first") {
 			t.Errorf("%s: %q, want %q", state, got, want)
 		}

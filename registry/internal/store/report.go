@@ -146,7 +146,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err != nil {
 			return now, err
 		}
-		if err := tx.replacePools(ctx, in.ID, s.believed(in.Pools, in.ID, in.Name)); err != nil {
+		if err := tx.replacePools(ctx, in.ID, s.trustedPools(in.Pools, in.ID, in.Name)); err != nil {
 			return now, err
 		}
 		strays, err := tx.storeInstances(ctx, in)

@@ -23,14 +23,14 @@ func (c *rowCache) BeforeExec(query string) {
 // Undo empties what the change that was undone may have brought in.
 func (c *rowCache) Undo() {
 	if c.hosts.changed {
-		c.hosts.empty()
+		c.hosts.clear()
 	}
 	clear(c.attachments)
 }
 
 // Reset empties all of it: what is stored then is read, not guessed.
 func (c *rowCache) Reset() {
-	c.hosts.empty()
+	c.hosts.clear()
 	clear(c.attachments)
 }
 
@@ -45,7 +45,7 @@ type hostRows struct {
 	changed bool
 }
 
-func (h *hostRows) empty() {
+func (h *hostRows) clear() {
 	clear(h.byID)
 	clear(h.byName)
 	h.behind, h.behindKnown, h.changed = nil, false, false
@@ -53,7 +53,7 @@ func (h *hostRows) empty() {
 
 // invalidate is called before a change of a host.
 func (h *hostRows) invalidate() {
-	h.empty()
+	h.clear()
 	h.changed = true
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// believed is what a host reports of its pools, as far as the site agrees that the
+// trustedPools is what a host reports of its pools, as far as the site agrees that the
 // host shares them.
-func (s *Store) believed(reported []api.Pool, hostID, hostName string) []api.Pool {
+func (s *Store) trustedPools(reported []api.Pool, hostID, hostName string) []api.Pool {
 	pools := slices.Clone(reported)
 	for i := range pools {
 		pools[i].Shared = pools[i].Shared && s.maySharePool(pools[i].Name, hostID, hostName)

@@ -92,9 +92,9 @@ func (tx *Tx) shelvedInstance(ctx context.Context, instanceID string, definition
 	return out, err
 }
 
-// claimFromShelf gives an instance that no host has to the one that asks: the one
+// claimInstance gives an instance that no host has to the one that asks: the one
 // that had it last, or the one for which an operator asked.
-func (tx *Tx) claimFromShelf(ctx context.Context, i shelving, in api.InstanceTransition) error {
+func (tx *Tx) claimInstance(ctx context.Context, i shelving, in api.InstanceTransition) error {
 	may := i.caller == i.hostID || i.caller == i.shelf.askedHostID || i.caller == i.shelf.fromHostID
 	switch {
 	case i.State != in.From && i.Host != "" && i.hostID != i.caller:
@@ -139,7 +139,7 @@ func (tx *Tx) undoClaim(ctx context.Context, i shelving) error {
 
 // checkUnshelvable refuses an instance that nobody may bring back as it is.
 func checkUnshelvable(i api.Instance) error {
-	if err := lockOf(i).refuse("unshelve", i.Name); err != nil {
+	if err := lockOf(i).check("unshelve", i.Name); err != nil {
 		return err
 	}
 	if i.LacksRoot() {

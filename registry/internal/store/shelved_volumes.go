@@ -168,9 +168,9 @@ func (tx *Tx) detachShelved(ctx context.Context, i api.Instance, id string) (non
 		return none, err
 	}
 	if h.movedBy != "" {
-		return none, movedBy("detach", h.VolumeName, h.movedBy)
+		return none, refuseMoving("detach", h.VolumeName, h.movedBy)
 	}
-	if err := h.lock.refuse("detach a volume from", i.Name); err != nil {
+	if err := h.lock.check("detach a volume from", i.Name); err != nil {
 		return none, err
 	}
 	definition, err := tx.storedDefinition(ctx, i.ID)

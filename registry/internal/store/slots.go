@@ -57,8 +57,8 @@ func decodeSlot(text string) (*api.SlotDefinition, error) {
 	return d, nil
 }
 
-// keepSlot keeps with a slot what is known of it; nil leaves what is kept.
-func (tx *Tx) keepSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
+// storeSlot keeps with a slot what is known of it; nil leaves what is kept.
+func (tx *Tx) storeSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
 	}
@@ -69,9 +69,9 @@ func (tx *Tx) keepSlot(ctx context.Context, instanceID, device string, d *api.Sl
 	return tx.Exec(ctx, "UPDATE slots SET definition = ? WHERE instance_id = ? AND device = ?", text, instanceID, device)
 }
 
-// keepDetached keeps what a volume was at an instance from which it is taken; nil
+// storeDetachedDisk keeps what a volume was at an instance from which it is taken; nil
 // leaves what is kept.
-func (tx *Tx) keepDetached(ctx context.Context, h attachmentRow, d *api.SlotDefinition) error {
+func (tx *Tx) storeDetachedDisk(ctx context.Context, h attachmentRow, d *api.SlotDefinition) error {
 	if d == nil {
 		return nil
 	}

@@ -148,7 +148,7 @@ func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.Volum
 	}
 	for _, v := range volumes {
 		if v.MigrationID != "" {
-			return movedBy("change multiattach of", v.Name, v.MigrationID)
+			return refuseMoving("change multiattach of", v.Name, v.MigrationID)
 		}
 		if err := tx.checkTypeFits(ctx, changed, v); err != nil {
 			return err

@@ -114,7 +114,7 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 		}
 		i, err := InstanceByID(ctx, tx, id)
 		if err == nil && i.State == api.InstanceShelved {
-			i.State, err = tx.takeFromFenced(ctx, i)
+			i.State, err = tx.offloadFenced(ctx, i)
 		}
 		if err != nil || i.State != api.InstanceShelvedOffloaded {
 			return none, err
@@ -131,11 +131,11 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 	return err
 }
 
-// takeFromFenced leaves a shelved instance to no host if the one that has it was
+// offloadFenced leaves a shelved instance to no host if the one that has it was
 // fenced, as if that had offloaded it, or undone its claim, and returns its state. A
 // domain that is there all the same is off and guarded, and only the registry's word,
 // which that host does not get, has the guard taken away.
-func (tx *Tx) takeFromFenced(ctx context.Context, i api.Instance) (api.InstanceState, error) {
+func (tx *Tx) offloadFenced(ctx context.Context, i api.Instance) (api.InstanceState, error) {
 	s, err := tx.shelving(ctx, i.ID, "")
 	if err != nil {
 		return i.State, err

@@ -81,10 +81,10 @@ func (tx *Tx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, erro
 	return v, tx.CheckOwn(ctx, KindVolume, v.ID, verb, v.Name)
 }
 
-// keptVolume is ownVolume for a change of what a volume is, by the host that has it in
+// volumeInCare is ownVolume for a change of what a volume is, by the host that has it in
 // its care: that others reach the bytes lets them attach it, not rename or forget it.
 // Another host deletes it where an operator has asked for that there.
-func (tx *Tx) keptVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
+func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.ownVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Host == tx.host.name {
 		return v, err

@@ -90,7 +90,7 @@ func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachme
 	case a.State != api.AttachmentAttached:
 		return api.Errorf(api.CodeStateForbidden, "cannot resize volume %s: its attachment %s is %s", v.Name, a.ID, a.State)
 	}
-	if err := lock.refuse("resize a volume of", name); err != nil {
+	if err := lock.check("resize a volume of", name); err != nil {
 		return err
 	}
 	return tx.CheckNoSplitBrain("resize volume "+v.Name+" of instance "+name, a.InstanceID, hostID)

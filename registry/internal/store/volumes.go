@@ -40,7 +40,7 @@ func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegi
 		if err != nil {
 			return api.Volume{}, err
 		}
-		if err := tx.poolIsKnown(ctx, hostID, in.Location); err != nil {
+		if err := tx.checkPoolReported(ctx, hostID, in.Location); err != nil {
 			return api.Volume{}, err
 		}
 		if err := tx.insertVolume(ctx, in, hostID, in.Status); err != nil {
@@ -98,7 +98,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 		}
 	}
 	return Mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		old, err := tx.keptVolume(ctx, ref, "change")
+		old, err := tx.volumeInCare(ctx, ref, "change")
 		if err != nil {
 			return old, err
 		}
@@ -150,7 +150,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 		}
 	}
 	return Mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.keptVolume(ctx, ref, "change the status of")
+		v, err := tx.volumeInCare(ctx, ref, "change the status of")
 		if err != nil {
 			return v, err
 		}
@@ -203,7 +203,7 @@ func (tx *Tx) relocate(ctx context.Context, v api.Volume, l api.Location) error 
 // Volferry's, and returns what it was.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.keptVolume(ctx, ref, "delete")
+		v, err := tx.volumeInCare(ctx, ref, "delete")
 		if err != nil {
 			return v, err
 		}
@@ -214,7 +214,7 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 			return v, NotAvailable(v, "delete")
 		}
 		if len(v.Attachments) > 0 {
-			return v, tx.attachedTo(ctx, "delete", v)
+			return v, tx.refuseAttached(ctx, "delete", v)
 		}
 		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return v, err
@@ -223,8 +223,8 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 	})
 }
 
-// attachedTo names the first instance that a volume is attached to.
-func (tx *Tx) attachedTo(ctx context.Context, verb string, v api.Volume) error {
+// refuseAttached names the first instance that a volume is attached to.
+func (tx *Tx) refuseAttached(ctx context.Context, verb string, v api.Volume) error {
 	a := v.Attachments[0]
 	var instance string
 	if err := tx.QueryRowContext(ctx, "SELECT name FROM instances WHERE id = ?", a.InstanceID).Scan(&instance); err != nil {
@@ -254,10 +254,12 @@ func NotAvailable(v api.Volume, verb string) error {
 }
 
 // MigrationActive refuses what cannot be done to a volume while it is moved.
-func MigrationActive(v api.Volume, verb string) error { return movedBy(verb, v.Name, v.MigrationID) }
+func MigrationActive(v api.Volume, verb string) error {
+	return refuseMoving(verb, v.Name, v.MigrationID)
+}
 
-// movedBy refuses what a migration stands in the way of.
-func movedBy(verb, volume, migration string) error {
+// refuseMoving refuses to verb a volume while a migration moves it.
+func refuseMoving(verb, volume, migration string) error {
 	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, volume, migration).
 		With("migration_id", migration)
 }

@@ -99,10 +99,10 @@ func (p Pause) CanResume() bool {
 	return !p.Resuming && (p.Phase == PauseRestoring || p.Phase == PauseCancelling)
 }
 
-// checkMade refuses a dst that is not the reserved one, whatever the copy host says of
+// checkReservedDst refuses a dst that is not the reserved one, whatever the copy host says of
 // it: the other hosts restore their guests with it. In a pool its path is that of the
 // name in the pool's directory, on the copy host and on every host of a guest.
-func (tx *changeTx) checkMade(ctx context.Context, p Pause, dst api.Location) error {
+func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
 	want := p.Migration.Dst
 	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {
 		return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s (%s, %d bytes), and its place was to be %s (%s, %d bytes)",

@@ -42,7 +42,7 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 				p.Migration.ID, p.Migration.VolumeName, store.Place(p.Migration.Dst))
 		case PauseDone:
 		}
-		return p.over()
+		return p.refuseOver()
 	})
 }
 
@@ -62,11 +62,11 @@ func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) 
 			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is being cancelled; cancel it once more if it needs that", p.Migration.ID, p.Migration.VolumeName)
 		case PauseDone:
 		}
-		return p.over()
+		return p.refuseOver()
 	})
 }
 
-func (p Pause) over() error {
+func (p Pause) refuseOver() error {
 	return api.Errorf(api.CodeNoMigration, "migration %s of volume %s is over: it is %s", p.Migration.ID, p.Migration.VolumeName, p.Migration.State).With("state", p.Migration.State)
 }
 

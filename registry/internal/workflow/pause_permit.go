@@ -63,7 +63,7 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 		return p.memoryBarred(g, to, tx.At)
 	case !may:
 		return api.Errorf(api.CodeStateForbidden, "instance %s may not %s: migration %s of volume %s is %s, and the instance is %s in it",
-			g.Name, to, p.Migration.ID, p.Migration.VolumeName, p.shown(), g.State).With("phase", p.Phase)
+			g.Name, to, p.Migration.ID, p.Migration.VolumeName, p.phaseShown(), g.State).With("phase", p.Phase)
 	case to == api.PermitSuspend:
 		return nil
 	}
@@ -81,7 +81,7 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 }
 
 // proofs is the phase as a person is told it.
-func (p Pause) shown() string {
+func (p Pause) phaseShown() string {
 	if p.Resuming && p.Phase != PauseDone {
 		return phaseResuming
 	}

@@ -56,8 +56,8 @@ var cancellingNext = map[string][]string{
 	PauseReady:     {PauseRestored},
 }
 
-// next says whether an instance may go to another state now.
-func (p Pause) next(was PauseInstance, to string) bool {
+// mayBecome says whether an instance may go to another state now.
+func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	switch {
 	case was.State == to:
 		return true
@@ -80,7 +80,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 			return api.Errorf(api.CodeNotFound, "migration %s has no instance %s", p.Migration.ID, validate.Quote(g.ID))
 		}
 		was := p.Instances[at]
-		if p.Phase != phase || !p.next(was, g.State) {
+		if p.Phase != phase || !p.mayBecome(was, g.State) {
 			return api.Errorf(api.CodeConflict, "instance %s of migration %s is %s in phase %s and cannot become %s in phase %s", was.Name, p.Migration.ID, was.State, p.Phase, validate.Quote(g.State), phase).
 				With("phase", p.Phase)
 		}
@@ -184,7 +184,7 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		if err := p.checkPhase(PauseCopying); err != nil {
 			return err
 		}
-		if err := tx.checkMade(ctx, p, dst); err != nil {
+		if err := tx.checkReservedDst(ctx, p, dst); err != nil {
 			return err
 		}
 		if err := tx.MoveReservation(ctx, p.Migration, dst); err != nil {

@@ -63,7 +63,7 @@ func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, as
 		case errors.Is(err, sql.ErrNoRows):
 			err = tx.Exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, request, state, created_us)
 				VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)`,
-				in.ID, hostID, in.Who, in.Method, in.Path, nullText(in.Body), request, tx.At.UnixMicro())
+				in.ID, hostID, in.Who, in.Method, in.Path, textOrNull(in.Body), request, tx.At.UnixMicro())
 		case err != nil:
 			return there, err
 		case !bytes.Equal(there.request, request):
@@ -72,7 +72,7 @@ func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, as
 			return there, nil
 		default:
 			err = tx.Exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, created_us = ? WHERE id = ?",
-				hostID, in.Method, in.Path, nullText(in.Body), tx.At.UnixMicro(), in.ID)
+				hostID, in.Method, in.Path, textOrNull(in.Body), tx.At.UnixMicro(), in.ID)
 		}
 		if err != nil {
 			return taskRow{}, err
@@ -103,8 +103,8 @@ func checkTask(in api.Task) error {
 	return validate.Printable("path of the task", in.Path)
 }
 
-// nullText is text as the database has it, NULL if there is none.
-func nullText(text []byte) any {
+// textOrNull is text as the database has it, NULL if there is none.
+func textOrNull(text []byte) any {
 	if text == nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID 
 		case t.State == api.TaskWithdrawn:
 			return none, api.Errorf(api.CodeConflict, "task %s was withdrawn before any host took it", t.ID)
 		}
-		if err := tx.Exec(ctx, "UPDATE tasks SET state = 'done', status = ?, answer = ? WHERE id = ?", in.Status, nullText(in.Body), t.ID); err != nil {
+		if err := tx.Exec(ctx, "UPDATE tasks SET state = 'done', status = ?, answer = ? WHERE id = ?", in.Status, textOrNull(in.Body), t.ID); err != nil {
 			return none, err
 		}
 		return none, tx.auditTask(ctx, t.ID, t.Host, t.State, api.TaskDone, map[string]any{"status": in.Status})
