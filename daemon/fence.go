@@ -42,8 +42,8 @@ type fencedOps struct {
 // which may be one that this host keeps.
 const switchBound = 5 * time.Second
 
-// TryTurn implements uplink.Ops.
-func (f *fencedOps) TryTurn(keys []string, do func()) bool { return f.runner.TryTurn(keys, do) }
+// TryLock implements uplink.Ops.
+func (f *fencedOps) TryLock(keys []string, do func()) bool { return f.runner.TryLock(keys, do) }
 
 // Halt implements uplink.Ops.
 func (f *fencedOps) Halt(ctx context.Context) error {

@@ -16,10 +16,10 @@ const waitingTurn = "turn"
 // activeOp is an op in memory: one that is not finished. Only its goroutine
 // changes its progress; an op that waits for the operator has none.
 type activeOp struct {
-	r    *Runner
-	op   Op
-	plan *Plan
-	turn *turn
+	r      *Runner
+	op     Op
+	plan   *Plan
+	ticket *ticket
 	// ctx ends with Stop, and with Halt outside of critical sections.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -54,12 +54,12 @@ type activeOp struct {
 type waiting struct {
 	on    string
 	since time.Time
-	// behind is the op whose turn it is, empty if it is that of a TryTurn.
+	// behind is the op whose turn it is, empty if it is nobody's but a TryLock.
 	behind string
 }
 
 func newActiveOp(r *Runner, o Op) *activeOp {
-	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], turn: &turn{o.ID, o.Keys}, changed: make(chan struct{})}
+	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(r.ctx)
 	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a
@@ -122,7 +122,7 @@ func (a *activeOp) awaitTurn() bool {
 	defer a.setWaiting(waiting{})
 	since := a.r.cfg.Now()
 	for {
-		before, moved := a.r.turns.ask(a.turn)
+		before, moved := a.r.queue.blockedBy(a.ticket)
 		if before == nil {
 			return !a.stopping()
 		}

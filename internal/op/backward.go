@@ -39,14 +39,14 @@ func (a *activeOp) reverse(step *Step) error {
 		return nil
 	}
 	run := a.newRun(step.Name)
-	tries := patience{a: a, ctx: a.ctx, step: step.Name, insist: undoTries}
+	tries := retrier{a: a, ctx: a.ctx, step: step.Name, maxTries: undoTries}
 	for {
 		tries.begin()
 		err := a.callUndo(step, run)
 		if err == nil || a.stopping() {
 			return nil
 		}
-		if !tries.bear(err) {
+		if !tries.retry(err) {
 			return fmt.Errorf("undo step %s: %w", step.Name, err)
 		}
 	}

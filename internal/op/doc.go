@@ -27,7 +27,7 @@
 //   - A step name that the plan does not have, or a record that cannot follow
 //     the one before it, stops the op for the operator. Nothing is skipped.
 //   - Ops that share a key run one after the other in the order of creation. What is
-//     no op, and may not come in between, takes a turn of its own (TryTurn).
+//     no op, and may not come in between, takes their key itself (TryLock).
 //
 // # Proof
 //

@@ -58,9 +58,9 @@ func (a *activeOp) do(step *Step, status StepStatus) bool {
 // open an interruption has to wait, or it could undo what is past undoing.
 func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 	ctx := a.stepContext()
-	tries := patience{a: a, ctx: ctx, step: step.Name, insist: 1}
+	tries := retrier{a: a, ctx: ctx, step: step.Name, maxTries: 1}
 	if a.snapshot().Committed {
-		tries.insist = a.r.cfg.MaxTries
+		tries.maxTries = a.r.cfg.MaxTries
 	}
 	for ; ; repeat = true {
 		if repeat && step.Observe != nil {
@@ -81,7 +81,7 @@ func (a *activeOp) bring(step *Step, run *Run, repeat bool) (verdict, error) {
 		if v != verdictFailed {
 			return v, err
 		}
-		if isUnknown(err) || a.interruption() != nil || !tries.bear(err) {
+		if isUnknown(err) || a.interruption() != nil || !tries.retry(err) {
 			return a.givenUp(err)
 		}
 	}
@@ -131,18 +131,18 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 // look asks Observe until it answers. If it cannot look for too long that is as
 // good as unknown: what is not known is never undone.
 func (a *activeOp) look(step *Step, run *Run) (verdict, error) {
-	tries := patience{a: a, ctx: a.ctx, step: step.Name, insist: a.r.cfg.MaxTries}
+	tries := retrier{a: a, ctx: a.ctx, step: step.Name, maxTries: a.r.cfg.MaxTries}
 	for {
 		tries.begin()
 		seen, err := a.callObserve(step, run)
 		if err == nil {
-			tries.through()
+			tries.succeeded()
 		}
 		switch {
 		case a.stopping():
 			return verdictLeave, nil
 		case err != nil:
-			if tries.bear(err) {
+			if tries.retry(err) {
 				continue
 			}
 			if a.stopping() {

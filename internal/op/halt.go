@@ -23,7 +23,7 @@ func (r *Runner) Halt() {
 	r.admit.Lock() // what was being submitted is stored, and taken up by Resume
 	defer r.admit.Unlock()
 	r.mu.Lock()
-	r.active, r.turns = map[string]*activeOp{}, newTurns()
+	r.active, r.queue = map[string]*activeOp{}, newKeyedQueue()
 	r.mu.Unlock()
 }
 

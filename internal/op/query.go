@@ -25,7 +25,7 @@ type Status struct {
 	Waiting      string
 	WaitingSince time.Time
 	// Behind is the op that has its key, while it waits for its turn; empty if that
-	// is a TryTurn.
+	// is a TryLock.
 	Behind string
 	// Failure is why the op is being undone, was undone or is parked, or why
 	// it stands still: the journal takes no record.

@@ -61,7 +61,7 @@ const (
 type Runner struct {
 	cfg   Config
 	plans map[string]*Plan
-	turns *turns
+	queue *keyedQueue
 	wakes *wakes
 
 	wg sync.WaitGroup
@@ -105,7 +105,7 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{
 		cfg:    cfg.withDefaults(),
 		plans:  plans,
-		turns:  newTurns(),
+		queue:  newKeyedQueue(),
 		wakes:  newWakes(),
 		ctx:    ctx,
 		cancel: cancel,
@@ -255,7 +255,7 @@ func (r *Runner) activate(ctx context.Context, o Op) error {
 
 // enter gives an op its turn, and makes it one that is active.
 func (r *Runner) enter(a *activeOp) {
-	r.turns.enter(a.turn)
+	r.queue.enter(a.ticket)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active[a.op.ID] = a
@@ -284,5 +284,5 @@ func (r *Runner) retire(a *activeOp) {
 	delete(r.active, a.op.ID)
 	r.mu.Unlock()
 	a.interrupt(ErrFinished)
-	r.turns.leave(a.turn)
+	r.queue.leave(a.ticket)
 }

@@ -102,7 +102,7 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 		}
 		return
 	}
-	m.runner.TryTurn([]string{h.spec.Key()}, look)
+	m.runner.TryLock([]string{h.spec.Key()}, look)
 }
 
 // noteChain keeps the problem of a migration and guards its instance, or forgets the problem

@@ -125,7 +125,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool)
 		m.watch.notify(s.MigrationID)
 	}
 	if is.full && free >= enoughRoom && !m.ports.Now().Before(is.resumeAfter) {
-		m.runner.TryTurn([]string{s.Key(), request.PowerKey(s.InstanceID)}, func() { m.resumeGuest(ctx, s, is) })
+		m.runner.TryLock([]string{s.Key(), request.PowerKey(s.InstanceID)}, func() { m.resumeGuest(ctx, s, is) })
 	}
 }
 

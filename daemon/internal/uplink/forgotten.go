@@ -21,7 +21,7 @@ func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	if u.Err() != nil || u.Fence() != nil {
 		return // nobody can tell; the next report looks again
 	}
-	u.cfg.Ops.TryTurn([]string{request.PowerKey(id)}, func() {
+	u.cfg.Ops.TryLock([]string{request.PowerKey(id)}, func() {
 		guards, err := u.cfg.Guards.Of(id)
 		if err != nil || len(guards) != 1 || guards[0].Owner != instance.GuardRoot {
 			return

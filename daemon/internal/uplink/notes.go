@@ -130,7 +130,7 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 // which may have ended since the report looked: so it is looked at again in a turn, and
 // left to the next report while an op is at the instance.
 func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
-	u.cfg.Ops.TryTurn([]string{request.PowerKey(inst.ID)}, func() {
+	u.cfg.Ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
 		has, err := u.cfg.Guards.Has(inst.ID, instance.GuardRoot)
 		if err != nil || has || !u.lacksRoot(ctx, inst.ID) {
 			return

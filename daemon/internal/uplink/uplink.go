@@ -47,9 +47,9 @@ type Guards interface {
 
 // Ops are the operations of this host, as far as the uplink meets them.
 type Ops interface {
-	// TryTurn calls f while no op has one of the keys, and says whether it did. It
+	// TryLock calls f while no op has one of the keys, and says whether it did. It
 	// does not wait: an op waits for the report that it asks for.
-	TryTurn(keys []string, f func()) bool
+	TryLock(keys []string, f func()) bool
 	// Halt returns when no op is at work any more; none begins before Resume. It
 	// may be called again.
 	Halt(ctx context.Context) error

@@ -302,7 +302,7 @@ type ops struct {
 	halting time.Duration
 }
 
-func (o *ops) TryTurn(_ []string, f func()) bool {
+func (o *ops) TryLock(_ []string, f func()) bool {
 	if !o.run() {
 		return false
 	}

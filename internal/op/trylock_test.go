@@ -12,24 +12,24 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
-// try is a TryTurn that is over at once.
+// try is a TryLock that is over at once.
 func (s *stage) try(keys ...string) bool {
 	s.t.Helper()
 	called := false
-	free := s.runner.TryTurn(keys, func() { called = true })
+	free := s.runner.TryLock(keys, func() { called = true })
 	if called != free {
 		s.t.Errorf("a turn with %v: called %t, answered %t", keys, called, free)
 	}
 	return free
 }
 
-// held is a TryTurn that lasts until it is let go, by a call that returns when it is
+// held is a TryLock that lasts until it is let go, by a call that returns when it is
 // over.
 func (s *stage) held(keys ...string) (letGo func()) {
 	s.t.Helper()
 	inside, end, over := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
 	go func() {
-		over <- s.runner.TryTurn(keys, func() {
+		over <- s.runner.TryLock(keys, func() {
 			close(inside)
 			<-end
 			s.mark("let go")

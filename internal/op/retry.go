@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// patience decides what an error of a step means and spends the time until the
+// retrier decides what an error of a step means and spends the time until the
 // next try. One is made per visit of a step: tries are counted across it.
-type patience struct {
+type retrier struct {
 	a *activeOp
 	// ctx ends the pauses.
 	ctx  context.Context
 	step string
-	// insist is how many tries an error of no type gets; 1 means that the first
+	// maxTries is how many tries an error of no type gets; 1 means that the first
 	// one is final.
-	insist int
-	tries  int
-	delay  backoff // where the error does not say how long
+	maxTries int
+	tries    int
+	delay    backoff // where the error does not say how long
 	// heard is how many wakes there had been when the last try began.
 	heard int
 	// waited is what it waited for last, and since when without anything else between.
@@ -29,72 +29,72 @@ type patience struct {
 }
 
 // begin is called before each try: a wake that comes from here on is news.
-func (p *patience) begin() { p.heard = p.a.r.wakes.heard() }
+func (r *retrier) begin() { r.heard = r.a.r.wakes.heard() }
 
-// through is called when a try went well: what it had waited for is back, which
+// succeeded is called when a try went well: what it had waited for is back, which
 // may be news to others. Where nobody calls Wake it is the only news.
-func (p *patience) through() {
-	if p.waited != "" {
-		p.a.r.wakes.wake(p.waited)
+func (r *retrier) succeeded() {
+	if r.waited != "" {
+		r.a.r.wakes.wake(r.waited)
 	}
 }
 
-// bear waits for the next try and returns true, or returns false: err is final
+// retry waits for the next try and returns true, or returns false: err is final
 // or ctx has ended.
-func (p *patience) bear(err error) bool {
+func (r *retrier) retry(err error) bool {
 	var (
 		wait    *waitError
-		retry   *retryError
+		later   *retryError
 		unknown *unknownError
 	)
 	switch {
 	case errors.As(err, &unknown):
 		return false
 	case errors.Is(err, ErrJournal):
-		p.log(err)
-		return sleep(p.ctx, p.delay.next())
+		r.log(err)
+		return sleep(r.ctx, r.delay.next())
 	case errors.As(err, &wait):
-		return p.waitFor(wait.on, err)
-	case errors.As(err, &retry):
-		return p.try(p.a.r.cfg.MaxTries, retry.after, err)
+		return r.waitFor(wait.on, err)
+	case errors.As(err, &later):
+		return r.try(r.a.r.cfg.MaxTries, later.after, err)
 	default:
-		return p.try(p.insist, p.delay.next(), err)
+		return r.try(r.maxTries, r.delay.next(), err)
 	}
 }
 
-func (p *patience) try(limit int, after time.Duration, err error) bool {
-	p.tries, p.since = p.tries+1, time.Time{}
-	if p.tries >= limit {
+func (r *retrier) try(limit int, after time.Duration, err error) bool {
+	r.tries, r.since = r.tries+1, time.Time{}
+	if r.tries >= limit {
 		return false
 	}
-	p.log(err)
-	return sleep(p.ctx, after)
+	r.log(err)
+	return sleep(r.ctx, after)
 }
 
 // waitFor waits until Wake(on), for WaitPoll at most. What was woken since the
 // try began need not be waited for: the try may have been too early for it.
-func (p *patience) waitFor(on string, err error) bool {
-	woken := p.a.r.wakes.on(on, p.heard)
-	if p.waited != on || p.since.IsZero() {
-		p.waited, p.since = on, p.a.r.cfg.Now()
+func (r *retrier) waitFor(on string, err error) bool {
+	woken := r.a.r.wakes.on(on, r.heard)
+	if r.waited != on || r.since.IsZero() {
+		r.waited, r.since = on, r.a.r.cfg.Now()
 	}
-	p.log(err)
-	p.a.setWaiting(waiting{on: on, since: p.since})
-	defer p.a.setWaiting(waiting{})
-	timer := time.NewTimer(p.a.r.cfg.WaitPoll)
+	r.log(err)
+	r.a.setWaiting(waiting{on: on, since: r.since})
+	defer r.a.setWaiting(waiting{})
+	timer := time.NewTimer(r.a.r.cfg.WaitPoll)
 	defer timer.Stop()
 	select {
 	case <-woken:
 		return true
 	case <-timer.C:
 		return true
-	case <-p.ctx.Done():
+	case <-r.ctx.Done():
 		return false
 	}
 }
 
-func (p *patience) log(err error) {
-	p.a.r.cfg.Log.Warn("step is tried again", "op", p.a.op.ID, "step", p.step, "err", err)
+func (r *retrier) log(err error) {
+	r.a.r.cfg.Log.Warn("step is tried again", "op", r.a.op.ID, "step", r.step, "err", err)
 }
 
 // wakes counts the wakes, and holds those who wait, by reason.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"slices"
+	"sync"
+)
+
+// keyedQueue lets ops that share a key through one after the other, in the order in
+// which they entered. An op has its turn when none that entered before it and
+// is still inside shares a key with it; so no op overtakes another and two
+// cannot wait for each other.
+type keyedQueue struct {
+	mu      sync.Mutex
+	tickets []*ticket
+	// moved is closed, and replaced, when one leaves.
+	moved chan struct{}
+}
+
+// ticket is a place in the queue.
+type ticket struct {
+	op   string // empty for TryLock
+	keys []string
+}
+
+func (t *ticket) shares(keys []string) bool {
+	return slices.ContainsFunc(t.keys, func(k string) bool { return slices.Contains(keys, k) })
+}
+
+func newKeyedQueue() *keyedQueue { return &keyedQueue{moved: make(chan struct{})} }
+
+func (q *keyedQueue) enter(mine *ticket) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tickets = append(q.tickets, mine)
+}
+
+// enterFree enters if it is its turn at once, and says whether it is.
+func (q *keyedQueue) enterFree(mine *ticket) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if slices.ContainsFunc(q.tickets, func(before *ticket) bool { return before.shares(mine.keys) }) {
+		return false
+	}
+	q.tickets = append(q.tickets, mine)
+	return true
+}
+
+func (q *keyedQueue) leave(mine *ticket) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tickets = slices.DeleteFunc(q.tickets, func(t *ticket) bool { return t == mine })
+	close(q.moved)
+	q.moved = make(chan struct{})
+}
+
+// blockedBy returns nil if it is its turn, else whose turn is before it and a channel
+// that is closed when it is worth asking again.
+func (q *keyedQueue) blockedBy(mine *ticket) (before *ticket, moved <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range q.tickets {
+		switch {
+		case t == mine:
+			return nil, nil
+		case t.shares(mine.keys):
+			return t, q.moved
+		}
+	}
+	return nil, nil
+}
