@@ -13,8 +13,6 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-const programName = "volferryctl"
-
 // appHelp is what a new user reads first.
 const appHelp = `Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
 that exists already under Volferry's care, and to move one of them while it runs:

@@ -49,7 +49,7 @@ func attachmentList(c *cli.Context, s *session) error {
 	for _, at := range attachments {
 		ids = append(ids, at.ID)
 		t.Add(at.ID, nameOr(volumes, at.VolumeID), nameOr(instances, at.InstanceID), at.Device, bootIndex(at.BootIndex),
-			string(at.Mode), string(at.State), at.Host, place(at.Location))
+			string(at.Mode), string(at.State), at.Host, render.Location(at.Location))
 	}
 	return s.printList(a, ids, &t, orNoMatch(c, "attachment", "No attachment here.", "volume", "instance", "host", "pool", "status"))
 }

@@ -174,11 +174,7 @@ type drainView struct {
 }
 
 func (v *drainView) update(d *api.Drain) {
-	if v.display.lines != nil {
-		_ = render.JSONLine(v.display.lines, drainLine{SchemaVersion: api.SchemaVersion, Drain: d})
-		return
-	}
-	if v.display.bar == nil {
+	if v.display.jsonLine(drainLine{SchemaVersion: api.SchemaVersion, Drain: d}) || !v.display.draws() {
 		return
 	}
 	over := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -186,7 +187,7 @@ func migrationSet(c *cli.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.printResult(a, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, volumeName(m), atMost(rate)))
+	return s.printResult(a, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, render.VolumeName(m), atMost(rate)))
 }
 
 func migrationAbandon(c *cli.Context, s *session) error {
@@ -202,5 +203,14 @@ func migrationAbandon(c *cli.Context, s *session) error {
 	if in.Keep == api.KeepDst {
 		kept = m.Dst
 	}
-	return s.printResult(a, m.ID, fmt.Sprintf("Abandoned migration %s: volume %s is at %s.", m.ID, volumeName(m), place(kept)))
+	return s.printResult(a, m.ID, fmt.Sprintf("Abandoned migration %s: volume %s is at %s.", m.ID, render.VolumeName(m), render.Location(kept)))
+}
+
+// printMigration says what became of a migration whose op is done.
+func (s *session) printMigration(a answer) error {
+	var m api.Migration
+	if err := a.decode("migration", &m); err != nil {
+		return err
+	}
+	return s.printResult(a, m.ID, outcome(&m)...)
 }

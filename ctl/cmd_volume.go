@@ -3,10 +3,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -154,20 +156,27 @@ func makeVolume[In any](c *cli.Context, s *session, route routes.Route[In, api.V
 	if err != nil {
 		return err
 	}
-	a, finished, err := perform(c.Context, s, route.With("host", host), in)
+	v, a, finished, err := performOnVolume(c.Context, s, route.With("host", host), name, in)
 	if err != nil || !finished {
 		return whichHost(err)
 	}
-	if !a.has("volume") {
-		if a, err = get(c.Context, s, routes.ShowVolume, name); err != nil {
-			return err
+	return s.printResult(a, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, render.Location(v.Location), onHost(v.Host)))
+}
+
+// performOnVolume sends a request about the volume called name, and returns the volume as
+// it is when the work is done. finished is false if the user did not want to wait.
+func performOnVolume[In any](ctx context.Context, s *session, route routes.Route[In, api.Volume], name string, in In, refs ...string) (v *api.Volume, a answer, finished bool, err error) {
+	a, finished, err = perform(ctx, s, route, in, refs...)
+	if err != nil || !finished {
+		return nil, a, false, err
+	}
+	if !a.has("volume") { // the op that made it does not show it
+		if a, err = get(ctx, s, routes.ShowVolume, name); err != nil {
+			return nil, a, false, err
 		}
 	}
-	var v api.Volume
-	if err := a.decode("volume", &v); err != nil {
-		return err
-	}
-	return s.printResult(a, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, place(v.Location), onHost(v.Host)))
+	v = new(api.Volume)
+	return v, a, true, a.decode("volume", v)
 }
 
 // onHost is where something is, for the end of a sentence.

@@ -51,12 +51,24 @@ func (d *display) migration(m *api.Migration) {
 	if d.bar != nil {
 		d.bar.Update(m)
 	}
-	if d.lines != nil {
-		// A reader that went away gets a SIGPIPE; there is nobody else to tell.
-		_ = render.JSONLine(d.lines, migrationLine{SchemaVersion: api.SchemaVersion, Migration: m})
+	if d.jsonLine(migrationLine{SchemaVersion: api.SchemaVersion, Migration: m}) {
 		d.shown = m.State
 	}
 }
+
+// jsonLine writes doc as one line where --progress json asks for lines, and says
+// whether it does.
+func (d *display) jsonLine(doc any) bool {
+	if d.lines == nil {
+		return false
+	}
+	// Nobody is told of an error: a reader that went away gets a SIGPIPE.
+	_ = render.JSONLine(d.lines, doc)
+	return true
+}
+
+// draws says whether progress is shown to a person.
+func (d *display) draws() bool { return d.bar != nil }
 
 // ended makes sure that the last line of NDJSON shows how the migration ended.
 func (d *display) ended(m *api.Migration) {

@@ -10,19 +10,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// printMigration says what became of a migration whose op is done.
-func (s *session) printMigration(a answer) error {
-	var m api.Migration
-	if err := a.decode("migration", &m); err != nil {
-		return err
-	}
-	return s.printResult(a, m.ID, outcome(&m)...)
-}
-
 // outcome is a few lines on where a migration stands after an op went well, and
 // what comes next.
 func outcome(m *api.Migration) []string {
-	name, src, dst := volumeName(m), place(m.Src), place(m.Dst)
+	name, src, dst := render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst)
 	switch m.State {
 	case api.MigrationCompleted:
 		return moved(m)
@@ -52,7 +43,7 @@ func outcome(m *api.Migration) []string {
 // moved tells of a completed migration: from where to where, what it cost, and
 // what became of the source.
 func moved(m *api.Migration) []string {
-	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", volumeName(m), place(m.Src), place(m.Dst))}
+	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst))}
 	cost := api.Bytes(m.BytesTotal)
 	if d := took(m); d > 0 {
 		cost += " in " + render.Duration(d) + ", from start to end"
@@ -60,14 +51,14 @@ func moved(m *api.Migration) []string {
 	lines = append(lines, "  moved     "+cost)
 	ran := m.StallMS.Start != nil || m.StallMS.Switch != nil
 	if ran {
-		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", stall(m.StallMS.Start), stall(m.StallMS.Switch)))
+		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", render.Stall(m.StallMS.Start), render.Stall(m.StallMS.Switch)))
 	}
 	if m.ExposedSeconds > 0 {
 		wrote := "what the guest wrote in that time"
 		if !ran {
 			wrote += ", if it ran,"
 		}
-		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", seconds(m.ExposedSeconds), wrote))
+		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", render.Seconds(m.ExposedSeconds), wrote))
 	}
 	switch {
 	case m.DeleteSource && m.Error != nil:
@@ -87,11 +78,11 @@ func standing(m *api.Migration) string {
 			return pausedAdvice(m)
 		}
 		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",
-			m.ID, programName, volumeName(m))
+			m.ID, programName, render.VolumeName(m))
 	case api.MigrationCompleted:
-		return fmt.Sprintf("Volume %s is at %s.", volumeName(m), place(m.Dst))
+		return fmt.Sprintf("Volume %s is at %s.", render.VolumeName(m), render.Location(m.Dst))
 	case api.MigrationCancelled, api.MigrationError:
-		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", volumeName(m), place(m.Src))
+		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", render.VolumeName(m), render.Location(m.Src))
 	case api.MigrationCancelling:
 		return beingCancelled(m)
 	case api.MigrationStarted:
@@ -105,14 +96,14 @@ func standing(m *api.Migration) string {
 	default:
 	}
 	return fmt.Sprintf("Migration %[2]s of volume %[6]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
-		programName, m.ID, m.State, handle(m), again, volumeName(m))
+		programName, m.ID, m.State, handle(m), again, render.VolumeName(m))
 }
 
 // beingCancelled is how a migration stands that somebody is cancelling: there is
 // nothing to do but to look on.
 func beingCancelled(m *api.Migration) string {
 	return fmt.Sprintf("Migration %[2]s of volume %[3]s is being cancelled: the volume will be at %[4]s as before.\nFollow it: %[1]s migration watch %[2]s",
-		programName, m.ID, volumeName(m), place(m.Src))
+		programName, m.ID, render.VolumeName(m), render.Location(m.Src))
 }
 
 func completeCommandLine(m *api.Migration) string {
@@ -123,24 +114,6 @@ func completeCommandLine(m *api.Migration) string {
 	return line
 }
 
-func volumeName(m *api.Migration) string {
-	if m.VolumeName != "" {
-		return m.VolumeName
-	}
-	return m.VolumeID
-}
-
-// place is a location as a person names it: pool/name, or a path.
-func place(l api.Location) string {
-	if l.Pool != "" && l.Name != "" {
-		return l.Pool + "/" + l.Name
-	}
-	if l.Path == "" {
-		return render.OrDash(l.Pool)
-	}
-	return l.Path
-}
-
 // took is how long a migration lasted, 0 where it is not over.
 func took(m *api.Migration) time.Duration {
 	if m.StartedAt == nil || m.FinishedAt == nil {
@@ -149,13 +122,17 @@ func took(m *api.Migration) time.Duration {
 	return m.FinishedAt.Sub(*m.StartedAt)
 }
 
-func stall(ms *float64) string {
-	if ms == nil {
-		return "not at all"
-	}
-	return render.Duration(time.Duration(*ms * float64(time.Millisecond)))
-}
 
-func seconds(s float64) string {
-	return render.Duration(time.Duration(s * float64(time.Second)))
+// methodSave is the method of a move with all guests paused, which is the registry's.
+const methodSave = "save"
+
+// pausedAdvice tells what can be done about a move with all guests paused that needs
+// an operator.
+func pausedAdvice(m *api.Migration) string {
+	verb, at := "complete", m.Dst
+	if m.Phase == "cancelling" {
+		verb, at = "cancel", m.Src
+	}
+	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
+		render.VolumeName(m), render.Location(at), programName, verb, m.ID)
 }

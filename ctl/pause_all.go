@@ -17,9 +17,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// methodSave is the method of a move with all guests paused, which is the registry's.
-const methodSave = "save"
-
 // pauseFlags are those of a move with all guests paused.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
@@ -69,7 +66,7 @@ func (s *session) agree(c *cli.Context, question, unasked string) error {
 
 // showEstimate says who stands still, for how long, and what a host lacks for it.
 func (s *session) showEstimate(e api.PauseEstimate) {
-	s.say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
+	s.say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
 	room := map[string]int64{}
 	for _, g := range e.Instances {
 		if _, seen := room[g.Host]; !seen {
@@ -102,17 +99,6 @@ func (s *session) followPaused(ctx context.Context, a answer) error {
 		return s.printLines(m.ID)
 	}
 	return s.watch(ctx, m)
-}
-
-// pausedAdvice tells what can be done about a move with all guests paused that needs
-// an operator.
-func pausedAdvice(m *api.Migration) string {
-	verb, at := "complete", m.Dst
-	if m.Phase == "cancelling" {
-		verb, at = "cancel", m.Src
-	}
-	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
-		volumeName(m), place(at), programName, verb, m.ID)
 }
 
 // flagDiscard gives up the memory of guests that may not be restored from it any more.

@@ -16,23 +16,6 @@ import (
 // must not take what was not waited for to be done.
 const exitInterrupted = 130
 
-// advisedError is an error with its own exit status and, for people only, a
-// line or more on how things stand and what to do: an operation that was taken
-// on and did not end well, or a daemon that is not there.
-type advisedError struct {
-	err    *api.Error
-	exit   int
-	advice string
-}
-
-func (e *advisedError) Error() string { return e.err.Message }
-func (e *advisedError) Unwrap() error { return e.err }
-
-// detachedError is the wish of the user not to wait any longer.
-type detachedError struct{ advice string }
-
-func (e *detachedError) Error() string { return e.advice }
-
 // failedChecksError is a doctor that found something. What it found has been
 // printed.
 type failedChecksError struct{ failed, of int }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
@@ -39,35 +38,6 @@ type session struct {
 	now      time.Time
 	// saidStale: the user knows that the registry is away.
 	saidStale bool
-}
-
-func newSession(c *cli.Context) (*session, error) {
-	cl, err := connect(c)
-	if err != nil {
-		return nil, err
-	}
-	return &session{
-		client:   cl,
-		stdout:   c.App.Writer,
-		stderr:   c.App.ErrWriter,
-		json:     c.String("output") == "json",
-		quiet:    c.Bool("quiet"),
-		noWait:   c.Bool("no-wait"),
-		progress: c.String("progress"),
-		now:      time.Now(),
-	}, nil
-}
-
-// withSession makes an action of a function that needs a session.
-func withSession(f func(*cli.Context, *session) error) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		s, err := newSession(c)
-		if err != nil {
-			return err
-		}
-		defer s.client.Close()
-		return f(c, s)
-	}
 }
 
 // change sends a mutation under an idempotency key of its own. Where the
@@ -142,3 +112,6 @@ func (s *session) say(format string, args ...any) {
 		render.Line(s.stderr, format, args...)
 	}
 }
+
+const programName = "volferryctl"
+

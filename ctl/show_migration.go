@@ -47,7 +47,7 @@ func migrationList(c *cli.Context, s *session) error {
 		} else if m.RateBytesPerSecond > 0 {
 			rate = render.Rate(m.RateBytesPerSecond)
 		}
-		t.Add(m.ID, volumeName(m), string(m.State), phase, render.Percent(m), rate, place(m.Src), place(m.Dst), ago(m.StartedAt, s.now))
+		t.Add(m.ID, render.VolumeName(m), string(m.State), phase, render.Percent(m), rate, render.Location(m.Src), render.Location(m.Dst), ago(m.StartedAt, s.now))
 	}
 	return s.printList(a, ids, &t, orNoMatch(c, "migration", empty, "volume", "instance", "host", "pool", "status"))
 }
@@ -86,7 +86,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.Add("delete source", render.YesNo(m.DeleteSource))
 	r.Add("stall at start", stallOrDash(m.StallMS.Start))
 	r.Add("stall at switch", stallOrDash(m.StallMS.Switch))
-	r.Add("exposed", seconds(m.ExposedSeconds))
+	r.Add("exposed", render.Seconds(m.ExposedSeconds))
 	r.Add("started", timeOrDash(m.StartedAt))
 	r.Add("finished", timeOrDash(m.FinishedAt))
 	return &r
@@ -96,7 +96,7 @@ func stallOrDash(ms *float64) string {
 	if ms == nil {
 		return ""
 	}
-	return stall(ms)
+	return render.Stall(ms)
 }
 
 // atMost is a cap on the rate in words.

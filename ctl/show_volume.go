@@ -43,7 +43,7 @@ func volumeList(c *cli.Context, s *session) error {
 		if v.MigrationID != "" {
 			status += ", moving"
 		}
-		t.Add(v.Name, v.ID, status, api.Bytes(v.SizeBytes), v.Type, strings.Join(hostsOf(v), ","), place(v.Location), strings.Join(users, ","))
+		t.Add(v.Name, v.ID, status, api.Bytes(v.SizeBytes), v.Type, strings.Join(hostsOf(v), ","), render.Location(v.Location), strings.Join(users, ","))
 	}
 	return s.printList(a, ids, &t, "No volume yet: '"+programName+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.")
 }

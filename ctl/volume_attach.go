@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -138,5 +139,5 @@ func volumeRetype(c *cli.Context, s *session) error {
 	if err := a.decode("volume", &v); err != nil {
 		return err
 	}
-	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, place(v.Location)))
+	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, render.Location(v.Location)))
 }

@@ -34,17 +34,8 @@ func volumeResize(c *cli.Context, s *session) error {
 		return err
 	}
 	name := c.Args().First()
-	a, finished, err := perform(c.Context, s, routes.ResizeVolume, api.VolumeResize{SizeBytes: size}, name)
+	v, a, finished, err := performOnVolume(c.Context, s, routes.ResizeVolume, name, api.VolumeResize{SizeBytes: size}, name)
 	if err != nil || !finished {
-		return err
-	}
-	if !a.has("volume") {
-		if a, err = get(c.Context, s, routes.ShowVolume, name); err != nil {
-			return err
-		}
-	}
-	var v api.Volume
-	if err := a.decode("volume", &v); err != nil {
 		return err
 	}
 	return s.printResult(a, v.ID, fmt.Sprintf("Volume %s (%s) has %s.", v.Name, v.ID, api.ExactBytes(v.SizeBytes)))

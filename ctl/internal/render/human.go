@@ -3,6 +3,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -98,3 +99,28 @@ func Count(n int, thing string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
+
+// Seconds writes a number of seconds as Duration does.
+func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.Second))) }
+
+// Stall writes for how many milliseconds a guest stood still.
+func Stall(ms *float64) string {
+	if ms == nil {
+		return "not at all"
+	}
+	return Duration(time.Duration(*ms * float64(time.Millisecond)))
+}
+
+// Location writes a location as a person names it: pool/name, or its path.
+func Location(l api.Location) string {
+	switch {
+	case l.Pool != "" && l.Name != "":
+		return l.Pool + "/" + l.Name
+	case l.Path == "":
+		return OrDash(l.Pool)
+	}
+	return l.Path
+}
+
+// VolumeName is the name of the volume that a migration moves, or its id.
+func VolumeName(m *api.Migration) string { return cmp.Or(m.VolumeName, m.VolumeID) }
