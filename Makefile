@@ -34,7 +34,7 @@ SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/intern
 # through the tree; SQLite. make test runs these packages without. The race detector gets
 # those of their tests there that take little time (not IN_TURN), or, with SQLite, that do
 # things at once (AT_ONCE); make test-simulation gives it all of them.
-SLOW_RACE := ./ctl ./internal/treetest $(filter ./daemon/%,$(SIMULATED))
+SLOW_RACE := ./ctl/internal/command ./internal/treetest $(filter ./daemon/%,$(SIMULATED))
 IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename

@@ -48,8 +48,8 @@ func TestNoPackageIsADrawer(t *testing.T) {
 // the compiler allows. Longest prefix wins.
 var layers = [][]string{
 	{"daemon", "registry", "ctl"},
-	{"daemon/internal/adminapi"},
-	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics"},
+	{"daemon/internal/adminapi", "ctl/internal/command"},
+	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session"},
 	{"daemon/internal/migrate", "registry/internal/server", "registry/internal/drain", "registry/internal/pauseall"},
 	{"registry/internal/relay", "registry/internal/reconcile", "daemon/internal/instance", "daemon/internal/migrate/steps"},
 	{"daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/image", "daemon/internal/audit", "daemon/internal/witness"},

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// appHelp is the first thing that a new user reads.
+const appHelp = `Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
+that exists already under Volferry's care, and to move one of them while it runs:
+
+   volferryctl instance adopt web1
+   volferryctl volume list
+   volferryctl volume migrate web1-vda --to-pool fast
+
+Things are named by name, by id, or by the unique beginning of an id. Flags may stand
+before or after the names. Results go to stdout, talk to stderr.
+
+Work that lasts is waited for. Ctrl-C stops the waiting, never the work, and prints how
+to follow it and how to cancel it; the exit status is 130 then. A second Ctrl-C ends
+volferryctl at once.
+
+With -o json stdout gets one object, {"schema_version":1,"<noun>":{...}}, and an error is
+one line on stderr, {"error":{"code":...,"message":...}}.
+
+Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
+5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
+7 it needs an operator, 130 you stopped waiting.`
+
+// newApp builds the command tree. It connects to nothing: each command opens its own
+// session.
+func newApp(stdout, stderr io.Writer) *cli.App {
+	app := &cli.App{
+		Name:            session.Program,
+		Usage:           "move the data of volumes, also under running guests",
+		UsageText:       session.Program + " [GLOBAL FLAGS] NOUN VERB [ARGUMENTS] [FLAGS]",
+		Description:     appHelp,
+		Version:         version.String(),
+		Flags:           globalFlags(),
+		HideHelpCommand: true,
+		Writer:          stdout,
+		ErrWriter:       stderr,
+		// Errors are reported once, by main.
+		ExitErrHandler:            func(*cli.Context, error) {},
+		CustomAppHelpTemplate:     appHelpTemplate,
+		DisableSliceFlagSeparator: true,
+		Commands: []*cli.Command{
+			statusCommand(), doctorCommand(),
+			hostCommand(), poolCommand(), drainCommand(), typeCommand(), policyCommand(),
+			volumeCommand(), attachmentCommand(), instanceCommand(), migrationCommand(),
+			opCommand(), eventsCommand(), versionCommand(), completionCommand(), completeCommand(),
+		},
+	}
+	app.Action = missingVerb
+	app.OnUsageError = wrongFlag
+	for _, c := range app.Commands {
+		finish(c)
+	}
+	return app
+}
+
+// finish sets what all commands have in common.
+func finish(c *cli.Command) {
+	c.HideHelpCommand = true
+	c.OnUsageError = wrongFlag
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true
+		}
+	}
+	if len(c.Subcommands) == 0 {
+		c.CustomHelpTemplate = commandHelpTemplate
+		c.Before = checkArguments
+		return
+	}
+	c.CustomHelpTemplate = nounHelpTemplate
+	c.Action = missingVerb
+	for _, sub := range c.Subcommands {
+		finish(sub)
+	}
+}
+
+func globalFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "socket", EnvVars: []string{"VOLFERRY_SOCKET"}, DefaultText: "the daemon's, else the registry's, in /run/volferry",
+			Usage: "talk to the daemon or registry at Unix socket `PATH`, or to a registry at https://HOST[:PORT]",
+		},
+		&cli.StringFlag{Name: "ca", EnvVars: []string{"VOLFERRY_CA"}, Usage: "for https: the registry's authority is in `FILE`"},
+		&cli.StringFlag{Name: "cert", EnvVars: []string{"VOLFERRY_CERT"}, Usage: "for https: your certificate, of an operator, is in `FILE`"},
+		&cli.StringFlag{Name: "key", EnvVars: []string{"VOLFERRY_KEY"}, Usage: "for https: its key is in `FILE`"},
+		&cli.StringFlag{
+			Name: "output", Aliases: []string{"o"}, Value: "table", DefaultText: "table",
+			Usage:  "print results as `FORMAT`: table or json",
+			Action: checkWord("output"),
+		},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, DisableDefaultText: true, Usage: "print ids only, and no progress"},
+		&cli.BoolFlag{Name: "no-wait", DisableDefaultText: true, Usage: "do not wait for work that lasts: print its id and return"},
+		&cli.StringFlag{
+			Name: "progress", Value: session.ProgressAuto, DefaultText: session.ProgressAuto,
+			Usage:  "`KIND`: auto (a bar on a terminal, else lines), plain, json (NDJSON on stdout) or none",
+			Action: checkWord("progress"),
+		},
+	}
+}
+
+// checkWord is the action of a flag whose value is one of a few words.
+func checkWord(flag string) func(*cli.Context, string) error {
+	return func(_ *cli.Context, got string) error {
+		if err := checkOneOf(flagWords[flag], got); err != nil {
+			return usagef("--%s: %w", flag, err)
+		}
+		return nil
+	}
+}
+
+// checkOneOf returns an error if got is none of the words.
+func checkOneOf(words []string, got string) error {
+	if slices.Contains(words, got) {
+		return nil
+	}
+	return fmt.Errorf("%q is unknown: give %s", got, orList(words))
+}
+
+// missingVerb is the action of everything that is not a command by itself. The parser calls
+// it with a word that is not a command, or without any.
+func missingVerb(c *cli.Context) error {
+	word := c.Args().First()
+	if word == "" {
+		c.App.Writer = c.App.ErrWriter
+		if err := cli.ShowSubcommandHelp(c); err != nil {
+			return fmt.Errorf("show help: %w", err)
+		}
+		return usagef("%sa command is missing: give one of those above", commandPrefix(c))
+	}
+	if word == "help" {
+		return usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", commandPrefix(c), word, session.Program)
+	}
+	suggestion := "See the list of them."
+	if near := nearest(c.Command.Subcommands, word); near != "" {
+		suggestion = fmt.Sprintf("Did you mean %q?", near)
+	}
+	return usagef("%sunknown command %q. %s", commandPrefix(c), word, suggestion)
+}
+
+// wrongFlag puts the parser's error about a flag in our words.
+func wrongFlag(c *cli.Context, err error, _ bool) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		return usagef("%sunknown flag %s", commandPrefix(c), flagSpelling(name))
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
+		return usagef("%s%s needs a value", commandPrefix(c), flagSpelling(name))
+	}
+	if value, name, ok := strings.Cut(err.Error(), " for flag -"); ok && strings.HasPrefix(value, "invalid value ") {
+		name, _, _ = strings.Cut(name, ": ")
+		return usagef("%s%s: %s is not a value for it", commandPrefix(c), flagSpelling(name), strings.TrimPrefix(value, "invalid value "))
+	}
+	return usagef("%s%w", commandPrefix(c), err)
+}
+
+// flagSpelling is a flag's name as the user writes it: -o, --output.
+func flagSpelling(name string) string {
+	if name = strings.TrimLeft(name, "-"); len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// commandPrefix is the command as the user types it, without the program, to begin an error
+// with: "volume show: ". It is empty if no command was given.
+func commandPrefix(c *cli.Context) string {
+	if name := c.Command.HelpName; len(name) > len(session.Program) {
+		return name[len(session.Program)+1:] + ": "
+	}
+	return ""
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+)
+
+// arrange puts a command line into the one order that the parser understands: global flags,
+// noun and verb, the verb's flags, "--", arguments. So users may write flags anywhere. It
+// checks nothing: an unknown flag or word stays where the parser complains of it. "help NOUN
+// VERB" becomes "NOUN VERB --help".
+func arrange(app *cli.App, argv []string) []string {
+	var a arrangement
+	level := app.Commands
+	rest := argv[1:]
+	for len(rest) > 0 {
+		word := rest[0]
+		rest = rest[1:]
+		switch {
+		case word == "--":
+			a.arguments = append(a.arguments, rest...)
+			rest = nil
+		case isHelp(word):
+			a.help = true
+		case isFlag(word):
+			rest = a.takeFlag(app, word, rest)
+		case word == "help" && len(a.path) == 0 && !a.help:
+			a.help = true
+		case len(level) > 0 && findCommand(level, word) != nil:
+			a.command = findCommand(level, word)
+			a.path = append(a.path, word)
+			level = a.command.Subcommands
+		default:
+			a.arguments = append(a.arguments, word)
+		}
+	}
+	return a.line(argv[0])
+}
+
+// typedCommand is the command that a line names, with the program before it, or the program
+// alone if the line names no command.
+func typedCommand(app *cli.App, words []string) string {
+	command, _ := locate(app, words)
+	if command == nil {
+		return session.Program
+	}
+	return cmp.Or(command.HelpName, session.Program)
+}
+
+// arrangement is a command line taken apart.
+type arrangement struct {
+	command   *cli.Command
+	path      []string
+	global    []string
+	local     []string
+	arguments []string
+	help      bool
+	// noValue says that the last flag lacks its value: the line ends with it.
+	noValue bool
+}
+
+// takeFlag adds a flag to the arrangement, with its value if that is a word of its own, and
+// returns the words after it.
+func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []string {
+	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	flag, to := findFlag(app.Flags, name), &a.global
+	if flag == nil {
+		to = &a.local
+		if a.command != nil {
+			flag = findFlag(a.command.Flags, name)
+		}
+	}
+	*to = append(*to, word)
+	doc, ok := flag.(cli.DocGenerationFlag)
+	if !ok || !doc.TakesValue() || hasValue {
+		return rest
+	}
+	if len(rest) == 0 {
+		// Whatever came after it would be taken for its value.
+		a.noValue = true
+		if to == &a.global {
+			a.path, a.local = nil, nil
+		}
+		return nil
+	}
+	*to = append(*to, rest[0])
+	return rest[1:]
+}
+
+func (a *arrangement) line(program string) []string {
+	out := slices.Concat([]string{program}, a.global, a.path, a.local)
+	if a.noValue {
+		return out
+	}
+	verb := a.command != nil && len(a.command.Subcommands) == 0
+	switch {
+	case a.help && (verb || len(a.arguments) == 0):
+		return append(out, "--help")
+	// Without a verb there are no arguments: they are words that are not known,
+	// and of those there is no help.
+	case verb && len(a.arguments) > 0:
+		out = append(out, "--")
+	}
+	return append(out, a.arguments...)
+}
+
+func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
+
+// isFlag says whether a word is written as a flag; "-" alone is not.
+func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
+
+func findCommand(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+func findFlag(flags []cli.Flag, name string) cli.Flag {
+	for _, f := range flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// wantsJSON finds out from an arranged command line whether errors are to be JSON. The line
+// need not be one that the parser accepts.
+func wantsJSON(arranged []string) bool {
+	for i, word := range arranged {
+		switch word {
+		case "--":
+			return false
+		case "-o", "--output", "-output", "--o":
+			return i+1 < len(arranged) && arranged[i+1] == "json"
+		case "-o=json", "--output=json", "-output=json", "--o=json":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func attachmentCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "attachment",
+		Usage: "which volume is at which instance",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list attachments", Action: withSession(attachmentList),
+				Flags: append(filterFlags("volume", "instance", "host", "pool"), filterStatus(api.AttachmentState("").Values())),
+			},
+			{Name: "show", Usage: "show one attachment", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentShow)},
+			{
+				Name: "delete", Usage: "end one attachment: detach it, or drop what is left of it", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentDelete),
+				Description: "--force overlooks the state of the attachment and touches this one alone. It is refused while\n" +
+					"the guest has the disk, unless its host is fenced (see '" + session.Program + " host fence').",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "whatever state it is in"}},
+			},
+		},
+	}
+}
+
+func attachmentList(c *cli.Context, s *session.Session) error {
+	attachments, resp, err := session.List(c.Context, s, routes.ListAttachments.With("volume", c.String("volume")).With("instance", c.String("instance")))
+	if err != nil {
+		return err
+	}
+	attachments, resp, err = filterList(attachments, resp, "attachments", func(at api.Attachment) bool {
+		return matches(c, "host", at.Host) && matches(c, "pool", at.Location.Pool) && matches(c, "status", string(at.State))
+	})
+	if err != nil {
+		return err
+	}
+	volumes, instances := session.Names(c.Context, s, "volumes"), session.Names(c.Context, s, "instances")
+	t := render.Table{Header: []string{"ID", "VOLUME", "INSTANCE", "DEVICE", "BOOT", "MODE", "STATE", "HOST", "LOCATION"}}
+	ids := make([]string, 0, len(attachments))
+	for _, at := range attachments {
+		ids = append(ids, at.ID)
+		t.Add(at.ID, session.NameOr(volumes, at.VolumeID), session.NameOr(instances, at.InstanceID), at.Device, bootIndex(at.BootIndex),
+			string(at.Mode), string(at.State), at.Host, render.Location(at.Location))
+	}
+	return s.PrintList(resp, ids, &t, emptyText(c, "attachment", "No attachment here.", "volume", "instance", "host", "pool", "status"))
+}
+
+func attachmentShow(c *cli.Context, s *session.Session) error {
+	at, resp, err := session.Show(c.Context, s, routes.ShowAttachment, c.Args().First())
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("id", at.ID)
+	r.Add("volume", nameWithID(session.Names(c.Context, s, "volumes"), at.VolumeID))
+	r.Add("instance", nameWithID(session.Names(c.Context, s, "instances"), at.InstanceID))
+	r.Add("host", at.Host)
+	r.Add("state", string(at.State))
+	r.Add("mode", string(at.Mode))
+	r.Add("device", at.Device)
+	r.Add("boot index", bootIndex(at.BootIndex))
+	r.Add("size", api.ExactBytes(at.Location.SizeBytes))
+	addLocation(&r, "", at.Location)
+	r.Add("created", render.Time(at.CreatedAt))
+	r.Add("updated", render.Time(at.UpdatedAt))
+	return s.PrintRecord(resp, at.ID, &r)
+}
+
+// nameWithID is "name (id)", or the id alone.
+func nameWithID(names map[string]string, id string) string {
+	if n := names[id]; n != "" {
+		return n + " (" + id + ")"
+	}
+	return id
+}
+
+func bootIndex(i *int) string {
+	if i == nil {
+		return "-"
+	}
+	return strconv.Itoa(*i)
+}

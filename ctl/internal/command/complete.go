@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+)
+
+// completionTimeout is how long a Tab waits for the names of things.
+const completionTimeout = time.Second
+
+// flagWords are the values of those flags that have a few words as values, and the shells.
+var flagWords = map[string][]string{
+	"output":           {"table", "json"},
+	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},
+	"format":           {"raw", "qcow2"},
+	"to-format":        {"raw", "qcow2"},
+	"method":           {"auto", "overlay", "mirror"},
+	"verify":           {"full", "none"},
+	"shell":            {"bash", "zsh", "fish"},
+	"mode":             {"rw", "ro"},
+	"keep":             {"src", "dst"},
+	"migration-policy": {"never", "on-demand"},
+}
+
+// flagCollections are the collections in which the values of other flags are names.
+var flagCollections = map[string]string{
+	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
+	"host": "hosts",
+}
+
+// argumentCollections are the collections in which arguments are names.
+var argumentCollections = map[string]string{
+	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
+	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations",
+	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
+}
+
+// completions are what the last word could become.
+func completions(ctx context.Context, s *session.Session, app *cli.App, words []string) []string {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	partial := words[len(words)-1]
+	var possible []string
+	switch command, at := locate(app, words[:len(words)-1]); {
+	case at.flag != "":
+		possible = append(possible, flagWords[at.flag]...)
+		if command != nil {
+			if f, ok := findFlag(command.Flags, at.flag).(statusFlag); ok {
+				possible = append(possible, f.words...)
+			}
+		}
+		possible = append(possible, collectionNames(ctx, s, flagCollections[at.flag])...)
+	case isFlag(partial) || partial == "-":
+		possible = flagNames(app.Flags)
+		if command != nil {
+			possible = append(possible, flagNames(command.Flags)...)
+		}
+	case command == nil:
+		possible = commandNames(app.Commands)
+	case len(command.Subcommands) > 0:
+		possible = commandNames(command.Subcommands)
+	default:
+		possible = argumentWords(ctx, s, command, at.argument)
+	}
+	slices.Sort(possible)
+	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
+}
+
+// position is where in a command line the next word stands: it is the value of flag if that
+// is set, and otherwise the argument with that number.
+type position struct {
+	flag     string
+	argument int
+}
+
+// locate reads the words before the one that is completed.
+func locate(app *cli.App, words []string) (*cli.Command, position) {
+	var (
+		command *cli.Command
+		at      position
+	)
+	level := app.Commands
+	for _, word := range words {
+		switch sub := findCommand(level, word); {
+		case at.flag != "":
+			at.flag = ""
+		case isFlag(word):
+			at.flag = flagAwaitingValue(app, command, word)
+		case sub != nil:
+			command, level = sub, sub.Subcommands
+		default:
+			at.argument++
+		}
+	}
+	return command, at
+}
+
+// flagAwaitingValue is the long name of the flag that word is, if the next word is its value.
+func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
+	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	flag := findFlag(app.Flags, name)
+	if flag == nil && command != nil {
+		flag = findFlag(command.Flags, name)
+	}
+	if doc, ok := flag.(cli.DocGenerationFlag); ok && doc.TakesValue() && !hasValue {
+		return flag.Names()[0]
+	}
+	return ""
+}
+
+func argumentWords(ctx context.Context, s *session.Session, command *cli.Command, number int) []string {
+	places := strings.Fields(command.ArgsUsage)
+	if number >= len(places) {
+		return nil
+	}
+	place := strings.Trim(places[number], "[]")
+	switch place {
+	case "SHELL":
+		return slices.Clone(flagWords["shell"])
+	case "ON_OR_OFF":
+		return slices.Clone(switchWords)
+	}
+	return collectionNames(ctx, s, argumentCollections[place])
+}
+
+// collectionNames are the names of the things in a collection; of a thing without a name,
+// its id.
+func collectionNames(ctx context.Context, s *session.Session, collection string) []string {
+	if collection == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	all, _, err := session.List(ctx, s, session.CollectionRoute(collection))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, thing := range all {
+		if thing.Name != "" {
+			out = append(out, thing.Name)
+		} else {
+			out = append(out, thing.ID)
+		}
+	}
+	return out
+}
+
+func flagNames(flags []cli.Flag) []string {
+	var out []string
+	for _, f := range flags {
+		for _, name := range f.Names() {
+			if len(name) > 1 {
+				out = append(out, "--"+name)
+			}
+		}
+	}
+	return out
+}
+
+func commandNames(commands []*cli.Command) []string {
+	var out []string
+	for _, c := range commands {
+		if !c.Hidden {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/client"
+)
+
+// connect makes the client for the socket or registry that the user names. The client
+// connects with its first request.
+func connect(c *cli.Context) (*client.Client, error) {
+	// An empty variable is as good as none; an empty flag is a variable of a script that
+	// is not set.
+	variable, there := os.LookupEnv("VOLFERRY_SOCKET")
+	if c.IsSet("socket") && c.String("socket") == "" && (variable != "" || !there) {
+		return nil, usagef("--socket is empty: name a socket, or leave it out for the daemon of this host")
+	}
+	target := session.ChooseSocket(c.String("socket"))
+	settings := []client.Setting{client.UnavailableAs(session.CodeUnreachable)}
+	if session.IsRemote(target) {
+		for _, file := range []string{"ca", "cert", "key"} {
+			if c.String(file) == "" {
+				return nil, usagef("--socket %s: --%s is missing: give --ca, --cert and --key, or VOLFERRY_CA, VOLFERRY_CERT and VOLFERRY_KEY; 'volferry-registry issue-cert operator NAME' makes the files", target, file)
+			}
+		}
+		settings = append(settings, client.TLS(c.String("ca"), c.String("cert"), c.String("key")))
+	}
+	cl, err := client.New(target, settings...)
+	if err != nil {
+		return nil, usagef("--socket: %w", err)
+	}
+	return cl, nil
+}
+
+func newSession(c *cli.Context) (*session.Session, error) {
+	cl, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
+	return &session.Session{
+		Client:   cl,
+		Stdout:   c.App.Writer,
+		Stderr:   c.App.ErrWriter,
+		JSON:     c.String("output") == "json",
+		Quiet:    c.Bool("quiet"),
+		NoWait:   c.Bool("no-wait"),
+		Progress: c.String("progress"),
+		Now:      time.Now(),
+	}, nil
+}
+
+// withSession turns a function that needs a session into an action.
+func withSession(f func(*cli.Context, *session.Session) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		s, err := newSession(c)
+		if err != nil {
+			return err
+		}
+		defer s.Client.Close()
+		return f(c, s)
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func poolDrainCommand() *cli.Command {
+	return &cli.Command{
+		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source]",
+		Description: "On every host, whether instances run, are stopped, or there is none. What cannot be moved is\n" +
+			"skipped, and listed with the reason. The drain is the registry's: it goes on without this\n" +
+			"command, and after a restart. 'volferryctl drain' follows, pauses and stops it.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
+			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
+			&cli.StringFlag{Name: "bandwidth", Usage: "copy each no faster than `RATE`, for example 100MiB/s"},
+			&cli.BoolFlag{Name: "delete-source", Usage: "delete what a volume was moved from, once the copy is verified"},
+		},
+	}
+}
+
+func drainCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "drain",
+		Usage: "pools that are being emptied: follow, pause, stop",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list drains", Action: withSession(drainList),
+				Flags: append(filterFlags("pool"), filterStatus([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped, api.DrainDone})),
+			},
+			{Name: "show", Usage: "show one drain with its volumes", ArgsUsage: "DRAIN", Action: withSession(drainShow)},
+			{
+				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
+				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
+					"left a volume behind.",
+			},
+			drainVerb("pause", routes.PauseDrain, "begin no more moves; those that run go on", "Paused drain %s: the moves that run go on to their end."),
+			drainVerb("resume", routes.ResumeDrain, "go on with a drain that was paused", "Drain %s goes on."),
+			drainVerb("stop", routes.StopDrain, "end a drain; moves that run go on to their end", "Stopped drain %s: the moves that run go on to their end."),
+		},
+	}
+}
+
+func drainVerb(verb string, route routes.Route[routes.None, api.Drain], usage, done string) *cli.Command {
+	return &cli.Command{
+		Name: verb, Usage: usage, ArgsUsage: "DRAIN",
+		Action: withSession(func(c *cli.Context, s *session.Session) error {
+			d, resp, err := session.Change(c.Context, s, route, routes.None{}, c.Args().First())
+			if err != nil {
+				return err
+			}
+			return s.PrintResult(resp, d.ID, fmt.Sprintf(done, d.ID))
+		}),
+	}
+}
+
+func poolDrain(c *cli.Context, s *session.Session) error {
+	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), DeleteSource: c.Bool("delete-source")}
+	switch {
+	case in.ToPool == "":
+		return usagef("pool drain: say where to: --to POOL")
+	case in.ToPool == c.Args().First():
+		return usagef("pool drain: --to names the pool that shall be emptied: give another one")
+	case in.Parallel < 1:
+		return usagef("pool drain: --parallel %d is below 1", in.Parallel)
+	}
+	if c.IsSet("bandwidth") {
+		var err error
+		if in.BandwidthBytesPerSecond, err = parseRate(c.String("bandwidth")); err != nil {
+			return err
+		}
+	}
+	d, resp, err := session.Change(c.Context, s, routes.DrainPool, in, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if s.NoWait {
+		s.Say("%s", drainAdvice(d.ID))
+		return s.PrintResult(resp, d.ID, d.ID)
+	}
+	return followDrain(c.Context, s, d.ID)
+}
+
+func drainAdvice(id string) string {
+	return fmt.Sprintf("Follow it: %[1]s drain watch %[2]s\nPause it:  %[1]s drain pause %[2]s\nStop it:   %[1]s drain stop %[2]s", session.Program, id)
+}
+
+func drainWatch(c *cli.Context, s *session.Session) error {
+	return followDrain(c.Context, s, c.Args().First())
+}
+
+// followDrain reports what becomes of each volume, and the result at the end.
+func followDrain(ctx context.Context, s *session.Session, id string) error {
+	view := drainView{s: s, display: s.NewDisplay(), states: map[string]string{}}
+	f := session.Follower{
+		Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+			return s.Stream(ctx, routes.FollowDrain.With("since", strconv.FormatInt(since, 10)).PathOf(id))
+		},
+		Ended: func(ctx context.Context) (bool, error) {
+			d, _, err := session.Show(ctx, s, routes.ShowDrain, id)
+			return err == nil && drainFinished(d.State), err
+		},
+		OnOutage: view.display.Outage,
+	}
+	err := f.Run(ctx, 0, func(e api.Event) bool {
+		if e.Drain == nil {
+			return true
+		}
+		view.update(e.Drain)
+		return !drainFinished(e.Drain.State)
+	})
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &session.DetachedError{Advice: "Detached; the drain goes on.\n" + drainAdvice(id)}
+	case errors.Is(err, session.ErrConnectionLost):
+		return &session.AdvisedError{Err: api.AsError(err), Exit: api.ExitUnavailable, Advice: drainAdvice(id)}
+	case err != nil:
+		return err
+	}
+	return endDrain(ctx, s, id, &view)
+}
+
+func drainFinished(state string) bool { return state == api.DrainDone || state == api.DrainStopped }
+
+// endDrain prints how a drain ended. It is an error if volumes are left.
+func endDrain(ctx context.Context, s *session.Session, id string, view *drainView) error {
+	d, resp, err := session.ShowRetrying(ctx, s, routes.ShowDrain, id)
+	if err != nil {
+		return err
+	}
+	view.update(d)
+	moved, left := 0, 0
+	for _, v := range d.Volumes {
+		if v.State == api.DrainVolumeMoved {
+			moved++
+		} else {
+			left++
+		}
+	}
+	line := fmt.Sprintf("Drained pool %s to %s: %s moved, %d left.", d.Pool, d.ToPool, api.Count(moved, "volume"), left)
+	if d.State == api.DrainStopped {
+		line = fmt.Sprintf("The drain of pool %s was stopped: %s moved, %d left.", d.Pool, api.Count(moved, "volume"), left)
+	}
+	if s.Progress != session.ProgressJSON {
+		if err := s.PrintResult(resp, d.ID, line); err != nil {
+			return err
+		}
+	}
+	if left == 0 || d.State == api.DrainStopped {
+		return nil
+	}
+	return &session.AdvisedError{
+		Err: api.Errorf(api.CodeConflict, "pool %s is not empty: %s not moved", d.Pool, api.Count(left, "volume")), Exit: api.ExitOpFailed,
+		Advice: fmt.Sprintf("See why: %s drain show %s", session.Program, d.ID),
+	}
+}
+
+// drainView prints a line whenever a volume's state changes.
+type drainView struct {
+	s       *session.Session
+	display *session.Display
+	states  map[string]string
+}
+
+func (v *drainView) update(d *api.Drain) {
+	if v.display.JSONLine(drainLine{SchemaVersion: api.SchemaVersion, Drain: d}) || !v.display.Draws() {
+		return
+	}
+	over := 0
+	for _, vol := range d.Volumes {
+		if vol.State != api.DrainVolumePending && vol.State != api.DrainVolumeMoving {
+			over++
+		}
+	}
+	for _, vol := range d.Volumes {
+		if v.states[vol.VolumeID] == vol.State || vol.State == api.DrainVolumePending {
+			continue
+		}
+		v.states[vol.VolumeID] = vol.State
+		line := fmt.Sprintf("%s: %s", vol.VolumeName, vol.State)
+		if vol.Error != nil {
+			line += ": " + vol.Error.Message
+		}
+		v.s.Say("%s  (%d of %s, %s of %s)", line, over, api.Count(len(d.Volumes), "volume"), api.Bytes(d.BytesDone), api.Bytes(d.BytesTotal))
+	}
+}
+
+// drainLine is one line of --progress json.
+type drainLine struct {
+	SchemaVersion int        `json:"schema_version"`
+	Drain         *api.Drain `json:"drain"`
+}
+
+func drainList(c *cli.Context, s *session.Session) error {
+	drains, resp, err := session.List(c.Context, s, routes.ListDrains)
+	if err != nil {
+		return err
+	}
+	drains, resp, err = filterList(drains, resp, "drains", func(d api.Drain) bool {
+		return matches(c, "pool", d.Pool, d.ToPool) && matches(c, "status", d.State)
+	})
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED", "LEFT BEHIND"}}
+	ids := make([]string, 0, len(drains))
+	for _, d := range drains {
+		ids = append(ids, d.ID)
+		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
+			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Time(d.StartedAt), leftBehind(d))
+	}
+	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' begins."
+	return s.PrintList(resp, ids, &t, emptyText(c, "drain", empty, "pool", "status"))
+}
+
+func drainShow(c *cli.Context, s *session.Session) error {
+	d, resp, err := session.Show(c.Context, s, routes.ShowDrain, c.Args().First())
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("id", d.ID)
+	r.Add("pool", d.Pool)
+	r.Add("to pool", d.ToPool)
+	r.Add("state", d.State)
+	r.Add("parallel", strconv.Itoa(d.Parallel))
+	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
+	r.Add("delete source", render.YesNo(d.DeleteSource))
+	r.Add("moved", api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal))
+	r.Add("started", render.Time(d.StartedAt))
+	r.Add("finished", timeOrDash(d.FinishedAt))
+	if err := s.PrintRecord(resp, d.ID, &r); err != nil || s.JSON || s.Quiet {
+		return err
+	}
+	return printDrainVolumes(s, d)
+}
+
+// printDrainVolumes prints the table of a drain's volumes, and under it why some of them
+// stay: sentences do not fit a table.
+func printDrainVolumes(s *session.Session, d *api.Drain) error {
+	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
+	reasons := []string{""}
+	for _, v := range d.Volumes {
+		t.Add(v.VolumeName, v.Host, api.Bytes(v.SizeBytes), v.State)
+		if v.Error != nil {
+			reasons = append(reasons, fmt.Sprintf("%s %s: %s", v.VolumeName, v.State, v.Error.Message))
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	if err := s.PrintLines(""); err != nil {
+		return err
+	}
+	if _, err := t.Write(s.Stdout, session.TerminalWidth(s.Stdout)); err != nil || len(reasons) == 1 {
+		return err
+	}
+	return s.PrintLines(reasons...)
+}
+
+// leftBehind says why the first volume that could not be moved stays, and how many more
+// there are.
+func leftBehind(d api.Drain) string {
+	line, more := "", 0
+	for _, v := range d.Volumes {
+		switch {
+		case v.Error == nil:
+		case line == "":
+			line = v.VolumeName + ": " + v.Error.Message
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		line += fmt.Sprintf(" (and %d more)", more)
+	}
+	return line
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// filterFlags are flags that make a list shorter.
+func filterFlags(flags ...string) []cli.Flag {
+	all := map[string]cli.Flag{
+		"host":     &cli.StringFlag{Name: "host", Usage: "only what is on `HOST`"},
+		"pool":     &cli.StringFlag{Name: "pool", Usage: "only what is in `POOL`"},
+		"volume":   &cli.StringFlag{Name: "volume", Usage: "only those of `VOLUME`"},
+		"instance": &cli.StringFlag{Name: "instance", Usage: "only those of `INSTANCE`"},
+	}
+	out := make([]cli.Flag, 0, len(flags))
+	for _, name := range flags {
+		out = append(out, all[name])
+	}
+	return out
+}
+
+// statusFlag is a filter whose values are a few words.
+type statusFlag struct {
+	*cli.StringFlag
+	words []string
+}
+
+// filterStatus filters a list by its column STATE or STATUS.
+func filterStatus(words []string) cli.Flag {
+	return statusFlag{words: words, StringFlag: &cli.StringFlag{
+		Name: "status", Usage: "only what is `STATUS`: " + orList(words),
+		Action: func(_ *cli.Context, got string) error {
+			if err := checkOneOf(words, got); err != nil {
+				return usagef("--status: %w", err)
+			}
+			return nil
+		},
+	}}
+}
+
+// emptyText is what to print for an empty list: that no noun matches if one of the filters
+// is set, and otherwise empty.
+func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
+	if slices.ContainsFunc(filters, c.IsSet) {
+		return "No " + noun + " matches."
+	}
+	return empty
+}
+
+// matches says whether the user did not give the flag, or gave one of the values.
+func matches(c *cli.Context, flag string, values ...string) bool {
+	asked := c.String(flag)
+	return asked == "" || slices.Contains(values, asked)
+}
+
+// filterList returns the things that keep accepts, and the answer with only these. They stay
+// as the other side sent them, with what this version does not know.
+func filterList[T any](things []T, resp session.Response, collection string, keep func(T) bool) ([]T, session.Response, error) {
+	var said []json.RawMessage
+	stays := [][]byte{}
+	if resp.Has(collection) {
+		if err := resp.Decode(collection, &said); err != nil {
+			return nil, resp, err
+		}
+	}
+	kept := []T{}
+	for i, t := range things {
+		if keep(t) {
+			kept, stays = append(kept, t), append(stays, said[i])
+		}
+	}
+	if len(kept) == len(things) {
+		return things, resp, nil
+	}
+	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
+}
+
+// volumeHosts are the hosts that have a volume attached, or else the host that has it.
+func volumeHosts(v api.Volume) []string {
+	var hosts []string
+	for _, a := range v.Attachments {
+		if a.Host != "" && !slices.Contains(hosts, a.Host) {
+			hosts = append(hosts, a.Host)
+		}
+	}
+	if len(hosts) == 0 && v.Host != "" {
+		hosts = []string{v.Host}
+	}
+	return hosts
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+const appHelpTemplate = `{{.Name}}: {{.Usage}}
+
+Usage: {{.UsageText}}
+
+{{.Description}}
+
+Commands ('volferryctl NOUN --help' lists the verbs):
+{{range .VisibleCommands}}   {{join .Names ", "}}{{"\t"}}{{.Usage}}
+{{end}}
+Global flags:
+{{range .VisibleFlags}}   {{.}}
+{{end}}`
+
+const nounHelpTemplate = `{{.HelpName}}: {{.Usage}}
+
+Usage: {{.HelpName}} VERB
+{{if .Description}}
+{{.Description}}
+{{end}}
+Verbs ('{{.HelpName}} VERB --help' says more):
+{{range .VisibleCommands}}   {{join .Names ", "}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{"\t"}}{{.Usage}}
+{{end}}`
+
+const commandHelpTemplate = `{{.HelpName}}: {{.Usage}}
+
+Usage: {{if .UsageText}}{{.UsageText}}{{else}}{{.HelpName}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if gt (len .VisibleFlags) 1}} [FLAGS]{{end}}{{end}}
+{{if .Description}}
+{{.Description}}
+{{end}}
+Flags:
+{{range .VisibleFlags}}   {{.}}
+{{end}}
+The global flags work here too: 'volferryctl --help' lists them.
+`

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// hostFlag is --host, of commands that the registry forwards to a host.
+func hostFlag(usage string) cli.Flag {
+	return &cli.StringFlag{Name: "host", Usage: usage + ", where the registry is asked and knows several"}
+}
+
+// requestedHost is the host that --host names, to which the registry forwards the request;
+// "" if --host is not given or names the host that answers. A daemon answers for its own
+// host only, so there another host is an error.
+func requestedHost(c *cli.Context, s *session.Session) (string, error) {
+	host := c.String("host")
+	if host == "" {
+		return "", nil
+	}
+	st, _, err := session.Show(c.Context, s, routes.ShowStatus)
+	switch {
+	case err != nil:
+		return "", err
+	case st.Program != session.DaemonProgram:
+		return host, nil
+	case host == st.Host, host == st.HostID:
+		return "", nil
+	}
+	return "", usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", commandPrefix(c), host, s.Client.Target(), st.Host)
+}
+
+// explainHostChoice adds advice to an error that names several hosts: how to choose one.
+func explainHostChoice(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	hosts, several := e.Details["hosts"].([]any)
+	if !several {
+		return err
+	}
+	names := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		names = append(names, fmt.Sprint(h))
+	}
+	return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: "Give --host with one of them: " + strings.Join(names, ", ") + "."}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func instanceCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "instance",
+		Usage: "libvirt domains under Volferry's care: look at them, start, stop, shelve and lock them",
+		Subcommands: append([]*cli.Command{
+			{Name: "list", Usage: "list instances", Action: withSession(instanceList), Flags: append(filterFlags("host"), filterStatus(api.InstanceState("").Values()))},
+			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
+			{
+				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
+				UsageText: session.Program + " instance adopt (DOMAIN | --all) [--type TYPE] [--host HOST]",
+				Description: "Every disk that Volferry can look after becomes a volume with one attachment. Neither the\n" +
+					"domain nor its disks are touched; it may be running. To adopt again is no error. Disks that\n" +
+					"are left out are named. For domains that share a disk (<shareable/> in each), give a\n" +
+					"multiattach --type: the first one makes the volume, the others are attached to it.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, adoptTypeFlag(), hostFlag("take it over on `HOST`")},
+			},
+			{
+				Name: "forget", Usage: "let go of an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
+				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
+					"its images, untouched; it can be adopted again. Of one that is shelved_offloaded there is no\n" +
+					"domain anywhere: what the registry has of it is all there is, and it is lost with it.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-definition", Usage: "also one that is shelved_offloaded, for good"}},
+			},
+		}, lifecycleCommands()...),
+	}
+}
+
+func instanceList(c *cli.Context, s *session.Session) error {
+	instances, resp, err := session.List(c.Context, s, routes.ListInstances)
+	if err != nil {
+		return err
+	}
+	instances, resp, err = filterList(instances, resp, "instances", func(i api.Instance) bool {
+		return matches(c, "host", i.Host) && matches(c, "status", string(i.State))
+	})
+	if err != nil {
+		return err
+	}
+	fenced := fencedHosts(c.Context, s)
+	t := render.Table{Header: []string{"NAME", "ID", "STATE", "HOST", "VOLUMES"}}
+	ids := make([]string, 0, len(instances))
+	for _, i := range instances {
+		ids = append(ids, i.ID)
+		t.Add(i.Name, i.ID, stateLine(&i)+staleStateText(fenced, i.Host), i.Host, fmt.Sprint(volumesOf(i)))
+	}
+	return s.PrintList(resp, ids, &t, "No instance yet: '"+session.Program+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.")
+}
+
+// fencedHosts says by name which hosts are fenced, for output to people. It is nil if the
+// hosts cannot be read.
+func fencedHosts(ctx context.Context, s *session.Session) map[string]bool {
+	if s.JSON || s.Quiet {
+		return nil
+	}
+	hosts, _, err := session.List(ctx, s, routes.ListHosts)
+	if err != nil {
+		return nil
+	}
+	fenced := map[string]bool{}
+	for _, h := range hosts {
+		fenced[h.Name] = h.Status == api.HostFenced
+	}
+	return fenced
+}
+
+// staleStateText says of an instance on a fenced host that its state is the last one known.
+func staleStateText(fenced map[string]bool, host string) string {
+	if !fenced[host] {
+		return ""
+	}
+	return " when last heard of (host is fenced)"
+}
+
+// stateLine is the state of an instance, and whether it is locked or held by a migration.
+func stateLine(i *api.Instance) string {
+	switch {
+	case i.LockedBy != "":
+		return fmt.Sprintf("%s, held by migration %.8s", i.State, i.LockedBy)
+	case i.Locked:
+		return string(i.State) + ", locked"
+	}
+	return string(i.State)
+}
+
+func volumesOf(i api.Instance) int {
+	n := 0
+	for _, slot := range i.BlockDeviceMappings {
+		if slot.VolumeID != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func instanceShow(c *cli.Context, s *session.Session) error {
+	i, resp, err := session.Show(c.Context, s, routes.ShowInstance, c.Args().First())
+	if err != nil {
+		return err
+	}
+	volumes := session.Names(c.Context, s, "volumes")
+	var r render.Record
+	r.Add("id", i.ID)
+	r.Add("name", i.Name)
+	r.Add("host", i.Host)
+	r.Add("state", string(i.State)+staleStateText(fencedHosts(c.Context, s), i.Host))
+	r.Add("locked", lockLine(i))
+	r.AddIf("kept off", whyKeptOff(i))
+	r.AddIf("note", i.Note)
+	disks := make([]string, 0, len(i.BlockDeviceMappings))
+	for _, slot := range i.BlockDeviceMappings {
+		disks = append(disks, diskLine(i, slot, volumes))
+	}
+	r.Add("disks", disks...)
+	r.Add("adopted", render.Time(i.CreatedAt))
+	r.Add("updated", render.Time(i.UpdatedAt))
+	return s.PrintRecord(resp, i.ID, &r)
+}
+
+// lockLine says whether an instance is locked, by which migration if by one, and why.
+func lockLine(i *api.Instance) string {
+	if !i.Locked {
+		return render.YesNo(false)
+	}
+	line := render.YesNo(true)
+	if i.LockedBy != "" {
+		line += ", by migration " + i.LockedBy
+	}
+	return line + ": " + render.OrDash(i.LockReason)
+}
+
+// whyKeptOff says why nobody can start an instance that a move with all guests paused has
+// saved, and when that ends; "" for other instances.
+func whyKeptOff(i *api.Instance) string {
+	if i.LockedBy == "" || i.State != api.InstanceStopped {
+		return ""
+	}
+	return fmt.Sprintf("until migration %[1]s is over, which leaves it as it was before; '%[2]s migration watch %[1]s'", i.LockedBy, session.Program)
+}
+
+// diskLine is a slot of an instance: the volume in it, or why it is empty.
+func diskLine(i *api.Instance, slot api.BlockDeviceMapping, volumes map[string]string) string {
+	line := slot.Device
+	if slot.BootIndex != nil {
+		line += fmt.Sprintf(" (boot %d)", *slot.BootIndex)
+	}
+	if slot.VolumeID == nil {
+		return line + "  volume -: " + whySlotEmpty(i, slot)
+	}
+	line += "  volume " + session.NameOr(volumes, *slot.VolumeID)
+	if slot.Mode != "" { // of an older registry
+		line += ", " + string(slot.Mode)
+	}
+	if slot.AttachmentID != nil {
+		line += ", attachment " + *slot.AttachmentID
+	}
+	return line
+}
+
+// whySlotEmpty says why a slot has no volume: its disk is not a volume, or the volume was
+// detached.
+func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
+	switch {
+	case slot.Note != "":
+		return slot.Note
+	case api.IsRoot(slot.BootIndex):
+		return fmt.Sprintf("detached, so it does not start; '%s volume attach VOLUME %s --root' gives it one", session.Program, i.Name)
+	}
+	return "detached"
+}
+
+func adoptTypeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of their `TYPE`; a multiattach one for its <shareable/> disks, which others may have too"}
+}
+
+func instanceAdopt(c *cli.Context, s *session.Session) error {
+	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all"), Type: c.String("type")}
+	if (in.Domain == "") != in.All {
+		return usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
+	}
+	host, err := requestedHost(c, s)
+	if err != nil {
+		return err
+	}
+	resp, finished, err := session.Perform(c.Context, s, routes.AdoptInstance.With("host", host), in)
+	if err != nil || !finished {
+		return explainHostChoice(err)
+	}
+	adopted, err := adoptedInstances(resp)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return render.JSON(s.Stdout, resp.Members)
+	}
+	for _, i := range adopted {
+		if err := s.PrintResult(resp, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, render.Count(volumesOf(i), "volume"))); err != nil {
+			return err
+		}
+		printLeftOut(s, i)
+	}
+	if len(adopted) == 0 {
+		s.Say("There was nothing to adopt.")
+	}
+	return nil
+}
+
+// printLeftOut names the disks of an adopted instance that did not become volumes: Volferry
+// neither protects nor moves them.
+func printLeftOut(s *session.Session, i api.Instance) {
+	for _, slot := range i.BlockDeviceMappings {
+		if slot.Note != "" {
+			s.Say("Left out %s of %s: %s.", slot.Device, i.Name, slot.Note)
+		}
+	}
+	if volumesOf(i) == 0 {
+		s.Say("Instance %s has no volume: there is nothing of it that could be moved, attached or detached.", i.Name)
+	}
+}
+
+// adoptedInstances reads the answer to an adoption: a list, or the one instance that the
+// user named.
+func adoptedInstances(resp session.Response) ([]api.Instance, error) {
+	var many []api.Instance
+	if resp.Has("instances") {
+		err := resp.Decode("instances", &many)
+		return many, err
+	}
+	one := make([]api.Instance, 1)
+	return one, resp.Decode("instance", &one[0])
+}
+
+func instanceForget(c *cli.Context, s *session.Session) error {
+	name := c.Args().First()
+	inst, _, err := session.Show(c.Context, s, routes.ShowInstance, name)
+	if err != nil {
+		return err
+	}
+	offloaded := inst.State == api.InstanceShelvedOffloaded
+	if offloaded && !c.Bool("with-definition") {
+		return api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or give --with-definition",
+			inst.Name)
+	}
+	resp, finished, err := session.Perform(c.Context, s, routes.ForgetInstance.With("with_definition", boolParam(offloaded)), routes.None{}, name)
+	if err != nil || !finished {
+		return err
+	}
+	untouched := "its domain and images are untouched"
+	if offloaded {
+		untouched = "its definition is gone"
+	}
+	return s.PrintResult(resp, name, fmt.Sprintf("Forgot instance %s; its volumes stay, %s.", resp.NameIn("instance", name), untouched))
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// lifecycleCommands are the verbs that start, stop, shelve and lock an instance.
+func lifecycleCommands() []*cli.Command {
+	return []*cli.Command{
+		{
+			Name: "start", Usage: "power an instance on", ArgsUsage: "INSTANCE", Action: withSession(instanceStart),
+			Description: "Refused while its root volume is missing: give it one with '" + session.Program + " volume attach\n" +
+				"VOLUME INSTANCE --root'. One that is shelved comes back with 'instance unshelve'.",
+		},
+		{
+			Name: "stop", Usage: "shut an instance down", ArgsUsage: "INSTANCE", Action: withSession(instanceStop),
+			Description: "The guest is asked, as by its power button, and its answer is awaited. If it does not obey in\n" +
+				"time it runs on and the exit status is 6. --force does not ask: it is a power cut, at once also\n" +
+				"while another stop or a shelve still asks, and the only way for a guest that is paused.\n\n" +
+				"For example: " + session.Program + " instance stop web1 --timeout 5m",
+			Flags: stopFlags(),
+		},
+		simpleVerb("reboot", routes.RebootInstance, "ask an instance to boot again", "The guest is asked, as by its power button, and not waited for.", "Asked instance %s to reboot."),
+		simpleVerb("pause", routes.PauseInstance, "hold an instance's processors", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
+		simpleVerb("unpause", routes.UnpauseInstance, "let a paused instance go on", "Also one that was paused by an error of its disk: it tries again.", "Instance %s goes on."),
+		{
+			Name: "shelve", Usage: "put an instance away, with nothing of it left on its host", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
+			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
+				"the host. Its volumes stay attached to it and nothing is deleted; they can be detached and\n" +
+				"others attached in their place. With --offload=false its domain stays, and cannot be started.\n\n" +
+				"For example: " + session.Program + " instance shelve web1 --timeout 5m",
+			Flags: append([]cli.Flag{
+				&cli.BoolFlag{Name: "offload", Value: true, Usage: "take its domain off the host; --offload=false keeps it there"},
+			}, stopFlags()...),
+		},
+		{
+			Name: "unshelve", Usage: "bring a shelved instance back, and start it", ArgsUsage: "INSTANCE", Action: withSession(instanceUnshelve),
+			Description: "On the host that had it last, or on any that reaches the pools of its volumes. Refused while its\n" +
+				"root volume is missing.\n\n" +
+				"For example: " + session.Program + " instance unshelve web1 --host hv2",
+			Flags: []cli.Flag{hostFlag("bring it back on `HOST`")},
+		},
+		{
+			Name: "lock", Usage: "keep everybody from changing an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceLock),
+			UsageText: session.Program + " instance lock INSTANCE --reason TEXT",
+			Description: "Until 'instance unlock' it is not started, stopped, shelved or given other volumes. Moves of its\n" +
+				"volumes go on: the guest does not notice them.\n\n" +
+				"For example: " + session.Program + " instance lock web1 --reason 'audit until Friday, ask Ann'",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` for those who are refused to read"}},
+		},
+		simpleVerb("unlock", routes.UnlockInstance, "lift the lock of an instance", "The lock of a move with all guests paused is lifted by its end alone.", "Unlocked instance %s."),
+	}
+}
+
+func stopFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "force", Usage: "cut the power, without asking the guest"},
+		&cli.StringFlag{Name: "timeout", DefaultText: "2m", Usage: "how long the guest has to obey, `TIME`: 300, 300s or 5m"},
+	}
+}
+
+// simpleVerb is a verb that takes an instance and nothing else. done is printed afterwards,
+// with the instance's name.
+func simpleVerb(verb string, route routes.Route[routes.None, api.Instance], usage, description, done string) *cli.Command {
+	return &cli.Command{
+		Name: verb, Usage: usage, ArgsUsage: "INSTANCE", Description: description,
+		Action: withSession(func(c *cli.Context, s *session.Session) error {
+			return actOnInstance(c, s, route, routes.None{}, func(i *api.Instance) string { return fmt.Sprintf(done, i.Name) })
+		}),
+	}
+}
+
+// actOnInstance performs a verb on an instance, waits for its end, and prints what done says
+// of the instance as it is then.
+func actOnInstance[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Instance], in In, done func(*api.Instance) string) error {
+	resp, finished, err := session.Perform(c.Context, s, route, in, c.Args().First())
+	if err != nil || !finished {
+		return err
+	}
+	i, resp, err := instanceAfter(c.Context, s, resp)
+	if err != nil {
+		return err
+	}
+	return s.PrintResult(resp, i.ID, done(i))
+}
+
+// instanceAfter returns the instance of an answer as it is after the op.
+func instanceAfter(ctx context.Context, s *session.Session, resp session.Response) (*api.Instance, session.Response, error) {
+	i := new(api.Instance)
+	if err := resp.Decode("instance", i); err != nil || !resp.Has("op") {
+		return i, resp, err
+	}
+	now, shown, err := session.ShowRetrying(ctx, s, routes.ShowInstance, i.ID)
+	if err != nil {
+		return nil, resp, err
+	}
+	return now, resp.With("instance", shown.Members["instance"]), nil
+}
+
+func instanceStart(c *cli.Context, s *session.Session) error {
+	return actOnInstance(c, s, routes.StartInstance, routes.None{}, func(i *api.Instance) string { return "Started instance " + i.Name + "." })
+}
+
+func instanceStop(c *cli.Context, s *session.Session) error {
+	seconds, err := stopTimeout(c)
+	if err != nil {
+		return err
+	}
+	in := api.InstanceStop{Force: c.Bool("force"), TimeoutSeconds: seconds}
+	return actOnInstance(c, s, routes.StopInstance, in, func(i *api.Instance) string {
+		if in.Force {
+			return "Cut the power of instance " + i.Name + "."
+		}
+		return "Stopped instance " + i.Name + "."
+	})
+}
+
+func instanceShelve(c *cli.Context, s *session.Session) error {
+	seconds, err := stopTimeout(c)
+	if err != nil {
+		return err
+	}
+	in := api.InstanceShelve{KeepOnHost: !c.Bool("offload"), Force: c.Bool("force"), TimeoutSeconds: seconds}
+	return actOnInstance(c, s, routes.ShelveInstance, in, func(i *api.Instance) string {
+		where := "no host has it now"
+		if i.State == api.InstanceShelved {
+			where = "it stays on host " + render.OrDash(i.Host) + " and is not started there"
+		}
+		back := fmt.Sprintf("'%s instance unshelve %s' brings it back", session.Program, i.Name)
+		if i.LacksRoot() {
+			back += ", once it has a root volume again"
+		}
+		return fmt.Sprintf("Shelved instance %s: %s. %s.", i.Name, where, back)
+	})
+}
+
+func instanceUnshelve(c *cli.Context, s *session.Session) error {
+	name := c.Args().First()
+	host, err := requestedHost(c, s)
+	if err != nil {
+		return err
+	}
+	resp, finished, err := session.Perform(c.Context, s, routes.UnshelveInstance, api.InstanceUnshelve{Host: host}, name)
+	if err != nil || !finished {
+		return err
+	}
+	if err := awaitStart(c.Context, s, resp, name); err != nil {
+		return err
+	}
+	i, resp, err := instanceAfter(c.Context, s, resp)
+	if err != nil {
+		return err
+	}
+	return s.PrintResult(resp, i.ID, fmt.Sprintf("Unshelved instance %s: it is on host %s, %s.", i.Name, render.OrDash(i.Host), i.State))
+}
+
+// awaitStart waits for the op that starts an instance after its unshelve.
+func awaitStart(ctx context.Context, s *session.Session, resp session.Response, name string) error {
+	if !resp.Has("op") {
+		return nil
+	}
+	var unshelve api.Op
+	if err := resp.Decode("op", &unshelve); err != nil {
+		return err
+	}
+	_, err := s.Await(ctx, session.Work{Op: api.Op{ID: api.StartOp(unshelve.ID)}})
+	var failed *session.AdvisedError
+	if errors.As(err, &failed) && failed.Exit == api.ExitOpFailed {
+		failed.Advice = fmt.Sprintf("Instance %[1]s is unshelved and stopped; '%[2]s instance start %[1]s' starts it.", name, session.Program)
+	}
+	return err
+}
+
+func instanceLock(c *cli.Context, s *session.Session) error {
+	in := api.InstanceLock{Reason: strings.TrimSpace(c.String("reason"))}
+	if in.Reason == "" {
+		return usagef("instance lock: --reason is missing: say what others shall read, for example --reason 'audit until Friday, ask Ann'")
+	}
+	return actOnInstance(c, s, routes.LockInstance, in, func(i *api.Instance) string {
+		return fmt.Sprintf("Locked instance %s: %s", i.Name, in.Reason)
+	})
+}
+
+// stopTimeout reads --timeout as whole seconds: a number, or a number with a unit. It is 0
+// if the flag is not given.
+func stopTimeout(c *cli.Context) (int, error) {
+	if !c.IsSet("timeout") {
+		return 0, nil
+	}
+	if c.Bool("force") {
+		return 0, usagef("%s--force does not wait for the guest: leave --timeout out", commandPrefix(c))
+	}
+	text := c.String("timeout")
+	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 {
+		return seconds, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return 0, usagef("%s--timeout %q is not a time: write for example 300 (seconds), 300s or 5m", commandPrefix(c), text)
+	}
+	return int(d / time.Second), nil
+}

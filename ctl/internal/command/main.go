@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package command is the commands of volferryctl: their flags, arguments, help and
+// completion, and what each of them asks for and prints. It must not know how a
+// request is sent, repeated or followed: package session does that.
+package command
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Main runs the command line of the process and returns its exit status. The first
+// Ctrl-C or SIGTERM cancels the context, which detaches from work that lasts; then the
+// signals have their default effect again, so a second one ends the process at once.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	app := newApp(os.Stdout, os.Stderr)
+	args := arrange(app, os.Args)
+	err := app.RunContext(ctx, args)
+	return report(os.Stderr, err, typedCommand(app, os.Args[1:]), wantsJSON(args))
+}

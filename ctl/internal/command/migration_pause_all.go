@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// pauseFlags are the flags of a move with all guests paused.
+func pauseFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and wake them: for several attachments"},
+		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all: do not ask whether that may be"},
+	}
+}
+
+// confirmPause prints what a move with all guests paused is expected to cost, and asks the
+// user to agree unless --yes was given.
+func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
+	switch {
+	case target.ExternalCopy:
+		return usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", commandPrefix(c))
+	case target.Method != "" && target.Method != "auto":
+		return usagef("%s--pause-all has a method of its own: leave --method out", commandPrefix(c))
+	}
+	resp, err := s.Call(c.Context, routes.EstimateMigration.Method, routes.EstimateMigration.PathOf(c.Args().First()), routes.EstimateMigration.Noun, target)
+	if err != nil {
+		return err
+	}
+	var e api.PauseEstimate
+	if err := resp.Decode("estimate", &e); err != nil {
+		return err
+	}
+	showEstimate(s, e)
+	if c.Bool("yes") {
+		return nil
+	}
+	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
+}
+
+// confirm asks the user a question before anything is done; only yes is not an error.
+// noTerminal is the error if there is nobody to ask.
+func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
+	in, ok := c.App.Reader.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return usagef("%s%s; nothing was done", commandPrefix(c), noTerminal)
+	}
+	fmt.Fprint(s.Stderr, question+" [y/N] ")
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
+		return &session.AdvisedError{Err: api.Errorf(api.CodeInvalidArgument, "you did not agree; nothing was done"), Exit: api.ExitRefused}
+	}
+	return nil
+}
+
+// showEstimate says which guests stand still, for how long, and which hosts lack disk space
+// for their memory.
+func showEstimate(s *session.Session, e api.PauseEstimate) {
+	s.Say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
+	room := map[string]int64{}
+	for _, g := range e.Instances {
+		if _, seen := room[g.Host]; !seen {
+			room[g.Host] = g.FreeBytes
+		}
+		room[g.Host] -= g.MemoryBytes
+		s.Say("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes))
+	}
+	for _, g := range e.Instances {
+		if left, unsaid := room[g.Host]; unsaid && left < 0 {
+			s.Say("Host %s may lack %s of disk for the RAM of its guests.", g.Host, api.Bytes(-left))
+		}
+		delete(room, g.Host)
+	}
+}
+
+// followPaused follows a move that the registry makes; it is not an op of a host.
+func followPaused(ctx context.Context, s *session.Session, resp session.Response) error {
+	m := &api.Migration{}
+	if err := resp.Decode("migration", m); err != nil {
+		return err
+	}
+	switch {
+	case m.Method != session.MethodSave:
+		return printMigration(s, resp)
+	case s.NoWait && s.JSON:
+		return render.JSON(s.Stdout, resp.Members)
+	case s.NoWait:
+		s.Say("%s", session.Work{Migration: m}.Advice())
+		return s.PrintLines(m.ID)
+	}
+	return watchMigration(ctx, s, m)
+}
+
+// flagDiscard is the flag that gives up the saved memory of guests.
+const flagDiscard = "discard-memory"
+
+func discardFlags() []cli.Flag {
+	return []cli.Flag{&cli.BoolFlag{
+		Name: flagDiscard, Usage: "of a move with --pause-all: give up the memory of the guests that could not be restored; they are then stopped, as after a power cut",
+	}}
+}
+
+// endWithoutMemory ends a move with all guests paused, and gives up the memory of the guests
+// that could not be restored.
+func endWithoutMemory(c *cli.Context, s *session.Session, end routes.Route[api.PauseEnd, api.Migration]) error {
+	return runMigration(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, c.Args().First())
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func migrationList(c *cli.Context, s *session.Session) error {
+	route, empty := routes.ListMigrations, "No migration is under way; --all lists those that are over."
+	if c.Bool("all") || api.MigrationState(c.String("status")).Final() {
+		route, empty = route.With("all", "1"), "No migration yet."
+	}
+	migrations, resp, err := session.List(c.Context, s, route)
+	if err != nil {
+		return err
+	}
+	var instances map[string]string
+	if c.IsSet("instance") {
+		instances = session.LoadNames(c.Context, s, "instances")
+	}
+	migrations, resp, err = filterList(migrations, resp, "migrations", func(m api.Migration) bool {
+		return matches(c, "volume", m.VolumeID, m.VolumeName) && matches(c, "instance", m.InstanceID, instances[m.InstanceID]) &&
+			matches(c, "host", m.Host) && matches(c, "pool", m.Src.Pool, m.Dst.Pool) && matches(c, "status", string(m.State))
+	})
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"ID", "VOLUME", "STATE", "PHASE", "DONE", "RATE", "FROM", "TO", "STARTED"}}
+	ids := make([]string, 0, len(migrations))
+	for i := range migrations {
+		m := &migrations[i]
+		ids = append(ids, m.ID)
+		phase, rate := m.Phase, ""
+		if m.State.Final() {
+			phase = ""
+		} else if m.RateBytesPerSecond > 0 {
+			rate = render.Rate(m.RateBytesPerSecond)
+		}
+		t.Add(m.ID, render.VolumeName(m), string(m.State), phase, render.Percent(m), rate, render.Location(m.Src), render.Location(m.Dst), agoOrDash(m.StartedAt, s.Now))
+	}
+	return s.PrintList(resp, ids, &t, emptyText(c, "migration", empty, "volume", "instance", "host", "pool", "status"))
+}
+
+func migrationShow(c *cli.Context, s *session.Session) error {
+	m, resp, err := session.Show(c.Context, s, routes.ShowMigration, c.Args().First())
+	if err != nil {
+		return err
+	}
+	return s.PrintRecord(resp, m.ID, migrationRecord(m, session.Names(c.Context, s, "instances")))
+}
+
+func migrationRecord(m *api.Migration, instances map[string]string) *render.Record {
+	var r render.Record
+	r.Add("id", m.ID)
+	r.Add("volume", nameWithID(map[string]string{m.VolumeID: m.VolumeName}, m.VolumeID))
+	r.Add("instance", nameWithID(instances, m.InstanceID))
+	r.Add("host", m.Host)
+	r.Add("state", string(m.State))
+	r.Add("phase", m.Phase)
+	if m.Error != nil {
+		r.Add("error", fmt.Sprintf("%s (%s)", m.Error.Message, m.Error.Code))
+	}
+	r.AddIf("note", m.Remark)
+	r.Add("method", m.Method)
+	r.AddIf("source attachment", m.SrcAttachmentID)
+	addLocation(&r, "source ", m.Src)
+	r.AddIf("destination attachment", m.DstAttachmentID)
+	addLocation(&r, "destination ", m.Dst)
+	r.Add("copied", fmt.Sprintf("%s of %s, %s", render.Percent(m), api.Bytes(m.BytesTotal), render.Rate(m.RateBytesPerSecond)))
+	r.Add("bandwidth", atMost(m.BandwidthBytesPerSecond))
+	r.Add("overlay", api.ExactBytes(m.OverlayBytes))
+	r.AddIf("GUEST PAUSED", m.GuestPaused)
+	r.Add("verify", m.Verify)
+	r.Add("external copy", render.YesNo(m.ExternalCopy))
+	r.Add("delete source", render.YesNo(m.DeleteSource))
+	r.Add("stall at start", stallOrDash(m.StallMS.Start))
+	r.Add("stall at switch", stallOrDash(m.StallMS.Switch))
+	r.Add("exposed", render.Seconds(m.ExposedSeconds))
+	r.Add("started", timeOrDash(m.StartedAt))
+	r.Add("finished", timeOrDash(m.FinishedAt))
+	return &r
+}
+
+func stallOrDash(ms *float64) string {
+	if ms == nil {
+		return ""
+	}
+	return render.Stall(ms)
+}
+
+// atMost is a limit of the rate in words.
+func atMost(rate int64) string {
+	if rate == 0 {
+		return "no limit"
+	}
+	return "at most " + render.Rate(rate)
+}
+
+func agoOrDash(t *time.Time, now time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return render.Ago(*t, now)
+}
+
+func timeOrDash(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return render.Time(*t)
+}
+
+// migrationWatch follows a migration that anybody may have started.
+func migrationWatch(c *cli.Context, s *session.Session) error {
+	m, _, err := session.Show(c.Context, s, routes.ShowMigration, c.Args().First())
+	if err != nil {
+		return err
+	}
+	return watchMigration(c.Context, s, m)
+}
+
+// watchMigration follows a migration until it is settled, and prints how it stands.
+func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (err error) {
+	display := s.NewDisplay()
+	display.ShowMigration(m)
+	if !migrationSettled(m) {
+		f := session.Follower{
+			Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+				return s.Stream(ctx, routes.FollowMigration.With("since", strconv.FormatInt(since, 10)).PathOf(m.ID))
+			},
+			Ended: func(ctx context.Context) (bool, error) {
+				now, _, err := session.Show(ctx, s, routes.ShowMigration, m.ID)
+				return err == nil && migrationSettled(now), err
+			},
+			OnOutage: display.Outage,
+		}
+		err = f.Run(ctx, 0, func(e api.Event) bool {
+			display.ShowEvent(e)
+			return e.Migration == nil || !migrationSettled(e.Migration)
+		})
+	}
+	display.Close()
+	if err != nil {
+		return s.FollowError(err, session.Work{Migration: m}.Advice())
+	}
+	return endWatch(ctx, s, display, m.ID)
+}
+
+// migrationSettled says whether a migration does not change until somebody asks for it: it
+// is over, or its last operation failed.
+func migrationSettled(m *api.Migration) bool {
+	switch m.State {
+	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+		return true
+	case api.MigrationStarted, api.MigrationCopied:
+		return m.Error != nil
+	default:
+		return m.State.Final()
+	}
+}
+
+// endWatch prints how a migration stands after it was watched.
+func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) error {
+	m, resp, err := session.ShowRetrying(ctx, s, routes.ShowMigration, id)
+	if err != nil {
+		return err
+	}
+	d.Finish(m)
+	failed := &session.AdvisedError{Err: m.Error, Exit: api.ExitOpFailed, Advice: session.StandingText(m)}
+	if failed.Err == nil {
+		failed.Err = api.Errorf(api.CodeInternal, "migration %s is in state %s and gives no reason", m.ID, m.State)
+	}
+	switch {
+	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && m.Error == nil:
+		if s.Progress == session.ProgressJSON {
+			return nil
+		}
+		return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
+	case m.State == api.MigrationNeedsOperator, m.State == api.MigrationOrphaned:
+		failed.Exit = api.ExitNeedsOperator
+	}
+	return failed
+}

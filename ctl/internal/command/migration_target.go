@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// targetFlags are the flags that say where a volume goes, and how.
+func targetFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "to-pool", Usage: "move it into `POOL`"},
+		&cli.StringFlag{Name: "to-path", Usage: "move it to the file or block device at `PATH`"},
+		&cli.StringFlag{Name: "to-format", DefaultText: "the format that it has", Usage: "write the destination as `FORMAT`, raw or qcow2", Action: checkWord("to-format")},
+		&cli.StringFlag{
+			Name: "method", Value: "auto", DefaultText: "auto", Action: checkWord("method"),
+			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
+		},
+		&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s"},
+		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: checkWord("verify")},
+		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
+		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
+	}
+}
+
+// readTarget makes the body of a start or migrate request from the flags.
+func readTarget(c *cli.Context) (api.MigrationTarget, error) {
+	t := api.MigrationTarget{
+		ToPool:       c.String("to-pool"),
+		ToFormat:     api.Format(c.String("to-format")),
+		Method:       c.String("method"),
+		Verify:       c.String("verify"),
+		DeleteSource: c.Bool("delete-source"),
+		ExternalCopy: c.Bool("external-copy"),
+	}
+	var err error
+	if t.ToPath, err = absolute("to-path", c.String("to-path")); err != nil {
+		return t, err
+	}
+	switch {
+	case t.ToPool == "" && t.ToPath == "":
+		return t, usagef("%ssay where to: --to-pool POOL or --to-path PATH", commandPrefix(c))
+	case t.ToPool != "" && t.ToPath != "":
+		return t, usagef("%s--to-pool and --to-path exclude each other: give one", commandPrefix(c))
+	case t.DeleteSource && t.Verify == "none":
+		return t, usagef("%s--delete-source needs a verified copy: leave --verify none out", commandPrefix(c))
+	}
+	if text := c.String("bandwidth"); c.IsSet("bandwidth") {
+		t.BandwidthBytesPerSecond, err = parseRate(text)
+	}
+	return t, err
+}
+
+// absolute returns an error for a relative path: the daemon has another working directory
+// than the user.
+func absolute(flag, path string) (string, error) {
+	if path == "" || filepath.IsAbs(path) {
+		return path, nil
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		full = "/" + path
+	}
+	return "", usagef("--%s %q is relative: give the whole path, for example %s", flag, path, full)
+}

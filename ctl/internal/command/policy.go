@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func policyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "policy",
+		Usage: "rules of the whole site that are on or off",
+		Description: "multiattach: a volume whose type allows it may be attached more than once. multiattach_bootable:\n" +
+			"so may one that instances boot from. What is attached already stays attached.",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list the policies", Action: withSession(policyList)},
+			{
+				Name: "set", Usage: "turn a policy on or off", ArgsUsage: "POLICY ON_OR_OFF", Action: withSession(policySet),
+				UsageText: session.Program + " policy set POLICY on|off",
+			},
+		},
+	}
+}
+
+func policyList(c *cli.Context, s *session.Session) error {
+	policies, resp, err := session.List(c.Context, s, routes.ListPolicies)
+	if err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"NAME", "ENABLED", "MEANING"}}
+	named := make([]string, 0, len(policies))
+	for _, p := range policies {
+		named = append(named, p.Name)
+		t.Add(p.Name, onOff(p.Enabled), p.Description)
+	}
+	return s.PrintList(resp, named, &t, "No policy.")
+}
+
+func policySet(c *cli.Context, s *session.Session) error {
+	name, word := c.Args().Get(0), c.Args().Get(1)
+	if err := checkOneOf(switchWords, word); err != nil {
+		return usagef("policy set: %w", err)
+	}
+	resp, err := session.Send(c.Context, s, routes.SetPolicy, api.PolicyUpdate{Enabled: word == onOff(true)}, name)
+	if err != nil {
+		return err
+	}
+	return s.PrintResult(resp, name, fmt.Sprintf("Policy %s is %s.", name, word))
+}
+
+// switchWords are the two values of a policy.
+var switchWords = []string{onOff(true), onOff(false)}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}

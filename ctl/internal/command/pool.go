@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func poolCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "pool",
+		Usage: "libvirt storage pools: where volumes can live",
+		Subcommands: []*cli.Command{
+			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList), Flags: filterFlags("host")},
+			{
+				Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow),
+				Flags: []cli.Flag{hostFlag("the pool of that name on `HOST`")},
+			},
+			poolDrainCommand(),
+		},
+	}
+}
+
+func poolList(c *cli.Context, s *session.Session) error {
+	pools, resp, err := session.List(c.Context, s, routes.ListPools)
+	if err != nil {
+		return err
+	}
+	if pools, resp, err = filterList(pools, resp, "pools", func(p api.Pool) bool { return matches(c, "host", p.Host) }); err != nil {
+		return err
+	}
+	t := render.Table{Header: []string{"NAME", "HOST", "TYPE", "ACTIVE", "SHARED", "FREE", "CAPACITY", "PATH"}}
+	pooled := make([]string, 0, len(pools))
+	for _, p := range pools {
+		pooled = append(pooled, p.Name)
+		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
+			api.Bytes(p.FreeBytes), api.Bytes(p.CapacityBytes), p.Path)
+	}
+	return s.PrintList(resp, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'.")
+}
+
+func poolShow(c *cli.Context, s *session.Session) error {
+	host, err := requestedHost(c, s)
+	if err != nil {
+		return err
+	}
+	p, resp, err := session.Show(c.Context, s, routes.ShowPool.With("host", host), c.Args().First())
+	if err != nil {
+		return explainHostChoice(err)
+	}
+	var r render.Record
+	r.Add("name", p.Name)
+	r.Add("host", p.Host)
+	r.Add("type", p.Type)
+	r.Add("path", p.Path)
+	r.Add("active", render.YesNo(p.Active))
+	r.Add("shared", render.YesNo(p.Shared))
+	r.Add("free", api.ExactBytes(p.FreeBytes))
+	r.Add("capacity", api.ExactBytes(p.CapacityBytes))
+	r.Add("as of", render.Time(p.UpdatedAt))
+	return s.PrintRecord(resp, p.Name, &r)
+}

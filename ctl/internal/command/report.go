@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// exitInterrupted is the exit status that a shell shows for a process that SIGINT ended. A
+// script must not believe that work is done that was not waited for.
+const exitInterrupted = 130
+
+// failedChecksError says that checks of the doctor failed. They have been printed.
+type failedChecksError struct{ failed, of int }
+
+func (e *failedChecksError) Error() string {
+	return fmt.Sprintf("%d of %s failed", e.failed, api.Count(e.of, "check"))
+}
+
+// report prints err for the user, if there is one, and returns the exit status. command is
+// the one that the user typed: a wrong use of it refers to its help.
+func report(stderr io.Writer, err error, command string, asJSON bool) int {
+	if err == nil {
+		return api.ExitDone
+	}
+	var detached *session.DetachedError
+	if errors.As(err, &detached) {
+		render.Line(stderr, "%s", detached.Advice)
+		return exitInterrupted
+	}
+	body, exit := classify(err)
+	if asJSON {
+		// An error that cannot be written has nowhere else to go.
+		_ = render.JSONLine(stderr, api.ErrorBody{Error: body})
+		return exit
+	}
+	render.Line(stderr, "%s: %s", session.Program, body.Message)
+	var advised *session.AdvisedError
+	if errors.As(err, &advised) && advised.Advice != "" {
+		render.Line(stderr, "%s", advised.Advice)
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		render.Line(stderr, "See '%s --help'", command)
+	}
+	return exit
+}
+
+// classify returns the code and message that the user sees for an error, and the exit
+// status.
+func classify(err error) (*api.Error, int) {
+	var (
+		usage   *usageError
+		advised *session.AdvisedError
+		checks  *failedChecksError
+		answer  *api.Error
+	)
+	switch {
+	case errors.As(err, &usage):
+		return api.Errorf(api.CodeInvalidArgument, "%s", usage), api.ExitUsage
+	case errors.As(err, &advised):
+		return advised.Err, advised.Exit
+	case errors.As(err, &checks):
+		return api.Errorf(api.CodeStateForbidden, "%s", checks), api.ExitRefused
+	case errors.Is(err, context.Canceled):
+		return api.Errorf(api.CodeInternal, "interrupted before the answer came: what was asked for may have been done"), exitInterrupted
+	case errors.As(err, &answer):
+		return answer, answer.Code.ExitStatus()
+	}
+	return api.AsError(err), api.ExitInternal
+}

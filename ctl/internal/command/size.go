@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"math/big"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sizeUnits are powers of 1024. "20G" and "20GB" are refused: to some they are
+// powers of 1000, and a volume of the wrong size is not noticed until later.
+var sizeUnits = map[string]int64{
+	"":    1,
+	"B":   1,
+	"KiB": 1 << 10,
+	"MiB": 1 << 20,
+	"GiB": 1 << 30,
+	"TiB": 1 << 40,
+	"PiB": 1 << 50,
+}
+
+// parseSize reads --size, a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
+// must be above zero and come out as whole bytes.
+func parseSize(text string) (int64, error) {
+	n, ok := parseQuantity(text)
+	if !ok || n <= 0 {
+		return 0, usagef("--size %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", text)
+	}
+	return n, nil
+}
+
+// minPlausibleSize is the smallest size of a disk that looks intended: below it the user has
+// left out the unit.
+const minPlausibleSize = 1 << 20
+
+// parseDiskSize reads --size of a disk, which must be whole sectors.
+func parseDiskSize(text string) (int64, error) {
+	n, err := parseSize(text)
+	if err != nil || n%api.SectorBytes == 0 {
+		return n, err
+	}
+	hint := ""
+	if number := strings.TrimSuffix(text, "B"); n < minPlausibleSize && strings.Trim(number, "0123456789") == "" {
+		hint = "; did you mean --size " + number + "GiB?"
+	}
+	return 0, usagef("size %d bytes: it must be a multiple of %d bytes%s", n, api.SectorBytes, hint)
+}
+
+// minBareRate is the smallest rate that is accepted without a unit: below it the user means
+// another unit than bytes.
+const minBareRate = 64 << 10
+
+// parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
+func parseRate(text string) (int64, error) {
+	number := strings.TrimSuffix(text, "/s")
+	n, ok := parseQuantity(number)
+	if !ok {
+		return 0, usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
+	}
+	if bare := strings.Trim(number, "0123456789.") == ""; bare && n > 0 && n < minBareRate {
+		return 0, usagef("--bandwidth %[1]q would be %[2]s bytes per second: write for example %[2]sMiB/s, or %[2]sB/s if that is meant", text, number)
+	}
+	return n, nil
+}
+
+// parseQuantity reads a decimal number with a unit exactly, without floating point.
+func parseQuantity(text string) (int64, bool) {
+	digits := strings.TrimRight(text, "BKMGTPi")
+	unit, known := sizeUnits[text[len(digits):]]
+	if !known || digits == "" || strings.Trim(digits, "0123456789.") != "" || len(digits) > 30 {
+		return 0, false
+	}
+	n, ok := new(big.Rat).SetString(digits)
+	if !ok {
+		return 0, false
+	}
+	n.Mul(n, new(big.Rat).SetInt64(unit))
+	if !n.IsInt() || !n.Num().IsInt64() {
+		return 0, false
+	}
+	return n.Num().Int64(), true
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"20GiB":               20 << 30,
+		"512MiB":              512 << 20,
+		"1.5GiB":              3 << 29,
+		"1073741824":          1 << 30,
+		"512B":                512,
+		"0.5KiB":              512,
+		"2TiB":                2 << 40,
+		"1PiB":                1 << 50,
+		"9223372036854775807": 1<<63 - 1,
+	} {
+		got, err := parseSize(text)
+		if err != nil || got != want {
+			t.Errorf("parseSize(%q) = %d, %v; want %d", text, got, err, want)
+		}
+	}
+}
+
+func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
+	for _, text := range []string{
+		"", "0", "-1", "+1", "20G", "20GB", "20 GiB", "20gib", "GiB", "1e9", "0x10", "1/2", "1..5GiB", ".", "0.3B", "1.0000001KiB",
+		"9223372036854775808", "9000000TiB", "20GiB/s", "infGiB", "1_000", "٣GiB", strings.Repeat("9", 5000),
+	} {
+		_, err := parseSize(text)
+		var usage *usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "20GiB") || !strings.Contains(err.Error(), "--size") {
+			t.Errorf("parseSize(%q) error = %v, want a usage error that names the flag and shows 20GiB", text, err)
+		}
+	}
+}
+
+func TestDiskHasWholeSectors(t *testing.T) {
+	for text, want := range map[string]string{
+		"40":      "size 40 bytes: it must be a multiple of 512 bytes; did you mean --size 40GiB?",
+		"40B":     "size 40 bytes: it must be a multiple of 512 bytes; did you mean --size 40GiB?",
+		"1.25KiB": "size 1280 bytes: it must be a multiple of 512 bytes",
+		"1048577": "size 1048577 bytes: it must be a multiple of 512 bytes",
+	} {
+		_, err := parseDiskSize(text)
+		var usage *usageError
+		if !errors.As(err, &usage) || err.Error() != want {
+			t.Errorf("diskSize(%q) error = %v, want the usage error %q", text, err, want)
+		}
+	}
+	if got, err := parseDiskSize("1.5KiB"); err != nil || got != 1536 {
+		t.Errorf("diskSize(1.5KiB) = %d, %v", got, err)
+	}
+}
+
+func TestRates(t *testing.T) {
+	for text, want := range map[string]int64{"100MiB": 100 << 20, "100MiB/s": 100 << 20, "0": 0, "1048576": 1 << 20} {
+		got, err := parseRate(text)
+		if err != nil || got != want {
+			t.Errorf("parseRate(%q) = %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]int64{"100B/s": 100, "10KiB": 10 << 10, "65536": 64 << 10, "0/s": 0} {
+		if got, err := parseRate(text); err != nil || got != want {
+			t.Errorf("parseRate(%q) = %d, %v; want %d, which is meant", text, got, err, want)
+		}
+	}
+	// "100" with another unit in mind would have a copy last for years.
+	for _, text := range []string{"", "fast", "100Mbit/s", "-1MiB", "100MiB/m", "/s", "100", "100/s", "65535"} {
+		if _, err := parseRate(text); err == nil || !strings.Contains(err.Error(), "MiB/s") {
+			t.Errorf("parseRate(%q) error = %v, want one that shows a rate in MiB/s", text, err)
+		}
+	}
+}
+
+// What is accepted is above zero, and the bytes that it stands for are accepted
+// as the same size.
+func FuzzSize(f *testing.F) {
+	for _, seed := range []string{"20GiB", "1.5MiB", "1073741824", "0.5KiB", "x", "1/3GiB", "..", "BiB", "1e3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := parseSize(text)
+		if err != nil {
+			return
+		}
+		again, err := parseSize(strconv.FormatInt(n, 10))
+		if n <= 0 || err != nil || again != n {
+			t.Fatalf("parseSize(%q) = %d, and that is read as %d, %v", text, n, again, err)
+		}
+	})
+}
+
+func TestRoundSizesThatWerePrintedCanBeTyped(t *testing.T) {
+	for _, n := range []int64{1, 512, 1 << 10, 3 << 9, 64 << 20, 20 << 30, 3 << 29, 1 << 40} {
+		if got, err := parseSize(api.Bytes(n)); got != n {
+			t.Errorf("parseSize(%s) = %d, %v; want %d", api.Bytes(n), got, err, n)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show daemon, registry and libvirt on one screen",
+		Description: "What answers at the socket, what it leans on, and how much it looks after. The exit\n" +
+			"status is 0 whenever there is an answer; -o json has it in \"degraded\".",
+		Action: withSession(status),
+	}
+}
+
+func status(c *cli.Context, s *session.Session) error {
+	st, resp, err := session.Show(c.Context, s, routes.ShowStatus)
+	if err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("program", st.Program+" "+st.Version)
+	if st.Host != "" {
+		r.Add("host", fmt.Sprintf("%s (%s)", st.Host, st.HostID))
+	}
+	r.Add("socket", s.Client.Target())
+	r.Add("running since", fmt.Sprintf("%s (%s)", render.Time(st.Since), render.Ago(st.Since, s.Now)))
+	for _, p := range st.Parts {
+		r.Add(p.Name, checkLines(p)...)
+	}
+	r.Add("instances", fmt.Sprint(st.Instances))
+	r.Add("volumes", fmt.Sprint(st.Volumes))
+	r.Add("migrations", fmt.Sprintf("%d active", st.MigrationsActive))
+	if st.NeedsOperator > 0 {
+		r.Add("NEEDS OPERATOR", fmt.Sprintf("%d; see %s migration list", st.NeedsOperator, session.Program))
+	}
+	if st.Degraded {
+		r.Add("degraded", "yes: what is not ok above keeps some work from being done")
+	}
+	return s.PrintRecord(resp, st.HostID, &r)
+}
+
+// checkLines is a check without its name: status, message and advice.
+func checkLines(c api.Check) []string {
+	line := c.Status
+	if c.Message != "" {
+		line += ": " + c.Message
+	}
+	lines := []string{line}
+	if c.Advice != "" {
+		lines = append(lines, strings.Split(c.Advice, "\n")...)
+	}
+	return lines
+}

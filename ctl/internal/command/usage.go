@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// usageError says that the command line is wrong. Nothing was sent.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...)}
+}
+
+// placeholderHelp says what the placeholders in a command's ArgsUsage stand for.
+var placeholderHelp = map[string]string{
+	"HOST":           "the name or id of a host",
+	"POOL":           "the name of a pool",
+	"TYPE":           "the name or id of a volume type",
+	"VOLUME":         "the name or id of a volume",
+	"INSTANCE":       "the name or id of an instance",
+	"DOMAIN":         "the name or UUID of a libvirt domain",
+	"ATTACHMENT":     "the id of an attachment",
+	"DST_ATTACHMENT": "the id of the attachment that 'migration start' made",
+	"MIGRATION":      "the id of a migration",
+	"OP":             "the id of an operation, as --no-wait prints it",
+	"DRAIN":          "the id of a drain, from 'pool drain' or 'drain list'",
+	"ON_OR_OFF":      "on or off",
+	"POLICY":         "the name of a policy: multiattach or multiattach_bootable",
+	"NAME":           "a name",
+	"SHELL":          "bash, zsh or fish",
+}
+
+// checkArguments compares the arguments with the placeholders in the command's ArgsUsage.
+// Placeholders in brackets are optional, and dots take any number of arguments.
+func checkArguments(c *cli.Context) error {
+	places := strings.Fields(c.Command.ArgsUsage)
+	given := c.Args().Slice()
+	if strings.HasSuffix(c.Command.ArgsUsage, "...]") {
+		return nil
+	}
+	for i, place := range places {
+		name := strings.Trim(place, "[]")
+		switch {
+		case i < len(given) && given[i] == "":
+			return usagef("%s%s is empty: give %s", commandPrefix(c), name, placeholderHelp[name])
+		case i >= len(given) && name == place:
+			return usagef("%s%s is missing: give %s", commandPrefix(c), name, placeholderHelp[name])
+		}
+	}
+	if len(given) > len(places) {
+		return tooManyArguments(c, given[len(places)])
+	}
+	return nil
+}
+
+// tooManyArguments is the error for the first argument without a placeholder. It is usually
+// written as "--bootable false".
+func tooManyArguments(c *cli.Context, extra string) error {
+	if extra == "true" || extra == "false" {
+		return usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", commandPrefix(c), extra, extra)
+	}
+	return usagef("%sone argument too many: %q", commandPrefix(c), extra)
+}
+
+// orList is "a, b or c".
+func orList(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

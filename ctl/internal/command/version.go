@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/version"
+)
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "version",
+		Usage:       "show the versions of volferryctl and of the other side",
+		Description: "That nobody answers at the socket is no error here.",
+		Action:      withSession(showVersion),
+	}
+}
+
+// versions is the value of "version" in the JSON document.
+type versions struct {
+	Client string          `json:"client"`
+	Go     string          `json:"go"`
+	Server json.RawMessage `json:"server"`
+}
+
+func showVersion(c *cli.Context, s *session.Session) error {
+	v := versions{Client: version.String(), Go: runtime.Version(), Server: json.RawMessage("null")}
+	resp, err := session.Get(c.Context, s, routes.ShowRegistryVersion)
+	var advised *session.AdvisedError
+	switch {
+	case err == nil:
+		v.Server = resp.Members["version"]
+	case !errors.As(err, &advised):
+		return err
+	}
+	if s.JSON {
+		return render.JSON(s.Stdout, struct {
+			SchemaVersion int      `json:"schema_version"`
+			Version       versions `json:"version"`
+		}{api.SchemaVersion, v})
+	}
+	if s.Quiet {
+		return s.PrintLines(v.Client)
+	}
+	return s.PrintLines(fmt.Sprintf("%s %s (%s)", session.Program, v.Client, v.Go), serverLine(s, v.Server))
+}
+
+// serverLine says which program answers at the socket, and its version.
+func serverLine(s *session.Session, server json.RawMessage) string {
+	var known struct {
+		Program string `json:"program"`
+		Version string `json:"version"`
+	}
+	if string(server) == "null" {
+		return "nobody answers at " + s.Client.Target()
+	}
+	// A bare string is a version, too.
+	if json.Unmarshal(server, &known) != nil && json.Unmarshal(server, &known.Version) != nil {
+		return "an unknown version answers at " + s.Client.Target()
+	}
+	if known.Program == "" {
+		known.Program = "server"
+	}
+	return fmt.Sprintf("%s %s at %s", known.Program, render.OrDash(known.Version), s.Client.Target())
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func volumeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "volume",
+		Usage: "disks: make them, look at them, move them",
+		Subcommands: []*cli.Command{
+			{
+				Name: "create", Usage: "create an empty volume", ArgsUsage: "NAME", Action: withSession(volumeCreate),
+				UsageText:   session.Program + " volume create NAME --size SIZE [FLAGS]",
+				Description: "For example: " + session.Program + " volume create db-data --size 20GiB --pool fast",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "size", Usage: "`SIZE`, for example 20GiB, 512MiB or 1073741824 (bytes)"},
+					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
+					&cli.StringFlag{Name: "pool", DefaultText: "one that the type allows", Usage: "put it into `POOL`"},
+					formatFlag("raw"),
+					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+					hostFlag("make it on `HOST`"),
+				},
+			},
+			{
+				Name: "adopt", Usage: "take an image that exists under Volferry's care", ArgsUsage: "NAME", Action: withSession(volumeAdopt),
+				UsageText: session.Program + " volume adopt NAME (--path PATH | --pool POOL [--volume-name V]) --format FORMAT [FLAGS]",
+				Description: "The image stays where it is and as it is. Say its format: a guest can write whatever it likes\n" +
+					"into a raw image, so looking at the bytes does not tell. To take over the disks of a guest\n" +
+					"that exists, use '" + session.Program + " instance adopt'.",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "path", Usage: "the image is the file or block device at `PATH`"},
+					&cli.StringFlag{Name: "pool", Usage: "the image is in `POOL`"},
+					&cli.StringFlag{Name: "volume-name", DefaultText: "NAME", Usage: "it is called `V` in the pool"},
+					formatFlag(""),
+					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
+					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+					hostFlag("the image is on `HOST`"),
+				},
+			},
+			{Name: "list", Usage: "list volumes", Action: withSession(volumeList), Flags: append(filterFlags("host", "pool"), filterStatus(api.VolumeStatus("").Values()))},
+			{Name: "show", Usage: "show one volume with its attachments", ArgsUsage: "VOLUME", Action: withSession(volumeShow)},
+			{
+				Name: "set", Usage: "change a volume", ArgsUsage: "VOLUME", Action: withSession(volumeSet),
+				Description: "Changes what is given and leaves the rest.",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "name", Usage: "give it the name `NAME`"},
+					&cli.BoolFlag{Name: "bootable", Usage: "may an instance boot from it: --bootable or --bootable=false"},
+				},
+			},
+			volumeResizeCommand(),
+			{
+				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
+				Description: "The image of a volume that was adopted is not Volferry's own work: before it is deleted you are\n" +
+					"asked, or give --yes. 'volume forget' lets go of a volume and leaves its image.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "force", Usage: "also one whose making or deletion was cut off (creating, deleting, error)"},
+					&cli.BoolFlag{Name: "yes", Usage: "do not ask whether an adopted image may be deleted"},
+				},
+			},
+			{
+				Name: "forget", Usage: "let go of a volume that is not attached; its image stays", ArgsUsage: "VOLUME", Action: withSession(volumeForget),
+				Description: "The reverse of adopt: nothing is deleted, and the image can be adopted again.",
+			},
+			volumeAttachCommand(),
+			volumeDetachCommand(),
+			volumeMigrateCommand(),
+			volumeRetypeCommand(),
+			{
+				Name: "which", Usage: "tell which copy of a volume is the good one", ArgsUsage: "VOLUME", Action: withSession(volumeWhich),
+				Description: "Asks the registry (who may), the journal (what was done) and QEMU (what is) for the chain of\n" +
+					"images that holds every acknowledged write, top first, and says whether they agree. It\n" +
+					"changes nothing. The exit status is 7 if they disagree in a way that Volferry cannot settle.",
+			},
+		},
+	}
+}
+
+func formatFlag(standard string) cli.Flag {
+	return &cli.StringFlag{Name: "format", DefaultText: standard, Usage: "`FORMAT` of the image, raw or qcow2", Action: checkWord("format")}
+}
+
+func volumeMigrateCommand() *cli.Command {
+	return &cli.Command{
+		Name: "migrate", Usage: "move a volume's data, also under a running guest", ArgsUsage: "VOLUME", Action: withSession(volumeMigrate),
+		UsageText: session.Program + " volume migrate VOLUME (--to-pool POOL | --to-path PATH) [FLAGS]",
+		Description: "Freezes the source under a local overlay, copies it, checks the copy, and switches the guest\n" +
+			"over; the guest writes all the time and keeps its device, serial and volume id. The volume\n" +
+			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy'\n" +
+			"and 'complete' are the same in single steps. A volume with several attachments needs\n" +
+			"--pause-all, which says first for how long its guests will stand still, and asks.\n\n" +
+			"For example: " + session.Program + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
+		Flags: append(targetFlags(), pauseFlags()...),
+	}
+}
+
+func volumeCreate(c *cli.Context, s *session.Session) error {
+	if c.String("size") == "" {
+		return usagef("volume create: --size is missing: give for example --size 20GiB")
+	}
+	size, err := parseDiskSize(c.String("size"))
+	if err != nil {
+		return err
+	}
+	in := api.VolumeCreate{
+		Name:      c.Args().First(),
+		SizeBytes: size,
+		Type:      c.String("type"),
+		Pool:      c.String("pool"),
+		Format:    api.Format(c.String("format")),
+		Bootable:  c.Bool("bootable"),
+	}
+	return addVolume(c, s, routes.CreateVolume, in.Name, in, "Created")
+}
+
+func volumeAdopt(c *cli.Context, s *session.Session) error {
+	in := api.VolumeAdopt{
+		Name:     c.Args().First(),
+		Pool:     c.String("pool"),
+		Format:   api.Format(c.String("format")),
+		Type:     c.String("type"),
+		Bootable: c.Bool("bootable"),
+	}
+	var err error
+	if in.Path, err = absolute("path", c.String("path")); err != nil {
+		return err
+	}
+	switch {
+	case in.Path == "" && in.Pool == "":
+		return usagef("volume adopt: say where the image is: --path PATH or --pool POOL")
+	case in.Path != "" && in.Pool != "":
+		return usagef("volume adopt: --path and --pool exclude each other: give one")
+	case in.Format == "":
+		return usagef("volume adopt: --format is missing: give --format raw or --format qcow2, whichever the image is")
+	case in.Pool != "":
+		in.VolumeName = in.Name
+		if name := c.String("volume-name"); name != "" {
+			in.VolumeName = name
+		}
+	}
+	return addVolume(c, s, routes.AdoptVolume, in.Name, in, "Adopted")
+}
+
+// addVolume sends the request that creates or adopts the volume called name, and prints the
+// volume.
+func addVolume[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, verb string) error {
+	host, err := requestedHost(c, s)
+	if err != nil {
+		return err
+	}
+	v, resp, finished, err := performOnVolume(c.Context, s, route.With("host", host), name, in)
+	if err != nil || !finished {
+		return explainHostChoice(err)
+	}
+	return s.PrintResult(resp, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, render.Location(v.Location), onHostText(v.Host)))
+}
+
+// performOnVolume sends a request about the volume called name, and returns the volume as
+// it is when the work is done. finished is false if the user did not want to wait.
+func performOnVolume[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, refs ...string) (v *api.Volume, resp session.Response, finished bool, err error) {
+	resp, finished, err = session.Perform(ctx, s, route, in, refs...)
+	if err != nil || !finished {
+		return nil, resp, false, err
+	}
+	if !resp.Has("volume") { // the op that made it does not show it
+		if resp, err = session.Get(ctx, s, routes.ShowVolume, name); err != nil {
+			return nil, resp, false, err
+		}
+	}
+	v = new(api.Volume)
+	return v, resp, true, resp.Decode("volume", v)
+}
+
+// onHostText says on which host something is, at the end of a sentence.
+func onHostText(host string) string {
+	if host == "" {
+		return ""
+	}
+	return " on host " + host
+}
+
+func volumeSet(c *cli.Context, s *session.Session) error {
+	var in api.VolumeUpdate
+	if c.IsSet("name") {
+		in.Name = new(c.String("name"))
+	}
+	if c.IsSet("bootable") {
+		in.Bootable = new(c.Bool("bootable"))
+	}
+	if in == (api.VolumeUpdate{}) {
+		return usagef("volume set: nothing to change: give --name or --bootable")
+	}
+	v, resp, err := session.Change(c.Context, s, routes.UpdateVolume, in, c.Args().First())
+	if err != nil {
+		return err
+	}
+	return s.PrintResult(resp, v.ID, fmt.Sprintf("Changed volume %s (%s).", v.Name, v.ID))
+}
+
+// boolParam is the value of a query parameter that is either given or not.
+func boolParam(given bool) string {
+	if given {
+		return "1"
+	}
+	return ""
+}
+
+func volumeDelete(c *cli.Context, s *session.Session) error {
+	name := c.Args().First()
+	if err := confirmDelete(c, s, name); err != nil {
+		return err
+	}
+	resp, finished, err := session.Perform(c.Context, s, routes.DeleteVolume.With("force", boolParam(c.Bool("force"))), routes.None{}, name)
+	if err != nil || !finished {
+		return err
+	}
+	return s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name)))
+}
+
+// confirmDelete asks before an image is deleted that existed before its volume.
+func confirmDelete(c *cli.Context, s *session.Session, name string) error {
+	if c.Bool("yes") || c.Bool("force") {
+		return nil
+	}
+	v, _, err := session.Show(c.Context, s, routes.ShowVolume, name)
+	if err != nil || !v.Adopted {
+		return err
+	}
+	return confirm(c, s, fmt.Sprintf("Volume %s was adopted, and %s was there before it. Delete it?", v.Name, v.Location.Path),
+		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
+}
+
+func volumeForget(c *cli.Context, s *session.Session) error {
+	name := c.Args().First()
+	resp, finished, err := session.Perform(c.Context, s, routes.ForgetVolume, api.VolumeForget{}, name)
+	if err != nil || !finished {
+		return err
+	}
+	return s.PrintResult(resp, name, fmt.Sprintf("Forgot volume %s; its image is untouched.", resp.NameIn("volume", name)))
+}
+
+func volumeMigrate(c *cli.Context, s *session.Session) error {
+	target, err := readTarget(c)
+	if err != nil {
+		return err
+	}
+	target.PauseAll = c.Bool("pause-all")
+	switch {
+	case target.PauseAll:
+		if err := confirmPause(c, s, target); err != nil {
+			return err
+		}
+	case c.Bool("yes"):
+		return usagef("%s--yes goes with --pause-all, and there is nothing else to agree to", commandPrefix(c))
+	}
+	return runMigration(c.Context, s, routes.MigrateVolume, target, c.Args().First())
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Display is the progress of one piece of work as --progress wants it. Safe for
+// concurrent use.
+type Display struct {
+	mu sync.Mutex
+	// bar is nil where nothing is drawn.
+	bar *render.Progress
+	// lines takes NDJSON; nil where there is none.
+	lines  io.Writer
+	stderr io.Writer
+	// shown is the state in the last line.
+	shown api.MigrationState
+}
+
+// NewDisplay returns the display that the user's --progress and --quiet ask for.
+func (s *Session) NewDisplay() *Display {
+	d := &Display{stderr: s.Stderr}
+	terminal := TerminalWidth(s.Stderr) > 0
+	switch {
+	case s.Progress == ProgressJSON:
+		d.lines = s.Stdout
+	case s.Quiet || s.Progress == ProgressNone:
+	case s.Progress == ProgressAuto && terminal:
+		d.bar = render.NewBar(s.Stderr, func() int { return TerminalWidth(s.Stderr) })
+	default:
+		d.bar = render.NewPlain(s.Stderr)
+	}
+	return d
+}
+
+// ShowEvent shows the migration of an event, if it has one.
+func (d *Display) ShowEvent(e api.Event) {
+	if e.Migration != nil {
+		d.ShowMigration(e.Migration)
+	}
+}
+
+// ShowMigration shows the progress of a migration.
+func (d *Display) ShowMigration(m *api.Migration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bar != nil {
+		d.bar.Update(m)
+	}
+	if d.JSONLine(migrationLine{SchemaVersion: api.SchemaVersion, Migration: m}) {
+		d.shown = m.State
+	}
+}
+
+// JSONLine writes doc as one line if --progress json was given, and returns whether it
+// was.
+func (d *Display) JSONLine(doc any) bool {
+	if d.lines == nil {
+		return false
+	}
+	// Nobody is told of an error: a reader that went away gets a SIGPIPE.
+	_ = render.JSONLine(d.lines, doc)
+	return true
+}
+
+// Draws says whether the progress is for a person, and not quiet or JSON.
+func (d *Display) Draws() bool { return d.bar != nil }
+
+// Finish makes sure that the last line of NDJSON shows how the migration ended.
+func (d *Display) Finish(m *api.Migration) {
+	if d.lines != nil && m != nil && m.State != d.shown {
+		d.ShowMigration(m)
+	}
+}
+
+// migrationLine is one line of --progress json: what 'migration show -o json'
+// prints, in one line.
+type migrationLine struct {
+	SchemaVersion int            `json:"schema_version"`
+	Migration     *api.Migration `json:"migration"`
+}
+
+// Outage reports that the other side is away, also under --quiet: a script that hangs
+// for a minute should show why.
+func (d *Display) Outage(err error) {
+	d.say(fmt.Sprintf("%s: %v\nWaiting up to %s for it to come back.", Program, err, render.Duration(outageTimeout)))
+}
+
+// say writes a line to stderr, in place of the bar if there is one.
+func (d *Display) say(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bar != nil {
+		d.bar.Clear()
+	}
+	render.Line(d.stderr, "%s", line)
+}
+
+// Close removes the progress bar.
+func (d *Display) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bar != nil {
+		d.bar.Clear()
+	}
+}

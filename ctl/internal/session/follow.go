@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// outageTimeout is how long a daemon may be away, to restart, before a command gives up.
+const outageTimeout = time.Minute
+
+// outageBackoff is the delay between requests to a daemon that is away.
+var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
+
+// ErrConnectionLost says that the other side stayed away longer than outageTimeout.
+var ErrConnectionLost = errors.New("no connection")
+
+// Follower reads a stream of events, also across restarts of the program that sends it.
+type Follower struct {
+	// Open begins the stream after event number since.
+	Open func(ctx context.Context, since int64) iter.Seq2[api.Event, error]
+	// Ended asks whether the work is over. It is called when a stream breaks off
+	// before it says so.
+	Ended func(ctx context.Context) (bool, error)
+	// OnOutage is called once in each outage.
+	OnOutage func(error)
+}
+
+// Run calls see with every event after since, in order and once, until see returns
+// false, the work is over, ctx ends, or the other side stays away too long. The last is
+// ErrConnectionLost, joined with the last reason.
+func (f *Follower) Run(ctx context.Context, since int64, see func(api.Event) bool) error {
+	contact := time.Now()
+	told := false
+	backoff := outageBackoff
+	for {
+		broken := error(nil)
+		for e, err := range f.Open(ctx, since) {
+			if err != nil {
+				broken = err
+				break
+			}
+			since, contact, told = max(since, e.Seq), time.Now(), false
+			backoff.Reset()
+			if !see(e) {
+				return nil
+			}
+		}
+		over, err := f.check(ctx, broken)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && over:
+			return nil
+		case err == nil:
+			contact, told = time.Now(), false
+		case !isOutage(err):
+			return err
+		case time.Since(contact) > outageTimeout:
+			return errors.Join(ErrConnectionLost, err)
+		case !told:
+			f.OnOutage(err)
+			told = true
+		}
+		if err := backoff.Sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// check decides what the end of a stream means. An answer that is no outage is final,
+// for example that the thing is gone; otherwise Ended is asked.
+func (f *Follower) check(ctx context.Context, broken error) (over bool, err error) {
+	if broken != nil && !isOutage(broken) {
+		return false, broken
+	}
+	return f.Ended(ctx)
+}
+
+// isOutage says whether err may pass by itself: there was no answer, or it says that the
+// other side is not available yet.
+func isOutage(err error) bool {
+	var answer *api.Error
+	if !errors.As(err, &answer) {
+		return true
+	}
+	return answer.Code.ExitStatus() == api.ExitUnavailable
+}
+
+// retryOutage calls ask until there is an answer or the other side was away too long.
+func retryOutage(ctx context.Context, ask func() error) error {
+	return retry.Do(ctx, outageBackoff, outageTimeout, ask, isOutage)
+}

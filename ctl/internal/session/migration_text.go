@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// OutcomeText says what became of a migration after an op that succeeded, and what comes
+// next.
+func OutcomeText(m *api.Migration) []string {
+	name, src, dst := render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst)
+	switch m.State {
+	case api.MigrationCompleted:
+		return completedText(m)
+	case api.MigrationCancelled:
+		lines := []string{fmt.Sprintf("Cancelled: volume %s stays at %s; nothing more is written to %s.", name, src, dst)}
+		if m.Remark != "" {
+			lines = append(lines, "  note      "+m.Remark)
+		}
+		return lines
+	case api.MigrationStarted:
+		return []string{
+			fmt.Sprintf("Started migration %s of volume %s: nothing writes to %s any more.", m.ID, name, m.Src.Path),
+			fmt.Sprintf("Destination attachment: %s at %s", render.OrDash(m.DstAttachmentID), m.Dst.Path),
+			fmt.Sprintf("Next: copy the data with '%s migration copy %s', or with any other tool,", Program, migrationRef(m)),
+			fmt.Sprintf("then '%s'.", completeCommandLine(m)),
+		}
+	case api.MigrationCopied:
+		return []string{
+			fmt.Sprintf("Copied %s from %s to %s.", api.Bytes(m.BytesTotal), src, dst),
+			fmt.Sprintf("Next: '%s'.", completeCommandLine(m)),
+		}
+	default:
+		return []string{fmt.Sprintf("Migration %s of volume %s is in state %s.", m.ID, name, m.State)}
+	}
+}
+
+// completedText says of a completed migration from where to where the volume moved, what
+// that cost, and what became of the source.
+func completedText(m *api.Migration) []string {
+	lines := []string{fmt.Sprintf("Moved volume %s from %s to %s.", render.VolumeName(m), render.Location(m.Src), render.Location(m.Dst))}
+	cost := api.Bytes(m.BytesTotal)
+	if d := duration(m); d > 0 {
+		cost += " in " + render.Duration(d) + ", from start to end"
+	}
+	lines = append(lines, "  moved     "+cost)
+	ran := m.StallMS.Start != nil || m.StallMS.Switch != nil
+	if ran {
+		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", render.Stall(m.StallMS.Start), render.Stall(m.StallMS.Switch)))
+	}
+	if m.ExposedSeconds > 0 {
+		wrote := "what the guest wrote in that time"
+		if !ran {
+			wrote += ", if it ran,"
+		}
+		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", render.Seconds(m.ExposedSeconds), wrote))
+	}
+	switch {
+	case m.DeleteSource && m.Error != nil:
+		return append(lines, fmt.Sprintf("  source    not deleted: %s: %s", m.Src.Path, m.Error.Message))
+	case m.DeleteSource:
+		return append(lines, "  source    deleted: "+m.Src.Path)
+	}
+	return append(lines, "  source    released, not deleted: "+m.Src.Path)
+}
+
+// StandingText says after an op that failed where the data is and what can be done.
+func StandingText(m *api.Migration) string {
+	again := ""
+	switch m.State {
+	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+		if m.Method == MethodSave {
+			return pausedAdvice(m)
+		}
+		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",
+			m.ID, Program, render.VolumeName(m))
+	case api.MigrationCompleted:
+		return fmt.Sprintf("Volume %s is at %s.", render.VolumeName(m), render.Location(m.Dst))
+	case api.MigrationCancelled, api.MigrationError:
+		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", render.VolumeName(m), render.Location(m.Src))
+	case api.MigrationCancelling:
+		return cancellingAdvice(m)
+	case api.MigrationStarted:
+		if m.ExternalCopy {
+			again = "\nTry again:    mend the copy, then " + completeCommandLine(m)
+			break
+		}
+		again = fmt.Sprintf("\nTry again:    %s migration copy %s", Program, migrationRef(m))
+	case api.MigrationCopied:
+		again = "\nTry again:    " + completeCommandLine(m)
+	default:
+	}
+	return fmt.Sprintf("Migration %[2]s of volume %[6]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
+		Program, m.ID, m.State, migrationRef(m), again, render.VolumeName(m))
+}
+
+// cancellingAdvice is StandingText for a migration that somebody is cancelling: it can
+// only be watched.
+func cancellingAdvice(m *api.Migration) string {
+	return fmt.Sprintf("Migration %[2]s of volume %[3]s is being cancelled: the volume will be at %[4]s as before.\nFollow it: %[1]s migration watch %[2]s",
+		Program, m.ID, render.VolumeName(m), render.Location(m.Src))
+}
+
+func completeCommandLine(m *api.Migration) string {
+	line := fmt.Sprintf("%s migration complete %s", Program, migrationRef(m))
+	if m.DstAttachmentID != "" {
+		line += " " + m.DstAttachmentID
+	}
+	return line
+}
+
+// duration is how long a migration took, 0 if it is not over.
+func duration(m *api.Migration) time.Duration {
+	if m.StartedAt == nil || m.FinishedAt == nil {
+		return 0
+	}
+	return m.FinishedAt.Sub(*m.StartedAt)
+}
+
+// MethodSave is the method of a move with all guests paused, which is the registry's.
+const MethodSave = "save"
+
+// pausedAdvice is StandingText for a move with all guests paused that needs an operator.
+func pausedAdvice(m *api.Migration) string {
+	verb, at := "complete", m.Dst
+	if m.Phase == "cancelling" {
+		verb, at = "cancel", m.Src
+	}
+	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
+		render.VolumeName(m), render.Location(at), Program, verb, m.ID)
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// Get sends the request of a route that reads, with refs in its path.
+func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.None, Out], refs ...string) (Response, error) {
+	return s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil)
+}
+
+// Send sends the request of a route that changes something, with refs in its path. The
+// change is made once, also if the connection breaks.
+func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (Response, error) {
+	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
+}
+
+// List reads a collection. It returns the things and the answer.
+func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
+	resp, err := Get(ctx, s, route)
+	if err != nil {
+		return nil, Response{}, err
+	}
+	var things []T
+	if resp.Has(route.Noun) {
+		err = resp.Decode(route.Noun, &things)
+	}
+	return things, resp, err
+}
+
+// Show reads one thing. It returns the thing and the answer.
+func Show[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (*T, Response, error) {
+	resp, err := Get(ctx, s, route, refs...)
+	if err != nil {
+		return nil, Response{}, err
+	}
+	thing := new(T)
+	return thing, resp, resp.Decode(route.Noun, thing)
+}
+
+// Change sends a mutation that is done at once. It returns the thing as it is afterwards
+// and the answer.
+func Change[In, T any](ctx context.Context, s *Session, route routes.Route[In, T], in In, refs ...string) (*T, Response, error) {
+	resp, err := Send(ctx, s, route, in, refs...)
+	if err != nil {
+		return nil, Response{}, err
+	}
+	thing := new(T)
+	return thing, resp, resp.Decode(route.Noun, thing)
+}
+
+// ShowRetrying is Show for the end of a wait: like the wait, it tries again while the
+// other side is away.
+func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[routes.None, T], refs ...string) (thing *T, resp Response, err error) {
+	err = retryOutage(ctx, func() error {
+		thing, resp, err = Show(ctx, s, route, refs...)
+		return err
+	})
+	return thing, resp, err
+}
+
+// change sends a mutation under a new idempotency key. If the connection breaks before
+// the answer, it sends the request again under the same key until the answer says what
+// was done.
+func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
+	key := uuid.NewString()
+	display := s.NewDisplay()
+	defer s.startWaitNotice(ctx, display, key, "an answer from "+s.Client.Target())()
+	sent := false
+	err = retry.Do(ctx, outageBackoff, outageTimeout, func() (err error) {
+		resp, err = s.Call(ctx, method, path, field, in, client.IdempotencyKey(key))
+		return err
+	}, func(err error) bool {
+		if !isOutage(err) || !sent && !maybeDone(err) {
+			return false
+		}
+		if !sent {
+			display.Outage(err)
+			sent = true
+		}
+		return true
+	})
+	return resp, err
+}
+
+// maybeDone says whether the connection broke with the request on its way.
+func maybeDone(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Details["maybe_done"] == true
+}
+
+// Call sends one request and reads the answer, which has what was asked for under
+// field. The error of a request that nobody answered says what to do.
+func (s *Session) Call(ctx context.Context, method, path, field string, in any, opts ...client.Option) (Response, error) {
+	var doc json.RawMessage
+	if err := s.Client.Do(ctx, method, path, in, &doc, append(opts, client.Whole())...); err != nil {
+		return Response{}, s.explainUnreachable(err)
+	}
+	resp, err := newResponse(field, doc)
+	if err == nil {
+		s.noteStale(resp)
+	}
+	return resp, err
+}
+
+// Stream reads a stream of events. Its errors are those of Call.
+func (s *Session) Stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		for e, err := range s.Client.Stream(ctx, path) {
+			if err != nil {
+				err = s.explainUnreachable(err)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}

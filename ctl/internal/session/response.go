@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. The
+// values stay as they came, so that -o json prints what this version does not know.
+type Response struct{ Members map[string]json.RawMessage }
+
+// newResponse reads what the client returns: the whole document if it has several
+// fields, the bare value if it has one. A bare value is the value of field, unless it is
+// an op: a request for something that lasts may be answered with its op.
+func newResponse(field string, value json.RawMessage) (Response, error) {
+	var members map[string]json.RawMessage
+	if len(value) > 0 && value[0] == '{' {
+		if err := json.Unmarshal(value, &members); err != nil {
+			return Response{}, fmt.Errorf("decode the answer: %w", err)
+		}
+	}
+	if members["schema_version"] != nil {
+		return Response{Members: members}, nil
+	}
+	if members["kind"] != nil {
+		field = "op"
+	}
+	return Response{}.With(field, value), nil
+}
+
+// With returns a copy of r in which field has this value.
+func (r Response) With(field string, member json.RawMessage) Response {
+	members := maps.Clone(r.Members)
+	if members == nil {
+		members = map[string]json.RawMessage{"schema_version": json.RawMessage(strconv.Itoa(api.SchemaVersion))}
+	}
+	members[field] = member
+	return Response{Members: members}
+}
+
+// Has says whether the answer has field, and that is not null.
+func (r Response) Has(field string) bool {
+	member, ok := r.Members[field]
+	return ok && string(member) != "null"
+}
+
+// Decode reads the value of field. A field that is missing is an error: the other side
+// answered something else.
+func (r Response) Decode(field string, out any) error {
+	if !r.Has(field) {
+		return fmt.Errorf("the answer has no %q; is the other side another version?", field)
+	}
+	if err := json.Unmarshal(r.Members[field], out); err != nil {
+		return fmt.Errorf("decode %s: %w", field, err)
+	}
+	return nil
+}
+
+// NameIn returns the name of the thing under field, or fallback if the answer has none.
+func (r Response) NameIn(field, fallback string) string {
+	var named struct {
+		Name string `json:"name"`
+	}
+	if r.Decode(field, &named) != nil || named.Name == "" {
+		return fallback
+	}
+	return named.Name
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package session is the conversation of one command with a daemon or a registry: it
+// sends requests, repeats them where the connection broke, follows work that lasts, and
+// prints what came back as the user wants it. It must not know flags or commands.
+package session
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/client"
+)
+
+// Program is the name of the command line, for command lines in advice.
+const Program = "volferryctl"
+
+// The values of --progress.
+const (
+	ProgressAuto  = "auto"
+	ProgressPlain = "plain"
+	ProgressJSON  = "json"
+	ProgressNone  = "none"
+)
+
+// Session is the connection of one command, and how its user wants the output.
+type Session struct {
+	Client   *client.Client
+	Stdout   io.Writer
+	Stderr   io.Writer
+	JSON     bool
+	Quiet    bool
+	NoWait   bool
+	Progress string
+	Now      time.Time
+	// staleNoted is true once the user was told that the registry is away.
+	staleNoted bool
+}
+
+// noteStale tells the user, once, that the daemon answered from its cache.
+func (s *Session) noteStale(resp Response) {
+	var age float64
+	if s.staleNoted || s.JSON || string(resp.Members["stale"]) != "true" || json.Unmarshal(resp.Members["age_seconds"], &age) != nil {
+		return
+	}
+	s.staleNoted = true
+	s.Say("The registry is away: this is what it said %s ago.", render.Duration(time.Duration(age*float64(time.Second))))
+}
+
+// Say writes a line for the user on stderr, unless --quiet was given.
+func (s *Session) Say(format string, args ...any) {
+	if !s.Quiet {
+		render.Line(s.Stderr, format, args...)
+	}
+}

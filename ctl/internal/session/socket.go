@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Where the daemon and the registry listen unless told otherwise.
+const (
+	DaemonSocket   = "/run/volferry/volferryd.sock"
+	registrySocket = "/run/volferry/registry.sock"
+)
+
+// DaemonProgram is what the daemon calls itself in its status.
+const DaemonProgram = "volferryd"
+
+// CodeUnreachable marks the error of a request that nobody answered. The user gets a
+// code of the closed list instead.
+const CodeUnreachable api.Code = "unreachable"
+
+// ChooseSocket returns the socket that the user asked for. Without one it is the
+// daemon's if that exists, else the registry's if that exists, else the daemon's, for the
+// error to name.
+func ChooseSocket(asked string) string {
+	if asked != "" {
+		return asked
+	}
+	for _, path := range []string{DaemonSocket, registrySocket} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return DaemonSocket
+}
+
+// IsRemote says whether target is a registry on another machine, and no socket.
+func IsRemote(target string) bool { return strings.HasPrefix(target, "https://") }
+
+// explainUnreachable turns the error of a request that nobody answered into an error that
+// says what to do. Other errors are returned unchanged.
+func (s *Session) explainUnreachable(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != CodeUnreachable {
+		return err
+	}
+	said, program := *e, DaemonProgram
+	said.Code = api.CodeHypervisorUnavailable
+	target := s.Client.Target()
+	if target == registrySocket || IsRemote(target) {
+		said.Code, program = api.CodeRegistryUnavailable, "volferry-registry"
+	}
+	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET."
+	if IsRemote(target) {
+		advice = ""
+	}
+	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// Work is an op that takes a while, and the migration that it belongs to, if any.
+type Work struct {
+	Op        api.Op
+	Migration *api.Migration
+}
+
+// Perform sends a mutation and waits for the end of the work that it starts. It returns
+// the answer to the mutation if there is no such work, and otherwise an answer with the
+// op and its migration as they ended. finished is false if the user did not want to
+// wait; the ids have been printed then.
+func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (resp Response, finished bool, err error) {
+	resp, err = Send(ctx, s, route, in, refs...)
+	if err != nil || !resp.Has("op") {
+		return resp, err == nil, err
+	}
+	w, err := readWork(resp)
+	if err != nil {
+		return Response{}, false, err
+	}
+	if s.NoWait {
+		return resp, false, s.printStarted(resp, w)
+	}
+	last, err := s.Await(ctx, w)
+	if err == nil && resp.Has(route.Noun) && !last.Has(route.Noun) {
+		last = last.With(route.Noun, resp.Members[route.Noun])
+	}
+	return last, err == nil, err
+}
+
+func readWork(resp Response) (Work, error) {
+	var w Work
+	if err := resp.Decode("op", &w.Op); err != nil {
+		return Work{}, err
+	}
+	if resp.Has("migration") {
+		if err := resp.Decode("migration", &w.Migration); err != nil {
+			return Work{}, err
+		}
+	}
+	return w, nil
+}
+
+// printStarted prints the result of --no-wait: the id of the migration or of the op.
+func (s *Session) printStarted(resp Response, w Work) error {
+	if s.JSON {
+		return render.JSON(s.Stdout, resp.Members)
+	}
+	id := w.Op.ID
+	if w.Migration != nil {
+		id = w.Migration.ID
+	}
+	s.Say("Started operation %s.\n%s", w.Op.ID, w.Advice())
+	return s.PrintLines(id)
+}
+
+// Await follows an op to its end.
+func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
+	display := s.NewDisplay()
+	stopNotice := s.startWaitNotice(ctx, display, w.Op.ID, "")
+	if w.Migration != nil {
+		display.ShowMigration(w.Migration)
+	}
+	f := Follower{
+		Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+			return s.Stream(ctx, routes.FollowOp.With("since", strconv.FormatInt(since, 10)).PathOf(w.Op.ID))
+		},
+		Ended: func(ctx context.Context) (bool, error) {
+			op, _, err := Show(ctx, s, routes.ShowOp, w.Op.ID)
+			return err == nil && opFinished(op.State), err
+		},
+		OnOutage: display.Outage,
+	}
+	err := f.Run(ctx, 0, func(e api.Event) bool {
+		display.ShowEvent(e)
+		return !opFinished(e.Result)
+	})
+	stopNotice()
+	display.Close()
+	if err != nil {
+		return Response{}, s.FollowError(err, w.Advice())
+	}
+	resp, err := s.readEnd(ctx, &w)
+	if err != nil {
+		return Response{}, err
+	}
+	display.Finish(w.Migration)
+	return resp, w.failure()
+}
+
+// opFinished says whether an op with this state or result is over.
+func opFinished(state string) bool {
+	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
+}
+
+// FollowError is the error of a wait that ended before the work did.
+func (s *Session) FollowError(err error, advice string) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &DetachedError{Advice: "Detached; the operation goes on.\n" + advice}
+	case errors.Is(err, ErrConnectionLost):
+		return &AdvisedError{
+			Err: api.Errorf(api.CodeHypervisorUnavailable, "%s did not come back within %s; the operation goes on when it does",
+				s.Client.Target(), render.Duration(outageTimeout)),
+			Exit:   api.ExitUnavailable,
+			Advice: advice,
+		}
+	}
+	return err
+}
+
+// Advice says how to follow the work and how to cancel it.
+func (w Work) Advice() string {
+	if w.Migration == nil {
+		return fmt.Sprintf("Follow it: %s op watch %s", Program, w.Op.ID)
+	}
+	if w.Migration.State == api.MigrationCancelling || strings.HasSuffix(w.Op.Kind, "cancel") {
+		return fmt.Sprintf("Follow it: %s migration watch %s", Program, w.Migration.ID)
+	}
+	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[3]s",
+		Program, w.Migration.ID, migrationRef(w.Migration))
+}
+
+// migrationRef is the argument of the migration verbs for m: the source's attachment, or
+// the id of m if the volume is not attached.
+func migrationRef(m *api.Migration) string {
+	if m.SrcAttachmentID != "" {
+		return m.SrcAttachmentID
+	}
+	return m.ID
+}
+
+// readEnd reads into w how the op and its migration ended.
+func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
+	op, resp, err := ShowRetrying(ctx, s, routes.ShowOp, w.Op.ID)
+	if err != nil {
+		return Response{}, err
+	}
+	w.Op = *op
+	id := w.Op.MigrationID
+	if id == "" && w.Migration != nil {
+		id = w.Migration.ID
+	}
+	if id == "" {
+		return resp, nil
+	}
+	m, moveResp, err := ShowRetrying(ctx, s, routes.ShowMigration, id)
+	if err != nil {
+		return Response{}, err
+	}
+	w.Migration = m
+	return resp.With("migration", moveResp.Members["migration"]), nil
+}
+
+// beingCancelled says whether the op ended because somebody cancels its migration. The
+// state of the migration shows that a moment later.
+func (w Work) beingCancelled() bool {
+	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
+}
+
+// failure is nil for an op that is done.
+func (w Work) failure() error {
+	if w.Op.State == api.OpDone {
+		return nil
+	}
+	failed := &AdvisedError{Err: w.Op.Error, Exit: api.ExitOpFailed}
+	if w.Op.State == api.OpNeedsOperator {
+		failed.Exit = api.ExitNeedsOperator
+	}
+	if w.Migration != nil {
+		failed.Advice = StandingText(w.Migration)
+		if w.beingCancelled() {
+			failed.Advice = cancellingAdvice(w.Migration)
+		}
+		if failed.Err == nil {
+			failed.Err = w.Migration.Error
+		}
+	}
+	if failed.Err == nil {
+		failed.Err = api.Errorf(api.CodeInternal, "operation %s (%s) ended as %s and gives no reason", w.Op.ID, w.Op.Kind, w.Op.State)
+	}
+	return failed
+}
