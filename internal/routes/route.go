@@ -46,7 +46,8 @@ func (r Route[In, Out]) PathOf(refs ...string) string {
 	return path
 }
 
-// WithoutBody is the route for requests that leave out a body which need not be there.
+// WithoutBody is the route for who leaves out a body that need not be there, and for a
+// server that does not read it.
 func (r Route[In, Out]) WithoutBody() Route[None, Out] {
 	return Route[None, Out](r)
 }
@@ -59,10 +60,10 @@ func (r Route[In, Out]) Body(in In) any {
 	return in
 }
 
-// Decode reads the body of a request, as httpjson.Decode does. The body of a request
-// that has none to read is not looked at.
+// Decode reads the body of a request, as httpjson.Decode does. Where there is None to
+// read it is not looked at.
 func (r Route[In, Out]) Decode(req *http.Request) (in In, err error) {
-	if r.in == nil {
+	if _, none := any(in).(None); none {
 		return in, nil
 	}
 	return in, httpjson.Decode(req, &in)

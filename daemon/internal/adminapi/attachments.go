@@ -31,7 +31,7 @@ func atInstance[In any](s *Server, route routes.Route[In, api.Attachment], insta
 		if err != nil {
 			return err
 		}
-		return s.begun(w, r, id, httpjson.Noun{Name: route.Noun, Value: att})
+		return begun(s, route, w, r, id, att)
 	})
 }
 
@@ -51,7 +51,7 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, httpjson.Noun{Name: routes.DeleteAttachment.Noun, Value: att})
+	return begun(s, routes.DeleteAttachment, w, r, id, att)
 }
 
 // forced reads the query parameter force.

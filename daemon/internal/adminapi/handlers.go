@@ -42,7 +42,7 @@ func do[In, Out any](route routes.Route[In, Out], status int, c change[In, Out])
 // begin answers when the change has begun, with its op.
 func begin[In, Out any](s *Server, route routes.Route[In, Out], c change[In, Out]) httpjson.Route {
 	return changes(route, c, func(w http.ResponseWriter, r *http.Request, opID string, out Out) error {
-		return s.begun(w, r, opID, httpjson.Noun{Name: route.Noun, Value: out})
+		return begun(s, route, w, r, opID, out)
 	})
 }
 
@@ -78,10 +78,10 @@ func opID(r *http.Request) (string, error) {
 }
 
 // begun answers with the op that does what was asked for, and what it does it to.
-func (s *Server) begun(w http.ResponseWriter, r *http.Request, opID string, what ...httpjson.Noun) error {
+func begun[In, Out any](s *Server, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out) error {
 	o, err := s.Migrations.Request(r.Context(), opID)
 	if err != nil {
 		return err
 	}
-	return httpjson.WriteAll(w, http.StatusAccepted, append([]httpjson.Noun{{Name: "op", Value: o}}, what...)...)
+	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, httpjson.Noun{Name: route.Noun, Value: out})
 }

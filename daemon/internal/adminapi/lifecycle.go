@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -93,5 +92,5 @@ func (s *Server) unshelveInstance(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, httpjson.Noun{Name: routes.UnshelveInstance.Noun, Value: inst})
+	return begun(s, routes.UnshelveInstance, w, r, id, inst)
 }

@@ -56,7 +56,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 	if err != nil {
 		return err
 	}
-	return s.begun(w, r, id, httpjson.Noun{Name: routes.MigrateVolume.Noun, Value: m})
+	return begun(s, routes.MigrateVolume, w, r, id, m)
 }
 
 // mayMove refuses to begin a move that a detach, which was given up, may still take
@@ -75,26 +75,43 @@ func (s *Server) mayMove(ctx context.Context, opID, volumeRef string) error {
 // call is one of the manager's calls on a started migration.
 type call func(context.Context, migrate.Call) (api.Migration, string, error)
 
-func (s *Server) byAttachment(do call) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		subject, err := s.attachmentID(r)
+// move makes the call about what find finds.
+func move[In any](s *Server, route routes.Route[In, api.Migration], find func(*http.Request, In) (migrate.Call, error), do call) httpjson.Route {
+	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
+		in, err := route.Decode(r)
 		if err != nil {
 			return err
 		}
-		return s.run(w, r, do, migrate.Call{Subject: subject})
-	}
+		c, err := find(r, in)
+		if err != nil {
+			return err
+		}
+		if c.OpID, err = opID(r); err != nil {
+			return err
+		}
+		m, id, err := do(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		return begun(s, route, w, r, id, m)
+	})
 }
 
-func (s *Server) completeByAttachment(w http.ResponseWriter, r *http.Request) error {
-	in, err := routes.CompleteByAttachment.Decode(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) byAttachment(r *http.Request, _ routes.None) (migrate.Call, error) {
 	subject, err := s.attachmentID(r)
-	if err != nil {
-		return err
-	}
-	return s.run(w, r, s.Migrations.Complete, migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID})
+	return migrate.Call{Subject: subject}, err
+}
+
+func (s *Server) byAttachments(r *http.Request, in api.MigrationComplete) (migrate.Call, error) {
+	subject, err := s.attachmentID(r)
+	return migrate.Call{Subject: subject, DstAttachmentID: in.DstAttachmentID}, err
+}
+
+// byMigration is of a migration named by its own id. A complete needs no destination
+// then: there is only one that can be meant.
+func (s *Server) byMigration(r *http.Request, _ routes.None) (migrate.Call, error) {
+	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
+	return migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID}, err
 }
 
 // attachmentID resolves the attachment of a path. One that a completed
@@ -110,30 +127,6 @@ func (s *Server) attachmentID(r *http.Request) (string, error) {
 		return name, nil
 	}
 	return "", err
-}
-
-// byMigration makes the call on a migration named by its own id. A complete
-// needs no destination then: there is only one that can be meant.
-func (s *Server) byMigration(do call) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
-		if err != nil {
-			return err
-		}
-		return s.run(w, r, do, migrate.Call{Subject: m.ID, DstAttachmentID: m.DstAttachmentID})
-	}
-}
-
-func (s *Server) run(w http.ResponseWriter, r *http.Request, do call, c migrate.Call) error {
-	var err error
-	if c.OpID, err = opID(r); err != nil {
-		return err
-	}
-	m, id, err := do(r.Context(), c)
-	if err != nil {
-		return err
-	}
-	return s.begun(w, r, id, httpjson.Noun{Name: routes.MigrateVolume.Noun, Value: m})
 }
 
 func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
@@ -167,12 +160,8 @@ func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, 
 	return append(list, ofRegistry...), nil
 }
 
-func (s *Server) showMigration(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
-	if err != nil {
-		return err
-	}
-	return routes.ShowMigration.Write(w, http.StatusOK, m)
+func (s *Server) showMigration(r *http.Request, _ routes.None) (api.Migration, error) {
+	return s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 }
 
 func (s *Server) updateMigration(r *http.Request, in api.MigrationUpdate) (api.Migration, error) {

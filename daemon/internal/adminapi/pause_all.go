@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -53,8 +54,9 @@ func checkNamed(named, migration string) error {
 // led has the registry answer for a migration that it leads itself, which this host
 // knows a part of at the most. What is not known here may be such a one as long as the
 // registry cannot be asked.
-func (s *Server) led(next handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) led(route httpjson.Route) httpjson.Route {
+	next := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		ref := r.PathValue("migration")
 		switch leads, err := s.registryLeads(r.Context(), ref); {
 		case err != nil:
@@ -64,6 +66,7 @@ func (s *Server) led(next handler) handler {
 		}
 		return next(w, r)
 	}
+	return route
 }
 
 func (s *Server) registryLeads(ctx context.Context, ref string) (bool, error) {

@@ -105,17 +105,17 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	m := s.Migrations
 	return []httpjson.Route{
 		routes.StartMigration.ServedByDaemon(s.startMigration),
-		routes.CopyByAttachment.ServedByDaemon(s.byAttachment(m.Copy)),
-		routes.CompleteByAttachment.ServedByDaemon(s.completeByAttachment),
-		routes.CancelByAttachment.ServedByDaemon(s.byAttachment(m.Cancel)),
+		move(s, routes.CopyByAttachment, s.byAttachment, m.Copy),
+		move(s, routes.CompleteByAttachment, s.byAttachments, m.Complete),
+		move(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
 
 		routes.ListMigrations.ServedByDaemon(s.listMigrations),
-		routes.ShowMigration.ServedByDaemon(s.led(s.showMigration)),
+		s.led(answer(routes.ShowMigration, s.showMigration)),
 		answer(routes.UpdateMigration, s.updateMigration),
-		routes.FollowMigration.ServedByDaemon(s.led(s.watchMigration)),
-		routes.CopyMigration.ServedByDaemon(s.byMigration(m.Copy)),
-		routes.CompleteMigration.ServedByDaemon(s.led(s.byMigration(m.Complete))),
-		routes.CancelMigration.ServedByDaemon(s.led(s.byMigration(m.Cancel))),
+		s.led(routes.FollowMigration.ServedByDaemon(s.watchMigration)),
+		move(s, routes.CopyMigration, s.byMigration, m.Copy),
+		s.led(move(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
+		s.led(move(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
 	}
 }
 

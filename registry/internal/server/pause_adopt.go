@@ -18,9 +18,10 @@ import (
 )
 
 // orAdopted cancels a move with all guests paused that the hosts know and the registry
-// does not, because it was restored from a backup. Every other one is for known.
-func (s *Server) orAdopted(known handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+// does not, because it was restored from a backup. Every other migration is left to the route.
+func (s *Server) orAdopted(route httpjson.Route) httpjson.Route {
+	known := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		id := httpjson.Reference(r)
 		_, err := s.Store.Migration(r.Context(), id, store.Viewer{})
 		if _, noID := uuid.Parse(id); noID != nil || api.CodeOf(err) != api.CodeNotFound {
@@ -49,6 +50,7 @@ func (s *Server) orAdopted(known handler) handler {
 		}
 		return routes.CancelMigration.Write(w, http.StatusAccepted, p.Migration)
 	}
+	return route
 }
 
 // savedFor asks every host that is there what it has done for a move with all guests

@@ -74,9 +74,10 @@ func (s *Server) present(ctx context.Context) ([]string, error) {
 }
 
 // orPaused answers for a migration with all guests paused, which is the registry's,
-// and has byHost answer for all others.
-func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, string) (workflow.Pause, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+// and leaves all others to the route.
+func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.Call, string) (workflow.Pause, error)) httpjson.Route {
+	byHost := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		call, err := readCall(r)
 		if err != nil {
 			return err
@@ -102,6 +103,7 @@ func (s *Server) orPaused(byHost handler, do func(context.Context, store.Call, s
 		}
 		return routes.CompleteMigration.Write(w, http.StatusAccepted, p.Migration)
 	}
+	return route
 }
 
 func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) (workflow.Pause, error) {
@@ -109,8 +111,9 @@ func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) 
 }
 
 // notPaused refuses what a move with all guests paused does not know.
-func (s *Server) notPaused(byHost handler, verb string) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) notPaused(route httpjson.Route, verb string) httpjson.Route {
+	byHost := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil || m.Method != api.MethodSave {
 			return byHost(w, r)
@@ -118,6 +121,7 @@ func (s *Server) notPaused(byHost handler, verb string) handler {
 		return api.Errorf(api.CodeStateForbidden, "cannot %s migration %s of volume %s: it moves with all guests paused and goes on by itself; it can be cancelled while it is saving or copying",
 			verb, m.ID, m.VolumeName)
 	}
+	return route
 }
 
 // pausedNow is what is to be told of a move with all guests paused: its state is the

@@ -92,7 +92,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		shelvedOr(s, routes.DetachVolume, db.DetachShelved, s.toDetach),
 		routes.MigrateVolume.ServedByRegistry(s.migrateVolume),
 		write(routes.EstimateMigration, http.StatusOK, s.estimateMove),
-		routes.ShowWhich.ServedByRegistry(s.which()),
+		s.which(relayed(s, routes.ShowWhich, ofVolume[routes.None](s))),
 
 		create(routes.RegisterVolume, db.RegisterVolume),
 		change(routes.TransitionVolume, db.TransitionVolume),
@@ -148,10 +148,10 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		read(routes.ListMigrations, s.migrations),
 		show(routes.ShowMigration, s.migration),
 		routes.FollowMigration.ServedByRegistry(s.watchMigration),
-		routes.UpdateMigration.ServedByRegistry(s.notPaused(relaying(s, ofMigration[api.MigrationUpdate](s)), "change")),
-		routes.CopyMigration.ServedByRegistry(s.notPaused(relaying(s, ofMigration[routes.None](s)), "copy")),
-		routes.CompleteMigration.ServedByRegistry(s.orPaused(relaying(s, ofMigration[routes.None](s)), db.CompletePause)),
-		routes.CancelMigration.ServedByRegistry(s.orAdopted(s.orPaused(relaying(s, ofMigration[routes.None](s)), s.cancelPaused))),
+		s.notPaused(relayed(s, routes.UpdateMigration, ofMigration[api.MigrationUpdate](s)), "change"),
+		s.notPaused(relayed(s, routes.CopyMigration, ofMigration[routes.None](s)), "copy"),
+		s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.CompletePause),
+		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused)),
 		drastic(s, routes.AbandonMigration, db.AbandonMigration),
 
 		create(routes.RegisterMigration, db.RegisterMigration),

@@ -18,9 +18,9 @@ import (
 // which has the host of a volume say which copy is the good one. A fenced host is asked
 // nothing: what the registry knows by itself is the answer then, and names no copy,
 // for nobody has looked at one.
-func (s *Server) which() handler {
-	ask := relaying(s, ofVolume[routes.None](s))
-	return func(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) which(route httpjson.Route) httpjson.Route {
+	ask := route.Handler
+	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), store.Viewer{})
 		if err != nil {
 			return err
@@ -38,6 +38,7 @@ func (s *Server) which() handler {
 		}
 		return routes.ShowWhich.Write(w, http.StatusOK, api.Which{VolumeID: v.ID, Registry: &v.Location, Explanation: known})
 	}
+	return route
 }
 
 // knownOfLost is what the registry knows of a volume whose host is fenced, for people.
