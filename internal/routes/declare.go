@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+)
+
+// option is something that is said of a route beside its types, path and summary.
+type option func(*Declaration)
+
+// daemon says that the daemon has the route.
+func daemon(part Part) option {
+	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part} }
+}
+
+// registry says that the registry has the route, what hosts may do there, and which
+// query parameters there are at the registry alone.
+func registry(hosts httpjson.HostAccess, query ...string) option {
+	return func(d *Declaration) { d.Registry = &AtRegistry{Hosts: hosts, Query: query} }
+}
+
+// The words for host access, in declarations.
+const (
+	never = httpjson.HostNever
+	own   = httpjson.HostOwn
+	anyOf = httpjson.HostAny
+)
+
+// query names the parameters that the route has at every program.
+func query(names ...string) option { return func(d *Declaration) { d.query = names } }
+
+// needs asks for more of the caller than the method does.
+func needs(a httpjson.Access) option { return func(d *Declaration) { d.Access = a } }
+
+// also names a member that an answer may have beside its noun.
+func also[T any](noun string) option {
+	var none T
+	return func(d *Declaration) { d.out = append(d.out, httpjson.Noun{Name: noun, Value: none}) }
+}
+
+// begins says that the answer is of an op which goes on: it stands beside the noun.
+var begins = also[api.Op]("op")
+
+// declare adds a route to All.
+func declare[In, Out any](access httpjson.Access, method, path, noun, summary string, options []option) Route[In, Out] {
+	d := &Declaration{Method: method, Path: path, Noun: noun, Access: access, Summary: summary}
+	var (
+		in  In
+		out Out
+	)
+	if _, none := any(in).(None); !none {
+		d.in = in
+	}
+	if noun != "" {
+		d.out = []httpjson.Noun{{Name: noun, Value: out}}
+	}
+	for _, o := range options {
+		o(d)
+	}
+	if d.Daemon != nil {
+		d.Daemon.Query = d.query
+	}
+	if d.Registry != nil {
+		d.Registry.Query = append(d.Registry.Query, d.query...)
+	}
+	all = append(all, d)
+	return Route[In, Out]{Declaration: d}
+}
+
+func get[Out any](path, noun, summary string, options ...option) Route[None, Out] {
+	return declare[None, Out](httpjson.Read, http.MethodGet, path, noun, summary, options)
+}
+
+func post[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Operate, http.MethodPost, path, noun, summary, options)
+}
+
+func put[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Operate, http.MethodPut, path, noun, summary, options)
+}
+
+func patch[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Operate, http.MethodPatch, path, noun, summary, options)
+}
+
+func remove[Out any](path, noun, summary string, options ...option) Route[None, Out] {
+	return declare[None, Out](httpjson.Operate, http.MethodDelete, path, noun, summary, options)
+}
+
+// report is a post by which a daemon tells the registry of its own host.
+func report[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Local, http.MethodPost, path, noun, summary, append([]option{registry(own)}, options...))
+}
+
+func stream(path, summary string, options ...option) Stream {
+	s := get[api.Event](path, "", summary+" (NDJSON)", append(options, query("since"))...)
+	s.lines = api.Event{}
+	return s
+}
