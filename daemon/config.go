@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/client"
@@ -67,7 +67,7 @@ func defaultConfig() *config {
 	return &config{
 		Socket: "/run/volferry/volferryd.sock", Registry: "unix:///run/volferry/registry.sock",
 		TLSCA: "/etc/volferry/tls/ca.crt", TLSCert: "/etc/volferry/tls/host.crt", TLSKey: "/etc/volferry/tls/host.key",
-		LibvirtHook: instance.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
+		LibvirtHook: guard.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -23,7 +23,7 @@ type doctor struct {
 	cfg     *config
 	rules   location.Rules
 	hv      hv.Hypervisor
-	guards  *instance.Guards
+	guards  *guard.Dir
 	uplink  *uplink.Uplink
 	storage image.Storage
 }
@@ -60,7 +60,7 @@ func (d *doctor) hook() api.Check {
 	if err == nil {
 		err = d.guards.HookKnowsStartTokens()
 	}
-	if errors.Is(err, instance.ErrHookLooksElsewhere) {
+	if errors.Is(err, guard.ErrHookLooksElsewhere) {
 		return api.Check{Name: "hook", Status: "warn", Message: err.Error()} // which says what to do
 	}
 	if err != nil {

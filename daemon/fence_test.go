@@ -19,9 +19,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/journal"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
@@ -224,7 +224,7 @@ func (s *fencedSite) boot() {
 	s.must(err)
 	registry, err := client.NewRegistry(s.socket)
 	s.must(err)
-	guards := instance.NewGuards(filepath.Join(s.dir, "guards"), "")
+	guards := guard.New(filepath.Join(s.dir, "guards"), "")
 	fake := hvtest.New()
 	p.up, err = uplink.New(told(uplink.Config{
 		HostID: fencedHost, HostName: "alpha", Dir: s.dir, HV: fake, Registry: registry, Guards: guards, Log: log,

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/adminapi"
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/audit"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -71,7 +72,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 
 	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, Log: log})
-	guards := instance.NewGuards(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
+	guards := guard.New(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
 	var migrations *migrate.Manager
 	var attachments *attach.Manager
 	up, err = uplink.New(told(uplink.Config{

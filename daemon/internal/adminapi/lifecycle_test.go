@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -80,7 +81,7 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	s.HostID, s.HostName = "h", "alpha"
 	s.HV, s.Registry = fake, registry
 	s.Instances = instance.New(instance.Config{}, instance.Ports{
-		HV: fake, Registry: volumeless{registry}, Guards: instance.NewGuards(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
+		HV: fake, Registry: volumeless{registry}, Guards: guard.New(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
 	}, records, func(context.Context) (instance.Host, error) {
 		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
 	}, quiet)

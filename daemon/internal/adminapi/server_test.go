@@ -20,8 +20,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/attach"
 	"github.com/volferry/volferry/daemon/internal/audit"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -52,7 +52,7 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 	t.Cleanup(registry.Close)
 	up, err := uplink.New(uplink.Config{
 		HostID: "h", HostName: "alpha", Dir: dir, HV: hvtest.New(), Registry: registry, Log: slog.New(slog.DiscardHandler),
-		Guards:     instance.NewGuards(filepath.Join(dir, "guards"), ""),
+		Guards:     guard.New(filepath.Join(dir, "guards"), ""),
 		Migrations: func(context.Context) ([]api.Migration, error) { return nil, nil },
 		OnEpoch:    func(int64) {}, OnUp: func() {},
 	})

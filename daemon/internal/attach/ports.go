@@ -5,9 +5,9 @@ package attach
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -88,13 +88,13 @@ type Known interface {
 	KnownInstance(ctx context.Context, ref string) (api.Instance, bool)
 }
 
-// Guards keep a domain from being started, whoever tries (instance.Guards).
+// Guards keep a domain from being started, whoever tries (guard.Dir).
 type Guards interface {
 	Set(domainID, owner, reason string) error
 	// Clear takes back the owner's guard; others stay.
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
-	Of(domainID string) ([]instance.Guard, error)
+	Of(domainID string) ([]guard.Guard, error)
 }
 
 // Journal is the journal of the runner.

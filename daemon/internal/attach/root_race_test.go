@@ -11,21 +11,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // dirGuards are guards as they are, with a hook that looks for them as the real one
 // does.
 type dirGuards struct {
-	*instance.Guards
+	*guard.Dir
 	dir string
 }
 
 func newDirGuards(t *testing.T) *dirGuards {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "guards")
-	return &dirGuards{instance.NewGuards(dir, instance.DefaultHook), dir}
+	return &dirGuards{guard.New(dir, guard.DefaultHook), dir}
 }
 
 // reason is why a domain may not be started now, "" if it may.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -48,7 +49,7 @@ func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
 	w.registry.root = &rootSlotRow{device: "vda", slot: &api.SlotDefinition{Disk: string(def), SerialOfVolume: disk.Serial == testVolume}}
 	w.registry.reported[web] = hv.StateStopped
 	if !has {
-		w.guards.reasons[web+"/"+instance.GuardRoot] = "no root"
+		w.guards.reasons[web+"/"+guard.OwnerRoot] = "no root"
 		return w
 	}
 	must(t, w.Fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{Target: "vda", Definition: string(def)}))
@@ -190,12 +191,12 @@ func (g *fakeGuards) Has(id, owner string) (has bool, err error) {
 }
 
 // Of never fails: what reads guards before anything is touched is refused.
-func (g *fakeGuards) Of(id string) (all []instance.Guard, _ error) {
+func (g *fakeGuards) Of(id string) (all []guard.Guard, _ error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key, reason := range g.reasons {
 		if owner, ok := strings.CutPrefix(key, id+"/"); ok {
-			all = append(all, instance.Guard{Owner: owner, Reason: reason})
+			all = append(all, guard.Guard{Owner: owner, Reason: reason})
 		}
 	}
 	return all, nil
@@ -214,7 +215,7 @@ func (g *fakeGuards) change(what func()) error {
 func (g *fakeGuards) reason(id string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.reasons[id+"/"+instance.GuardRoot]
+	return g.reasons[id+"/"+guard.OwnerRoot]
 }
 
 // hook is libvirt's hook.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,7 +20,7 @@ func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) 
 		w.attached(t, testAtt, web)
 		w.known[testAtt] = w.registry.rows[testAtt]
 		must(t, w.Destroy(web))
-		must(t, w.guards.Set(web, instance.GuardPause+"m", "it is saved"))
+		must(t, w.guards.Set(web, guard.OwnerPause+"m", "it is saved"))
 		w.registry.setDown(true)
 		if _, err := d.detach("detach", web); api.CodeOf(err) != api.CodeInstanceBusy {
 			t.Errorf("detach: %v, want instance_busy", err)
@@ -28,7 +28,7 @@ func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) 
 		if _, config := d.disks(t, web); config == nil {
 			t.Error("the definition has lost the disk")
 		}
-		must(t, w.guards.Clear(web, instance.GuardPause+"m"))
+		must(t, w.guards.Clear(web, guard.OwnerPause+"m"))
 		if _, err := d.detach("detach.2", web); err != nil {
 			t.Error(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -113,7 +113,7 @@ func (m *machine) notMoving(ctx context.Context, in *input) error {
 		return err
 	}
 	for _, g := range guards {
-		if strings.HasPrefix(g.Owner, instance.GuardPause) {
+		if strings.HasPrefix(g.Owner, guard.OwnerPause) {
 			return api.Errorf(api.CodeInstanceBusy, "cannot detach volume %s: %s", in.VolumeName, g.Reason)
 		}
 	}

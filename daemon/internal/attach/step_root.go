@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
@@ -17,7 +18,7 @@ import (
 // again: where it has not, the guard stays.
 func (m *machine) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
-		if err := m.Guards.Set(in.InstanceID, instance.GuardRoot, instance.RootReason(in.InstanceName)); err != nil {
+		if err := m.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
 			return api.Errorf(api.CodeJournalUnavailable, "cannot change the root volume of instance %s: this host cannot keep it from starting meanwhile: %v", in.InstanceName, err)
 		}
 		return nil
@@ -27,7 +28,7 @@ func (m *machine) stepGuard() op.Step {
 		if err != nil || (v.dom != nil && v.config == absent) {
 			return err
 		}
-		return m.Guards.Clear(in.InstanceID, instance.GuardRoot)
+		return m.Guards.Clear(in.InstanceID, guard.OwnerRoot)
 	}
 	return step(stepNameGuard, do, undo, m.guarded(true))
 }
@@ -35,7 +36,7 @@ func (m *machine) stepGuard() op.Step {
 // stepUnguard lets the instance start again: it has its root volume.
 func (m *machine) stepUnguard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
-		return m.Guards.Clear(in.InstanceID, instance.GuardRoot)
+		return m.Guards.Clear(in.InstanceID, guard.OwnerRoot)
 	}
 	return step("unguard", do, nil, m.guarded(false))
 }
@@ -43,7 +44,7 @@ func (m *machine) stepUnguard() op.Step {
 // guarded observes whether the guard is there, or is not.
 func (m *machine) guarded(want bool) op.ObserveFunc[input] {
 	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		has, err := m.Guards.Has(in.InstanceID, instance.GuardRoot)
+		has, err := m.Guards.Has(in.InstanceID, guard.OwnerRoot)
 		if err != nil {
 			return op.Unknown, err
 		}

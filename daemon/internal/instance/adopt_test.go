@@ -17,6 +17,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// Two domains.
+const (
+	domainA = "6f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
+	domainB = "0c0f7a52-3a0e-4c57-8f3e-7a1de7a1bb22"
+)
+
 const here = "10000000-0000-4000-8000-000000000001"
 
 // site is a registry in memory, as far as adoption meets it.

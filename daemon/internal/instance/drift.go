@@ -23,7 +23,7 @@ type Drift struct {
 	// domain is off.
 	Elsewhere bool
 	// NoRoot: the root slot is empty, and so is its place in the definition. The
-	// domain has to be guarded (GuardRoot, RootReason).
+	// domain has to be guarded (guard.OwnerRoot, RootReason).
 	NoRoot bool
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -57,9 +58,9 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 // OrphanedSave tells a person about an instance that is guarded for a move with all
 // guests paused, though by the registry no such move has the instance; "" if that is
 // not so.
-func OrphanedSave(inst api.Instance, guards []Guard) string {
-	for _, guard := range guards {
-		id, ok := strings.CutPrefix(guard.Owner, GuardPause)
+func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
+	for _, held := range guards {
+		id, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 		if !ok || inst.LockedBy == id {
 			continue
 		}

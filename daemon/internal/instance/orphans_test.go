@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -44,13 +45,13 @@ func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 }
 
 func TestAnInstanceIsStrayIfTheMoveThatGuardsItDoesNotHaveIt(t *testing.T) {
-	guarded := []Guard{{Owner: "root"}, {Owner: GuardPause + pausedMig}}
+	guarded := []guard.Guard{{Owner: "root"}, {Owner: guard.OwnerPause + pausedMig}}
 	for name, tc := range map[string]struct {
 		lockedBy string
-		guards   []Guard
+		guards   []guard.Guard
 		want     bool
 	}{
-		"not guarded":      {"", []Guard{{Owner: "root"}}, false},
+		"not guarded":      {"", []guard.Guard{{Owner: "root"}}, false},
 		"had by the move":  {pausedMig, guarded, false},
 		"had by nobody":    {"", guarded, true},
 		"had by another":   {"another", guarded, true},

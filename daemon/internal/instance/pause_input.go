@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,7 +31,7 @@ type pauseInput struct {
 }
 
 // owner is the owner of the guard that keeps the instance from being started.
-func (in *pauseInput) owner() string { return GuardPause + in.MigrationID }
+func (in *pauseInput) owner() string { return guard.OwnerPause + in.MigrationID }
 
 func (in *pauseInput) reason() string {
 	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",

@@ -5,6 +5,7 @@ package instance
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
@@ -45,7 +46,7 @@ type GuardKeeper interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
-	Of(domainID string) ([]Guard, error)
+	Of(domainID string) ([]guard.Guard, error)
 	// IssueStartToken lets the one start through the owner's guard whose definition has the
 	// returned text in it, until RevokeStartToken.
 	IssueStartToken(domainID, owner string) (string, error)

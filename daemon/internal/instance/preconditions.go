@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -148,6 +149,10 @@ func noRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
 }
 
+// RootReason is the reason of the guard that keeps an instance without a root volume off
+// (guard.OwnerRoot).
+func RootReason(name string) string { return noRoot("start", name).Message }
+
 // refusedStart is a refusal of Migrations.MayStart for whoever asked.
 func refusedStart(verb, name string, err error) error {
 	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
@@ -162,19 +167,19 @@ func (e *stepEnv) notGuarded(ctx context.Context, s *subject) error {
 		return err
 	}
 	reasons := make([]string, 0, len(guards))
-	for _, guard := range guards {
-		switch guard.Owner {
-		case GuardRoot:
+	for _, held := range guards {
+		switch held.Owner {
+		case guard.OwnerRoot:
 			return noRoot("start", s.InstanceName)
-		case GuardShelf:
-			return forbidden("start", s.InstanceName, "%s", guard.Reason)
+		case guard.OwnerShelf:
+			return forbidden("start", s.InstanceName, "%s", held.Reason)
 		}
-		left, err := e.staleGuard(ctx, s, guard)
+		left, err := e.staleGuard(ctx, s, held)
 		if err != nil {
 			return err
 		}
 		if !left {
-			reasons = append(reasons, guard.Reason)
+			reasons = append(reasons, held.Reason)
 		}
 	}
 	if len(reasons) > 0 {
@@ -187,8 +192,8 @@ func (e *stepEnv) notGuarded(ctx context.Context, s *subject) error {
 // hold the instance any more, by the registry's word of now: this host was fenced, and the
 // move has ended meanwhile. As long as the save image is there the guard is refused and
 // not stale: a person has to give the memory up.
-func (e *stepEnv) staleGuard(ctx context.Context, s *subject, guard Guard) (bool, error) {
-	migrationID, ok := strings.CutPrefix(guard.Owner, GuardPause)
+func (e *stepEnv) staleGuard(ctx context.Context, s *subject, held guard.Guard) (bool, error) {
+	migrationID, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 	if !ok {
 		return false, nil
 	}
@@ -214,15 +219,15 @@ func (e *stepEnv) clearStaleGuards(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	for _, guard := range guards {
-		left, err := e.staleGuard(ctx, s, guard)
+	for _, held := range guards {
+		left, err := e.staleGuard(ctx, s, held)
 		if err != nil {
 			return err
 		}
 		if !left {
 			continue
 		}
-		if err := e.Guards.Clear(s.InstanceID, guard.Owner); err != nil {
+		if err := e.Guards.Clear(s.InstanceID, held.Owner); err != nil {
 			return err
 		}
 	}

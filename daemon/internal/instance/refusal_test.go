@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -36,7 +37,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			api.CodeInstanceLocked, "audit",
 		},
 		"start of one whose root is gone by its guard": {
-			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, GuardRoot, "no root")) },
+			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].guards.Set(web, guard.OwnerRoot, "no root")) },
 			api.CodeRootVolumeMissing, "without a root device volume",
 		},
 		"start under a guard of somebody else": {
@@ -372,7 +373,7 @@ func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {
 		if d := after.ConfigDisk("vdb"); d.Top().Path != moved || !d.ReadOnly {
 			t.Errorf("disk vdb is %+v", d)
 		}
-		if has, _ := w.nodes[0].guards.Has(web, GuardShelf); !has {
+		if has, _ := w.nodes[0].guards.Has(web, guard.OwnerShelf); !has {
 			t.Error("the host that it left does not guard it any more")
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -79,17 +80,17 @@ func (e *stepEnv) stepGuardShelf() op.Step {
 		if mine, err := e.isOurs(ctx, &in.subject); err != nil || !mine {
 			return err
 		}
-		return e.Guards.Clear(in.InstanceID, GuardShelf)
+		return e.Guards.Clear(in.InstanceID, guard.OwnerShelf)
 	}
 	observe := func(_ context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
-		has, err := e.Guards.Has(in.InstanceID, GuardShelf)
+		has, err := e.Guards.Has(in.InstanceID, guard.OwnerShelf)
 		return op.DoneIf(has), err
 	}
 	return step("guard", do, undo, observe)
 }
 
 func (e *stepEnv) guardShelf(s *subject) error {
-	return e.Guards.Set(s.InstanceID, GuardShelf, shelfReason(s.InstanceName))
+	return e.Guards.Set(s.InstanceID, guard.OwnerShelf, shelfReason(s.InstanceName))
 }
 
 func shelfReason(name string) string {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -108,7 +109,7 @@ func (e *stepEnv) keptOnHost(ctx context.Context, r *op.Run, in *unshelveInput, 
 func (e *stepEnv) stepGuardUnshelved() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error { return e.guardShelf(&in.subject) }
 	observe := func(_ context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
-		has, err := e.Guards.Has(in.InstanceID, GuardShelf)
+		has, err := e.Guards.Has(in.InstanceID, guard.OwnerShelf)
 		return op.DoneIf(has), err
 	}
 	return step("guard", do, nil, observe)
@@ -366,7 +367,7 @@ func (e *stepEnv) stepComplete() op.Step {
 // stepClear lets the instance be started.
 func (e *stepEnv) stepClear() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error {
-		return errors.Join(e.Guards.Clear(in.InstanceID, GuardRoot), e.Guards.Clear(in.InstanceID, GuardShelf))
+		return errors.Join(e.Guards.Clear(in.InstanceID, guard.OwnerRoot), e.Guards.Clear(in.InstanceID, guard.OwnerShelf))
 	}
 	return step("clear", do, nil, nil)
 }

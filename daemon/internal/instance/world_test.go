@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -93,7 +94,7 @@ func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
 	def, _, err := e.collectDefinition(t.Context(), in)
 	must(t, err)
 	w.registry.shelf = &def
-	must(t, n.guards.Set(web, GuardShelf, "shelved"))
+	must(t, n.guards.Set(web, guard.OwnerShelf, "shelved"))
 	if state == api.InstanceShelvedOffloaded {
 		must(t, n.Fake.UndefineDomain(t.Context(), web))
 	}
@@ -143,10 +144,10 @@ func (w *world) look() {
 	}
 	var all []seen
 	for _, n := range w.nodes {
-		guarded, _ := n.guards.Has(web, GuardShelf)
+		guarded, _ := n.guards.Has(web, guard.OwnerShelf)
 		dom, err := n.Fake.Domain(context.Background(), web)
 		if err == nil {
-			again, _ := n.guards.Has(web, GuardShelf)
+			again, _ := n.guards.Has(web, guard.OwnerShelf)
 			all = append(all, seen{n, dom, guarded || again, guarded && again})
 		}
 	}
@@ -223,7 +224,7 @@ func (n *node) unsettled(reg snapshot) string {
 	if err != nil {
 		dom = nil
 	}
-	guarded, _ := n.guards.Has(web, GuardShelf)
+	guarded, _ := n.guards.Has(web, guard.OwnerShelf)
 	here := reg.inst.Host == n.name
 	switch state := reg.inst.State; {
 	case here && dom == nil:
@@ -404,7 +405,7 @@ func (n *node) UndefineDomain(ctx context.Context, id string) error {
 // memGuards are guards in memory.
 type memGuards struct {
 	mu     sync.Mutex
-	set    map[string][]Guard
+	set    map[string][]guard.Guard
 	tokens map[string]memToken
 	// hook is what is wrong with the hook, which knows no start tokens.
 	hook error
@@ -414,13 +415,13 @@ type memGuards struct {
 type memToken struct{ text, owner string }
 
 func newMemGuards() *memGuards {
-	return &memGuards{set: map[string][]Guard{}, tokens: map[string]memToken{}}
+	return &memGuards{set: map[string][]guard.Guard{}, tokens: map[string]memToken{}}
 }
 
 func (g *memGuards) Set(id, owner, reason string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.set[id] = append(g.others(id, owner), Guard{owner, reason})
+	g.set[id] = append(g.others(id, owner), guard.Guard{Owner: owner, Reason: reason})
 	delete(g.tokens, id)
 	return nil
 }
@@ -433,16 +434,16 @@ func (g *memGuards) Clear(id, owner string) error {
 	return nil
 }
 
-func (g *memGuards) others(id, owner string) []Guard {
-	return slices.DeleteFunc(slices.Clone(g.set[id]), func(o Guard) bool { return o.Owner == owner })
+func (g *memGuards) others(id, owner string) []guard.Guard {
+	return slices.DeleteFunc(slices.Clone(g.set[id]), func(o guard.Guard) bool { return o.Owner == owner })
 }
 
 func (g *memGuards) Has(id, owner string) (bool, error) {
 	all, err := g.Of(id)
-	return slices.ContainsFunc(all, func(o Guard) bool { return o.Owner == owner }), err
+	return slices.ContainsFunc(all, func(o guard.Guard) bool { return o.Owner == owner }), err
 }
 
-func (g *memGuards) Of(id string) ([]Guard, error) {
+func (g *memGuards) Of(id string) ([]guard.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.set[id]), nil

@@ -6,7 +6,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -23,14 +23,14 @@ func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	}
 	u.cfg.Ops.TryLock([]string{request.PowerKey(id)}, func() {
 		guards, err := u.cfg.Guards.Of(id)
-		if err != nil || len(guards) != 1 || guards[0].Owner != instance.GuardRoot {
+		if err != nil || len(guards) != 1 || guards[0].Owner != guard.OwnerRoot {
 			return
 		}
 		instances, err := u.cfg.Registry.Instances(ctx)
 		if err != nil || hasInstance(instances, id) {
 			return
 		}
-		if err := u.cfg.Guards.Clear(id, instance.GuardRoot); err != nil {
+		if err := u.cfg.Guards.Clear(id, guard.OwnerRoot); err != nil {
 			u.cfg.Log.Warn("the guard of an instance that was forgotten cannot be cleared", "instance", id, "err", err)
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/instance"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -28,19 +28,19 @@ func TestTheRootGuardOfAnInstanceGoesWhenTheRegistryHasForgottenIt(t *testing.T)
 	for name, defined := range map[string]bool{"its domain is there": true, "its domain was undefined": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
-				w.must(w.guards.Set(web, instance.GuardRoot, "no root"))
+				w.must(w.guards.Set(web, guard.OwnerRoot, "no root"))
 				w.must(w.fake.Destroy(web))
 				if !defined {
 					w.must(w.fake.Undefine(web))
 				}
 				w.start()
 				pass(time.Minute)
-				if has, _ := w.guards.Has(web, instance.GuardRoot); !has {
+				if has, _ := w.guards.Has(web, guard.OwnerRoot); !has {
 					t.Error("the registry has it, and its guard is gone")
 				}
 				w.forget()
 				pass(2 * time.Minute)
-				if has, _ := w.guards.Has(web, instance.GuardRoot); has {
+				if has, _ := w.guards.Has(web, guard.OwnerRoot); has {
 					t.Error("the registry has forgotten it, and it is still guarded")
 				}
 				w.kill()
@@ -51,12 +51,12 @@ func TestTheRootGuardOfAnInstanceGoesWhenTheRegistryHasForgottenIt(t *testing.T)
 
 func TestAnInstanceThatIsForgottenHereLosesItsRootGuardAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.must(w.guards.Set(web, instance.GuardRoot, "no root"))
+		w.must(w.guards.Set(web, guard.OwnerRoot, "no root"))
 		w.start()
 		pass(time.Minute)
 		w.forget()
 		w.up.Forgotten(t.Context(), web)
-		if has, _ := w.guards.Has(web, instance.GuardRoot); has {
+		if has, _ := w.guards.Has(web, guard.OwnerRoot); has {
 			t.Error("it is still guarded")
 		}
 		w.kill()
@@ -65,12 +65,12 @@ func TestAnInstanceThatIsForgottenHereLosesItsRootGuardAtOnce(t *testing.T) {
 
 func TestAGuardOfAnotherOwnerIsNoForgottenRoots(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.must(w.guards.Set(web, instance.GuardShelf, "on the shelf"))
+		w.must(w.guards.Set(web, guard.OwnerShelf, "on the shelf"))
 		w.start()
 		pass(time.Minute)
 		w.forget()
 		pass(2 * time.Minute)
-		if has, _ := w.guards.Has(web, instance.GuardShelf); !has {
+		if has, _ := w.guards.Has(web, guard.OwnerShelf); !has {
 			t.Error("an instance that is another host's now can be started here")
 		}
 		w.kill()
@@ -79,7 +79,7 @@ func TestAGuardOfAnotherOwnerIsNoForgottenRoots(t *testing.T) {
 
 func TestNoGuardIsClearedWhileTheRegistryIsAway(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.must(w.guards.Set(web, instance.GuardRoot, "no root"))
+		w.must(w.guards.Set(web, guard.OwnerRoot, "no root"))
 		w.start()
 		pass(time.Minute)
 		w.forget()
@@ -88,7 +88,7 @@ func TestNoGuardIsClearedWhileTheRegistryIsAway(t *testing.T) {
 		w.registry.mu.Unlock()
 		w.up.Forgotten(t.Context(), web)
 		pass(2 * time.Minute)
-		if has, _ := w.guards.Has(web, instance.GuardRoot); !has {
+		if has, _ := w.guards.Has(web, guard.OwnerRoot); !has {
 			t.Error("nobody could tell that the registry has forgotten it, and its guard is gone")
 		}
 		w.kill()

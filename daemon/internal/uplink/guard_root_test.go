@@ -7,9 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -68,15 +68,15 @@ func (w *rootWorld) start() {
 		return w.fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{Target: "vda", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/nfs/web.raw"}})
 	}
 	out := func(ctx context.Context) error { return w.fake.DetachDisk(ctx, web, hv.Config, "vda") }
-	guard := func(context.Context) error { return w.guards.Set(web, instance.GuardRoot, "an op") }
-	unguard := func(context.Context) error { return w.guards.Clear(web, instance.GuardRoot) }
+	keepOff := func(context.Context) error { return w.guards.Set(web, guard.OwnerRoot, "an op") }
+	unguard := func(context.Context) error { return w.guards.Clear(web, guard.OwnerRoot) }
 	var err error
 	w.runner, err = op.New(op.Config{Journal: optest.NewJournal(), Plans: []op.Plan{
 		{Kind: "attach", Commit: "in", Steps: []op.Step{
 			act("attaching", func(ctx context.Context) error { return w.attaching(ctx) }, nil), act("in", in, nil), act("unguard", unguard, nil),
 		}},
 		{Kind: "detach", Commit: "stay_off", Steps: []op.Step{
-			act("guard", guard, unguard), act("out", out, in), act("stay_off", func(ctx context.Context) error { return w.stayOff(ctx) }, nil),
+			act("guard", keepOff, unguard), act("out", out, in), act("stay_off", func(ctx context.Context) error { return w.stayOff(ctx) }, nil),
 		}},
 	}})
 	w.must(err)
@@ -106,14 +106,14 @@ func (w *rootWorld) takeOut() {
 }
 
 // want checks whether web has a root, and whether it has the guard.
-func (w *rootWorld) want(root, guard bool) {
+func (w *rootWorld) want(root, guarded bool) {
 	w.t.Helper()
 	dom, err := w.fake.Domain(w.t.Context(), web)
 	w.must(err)
-	has, err := w.guards.Has(web, instance.GuardRoot)
+	has, err := w.guards.Has(web, guard.OwnerRoot)
 	w.must(err)
-	if got := dom.ConfigDisk("vda") != nil; got != root || has != guard {
-		w.t.Errorf("it has a root: %t, want %t; it has the guard: %t, want %t", got, root, has, guard)
+	if got := dom.ConfigDisk("vda") != nil; got != root || has != guarded {
+		w.t.Errorf("it has a root: %t, want %t; it has the guarded: %t, want %t", got, root, has, guarded)
 	}
 }
 

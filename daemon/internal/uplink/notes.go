@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -131,11 +132,11 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 // left to the next report while an op is at the instance.
 func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
 	u.cfg.Ops.TryLock([]string{request.PowerKey(inst.ID)}, func() {
-		has, err := u.cfg.Guards.Has(inst.ID, instance.GuardRoot)
+		has, err := u.cfg.Guards.Has(inst.ID, guard.OwnerRoot)
 		if err != nil || has || !u.lacksRoot(ctx, inst.ID) {
 			return
 		}
-		if err := u.cfg.Guards.Set(inst.ID, instance.GuardRoot, instance.RootReason(inst.Name)); err != nil {
+		if err := u.cfg.Guards.Set(inst.ID, guard.OwnerRoot, instance.RootReason(inst.Name)); err != nil {
 			u.cfg.Log.Warn("an instance without a root volume cannot be guarded", "instance", inst.Name, "err", err)
 			return
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
@@ -141,10 +141,10 @@ func TestARootGuardThatIsMissingIsSetAgain(t *testing.T) {
 		w.must(w.fake.DetachDisk(t.Context(), web, hv.Config, "vda")) // db's definition has a disk there
 		w.start()
 		pass(time.Minute)
-		if has, _ := w.guards.Has(web, instance.GuardRoot); !has || !strings.Contains(w.guards.set[web], "root device volume") {
+		if has, _ := w.guards.Has(web, guard.OwnerRoot); !has || !strings.Contains(w.guards.set[web], "root device volume") {
 			t.Errorf("the guards are %v", w.guards.set)
 		}
-		if has, _ := w.guards.Has(db, instance.GuardRoot); has {
+		if has, _ := w.guards.Has(db, guard.OwnerRoot); has {
 			t.Error("an instance that has a disk to boot from is guarded")
 		}
 		w.kill()
@@ -205,8 +205,8 @@ func TestAnInstanceIsKnownWithItsGrantsWhileTheRegistryIsAway(t *testing.T) {
 func TestAnInstanceThatIsSavedForAMoveWhichTheRegistryDoesNotKnowIsNoted(t *testing.T) {
 	bubble(t, func(w *world) {
 		const known, unknown = "50000000-0000-4000-8000-000000000001", "50000000-0000-4000-8000-000000000002"
-		w.must(w.guards.Set(web, instance.GuardPause+unknown, "saved"))
-		w.must(w.guards.Set(db, instance.GuardPause+known, "saved"))
+		w.must(w.guards.Set(web, guard.OwnerPause+unknown, "saved"))
+		w.must(w.guards.Set(db, guard.OwnerPause+known, "saved"))
 		for i := range w.registry.instances {
 			if w.registry.instances[i].ID == db {
 				w.registry.instances[i].Locked, w.registry.instances[i].LockedBy = true, known

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -40,7 +40,7 @@ type Guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
-	Of(domainID string) ([]instance.Guard, error)
+	Of(domainID string) ([]guard.Guard, error)
 	// List returns the reasons of all guards by domain.
 	List() (map[string]string, error)
 }

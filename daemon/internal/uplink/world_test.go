@@ -18,9 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -272,14 +272,14 @@ func (g *guards) Has(id, owner string) (bool, error) {
 	return strings.HasSuffix(g.set[id], "["+owner+"]"), nil
 }
 
-func (g *guards) Of(id string) ([]instance.Guard, error) {
+func (g *guards) Of(id string) ([]guard.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	reason, owner, found := strings.Cut(strings.TrimSuffix(g.set[id], "]"), " [")
 	if !found {
 		return nil, nil
 	}
-	return []instance.Guard{{Owner: owner, Reason: reason}}, nil
+	return []guard.Guard{{Owner: owner, Reason: reason}}, nil
 }
 
 func (g *guards) List() (map[string]string, error) {

@@ -135,7 +135,7 @@ type CopyResult struct {
 	Digest      string `json:"digest,omitempty"`
 }
 
-// Guards keep a domain from being started (package instance).
+// Guards keep a domain from being started (package guard).
 type Guards interface {
 	// Set and Clear change the guard of one owner: an instance may be guarded for several
 	// reasons at once.

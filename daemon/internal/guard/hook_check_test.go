@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"os"
@@ -40,7 +40,7 @@ func TestEnforcedAgreesWithTheHook(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g = NewGuards(g.dir, h.path)
+			g = New(g.dir, h.path)
 
 			err := g.Enforced()
 			if (err == nil) != (tt.complain == "") || (err != nil && !strings.Contains(err.Error(), tt.complain)) {
@@ -58,7 +58,7 @@ func TestEnforcedAgreesWithTheHook(t *testing.T) {
 }
 
 func TestGuardsWithoutAHookAreNotEnforced(t *testing.T) {
-	g := NewGuards(t.TempDir(), filepath.Join(t.TempDir(), "volferry-guard"))
+	g := New(t.TempDir(), filepath.Join(t.TempDir(), "volferry-guard"))
 	if err := g.Enforced(); err == nil || !strings.Contains(err.Error(), "not installed") {
 		t.Errorf("Enforced() = %v without a hook", err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"errors"
@@ -25,13 +25,13 @@ const startTokenMode = 0o600
 // definition with the returned text in it, which nobody can guess. All other starts are
 // refused as before, and guards of other owners refuse this start too. It replaces an
 // earlier token, and holds until RevokeStartToken or the next Set or Clear of the domain.
-func (g *Guards) IssueStartToken(id, owner string) (text string, err error) {
-	path, err := g.path(id)
+func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
+	path, err := d.path(id)
 	if err != nil {
 		return "", err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	text = uuid.NewString()
 	if err := atomicfile.Write(path+startTokenSuffix, []byte(text+"\n"+ownerSuffix(owner)+"\n"), startTokenMode); err != nil {
 		return "", fmt.Errorf("let instance %s through its guard: %w", id, err)
@@ -40,13 +40,13 @@ func (g *Guards) IssueStartToken(id, owner string) (text string, err error) {
 }
 
 // RevokeStartToken ends the domain's start token, durably before it returns. No token is no error.
-func (g *Guards) RevokeStartToken(id string) error {
-	path, err := g.path(id)
+func (d *Dir) RevokeStartToken(id string) error {
+	path, err := d.path(id)
 	if err != nil {
 		return err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return revokeStartToken(path)
 }
 

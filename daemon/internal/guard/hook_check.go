@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"errors"
@@ -23,38 +23,38 @@ var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hoo
 // for guards where this Guards keeps them; otherwise the error says what is
 // wrong and what to do. A libvirtd that has not been restarted since its very
 // first hook was installed does not run it: that cannot be seen from here.
-func (g *Guards) Enforced() error {
-	info, err := os.Stat(g.hook)
+func (d *Dir) Enforced() error {
+	info, err := os.Stat(d.hook)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the libvirt hook %s is not installed", g.hook)
+		return fmt.Errorf("the libvirt hook %s is not installed", d.hook)
 	case err != nil:
 		return fmt.Errorf("look at the libvirt hook: %w", err)
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
-		return fmt.Errorf("the libvirt hook %s is not an executable file", g.hook)
+		return fmt.Errorf("the libvirt hook %s is not an executable file", d.hook)
 	}
-	dirs, file, err := hookDirs(g.hook)
+	dirs, file, err := hookDirs(d.hook)
 	if err != nil {
 		return fmt.Errorf("look at the libvirt hook: %w", err)
 	}
-	if !slices.ContainsFunc(dirs, func(dir string) bool { return sameDir(dir, g.dir) }) {
+	if !slices.ContainsFunc(dirs, func(dir string) bool { return sameDir(dir, d.dir) }) {
 		return fmt.Errorf("%w: %s looks for guards in %s and not in %s; write that directory into %s",
-			ErrHookLooksElsewhere, g.hook, strings.Join(dirs, ", "), g.dir, file)
+			ErrHookLooksElsewhere, d.hook, strings.Join(dirs, ", "), d.dir, file)
 	}
 	return nil
 }
 
 // HookKnowsStartTokens returns nil if the hook lets a start with a token through, or if
 // no hook is installed. An older hook refuses the guests that are to be restored.
-func (g *Guards) HookKnowsStartTokens() error {
-	text, err := os.ReadFile(g.hook)
+func (d *Dir) HookKnowsStartTokens() error {
+	text, err := os.ReadFile(d.hook)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("look at the libvirt hook: %w", err)
 	case !strings.Contains(string(text), "\nPASS="+startTokenSuffix+"\n"):
-		return fmt.Errorf("the libvirt hook %s is older than this volferryd, and refuses the guests that it wakes; install the one that came with it", g.hook)
+		return fmt.Errorf("the libvirt hook %s is older than this volferryd, and refuses the guests that it wakes; install the one that came with it", d.hook)
 	}
 	return nil
 }

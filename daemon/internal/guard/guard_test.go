@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"os"
@@ -18,12 +18,12 @@ const (
 
 const testOwner = "test"
 
-func newGuards(t *testing.T) *Guards {
+func newGuards(t *testing.T) *Dir {
 	t.Helper()
-	return NewGuards(filepath.Join(t.TempDir(), "guards"), "")
+	return New(filepath.Join(t.TempDir(), "guards"), "")
 }
 
-func mustSet(t *testing.T, g *Guards, id, reason string) {
+func mustSet(t *testing.T, g *Dir, id, reason string) {
 	t.Helper()
 	if err := g.Set(id, testOwner, reason); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"bytes"
@@ -194,7 +194,7 @@ func TestGuardDirFileReplacesTheDirectoryOfTheHook(t *testing.T) {
 	if code, text := h.start(t, domainXML(domainA)); code != 0 {
 		t.Errorf("guard in the replaced directory: exit %d, %q", code, text)
 	}
-	for _, other := range []*Guards{first, second} {
+	for _, other := range []*Dir{first, second} {
 		mustSet(t, other, domainA, "reason")
 		if code, text := h.start(t, domainXML(domainA)); code != 1 {
 			t.Errorf("guard in %s: exit %d, %q", other.dir, code, text)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"os"
@@ -15,7 +15,7 @@ func tokenXML(id, text string) string {
 		text + "</volferry:pass>\n  </metadata>\n</domain>\n"
 }
 
-func mustIssueToken(t *testing.T, g *Guards) string {
+func mustIssueToken(t *testing.T, g *Dir) string {
 	t.Helper()
 	text, err := g.IssueStartToken(domainA, testOwner)
 	if err != nil {
@@ -174,7 +174,7 @@ func TestHookRefusesWithAStartTokenThatItCannotRead(t *testing.T) {
 
 func TestAnOlderHookIsToldFromOneThatKnowsStartTokens(t *testing.T) {
 	h := newHook(t, t.TempDir())
-	if err := NewGuards(t.TempDir(), h.path).HookKnowsStartTokens(); err != nil {
+	if err := New(t.TempDir(), h.path).HookKnowsStartTokens(); err != nil {
 		t.Errorf("HookKnowsStartTokens = %v of the hook that is shipped", err)
 	}
 	text, err := os.ReadFile(h.path)
@@ -185,10 +185,10 @@ func TestAnOlderHookIsToldFromOneThatKnowsStartTokens(t *testing.T) {
 	if err := os.WriteFile(h.path, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewGuards(t.TempDir(), h.path).HookKnowsStartTokens(); err == nil || !strings.Contains(err.Error(), h.path) {
+	if err := New(t.TempDir(), h.path).HookKnowsStartTokens(); err == nil || !strings.Contains(err.Error(), h.path) {
 		t.Errorf("HookKnowsStartTokens = %v of one that knows none", err)
 	}
-	if err := NewGuards(t.TempDir(), filepath.Join(t.TempDir(), "none")).HookKnowsStartTokens(); err != nil {
+	if err := New(t.TempDir(), filepath.Join(t.TempDir(), "none")).HookKnowsStartTokens(); err != nil {
 		t.Errorf("HookKnowsStartTokens = %v without a hook", err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package guard
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Guards is a directory with one file per domain that must not be started. The
+// Dir is a directory with one file per domain that must not be started. The
 // libvirt hook volferry-guard refuses the start while the file is there and
 // gives its text as the reason. A guard outlives this process and a reboot of
 // the host: whoever sets one journals first, so that recovery clears it.
@@ -26,22 +26,22 @@ import (
 // file has a line for each, "REASON [OWNER]", and goes with the last of them.
 //
 // Safe for concurrent use in one process.
-type Guards struct {
+type Dir struct {
 	dir, hook string
 
 	mu sync.Mutex // held from the read of a file to its replacement
 }
 
-// NewGuards returns the guards kept in dir, which is made by the first Set. Hook
+// New returns the guards kept in dir, which is made by the first Set. Hook
 // is where libvirt has the hook that reads them (DefaultHook), for Enforced.
-func NewGuards(dir, hook string) *Guards { return &Guards{dir: dir, hook: hook} }
+func New(dir, hook string) *Dir { return &Dir{dir: dir, hook: hook} }
 
 // Set guards the domain with this UUID, durably before it returns. Owner says
 // for whom ("migration UUID"). Reason is the whole sentence that the person who
 // tries the start will read. A second Set of an owner replaces the reason.
-func (g *Guards) Set(id, owner, reason string) error {
+func (d *Dir) Set(id, owner, reason string) error {
 	line := reason + ownerSuffix(owner)
-	err := g.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
+	err := d.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
 	if err != nil {
 		return fmt.Errorf("set guard of instance %s: %w", id, err)
 	}
@@ -50,8 +50,8 @@ func (g *Guards) Set(id, owner, reason string) error {
 
 // Clear takes back the owner's guard of the domain, durably before it returns.
 // Guards of others stay. No guard is no error.
-func (g *Guards) Clear(id, owner string) error {
-	err := g.change(id, func(lines []string) []string { return without(lines, owner) })
+func (d *Dir) Clear(id, owner string) error {
+	err := d.change(id, func(lines []string) []string { return without(lines, owner) })
 	if err != nil {
 		return fmt.Errorf("clear guard of instance %s: %w", id, err)
 	}
@@ -60,8 +60,8 @@ func (g *Guards) Clear(id, owner string) error {
 
 // Has says whether the owner guards the domain. An error means that nobody can
 // tell, which is not the same as no.
-func (g *Guards) Has(id, owner string) (bool, error) {
-	path, err := g.path(id)
+func (d *Dir) Has(id, owner string) (bool, error) {
+	path, err := d.path(id)
 	if err != nil {
 		return false, err
 	}
@@ -77,22 +77,19 @@ type Guard struct{ Owner, Reason string }
 
 // The owners of guards that say something of the instance as a whole.
 const (
-	// GuardRoot: the root volume is missing.
-	GuardRoot = "root"
-	// GuardShelf: the instance is on the shelf, or another host's.
-	GuardShelf = "shelf"
-	// GuardPause, with the migration's id after it, owns the guard that keeps an
+	// OwnerRoot: the root volume is missing.
+	OwnerRoot = "root"
+	// OwnerShelf: the instance is on the shelf, or another host's.
+	OwnerShelf = "shelf"
+	// OwnerPause, with the migration's id after it, owns the guard that keeps an
 	// instance saved while one of its volumes moves with all guests paused.
-	GuardPause = "pause "
+	OwnerPause = "pause "
 )
-
-// RootReason is the reason that goes with the guard GuardRoot.
-func RootReason(name string) string { return noRoot("start", name).Message }
 
 // Of returns the guards of a domain. An error means that nobody can tell, which is
 // not the same as none.
-func (g *Guards) Of(id string) ([]Guard, error) {
-	path, err := g.path(id)
+func (d *Dir) Of(id string) ([]Guard, error) {
+	path, err := d.path(id)
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +110,13 @@ func (g *Guards) Of(id string) ([]Guard, error) {
 
 // change replaces the lines of a domain's file. It ends a start token, which was issued
 // for the guard as it was.
-func (g *Guards) change(id string, edit func([]string) []string) error {
-	path, err := g.path(id)
+func (d *Dir) change(id string, edit func([]string) []string) error {
+	path, err := d.path(id)
 	if err != nil {
 		return err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	lines, err := readLines(path)
 	if err != nil {
 		return err
@@ -133,7 +130,7 @@ func (g *Guards) change(id string, edit func([]string) []string) error {
 		}
 		return nil
 	}
-	if err := g.makeDir(); err != nil {
+	if err := d.makeDir(); err != nil {
 		return err
 	}
 	return atomicfile.Write(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
@@ -159,14 +156,14 @@ func readLines(path string) ([]string, error) {
 
 // List returns the reason of every guard by domain UUID. Files with other names
 // are none of ours and are left out.
-func (g *Guards) List() (map[string]string, error) {
-	entries, err := os.ReadDir(g.dir)
+func (d *Dir) List() (map[string]string, error) {
+	entries, err := os.ReadDir(d.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list guards: %w", err)
 	}
 	guards := map[string]string{}
 	for _, e := range entries {
-		path, err := g.path(e.Name())
+		path, err := d.path(e.Name())
 		if err != nil {
 			continue
 		}
@@ -185,22 +182,22 @@ func (g *Guards) List() (map[string]string, error) {
 // path is the file of a domain's guard. Only a UUID as libvirt writes it (lower
 // case, with dashes) is taken: the hook compares names byte by byte, and
 // nothing else is safe as a file name.
-func (g *Guards) path(id string) (string, error) {
+func (d *Dir) path(id string) (string, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil || parsed.String() != id {
 		return "", fmt.Errorf("guard: %q is not the UUID of a domain", id)
 	}
-	return filepath.Join(g.dir, id), nil
+	return filepath.Join(d.dir, id), nil
 }
 
 // makeDir makes the directory and syncs it into its parent, for a guard in a
 // directory that a power cut forgets is no guard. It syncs an old directory
 // too: the process that made it may have died before its sync.
-func (g *Guards) makeDir() error {
-	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+func (d *Dir) makeDir() error {
+	if err := os.Mkdir(d.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	parent, err := os.Open(filepath.Dir(g.dir))
+	parent, err := os.Open(filepath.Dir(d.dir))
 	if err != nil {
 		return err
 	}
