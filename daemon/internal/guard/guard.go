@@ -203,3 +203,19 @@ func (d *Dir) makeDir() error {
 	}
 	return errors.Join(parent.Sync(), parent.Close())
 }
+
+// A start token is a file beside a domain's guard. The hook lets a start through the
+// guards of the owner that its second line names, if the definition that libvirt is
+// about to run has the text of its first line in it. The hook has the suffix too, in PASS.
+const startTokenSuffix = ".pass"
+
+// revokeStartToken removes the start token beside the guard at path. The caller holds mu.
+func revokeStartToken(path string) error {
+	if _, err := os.Lstat(path + startTokenSuffix); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := atomicfile.Remove(path + startTokenSuffix); err != nil {
+		return fmt.Errorf("revoke start token: %w", err)
+	}
+	return nil
+}

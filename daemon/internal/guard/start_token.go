@@ -3,20 +3,12 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/atomicfile"
 )
-
-// A start token is a file beside a domain's guard. The hook lets a start through the
-// guards of the owner that its second line names, if the definition that libvirt is
-// about to run has the text of its first line in it. The hook has the suffix too, in PASS.
-const startTokenSuffix = ".pass"
 
 // startTokenMode: only root may read the text.
 const startTokenMode = 0o600
@@ -48,15 +40,4 @@ func (d *Dir) RevokeStartToken(id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return revokeStartToken(path)
-}
-
-// revokeStartToken removes the start token beside the guard at path. The caller holds mu.
-func revokeStartToken(path string) error {
-	if _, err := os.Lstat(path + startTokenSuffix); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err := atomicfile.Remove(path + startTokenSuffix); err != nil {
-		return fmt.Errorf("revoke start token: %w", err)
-	}
-	return nil
 }

@@ -27,35 +27,11 @@ type Config struct {
 	BootID string
 }
 
-// Host is this host as the registry knows it.
-type Host struct {
-	ID    string
-	Name  string
-	Epoch int64
-}
-
-// named says whether a document names this host, which it does by name or by id.
-func (h Host) named(named string) bool { return named != "" && (named == h.ID || named == h.Name) }
-
 // Manager starts, stops, pauses, reboots and shelves the instances of this host.
 // Safe for concurrent use.
 type Manager struct {
 	desk request.Desk
 	env  *stepEnv
-}
-
-// stepEnv is what the steps share: the ports, and who this host is.
-type stepEnv struct {
-	Ports
-	// host answers for this host once it was told who it is, registry away or not.
-	host func(context.Context) (Host, error)
-	log  *slog.Logger
-	// saveDir is Config.SaveDir, boot Config.BootID.
-	saveDir, boot string
-	// submit stores and starts an op that follows another one.
-	submit func(context.Context, op.Op) error
-	// active are the ops that are not finished.
-	active func() []op.Status
 }
 
 // New makes a manager. Host answers for this host. Bind the manager to the runner

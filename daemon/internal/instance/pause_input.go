@@ -5,6 +5,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/google/uuid"
 
@@ -36,6 +37,11 @@ func (in *pauseInput) owner() string { return guard.OwnerPause + in.MigrationID 
 func (in *pauseInput) reason() string {
 	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",
 		in.InstanceName, in.VolumeName, in.MigrationID)
+}
+
+// saveImagePath is the save image of an instance for a migration: the file of its RAM.
+func (e *stepEnv) saveImagePath(instanceID, migrationID string) string {
+	return filepath.Join(e.saveDir, instanceID+"."+migrationID+".ram")
 }
 
 // pauseInput looks up the input of an op for a migration that has locked the instance.

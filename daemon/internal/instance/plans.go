@@ -3,51 +3,9 @@
 package instance
 
 import (
-	"context"
-	"errors"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
-)
-
-// The op kinds of instances.
-const (
-	kindStart   = "instance_start"
-	kindStop    = "instance_stop"
-	kindReboot  = "instance_reboot"
-	kindPause   = "instance_pause"
-	kindUnpause = "instance_unpause"
-
-	kindShelve   = "instance_shelve"
-	kindUnshelve = "instance_unshelve"
-
-	kindSuspend = "instance_suspend"
-	kindSave    = "instance_save"
-	// kindRestore is in older journals: it let its guest run on at once. It is not
-	// submitted any more.
-	kindRestore       = "instance_restore"
-	kindRestorePaused = "instance_restore_paused"
-	kindDiscard       = "instance_discard_memory"
-	kindResume        = "instance_resume"
-)
-
-var kinds = []string{
-	kindStart, kindStop, kindReboot, kindPause, kindUnpause, kindShelve, kindUnshelve,
-	kindSuspend, kindSave, kindRestore, kindRestorePaused, kindDiscard, kindResume,
-}
-
-// pauseKinds are the op kinds of a move with all guests paused; true for the kinds that
-// bring an instance back.
-var pauseKinds = map[string]bool{
-	kindSuspend: false, kindSave: false, kindRestore: true, kindRestorePaused: true, kindDiscard: true, kindResume: true,
-}
-
-// The steps whose outputs or end are looked at.
-const (
-	stepNameAdmit  = "admit"
-	stepNameReport = "report"
 )
 
 // Plans returns the plans of all op kinds of instances, for the runner.
@@ -55,51 +13,92 @@ func (m *Manager) Plans() []op.Plan {
 	return slices.Concat(m.env.powerPlans(), []op.Plan{m.env.shelvePlan(), m.env.unshelvePlan()}, m.pausePlans())
 }
 
-// subject is the instance that an op is about: the beginning of every input here.
-type subject struct {
-	request.Asked
-	InstanceID   string `json:"instance_id"`
-	InstanceName string `json:"instance_name"`
-	// Host and Epoch are the tokens of the op.
-	Host     string `json:"host"`
-	HostName string `json:"host_name"`
-	Epoch    int64  `json:"epoch"`
-	// Whole: nobody else changes the instance meanwhile. Otherwise the op owns only
-	// whether the instance is on.
-	Whole bool `json:"whole,omitempty"`
-}
-
-// Keys implements request.Input.
-func (s *subject) Keys() []string {
-	if s.Whole {
-		return []string{request.PowerKey(s.InstanceID), request.InstanceKey(s.InstanceID)}
+func (e *stepEnv) powerPlans() []op.Plan {
+	plan := func(kind string, does op.Step) op.Plan {
+		return op.Plan{Kind: kind, Commit: does.Name, Steps: []op.Step{e.stepAdmitPower(kind), does, e.stepReport()}}
 	}
-	return []string{request.PowerKey(s.InstanceID)}
+	return []op.Plan{
+		plan(kindStart, e.stepStart()),
+		plan(kindStop, e.stepStop()),
+		plan(kindReboot, e.stepReboot()),
+		plan(kindPause, e.stepPause()),
+		plan(kindUnpause, e.stepUnpause()),
+	}
 }
 
-// Group implements request.Input.
-func (s *subject) Group() string { return s.InstanceID }
-
-// step makes an op.Step of functions that take the input. Undo and observe may be
-// nil.
-func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
-	return op.StepOf(op.InputOf[I], name, do, undo, observe)
-}
-
-// stepReport tells the registry what the op has made of the instance, so that
-// whoever waited for the op finds the registry knowing it. Libvirt that has died
-// meanwhile is waited for: without it this host knows nothing to tell.
-func (e *stepEnv) stepReport() op.Step {
-	return op.Step{Name: stepNameReport, Do: func(ctx context.Context, _ *op.Run) error {
-		return e.reported(ctx)
+func (e *stepEnv) shelvePlan() op.Plan {
+	return op.Plan{Kind: kindShelve, Commit: stepNameUndefine, Steps: []op.Step{
+		e.stepAdmitShelve(),
+		e.stepStopToShelve(),
+		e.stepGuardShelf(),
+		e.stepStore(),
+		e.stepUndefine(),
+		e.stepOffload(),
+		e.stepReport(),
 	}}
 }
 
-// reported tells the registry of this host's instances. If libvirt does not answer, the
-// op waits for it.
-func (e *stepEnv) reported(ctx context.Context) error {
-	if err := e.Report(ctx); errors.Is(err, hv.ErrUnavailable) {
-		return request.HV(err)
+func (e *stepEnv) unshelvePlan() op.Plan {
+	return op.Plan{Kind: kindUnshelve, Commit: stepNameComplete, Steps: []op.Step{
+		e.stepAdmitUnshelve(),
+		e.stepClaim(),
+		e.stepGuardUnshelved(),
+		e.stepConnectVolumes(),
+		e.stepDefine(),
+		e.stepVerify(),
+		e.stepComplete(),
+		e.stepClear(),
+		e.stepReport(),
+		e.stepThenStart(),
+	}}
+}
+
+// pausePlans are the plans of a move with all guests paused: no process has the volume
+// open between save and restore, and no guest of the volume runs between suspend and
+// resume. A suspend or a save that fails is undone. The name that a restore puts into the
+// definition is not, since the location that it was given is right whatever follows.
+func (m *Manager) pausePlans() []op.Plan {
+	e := m.env
+	return []op.Plan{
+		{Kind: kindSuspend, Steps: []op.Step{
+			step(stepNameAdmit, m.admitSuspend, nil, nil),
+			e.stepPauseGuard(),
+			e.stepSuspend(),
+			e.stepReport(),
+		}},
+		{Kind: kindSave, Steps: []op.Step{
+			step(stepNameAdmit, m.admitSave, nil, nil),
+			e.stepPauseGuard(),
+			e.stepSave(),
+			e.stepReleased(),
+			e.stepReport(),
+		}},
+		{Kind: kindRestore, Commit: stepNameRemoveSaveImage, Steps: []op.Step{
+			m.stepSavedState(),
+			e.stepConnect(),
+			e.stepName(),
+			e.stepWake(),
+			e.stepRemoveSaveImage(),
+			e.stepResumeGuest(),
+			e.stepReport(),
+		}},
+		{Kind: kindRestorePaused, Steps: []op.Step{
+			m.stepSavedState(),
+			e.stepConnect(),
+			e.stepName(),
+			e.stepWake(),
+			e.stepReport(),
+		}},
+		{Kind: kindDiscard, Commit: stepNameDiscard, Steps: []op.Step{
+			e.stepName(),
+			e.stepDiscard(),
+			e.stepReport(),
+		}},
+		{Kind: kindResume, Commit: stepNameRemoveSaveImage, Steps: []op.Step{
+			m.stepStateBefore(),
+			e.stepRemoveSaveImage(),
+			e.stepResumeGuest(),
+			e.stepReport(),
+		}},
 	}
-	return nil
 }

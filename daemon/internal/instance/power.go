@@ -3,7 +3,6 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -21,24 +20,6 @@ const (
 	// lookEvery is how often the domain is looked at without an event.
 	lookEvery = time.Second
 )
-
-// stopping is how an instance is stopped.
-type stopping struct {
-	// Force cuts the power without asking the guest.
-	Force          bool `json:"force,omitempty"`
-	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
-}
-
-const defaultStopTimeout = 120 * time.Second
-
-// timeout is how long the guest has to obey.
-func (s stopping) timeout() time.Duration {
-	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
-}
-
-func (s stopping) check() error {
-	return api.InstanceStop(s).Check()
-}
 
 // powerOn starts the domain, unless it is guarded.
 func (e *stepEnv) powerOn(ctx context.Context, s *subject) error {

@@ -4,20 +4,12 @@ package instance
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
-
-// powerInput is the input of every op that only changes whether an instance runs.
-type powerInput struct {
-	subject
-	stopping
-}
 
 // BeginStart starts an instance that is off. Like all Begin calls it returns the
 // instance as soon as the op is admitted, or the refusal; the op with this id goes on by
@@ -48,12 +40,6 @@ func (m *Manager) BeginUnpause(ctx context.Context, opID, instanceRef string) (a
 	return m.begin(ctx, opID, kindUnpause, instanceRef, stopping{})
 }
 
-// requestBody is what the caller sent, to tell a repeated request from another one.
-type requestBody struct {
-	Instance string `json:"instance"`
-	In       any    `json:"in,omitempty"`
-}
-
 func (m *Manager) begin(ctx context.Context, opID, kind, ref string, how stopping) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: kind, Asked: requestBody{ref, how},
@@ -72,39 +58,6 @@ func (m *Manager) begin(ctx context.Context, opID, kind, ref string, how stoppin
 			return in, m.env.checkPower(ctx, kind, in, inst)
 		},
 	})
-}
-
-// submit stores the op of a request, waits until it is granted, and returns the instance.
-// Asks are the steps, besides the first, that may still refuse it.
-func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
-	o, err := m.desk.Submit(ctx, req)
-	if err != nil {
-		return api.Instance{}, err
-	}
-	var s subject
-	if err := json.Unmarshal(o.Input, &s); err != nil {
-		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
-	}
-	st, err := m.desk.Granted(ctx, o.ID, append(asks, stepNameAdmit)...)
-	// A save that was admitted is no refusal, whatever became of it: it may have left the
-	// guest at rest. Its op tells.
-	if _, admitted := st.Outputs[stepNameAdmit]; err != nil && !admitted {
-		return api.Instance{}, err
-	}
-	return m.env.currentInstance(ctx, &s), nil
-}
-
-func (e *stepEnv) powerPlans() []op.Plan {
-	plan := func(kind string, does op.Step) op.Plan {
-		return op.Plan{Kind: kind, Commit: does.Name, Steps: []op.Step{e.stepAdmitPower(kind), does, e.stepReport()}}
-	}
-	return []op.Plan{
-		plan(kindStart, e.stepStart()),
-		plan(kindStop, e.stepStop()),
-		plan(kindReboot, e.stepReboot()),
-		plan(kindPause, e.stepPause()),
-		plan(kindUnpause, e.stepUnpause()),
-	}
 }
 
 // stepAdmitPower makes the checks once more, now that no other op works on the instance.

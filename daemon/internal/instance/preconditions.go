@@ -3,9 +3,7 @@
 package instance
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
@@ -13,56 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// findInstance reads an instance from the registry, or from what this host remembers while
-// that is away.
-func (e *stepEnv) findInstance(ctx context.Context, ref string) (api.Instance, error) {
-	inst, err := e.Registry.Instance(ctx, ref)
-	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
-		if known, ok := e.Known.KnownInstance(ctx, ref); ok {
-			return known, nil
-		}
-	}
-	return inst, err
-}
-
-// subjectOf is the subject of an op on an instance, which has to be on this host.
-func (e *stepEnv) subjectOf(ctx context.Context, inst api.Instance) (subject, error) {
-	host, err := e.host(ctx)
-	if err != nil {
-		return subject{}, err
-	}
-	if !host.named(inst.Host) && inst.State != api.InstanceShelvedOffloaded {
-		return subject{}, api.Errorf(api.CodeNotYourHost, "instance %s is on host %s and this is %s; run this there, or ask the registry", inst.Name, inst.Host, host.Name)
-	}
-	return subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
-}
-
-// domain reads the domain of an instance, nil if there is none. Its errors are typed
-// for the runner.
-func (e *stepEnv) domain(ctx context.Context, id string) (*hv.Domain, error) {
-	dom, err := e.HV.Domain(ctx, id)
-	if errors.Is(err, hv.ErrNotFound) {
-		return nil, nil
-	}
-	return dom, request.HV(err)
-}
-
-// currentInstance is the instance as it is now, as far as registry and libvirt answer.
-func (e *stepEnv) currentInstance(ctx context.Context, s *subject) api.Instance {
-	inst, err := e.findInstance(ctx, s.InstanceID)
-	if err != nil {
-		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
-	}
-	if dom, err := e.domain(ctx, s.InstanceID); err == nil && dom != nil && !shelved(inst.State) {
-		inst.State = StateOf(dom.State)
-	}
-	return inst
-}
-
-func shelved(s api.InstanceState) bool {
-	return s == api.InstanceShelved || s == api.InstanceShelvedOffloaded
-}
 
 // verbs are the ops as a person says them.
 var verbs = map[string]string{
@@ -130,32 +78,6 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 		return forbidden(verb, name, "it is running")
 	}
 	return nil
-}
-
-func forbidden(verb, name, why string, args ...any) *api.Error {
-	return api.Errorf(api.CodeStateForbidden, "cannot "+verb+" instance "+name+": "+why, args...)
-}
-
-func locked(verb string, inst api.Instance) *api.Error {
-	if inst.LockedBy != "" {
-		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); migration %s unlocks it when it is over", verb, inst.Name, inst.LockReason, inst.LockedBy).
-			With("locked_by", inst.LockedBy)
-	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, inst.Name, inst.LockReason, inst.Name)
-}
-
-// noRoot is the refusal of an instance whose root volume is missing.
-func noRoot(verb, name string) *api.Error {
-	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
-}
-
-// RootReason is the reason of the guard that keeps an instance without a root volume off
-// (guard.OwnerRoot).
-func RootReason(name string) string { return noRoot("start", name).Message }
-
-// refusedStart is a refusal of Migrations.MayStart for whoever asked.
-func refusedStart(verb, name string, err error) error {
-	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }
 
 // notGuarded refuses the start of an instance that is guarded, for whatever reason:
@@ -240,25 +162,4 @@ func (e *stepEnv) notSwitching(s *subject, verb string) error {
 		return nil
 	}
 	return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: a migration holds it paused for its switch; `volferryctl migration list` shows which", verb, s.InstanceName)
-}
-
-// refusal turns an error of the hypervisor into what the caller is told, or into what
-// the runner waits for.
-func (s *subject) refusal(verb string, err error) error {
-	cannot := func(code api.Code, why string) error {
-		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)
-	}
-	switch {
-	case errors.Is(err, hv.ErrGuarded):
-		return cannot(api.CodeInstanceBusy, err.Error())
-	case errors.Is(err, hv.ErrInUse):
-		return cannot(api.CodeVolumeInUse, err.Error())
-	case errors.Is(err, hv.ErrUnsupported):
-		return cannot(api.CodeUnsupportedDisk, err.Error())
-	case errors.Is(err, hv.ErrNotActive):
-		return cannot(api.CodeStateForbidden, "it is stopped")
-	case errors.Is(err, hv.ErrNotFound):
-		return cannot(api.CodeNotFound, "it is not defined on this host any more")
-	}
-	return request.HV(err)
 }

@@ -5,10 +5,8 @@ package instance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -83,15 +81,6 @@ func (e *stepEnv) stepRemoveSaveImage() op.Step {
 	return step(stepNameRemoveSaveImage, do, nil, observe)
 }
 
-// mayResume asks the registry whether a paused guest may run on, if it is to be resumed.
-func (e *stepEnv) mayResume(ctx context.Context, in *pauseInput, was savedState) error {
-	dom, err := e.domain(ctx, in.InstanceID)
-	if err != nil || dom == nil || !toBeResumed(dom, was) {
-		return err
-	}
-	return e.permit(ctx, in, api.PermitResume)
-}
-
 // stepResumeGuest resumes a guest that ran before.
 func (e *stepEnv) stepResumeGuest() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
@@ -113,21 +102,4 @@ func (e *stepEnv) stepResumeGuest() op.Step {
 		return op.DoneIf(dom == nil || !toBeResumed(dom, was)), err
 	}
 	return step(stepNameResume, do, nil, observe)
-}
-
-// toBeResumed says whether a guest ran before and is paused by us now.
-func toBeResumed(dom *hv.Domain, was savedState) bool {
-	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
-}
-
-func (e *stepEnv) resumeGuest(ctx context.Context, in *pauseInput, was savedState) error {
-	dom, err := e.domain(ctx, in.InstanceID)
-	if err != nil || dom == nil || !toBeResumed(dom, was) {
-		return err
-	}
-	err = e.HV.Resume(ctx, in.InstanceID)
-	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return nil // it went off meanwhile
-	}
-	return request.HV(err)
 }

@@ -14,11 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-const stepNameSave = "save"
-
-// waitSave is what an op waits for when libvirt is saving the domain.
-const waitSave = "save"
-
 // BeginSave saves an instance for a migration that has locked it: its RAM goes to a save
 // image, so that no process has the volume open, and it is guarded until it is restored
 // (BeginRestore). An instance that is off is guarded only.

@@ -21,11 +21,6 @@ import (
 // a part that an earlier boot has left nobody can tell whether it is whole.
 const partSuffix = ".part."
 
-// saveImagePath is the save image of an instance for a migration: the file of its RAM.
-func (e *stepEnv) saveImagePath(instanceID, migrationID string) string {
-	return filepath.Join(e.saveDir, instanceID+"."+migrationID+".ram")
-}
-
 // saveImageExists says whether the save image is there. An error means that nobody can
 // tell.
 func saveImageExists(in *pauseInput) (bool, error) { return fileExists(in.Memory) }

@@ -126,3 +126,10 @@ func (m *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.St
 func journalError(err error) error {
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err))
 }
+
+// savedStateOf is what the instance was before it was suspended or saved.
+func savedStateOf(r *op.Run) (savedState, error) {
+	var was savedState
+	_, err := r.Output(stepNameSavedState, &was)
+	return was, err
+}

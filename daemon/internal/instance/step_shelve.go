@@ -97,23 +97,6 @@ func shelfReason(name string) string {
 	return "instance " + name + " is shelved, or another host's; `volferryctl instance unshelve " + name + "`"
 }
 
-// isOurs asks the registry whether the instance is this host's and not on the shelf.
-func (e *stepEnv) isOurs(ctx context.Context, s *subject) (bool, error) {
-	inst, found, err := e.row(ctx, s)
-	return found && !shelved(inst.State), err
-}
-
-// row reads the instance from the registry. An instance of another host counts as not
-// found. Its errors are typed for the runner.
-func (e *stepEnv) row(ctx context.Context, s *subject) (inst api.Instance, found bool, err error) {
-	inst, err = e.Registry.Instance(ctx, s.InstanceID)
-	if request.Lost(err) {
-		return inst, false, nil
-	}
-	host := Host{ID: s.Host, Name: s.HostName}
-	return inst, err == nil && host.named(inst.Host), request.Registry(err)
-}
-
 // stored tells which state of the domain the registry has, or will have.
 type stored struct {
 	Digest string `json:"digest"`

@@ -387,3 +387,6 @@ func (e *stepEnv) stepThenStart() op.Step {
 		})
 	}, nil, nil)
 }
+
+// unshelveInput is the input of an unshelve.
+type unshelveInput struct{ subject }

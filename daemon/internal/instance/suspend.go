@@ -7,15 +7,11 @@ import (
 	"context"
 	"errors"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
-
-const stepNameSuspend = "suspend"
 
 // CheckSave makes every check of BeginSuspend and BeginSave, and changes nothing.
 func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.InstanceSuspend) error {
@@ -126,16 +122,4 @@ func (e *stepEnv) stepSuspend() op.Step {
 		return op.Done, r.SetOutput(was)
 	}
 	return step(stepNameSuspend, do, undo, observe)
-}
-
-// permit asks the registry whether the move still wants what is about to be done, and waits
-// for its answer: only the registry knows which guest of a volume has run on. Each question
-// has an id of its own, since an old answer is worth nothing.
-func (e *stepEnv) permit(ctx context.Context, in *pauseInput, to string) error {
-	host, err := e.host(ctx) // as it is now: it may have rejoined since the op began
-	if err != nil {
-		return err
-	}
-	_, err = e.Registry.PermitPause(ctx, uuid.NewString(), in.MigrationID, api.PausePermit{InstanceID: in.InstanceID, To: to, Host: host.ID, Epoch: host.Epoch})
-	return request.Registry(err)
 }

@@ -33,24 +33,6 @@ func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (
 // StartOf is the id of the op that starts the instance that an unshelve brought back.
 func StartOf(unshelveOpID string) string { return api.StartOp(unshelveOpID) }
 
-// unshelveInput is the input of an unshelve.
-type unshelveInput struct{ subject }
-
-func (e *stepEnv) unshelvePlan() op.Plan {
-	return op.Plan{Kind: kindUnshelve, Commit: stepNameComplete, Steps: []op.Step{
-		e.stepAdmitUnshelve(),
-		e.stepClaim(),
-		e.stepGuardUnshelved(),
-		e.stepConnectVolumes(),
-		e.stepDefine(),
-		e.stepVerify(),
-		e.stepComplete(),
-		e.stepClear(),
-		e.stepReport(),
-		e.stepThenStart(),
-	}}
-}
-
 func (e *stepEnv) stepAdmitUnshelve() op.Step {
 	return step(stepNameAdmit, func(ctx context.Context, _ *op.Run, in *unshelveInput) error {
 		inst, err := e.Registry.Instance(ctx, in.InstanceID)

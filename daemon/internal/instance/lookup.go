@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// findInstance reads an instance from the registry, or from what this host remembers while
+// that is away.
+func (e *stepEnv) findInstance(ctx context.Context, ref string) (api.Instance, error) {
+	inst, err := e.Registry.Instance(ctx, ref)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
+		if known, ok := e.Known.KnownInstance(ctx, ref); ok {
+			return known, nil
+		}
+	}
+	return inst, err
+}
+
+// subjectOf is the subject of an op on an instance, which has to be on this host.
+func (e *stepEnv) subjectOf(ctx context.Context, inst api.Instance) (subject, error) {
+	host, err := e.host(ctx)
+	if err != nil {
+		return subject{}, err
+	}
+	if !host.named(inst.Host) && inst.State != api.InstanceShelvedOffloaded {
+		return subject{}, api.Errorf(api.CodeNotYourHost, "instance %s is on host %s and this is %s; run this there, or ask the registry", inst.Name, inst.Host, host.Name)
+	}
+	return subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
+}
+
+// domain reads the domain of an instance, nil if there is none. Its errors are typed
+// for the runner.
+func (e *stepEnv) domain(ctx context.Context, id string) (*hv.Domain, error) {
+	dom, err := e.HV.Domain(ctx, id)
+	if errors.Is(err, hv.ErrNotFound) {
+		return nil, nil
+	}
+	return dom, request.HV(err)
+}
+
+// currentInstance is the instance as it is now, as far as registry and libvirt answer.
+func (e *stepEnv) currentInstance(ctx context.Context, s *subject) api.Instance {
+	inst, err := e.findInstance(ctx, s.InstanceID)
+	if err != nil {
+		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
+	}
+	if dom, err := e.domain(ctx, s.InstanceID); err == nil && dom != nil && !shelved(inst.State) {
+		inst.State = StateOf(dom.State)
+	}
+	return inst
+}
+
+func shelved(s api.InstanceState) bool {
+	return s == api.InstanceShelved || s == api.InstanceShelvedOffloaded
+}
+
+// isOurs asks the registry whether the instance is this host's and not on the shelf.
+func (e *stepEnv) isOurs(ctx context.Context, s *subject) (bool, error) {
+	inst, found, err := e.row(ctx, s)
+	return found && !shelved(inst.State), err
+}
+
+// row reads the instance from the registry. An instance of another host counts as not
+// found. Its errors are typed for the runner.
+func (e *stepEnv) row(ctx context.Context, s *subject) (inst api.Instance, found bool, err error) {
+	inst, err = e.Registry.Instance(ctx, s.InstanceID)
+	if request.Lost(err) {
+		return inst, false, nil
+	}
+	host := Host{ID: s.Host, Name: s.HostName}
+	return inst, err == nil && host.named(inst.Host), request.Registry(err)
+}

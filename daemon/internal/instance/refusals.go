@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+func forbidden(verb, name, why string, args ...any) *api.Error {
+	return api.Errorf(api.CodeStateForbidden, "cannot "+verb+" instance "+name+": "+why, args...)
+}
+
+func locked(verb string, inst api.Instance) *api.Error {
+	if inst.LockedBy != "" {
+		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); migration %s unlocks it when it is over", verb, inst.Name, inst.LockReason, inst.LockedBy).
+			With("locked_by", inst.LockedBy)
+	}
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, inst.Name, inst.LockReason, inst.Name)
+}
+
+// noRoot is the refusal of an instance whose root volume is missing.
+func noRoot(verb, name string) *api.Error {
+	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
+}
+
+// RootReason is the reason of the guard that keeps an instance without a root volume off
+// (guard.OwnerRoot).
+func RootReason(name string) string { return noRoot("start", name).Message }
+
+// refusedStart is a refusal of Migrations.MayStart for whoever asked.
+func refusedStart(verb, name string, err error) error {
+	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
+}
+
+// refusal turns an error of the hypervisor into what the caller is told, or into what
+// the runner waits for.
+func (s *subject) refusal(verb string, err error) error {
+	cannot := func(code api.Code, why string) error {
+		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)
+	}
+	switch {
+	case errors.Is(err, hv.ErrGuarded):
+		return cannot(api.CodeInstanceBusy, err.Error())
+	case errors.Is(err, hv.ErrInUse):
+		return cannot(api.CodeVolumeInUse, err.Error())
+	case errors.Is(err, hv.ErrUnsupported):
+		return cannot(api.CodeUnsupportedDisk, err.Error())
+	case errors.Is(err, hv.ErrNotActive):
+		return cannot(api.CodeStateForbidden, "it is stopped")
+	case errors.Is(err, hv.ErrNotFound):
+		return cannot(api.CodeNotFound, "it is not defined on this host any more")
+	}
+	return request.HV(err)
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// shelveInput is the input of a shelve.
+type shelveInput struct {
+	subject
+	stopping
+	// Keep: the instance stays on its host.
+	Keep bool `json:"keep,omitempty"`
+	// Was: the instance is shelved already, and only leaves its host.
+	Was bool `json:"was,omitempty"`
+}
+
+// mayShelve refuses an instance whose shelving would stop half-way, or that could not
+// come back.
+func (e *stepEnv) mayShelve(ctx context.Context, in *shelveInput, inst api.Instance) error {
+	const verb = "shelve"
+	switch {
+	case inst.Locked: // first, as in checkPower
+		return locked(verb, inst)
+	case inst.State == api.InstanceShelvedOffloaded, inst.State == api.InstanceShelved && in.Keep:
+		return forbidden(verb, inst.Name, "it is %s already", inst.State)
+	case (inst.State == api.InstanceShelved) != in.Was:
+		return api.Errorf(api.CodeConflict, "cannot shelve instance %s: it is %s by now; look, and ask again", inst.Name, inst.State)
+	}
+	dom, err := e.domain(ctx, inst.ID)
+	if err != nil {
+		return err
+	}
+	if err := mayLeave(dom, inst.Name, in.Force); err != nil {
+		return err
+	}
+	if err := e.notMoving(ctx, inst); err != nil {
+		return err
+	}
+	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := mayTake(dom, atts, in.Keep); err != nil {
+		return err
+	}
+	_, err = e.HV.DomainDefinition(ctx, inst.ID)
+	if errors.Is(err, hv.ErrUnsupported) {
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: %v", inst.Name, err)
+	}
+	return request.HV(err)
+}
+
+// mayLeave refuses a domain that has more on this host than its definition and its disks.
+func mayLeave(dom *hv.Domain, name string, force bool) error {
+	const verb = "shelve"
+	left := func(what, how string) error {
+		return forbidden(verb, name, "it has %s; %s", what, how)
+	}
+	switch {
+	case dom == nil:
+		return api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", name, name)
+	case !dom.Persistent:
+		return forbidden(verb, name, "it is transient; define it first (virsh dumpxml, virsh define)")
+	case dom.State == hv.StateOther:
+		return api.Errorf(api.CodeInstanceBusy, "cannot shelve instance %s: it is neither running, paused nor stopped; try again when it is", name)
+	case dom.State == hv.StatePaused && !force:
+		return forbidden(verb, name, "it is paused and cannot shut down; unpause it first, or use --force")
+	case dom.ManagedSave:
+		return left("a managed save image", "start it, or remove the image (virsh managedsave-remove "+name+")")
+	case dom.Snapshots > 0:
+		return left("snapshots", "delete them first (virsh snapshot-list "+name+")")
+	case dom.Checkpoints > 0:
+		return left("checkpoints", "delete them first (virsh checkpoint-list "+name+")")
+	}
+	return request.AtHome("cannot shelve instance "+name, dom)
+}
+
+// notMoving refuses an instance of which a volume moves.
+func (e *stepEnv) notMoving(ctx context.Context, inst api.Instance) error {
+	open, err := e.Migrations.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(open, func(mig api.Migration) bool { return mig.InstanceID == inst.ID })
+	if i < 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeMigrationActive, "cannot shelve instance %s: migration %s is moving one of its volumes; complete or cancel that first", inst.Name, open[i].ID).
+		With("migration_id", open[i].ID)
+}
+
+// mayTake refuses disks that differ from what the registry has of them and, if the
+// instance is to leave this host, disks that only this host has.
+func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
+	for _, a := range atts {
+		if a.State != api.AttachmentAttached {
+			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `volferryctl attachment delete %s --force`", dom.Name, a.Device, a.State, a.ID)
+		}
+	}
+	if what := differs(dom, atts); what != "" {
+		return api.Errorf(api.CodeChainChanged, "cannot shelve instance %s: %s", dom.Name, what)
+	}
+	for i := range dom.Config {
+		d := &dom.Config[i]
+		volume := slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.Device == d.Target })
+		if !keep && !volume && !isDrive(d) {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s is no volume and would stay behind; adopt it, or keep the instance on its host (without --offload)", dom.Name, d.Target)
+		}
+		if !keep && d.Uncarried != "" {
+			return wouldLose(dom.Name, d)
+		}
+	}
+	return nil
+}
+
+// wouldLose refuses a disk that could not be made again as it is now.
+func wouldLose(instance string, d *hv.Disk) error {
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s has %s, which it would come back without; keep the instance on its host (without --offload)",
+		instance, d.Target, d.Uncarried)
+}
+
+// isDrive says whether the disk is a drive for media, which is no volume.
+func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// subject is the instance that an op is about: the beginning of every input here.
+type subject struct {
+	request.Asked
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+	// Host and Epoch are the tokens of the op.
+	Host     string `json:"host"`
+	HostName string `json:"host_name"`
+	Epoch    int64  `json:"epoch"`
+	// Whole: nobody else changes the instance meanwhile. Otherwise the op owns only
+	// whether the instance is on.
+	Whole bool `json:"whole,omitempty"`
+}
+
+// Keys implements request.Input.
+func (s *subject) Keys() []string {
+	if s.Whole {
+		return []string{request.PowerKey(s.InstanceID), request.InstanceKey(s.InstanceID)}
+	}
+	return []string{request.PowerKey(s.InstanceID)}
+}
+
+// Group implements request.Input.
+func (s *subject) Group() string { return s.InstanceID }
+
+// step makes an op.Step of functions that take the input. Undo and observe may be
+// nil.
+func step[I any](name string, do, undo op.DoFunc[I], observe op.ObserveFunc[I]) op.Step {
+	return op.StepOf(op.InputOf[I], name, do, undo, observe)
+}

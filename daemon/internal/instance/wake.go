@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// waitSave is what an op waits for when libvirt is saving the domain.
+const waitSave = "save"
+
+// woken is the output of stepWake.
+type woken struct {
+	// Remark tells the caller in what the instance is not as it was.
+	Remark string `json:"remark,omitempty"`
+}
+
+// wake restores an instance from its save image, paused, with the disk that its
+// persistent definition has, and says what could not be as it was. It may be repeated.
+// The guard stays: it is cleared with the removal of the save image.
+func (e *stepEnv) wake(ctx context.Context, in *pauseInput, was savedState) (remark string, err error) {
+	dom, err := e.domain(ctx, in.InstanceID)
+	switch {
+	case err != nil:
+		return "", err
+	case dom == nil:
+		return "", in.needsOperator(errors.New("it is not defined on this host any more"))
+	case dom.State == hv.StateOther:
+		return "", op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is neither running, paused nor stopped", in.InstanceName))
+	case dom.State.Active():
+		return e.awake(in, dom)
+	}
+	there, err := saveImageExists(in)
+	switch {
+	case err != nil:
+		return "", in.needsOperator(err)
+	case there && !was.hadMemory():
+		return "", in.needsOperator(errors.New("the journal does not know that it was saved, and what it was then"))
+	case !was.hadMemory():
+		return "", nil
+	case !there:
+		remark = in.saveImageGone(was)
+		e.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
+		return remark, nil
+	}
+	if !uses(dom.ConfigDisk(in.Device), in.Location.Path) {
+		return "", in.needsOperator(in.chainChanged("persistent definition"))
+	}
+	if err := e.sameDisks(ctx, in, dom); err != nil {
+		return "", err
+	}
+	return "", e.wakeFromFile(ctx, in, dom)
+}
+
+// saveImageGone is the remark about an instance whose save image is missing.
+func (in *pauseInput) saveImageGone(was savedState) string {
+	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
+}
+
+// sameDisks makes sure that the other disks in the save image are the disks of the
+// persistent definition: a definition that was edited meanwhile names other images than
+// the guest would be restored with.
+func (e *stepEnv) sameDisks(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
+	saved, err := e.HV.SavedDisks(ctx, in.InstanceID, in.Memory)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return request.HV(err)
+	case err != nil:
+		return in.needsOperator(err)
+	}
+	if what := otherDisks(saved, dom.Config, in.Device); what != "" {
+		return in.needsOperator(api.Errorf(api.CodeChainChanged, "its disk %s in its definition, which was changed while it was saved; it would be restored with the first", what))
+	}
+	return nil
+}
+
+// wakeFromFile restores an instance that is off. Its guard is set all the while, so
+// that neither a start by somebody else nor a reboot of the host boots it without its
+// RAM; a start token lets the restore through, and nothing else.
+func (e *stepEnv) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
+	if err := e.Migrations.MayStart(ctx, in.InstanceID); err != nil { // of its other volumes
+		return in.needsOperator(err)
+	}
+	if err := e.permit(ctx, in, api.PermitRestore); err != nil {
+		return err
+	}
+	if err := e.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
+		return err
+	}
+	token, err := e.Guards.IssueStartToken(in.InstanceID, in.owner())
+	if err != nil {
+		return err
+	}
+	err = e.HV.RestoreMemory(ctx, in.InstanceID, in.Memory, hv.RestoreOptions{
+		Chains: map[string][]hv.Image{in.Device: dom.ConfigDisk(in.Device).Chain}, Paused: true, StartToken: token,
+	})
+	if err := e.Guards.RevokeStartToken(in.InstanceID); err != nil {
+		return err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy):
+		return request.HV(err)
+	case errors.Is(err, hv.ErrActive):
+		return op.Retry(request.BusyDelay, err) // somebody was first; looked at next
+	case errors.Is(err, hv.ErrGuarded):
+		if old := e.Guards.HookKnowsStartTokens(); old != nil {
+			err = fmt.Errorf("%w; %w", err, old)
+		}
+	}
+	return in.needsOperator(err)
+}
+
+// awake checks an instance that has a process again. If it runs while its save image is
+// there, somebody else has started or resumed it: the image is outdated then, and kept
+// under a name that nothing restores.
+func (e *stepEnv) awake(in *pauseInput, dom *hv.Domain) (remark string, err error) {
+	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
+		return "", in.needsOperator(in.chainChanged("running domain"))
+	}
+	there, err := saveImageExists(in)
+	if err != nil {
+		return "", err
+	}
+	if there && dom.State == hv.StateRunning {
+		aside := in.Memory + ".unused"
+		if err := errors.Join(os.Rename(in.Memory, aside), atomicfile.SyncDir(e.saveDir)); err != nil {
+			return "", err
+		}
+		remark = fmt.Sprintf("instance %s was started by somebody else; its saved memory is in %s and must not be restored, since the disks have gone on", in.InstanceName, aside)
+		e.log.Warn("an instance is not as it was", "instance", in.InstanceName, "why", remark)
+	}
+	return remark, e.Guards.RevokeStartToken(in.InstanceID)
+}
+
+// needsOperator is the error for an instance that cannot be restored: it stays saved and
+// guarded, and a person is told where everything is and both ways on.
+func (in *pauseInput) needsOperator(err error) error {
+	return api.Errorf(api.CodeNeedsOperator,
+		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again: `volferryctl migration complete %s`, or cancel; to give its memory up, remove the file first: the instance is then restored stopped",
+		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, in.MigrationID).With("memory", in.Memory)
+}
+
+// permit asks the registry whether the move still wants what is about to be done, and waits
+// for its answer: only the registry knows which guest of a volume has run on. Each question
+// has an id of its own, since an old answer is worth nothing.
+func (e *stepEnv) permit(ctx context.Context, in *pauseInput, to string) error {
+	host, err := e.host(ctx) // as it is now: it may have rejoined since the op began
+	if err != nil {
+		return err
+	}
+	_, err = e.Registry.PermitPause(ctx, uuid.NewString(), in.MigrationID, api.PausePermit{InstanceID: in.InstanceID, To: to, Host: host.ID, Epoch: host.Epoch})
+	return request.Registry(err)
+}
+
+// toBeResumed says whether a guest ran before and is paused by us now.
+func toBeResumed(dom *hv.Domain, was savedState) bool {
+	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
+}
+
+// mayResume asks the registry whether a paused guest may run on, if it is to be resumed.
+func (e *stepEnv) mayResume(ctx context.Context, in *pauseInput, was savedState) error {
+	dom, err := e.domain(ctx, in.InstanceID)
+	if err != nil || dom == nil || !toBeResumed(dom, was) {
+		return err
+	}
+	return e.permit(ctx, in, api.PermitResume)
+}
+
+func (e *stepEnv) resumeGuest(ctx context.Context, in *pauseInput, was savedState) error {
+	dom, err := e.domain(ctx, in.InstanceID)
+	if err != nil || dom == nil || !toBeResumed(dom, was) {
+		return err
+	}
+	err = e.HV.Resume(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return nil // it went off meanwhile
+	}
+	return request.HV(err)
+}
