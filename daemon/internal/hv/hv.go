@@ -219,10 +219,10 @@ type Mirror struct {
 // Job is the progress of a block job as the hypervisor reports it. Current
 // equal to End on a ready job of a paused domain means that nothing is dirty.
 type Job struct {
-	Kind         JobKind
-	Current      int64
-	End          int64
-	BandwidthBps int64
+	Kind                    JobKind
+	Current                 int64
+	End                     int64
+	BandwidthBytesPerSecond int64
 }
 
 // DiskStats are counters of one live disk since its process started. Times are
@@ -278,8 +278,8 @@ type CopyOptions struct {
 	// Synchronous mirrors every guest write before it completes, so that the
 	// job converges under any load.
 	Synchronous bool
-	// BandwidthBps caps the job; 0 is no cap.
-	BandwidthBps int64
+	// BandwidthBytesPerSecond caps the job; 0 is no cap.
+	BandwidthBytesPerSecond int64
 	// GranularityBytes of the dirty bitmap, a power of two; 0 lets QEMU choose.
 	GranularityBytes int
 }
@@ -421,13 +421,13 @@ type Hypervisor interface {
 	// without an error here: compare the sizes before.
 	BlockCopy(ctx context.Context, id, target string, dst Image, opts CopyOptions) error
 	// CommitActive starts committing the top image of the live chain into its
-	// direct backing image (never deeper), with bandwidthBps as cap, 0 for none.
-	CommitActive(ctx context.Context, id, target string, bandwidthBps int64) error
+	// direct backing image (never deeper), with bandwidthBytesPerSecond as cap, 0 for none.
+	CommitActive(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error
 	// Job reports the block job on the live disk, nil if there is none. Absence
 	// proves nothing: read the chain.
 	Job(ctx context.Context, id, target string) (*Job, error)
 	// SetJobBandwidth changes the cap of the running job; 0 lifts it.
-	SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error
+	SetJobBandwidth(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error
 	// Pivot ends a ready job by making its target the live disk. ErrNotReady if
 	// it is not ready. When it returns nil the hypervisor has closed the images
 	// that were left.

@@ -29,10 +29,10 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		flags |= golibvirt.DomainBlockCopySynchronousWrites
 	}
 	var params []golibvirt.TypedParam
-	if opts.BandwidthBps > 0 {
+	if opts.BandwidthBytesPerSecond > 0 {
 		params = append(params, golibvirt.TypedParam{
 			Field: golibvirt.DomainBlockCopyBandwidth,
-			Value: *golibvirt.NewTypedParamValueUllong(uint64(opts.BandwidthBps)),
+			Value: *golibvirt.NewTypedParamValueUllong(uint64(opts.BandwidthBytesPerSecond)),
 		})
 	}
 	if opts.GranularityBytes > 0 {
@@ -67,7 +67,7 @@ func copyXML(dst hv.Image) (string, error) {
 }
 
 // CommitActive starts committing the top image into its direct backing image.
-func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthBps int64) error {
+func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
 	// SHALLOW with an explicit base: libvirt checks that the two agree. Without
 	// either it would commit into the bottom of the chain, which may be a
 	// template that others use.
@@ -78,7 +78,7 @@ func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthBps
 		return fmt.Errorf("commit disk %s of domain %s: %w", target, id, err)
 	}
 	return c.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bandwidthBps), flags)
+		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bandwidthBytesPerSecond), flags)
 	})
 }
 
@@ -130,10 +130,10 @@ func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 				return nil, err
 			}
 			return &hv.Job{
-				Kind:         jobKind(golibvirt.DomainBlockJobType(kind)),
-				Current:      int64(cur),
-				End:          int64(end),
-				BandwidthBps: int64(bandwidth),
+				Kind:                    jobKind(golibvirt.DomainBlockJobType(kind)),
+				Current:                 int64(cur),
+				End:                     int64(end),
+				BandwidthBytesPerSecond: int64(bandwidth),
 			}, nil
 		})
 }
@@ -151,10 +151,10 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 }
 
 // SetJobBandwidth changes the cap of the running job; 0 lifts it.
-func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error {
+func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
 	return c.change(ctx, "set block job speed of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bandwidthBps), golibvirt.DomainBlockJobSpeedBandwidthBytes)
+			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bandwidthBytesPerSecond), golibvirt.DomainBlockJobSpeedBandwidthBytes)
 		})
 }
 

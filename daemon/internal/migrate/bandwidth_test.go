@@ -26,8 +26,8 @@ func TestTheOperatorsCapHoldsWhenTheDaemonIsStartedAnew(t *testing.T) {
 			pass(time.Second)
 			job, err := d.world.Job(ctx, testInstance, "vda")
 			must(t, err)
-			if got := d.get(mig.ID); job.BandwidthBps != last || got.BandwidthBytesPerSecond != last {
-				t.Errorf("the job has a cap of %d and the migration shows %d, want %d", job.BandwidthBps, got.BandwidthBytesPerSecond, last)
+			if got := d.get(mig.ID); job.BandwidthBytesPerSecond != last || got.BandwidthBytesPerSecond != last {
+				t.Errorf("the job has a cap of %d and the migration shows %d, want %d", job.BandwidthBytesPerSecond, got.BandwidthBytesPerSecond, last)
 			}
 			d.world.SetStep(2)
 			d.until(mig.ID, api.MigrationCompleted)

@@ -78,8 +78,8 @@ func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := slowCancel(t, d)
 		pass(steps.CommitBound + steps.CommitBound/2)
-		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBps {
-			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBps)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBytesPerSecond {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
 		}
 		d.stillRunning()
 		pass(2 * steps.CommitBound)

@@ -170,7 +170,7 @@ func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
 		bandwidth := func(want int64) {
 			t.Helper()
 			job, err := d.world.Job(context.Background(), testInstance, "vda")
-			if err != nil || job == nil || job.BandwidthBps != want {
+			if err != nil || job == nil || job.BandwidthBytesPerSecond != want {
 				t.Errorf("the job is %+v (%v), want a cap of %d", job, err, want)
 			}
 		}

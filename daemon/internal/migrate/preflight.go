@@ -32,7 +32,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location, ToType: target.ToType,
 		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
-		BandwidthBps: target.BandwidthBytesPerSecond, Method: steps.MethodOffline,
+		BandwidthBytesPerSecond: target.BandwidthBytesPerSecond, Method: steps.MethodOffline,
 	}
 	if err := checkVolume(vol); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 		if p.BytesTotal > 0 {
 			mig.BytesTotal = p.BytesTotal
 		}
-		mig.BytesDone, mig.RateBytesPerSecond = p.BytesDone, p.RateBps
+		mig.BytesDone, mig.RateBytesPerSecond = p.BytesDone, p.RateBytesPerSecond
 	}
 	if s.Overlay != "" && !mig.State.Final() {
 		if n, err := m.ports.Images.AllocatedBytes(s.Overlay); err == nil {

@@ -90,7 +90,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.
 	s := &steps.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
-		Verify: in.Verify, BandwidthBps: in.BandwidthBytesPerSecond, Method: steps.MethodSave,
+		Verify: in.Verify, BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Method: steps.MethodSave,
 	}
 	// The volume may be on another host, which has said where it is.
 	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {

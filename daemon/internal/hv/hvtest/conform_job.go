@@ -38,7 +38,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) {
 	overlay := g.snapshot(t, 1)
 	events := g.hv.Events(t.Context())
 	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.CopyOptions{
-		Shallow: true, Synchronous: true, BandwidthBps: 1 << 30, GranularityBytes: 64 << 10,
+		Shallow: true, Synchronous: true, BandwidthBytesPerSecond: 1 << 30, GranularityBytes: 64 << 10,
 	}))
 	g.wantLive(t, overlay, g.src)
 	g.awaitReady(t, hv.JobCopy, dst)
@@ -87,14 +87,14 @@ func testPivotBeforeReady(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	overlay := g.snapshot(t, spread()...)
 	dst := g.image(t, "dst.raw", Raw)
-	ok(t, g.hv.BlockCopy(ctx, g.id, "vda", dst, hv.CopyOptions{Shallow: true, BandwidthBps: 1}))
+	ok(t, g.hv.BlockCopy(ctx, g.id, "vda", dst, hv.CopyOptions{Shallow: true, BandwidthBytesPerSecond: 1}))
 	if err := g.hv.Pivot(ctx, g.id, "vda"); !errors.Is(err, hv.ErrNotReady) {
 		t.Errorf("Pivot = %v, want ErrNotReady", err)
 	}
 	g.wantLive(t, overlay, g.src)
 	job, err := g.hv.Job(ctx, g.id, "vda")
 	ok(t, err)
-	if job == nil || job.Kind != hv.JobCopy || job.BandwidthBps != 1 || job.End <= 0 {
+	if job == nil || job.Kind != hv.JobCopy || job.BandwidthBytesPerSecond != 1 || job.End <= 0 {
 		t.Errorf("Job = %+v, want a copy with a bandwidth of 1", job)
 	}
 	if how := g.openFor(t, dst); how != "w" {

@@ -53,7 +53,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			return nil
 		}
 		j := &job{
-			kind: hv.JobCopy, dst: dst, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBps,
+			kind: hv.JobCopy, dst: dst, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
 			dirty: make(map[int64]bool),
 		}
 		if opts.Shallow && len(disk.Chain) > 1 {
@@ -74,7 +74,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 }
 
 // CommitActive implements hv.Hypervisor.
-func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthBps int64) error {
+func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
 	return f.call(ctx, "CommitActive", func() error {
 		dom, disk, err := f.liveDisk(id, target)
 		if err != nil {
@@ -90,7 +90,7 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthBps
 			return err
 		}
 		j := &job{
-			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bandwidthBps, dirty: make(map[int64]bool),
+			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bandwidthBytesPerSecond, dirty: make(map[int64]bool),
 		}
 		j.mark(f.files[disk.Top().Path].blocks)
 		dom.jobs[target] = j
@@ -117,10 +117,10 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 		}
 		if j := dom.jobs[target]; j != nil && dom.knowsJob(target) {
 			found = &hv.Job{
-				Kind:         j.kind,
-				Current:      j.copied * BlockSize,
-				End:          (j.copied + int64(len(j.dirty))) * BlockSize,
-				BandwidthBps: j.bandwidth,
+				Kind:                    j.kind,
+				Current:                 j.copied * BlockSize,
+				End:                     (j.copied + int64(len(j.dirty))) * BlockSize,
+				BandwidthBytesPerSecond: j.bandwidth,
 			}
 		}
 		return nil
@@ -132,7 +132,7 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 }
 
 // SetJobBandwidth implements hv.Hypervisor.
-func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBps int64) error {
+func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
 	return f.call(ctx, "SetJobBandwidth", func() error {
 		dom, _, err := f.liveDisk(id, target)
 		if err != nil {
@@ -141,7 +141,7 @@ func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bandwidth
 		if dom.jobs[target] == nil {
 			return errNoJob
 		}
-		dom.jobs[target].bandwidth = bandwidthBps
+		dom.jobs[target].bandwidth = bandwidthBytesPerSecond
 		return nil
 	})
 }

@@ -91,7 +91,7 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 		phase = "mirror"
 	}
 	e.progress.set(s.MigrationID, Progress{
-		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBps: pace.rate(e.now(), job.Current),
+		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
 	})
 	return job
 }
@@ -100,7 +100,7 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 // the guest waits for its end.
 func (e *Env) followCap(ctx context.Context, s *Spec, job *hv.Job) {
 	want := e.Bandwidth(s)
-	if s.Method != MethodMirror || job == nil || job.BandwidthBps == want {
+	if s.Method != MethodMirror || job == nil || job.BandwidthBytesPerSecond == want {
 		return
 	}
 	if err := e.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, want); err != nil {

@@ -49,8 +49,8 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	defer helpers.Wait()
 	defer cancel()
 
-	limit := copy.NewLimiter(req.BandwidthBps())
-	helpers.Go(func() { followBandwidth(ctx, limit, req.BandwidthBps) })
+	limit := copy.NewLimiter(req.BandwidthBytesPerSecond())
+	helpers.Go(func() { followBandwidth(ctx, limit, req.BandwidthBytesPerSecond) })
 	spec := copy.Spec{
 		Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
 		Verify: req.Verify, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
@@ -117,16 +117,16 @@ func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
 const bandwidthPoll = 200 * time.Millisecond
 
 // followBandwidth keeps the limiter at what the operator said last.
-func followBandwidth(ctx context.Context, limit *copy.Limiter, bps func() int64) {
+func followBandwidth(ctx context.Context, limit *copy.Limiter, bytesPerSecond func() int64) {
 	tick := time.NewTicker(bandwidthPoll)
 	defer tick.Stop()
-	now := bps()
+	now := bytesPerSecond()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if next := bps(); next != now {
+			if next := bytesPerSecond(); next != now {
 				now = next
 				limit.SetBytesPerSecond(now)
 			}
@@ -140,7 +140,7 @@ func copyImage(img hv.Image, sizeBytes int64) copy.Image {
 
 func forwardProgress(to func(Progress)) func(copy.Progress) {
 	return func(p copy.Progress) {
-		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBps: p.RateBytesPerSecond})
+		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBytesPerSecond: p.RateBytesPerSecond})
 	}
 }
 

@@ -31,7 +31,7 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	copyOnce := func() error {
 		_, err := c.Copy(t.Context(), steps.CopyRequest{
 			Key: "k", Src: rawFile(src), Dst: rawFile(dst), SizeBytes: size, Verify: true,
-			BandwidthBps: func() int64 { return 0 }, Progress: func(steps.Progress) {},
+			BandwidthBytesPerSecond: func() int64 { return 0 }, Progress: func(steps.Progress) {},
 		})
 		return err
 	}
@@ -66,7 +66,7 @@ func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
 	c := steps.NewCopier(t.TempDir(), slog.New(slog.DiscardHandler))
 	_, err = c.Copy(t.Context(), steps.CopyRequest{
 		Key: "k", Src: hv.Image{Path: src, Format: hvtest.Raw}, Dst: hv.Image{Path: dst, Format: hvtest.Raw}, SizeBytes: 1 << 20,
-		DstPrint: fingerprint, BandwidthBps: func() int64 { return 0 }, Progress: func(steps.Progress) {},
+		DstPrint: fingerprint, BandwidthBytesPerSecond: func() int64 { return 0 }, Progress: func(steps.Progress) {},
 	})
 	if api.CodeOf(err) != api.CodeDstInUse {
 		t.Errorf("got %v, want dst_in_use", err)

@@ -52,14 +52,14 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 // a restart, else what the migration was started with.
 func (e *Env) Bandwidth(s *Spec) int64 {
 	return e.progress.bandwidth(s.MigrationID, func() int64 {
-		bps, set, err := e.copier.Cap(s.CopyKey())
+		bytesPerSecond, set, err := e.copier.Cap(s.CopyKey())
 		if err != nil {
 			e.log.Warn("cannot read which cap a migration was given", "migration", s.MigrationID, "err", err)
 		}
 		if err != nil || !set {
-			return s.BandwidthBps
+			return s.BandwidthBytesPerSecond
 		}
-		return bps
+		return bytesPerSecond
 	})
 }
 

@@ -108,9 +108,9 @@ type CopyRequest struct {
 	Verify   bool
 	// DstIsZero: dst was made by us and nobody wrote to it.
 	DstIsZero bool
-	// BandwidthBps is called again and again: the operator may change the cap. 0 is no
+	// BandwidthBytesPerSecond is called again and again: the operator may change the cap. 0 is no
 	// cap.
-	BandwidthBps func() int64
+	BandwidthBytesPerSecond func() int64
 	// GuestWrites samples the guest's own writes, so that the copy can give
 	// way. Nil where no guest runs.
 	GuestWrites func(ctx context.Context) (*hv.DiskStats, error)
@@ -119,10 +119,10 @@ type CopyRequest struct {
 
 // Progress is how far a copy is.
 type Progress struct {
-	Phase      string `json:"phase"`
-	BytesTotal int64  `json:"bytes_total"`
-	BytesDone  int64  `json:"bytes_done"`
-	RateBps    int64  `json:"rate_bytes_per_second"`
+	Phase              string `json:"phase"`
+	BytesTotal         int64  `json:"bytes_total"`
+	BytesDone          int64  `json:"bytes_done"`
+	RateBytesPerSecond int64  `json:"rate_bytes_per_second"`
 }
 
 // CopyResult is what a copy did.

@@ -53,10 +53,10 @@ func (t *progressTracker) bandwidth(id string, read func() int64) int64 {
 	return t.caps[id]
 }
 
-func (t *progressTracker) setBandwidth(id string, bps int64) {
+func (t *progressTracker) setBandwidth(id string, bytesPerSecond int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.caps[id] = bps
+	t.caps[id] = bytesPerSecond
 }
 
 func (t *progressTracker) pausedAt(id string, at time.Time) {

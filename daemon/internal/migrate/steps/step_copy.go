@@ -35,9 +35,9 @@ func (e *Env) stepCopy() op.Step {
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcImage(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
 			Verify: s.Verify == VerifyFull, DstIsZero: zero,
-			BandwidthBps: func() int64 { return e.Bandwidth(s) },
-			GuestWrites:  e.guestWrites(s),
-			Progress:     func(p Progress) { e.progress.set(s.MigrationID, p) },
+			BandwidthBytesPerSecond: func() int64 { return e.Bandwidth(s) },
+			GuestWrites:             e.guestWrites(s),
+			Progress:                func(p Progress) { e.progress.set(s.MigrationID, p) },
 		})
 		if err == nil {
 			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it

@@ -34,7 +34,7 @@ func (e *Env) stepMirror() op.Step {
 		begin := func() error {
 			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
 			if s.Method == MethodMirror {
-				opts.BandwidthBps = e.Bandwidth(s)
+				opts.BandwidthBytesPerSecond = e.Bandwidth(s)
 			}
 			return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), opts)
 		}
@@ -106,9 +106,9 @@ type slowNote struct {
 	foldingNote
 }
 
-// ThrottleBps is what a guest may still write to a disk whose commit does not
+// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit does not
 // catch up. Any commit to a disk worth the name is faster.
-const ThrottleBps = 1 << 20
+const ThrottleBytesPerSecond = 1 << 20
 
 // stepCommit folds the overlay back into src while the guest runs. QEMU has no
 // synchronous mode for that, so a guest that writes faster than the job is
@@ -145,7 +145,7 @@ func (e *Env) stepCommit() op.Step {
 				return err
 			}
 		}
-		err := e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, ThrottleBps)
+		err := e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, ThrottleBytesPerSecond)
 		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
 			return e.hvError(err)
 		}
