@@ -74,9 +74,9 @@ func (m *Manager) advance(ctx context.Context, id string) {
 		m.retryLater(id, err)
 		return
 	}
-	todo, request, ok := h.next()
+	todo, requestID, ok := h.next()
 	if !ok {
-		todo, request, ok = m.endedMeanwhile(ctx, h)
+		todo, requestID, ok = m.endedMeanwhile(ctx, h)
 	}
 	if !ok {
 		return
@@ -93,7 +93,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 		err = m.env.CheckNotSaved(ctx, &h.spec)
 	}
 	if err == nil {
-		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), steps.Input{Spec: h.spec, RequestID: request, Why: h.givenUp(todo)}, todo)
+		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), steps.Input{Spec: h.spec, RequestID: requestID, Why: h.givenUp(todo)}, todo)
 	}
 	if err != nil {
 		m.retryLater(id, err)
@@ -104,7 +104,7 @@ func (m *Manager) advance(ctx context.Context, id string) {
 
 // endedMeanwhile asks the registry about a migration that waits for somebody's call, if this
 // host was fenced. If the registry has ended the migration, a cancel is next.
-func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Goal, request string, ok bool) {
+func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Goal, requestID string, ok bool) {
 	s := &h.spec
 	if state, _ := h.state(); !m.env.Behind(s) || state.Final() || state == api.MigrationNeedsOperator || h.running() != nil {
 		return "", "", false

@@ -17,7 +17,7 @@ var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelle
 // next is what the manager does by itself now: it plans anew an op that the world has
 // overtaken, and brings a `volume migrate` from one call to the next. It returns the goal and
 // the id of the request that it serves; ok is false if there is nothing to do.
-func (h *history) next() (todo steps.Goal, request string, ok bool) {
+func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 	if h.running() != nil || h.spec.Method == steps.MethodSave {
 		return "", "", false
 	}
@@ -48,7 +48,7 @@ func (h *history) next() (todo steps.Goal, request string, ok bool) {
 // world has overtaken it begins with the mirror again: the job may be gone, and a job that is
 // there is taken up. After any other failure the migration is given up: src is not frozen, so
 // nothing is gained by keeping it open.
-func (h *history) nextOfMirror(last *opView) (todo steps.Goal, request string, ok bool) {
+func (h *history) nextOfMirror(last *opView) (todo steps.Goal, requestID string, ok bool) {
 	switch {
 	case last.goal == steps.GoalCancel:
 		return steps.GoalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
@@ -88,9 +88,9 @@ func (h *history) notFrozen() *api.Error {
 
 // requestState is how a request stands. The caller knows it by the id of its first op; its
 // state is the state of the last op that serves it, unless another op is to come.
-func (h *history) requestState(request string) (state op.State, failure *api.Error, last *opView) {
+func (h *history) requestState(requestID string) (state op.State, failure *api.Error, last *opView) {
 	for i := range h.ops {
-		if h.ops[i].requestID == request {
+		if h.ops[i].requestID == requestID {
 			last = &h.ops[i]
 		}
 	}
@@ -98,7 +98,7 @@ func (h *history) requestState(request string) (state op.State, failure *api.Err
 		return "", nil, nil
 	}
 	state, failure = last.State, steps.APIError(last.Failure)
-	if _, req, more := h.next(); more && req == request {
+	if _, req, more := h.next(); more && req == requestID {
 		return op.StateRunning, nil, last
 	}
 	switch {

@@ -27,6 +27,20 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	return Foreign
 }
 
+// direction is where the overlay of a running guest is folded to: dst (complete) or src
+// (cancel).
+type direction struct {
+	job   hv.JobKind
+	image func(*Spec) hv.Image
+	chain func(*Spec) []hv.Image
+	end   Position
+}
+
+var (
+	toDst = direction{job: hv.JobCopy, image: (*Spec).DstImage, chain: (*Spec).DstChain, end: OnDst}
+	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).srcChain, end: OnSrc}
+)
+
 // diskState is what libvirt says about the migration's disk at one moment.
 type diskState struct {
 	dom    *hv.Domain
@@ -84,17 +98,3 @@ func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)
 	return err == nil && disk.mirror != nil, err
 }
-
-// direction is where the overlay of a running guest is folded to: dst (complete) or src
-// (cancel).
-type direction struct {
-	job   hv.JobKind
-	image func(*Spec) hv.Image
-	chain func(*Spec) []hv.Image
-	end   Position
-}
-
-var (
-	toDst = direction{job: hv.JobCopy, image: (*Spec).DstImage, chain: (*Spec).DstChain, end: OnDst}
-	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).srcChain, end: OnSrc}
-)

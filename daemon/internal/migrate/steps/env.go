@@ -63,27 +63,6 @@ func (e *Env) Bandwidth(s *Spec) int64 {
 	})
 }
 
-// Bounds of the waits inside steps.
-const (
-	// jobPoll is how often a running block job is looked at.
-	jobPoll = 100 * time.Millisecond
-	// drainPoll is how often it is looked at while the guest is paused, where every
-	// millisecond is a stall.
-	drainPoll = 2 * time.Millisecond
-	// DrainBound ends a pause whose job does not get clean; then the guest
-	// runs on and the op is undone.
-	DrainBound = 5 * time.Second
-	// CommitBound is how long an active commit may get nowhere before the guest
-	// is slowed down, and then how long before it is paused.
-	CommitBound = 10 * time.Second
-)
-
-// step makes an op.Step of functions that take the spec. Undo and observe may
-// be nil.
-func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
-	return op.StepOf(specOf, name, do, undo, observe)
-}
-
 // SetBandwidth changes the cap of a migration's copy, durably; 0 lifts it.
 func (e *Env) SetBandwidth(s *Spec, bytesPerSecond int64) error {
 	if err := e.copier.SetCap(s.CopyKey(), bytesPerSecond); err != nil {
@@ -111,4 +90,25 @@ func (e *Env) mayPause() error {
 		return op.WaitFor(waitShutdown, errors.New("the daemon is stopping"))
 	}
 	return nil
+}
+
+// Bounds of the waits inside steps.
+const (
+	// jobPoll is how often a running block job is looked at.
+	jobPoll = 100 * time.Millisecond
+	// drainPoll is how often it is looked at while the guest is paused, where every
+	// millisecond is a stall.
+	drainPoll = 2 * time.Millisecond
+	// DrainBound ends a pause whose job does not get clean; then the guest
+	// runs on and the op is undone.
+	DrainBound = 5 * time.Second
+	// CommitBound is how long an active commit may get nowhere before the guest
+	// is slowed down, and then how long before it is paused.
+	CommitBound = 10 * time.Second
+)
+
+// step makes an op.Step of functions that take the spec. Undo and observe may
+// be nil.
+func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
+	return op.StepOf(specOf, name, do, undo, observe)
 }

@@ -178,15 +178,6 @@ func (e *Env) mirrorPlans() []op.Plan {
 	}
 }
 
-// pauseSteps are the steps at which a guest may be paused by us.
-var pauseSteps = stepNames(
-	toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc), toSwitch.end,
-	toAbort.begin, abortStep, toAbort.end,
-)
-
-// PausesGuest says whether a guest may be paused by us at the step with this name.
-func PausesGuest(step string) bool { return pauseSteps[step] }
-
 // cancelCommittedPlan is the cancel of a migration whose overlay somebody else has
 // committed into src under the running guest (`virsh blockcommit --active --pivot`). The
 // guest is where a cancel would bring it, and src has been written since, so that dst is
@@ -250,3 +241,12 @@ func (e *Env) savedPlans() []op.Plan {
 		}},
 	}
 }
+
+// pauseSteps are the steps at which a guest may be paused by us.
+var pauseSteps = stepNames(
+	toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc), toSwitch.end,
+	toAbort.begin, abortStep, toAbort.end,
+)
+
+// PausesGuest says whether a guest may be paused by us at the step with this name.
+func PausesGuest(step string) bool { return pauseSteps[step] }
