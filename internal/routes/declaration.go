@@ -49,15 +49,16 @@ type AtRegistry struct {
 type Part int
 
 const (
-	// Answers: the host does it. A change is refused while the host is fenced. The
-	// registry may ask for it by a task.
+	// Answers says that the host does it. A change is refused while the host is fenced.
+	// The registry may ask for it by a task.
 	Answers Part = iota + 1
-	// Streams: the host answers with a stream, which no task can carry.
+	// Streams says that the host answers with a stream, which no task can carry.
 	Streams
-	// PassesOn: the registry answers. As a task the call would go back where it came from.
+	// PassesOn says that the registry answers. As a task the call would go back where it
+	// came from.
 	PassesOn
-	// Remembers: the registry answers, and while it is away the daemon answers with what
-	// the registry said last.
+	// Remembers says that the registry answers, and that while it is away the daemon
+	// answers with what the registry said last.
 	Remembers
 )
 
