@@ -19,7 +19,7 @@ import (
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
-		f = &Fence{Epoch: u.recall().Epoch}
+		f = &Fence{Epoch: u.current().Epoch}
 	}
 	if f == nil {
 		return nil
@@ -36,10 +36,10 @@ func (u *Uplink) Admit() error {
 func (u *Uplink) Fence() *Fence {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.memory.Fence == nil {
+	if u.state.Fence == nil {
 		return nil
 	}
-	f := *u.memory.Fence
+	f := *u.state.Fence
 	return &f
 }
 
@@ -68,7 +68,7 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	u.cfg.OnEpoch(now)
 	// It is acted on even if it cannot be kept (the disk is full): a process that
 	// has not been told finds out with its first report.
-	keepErr := u.rememberAnyway(func(m *memory) {
+	keepErr := u.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
 		}
@@ -122,13 +122,13 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 // rejoin lets go of what the host lost, and then says so to the registry. What is lost
 // goes first: operations may take hours to be halted.
 func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
-	if err := u.reporting.take(ctx); err != nil { // no report of the old epoch overtakes
+	if err := u.reporting.lock(ctx); err != nil { // no report of the old epoch overtakes
 		return err
 	}
-	defer u.reporting.leave()
+	defer u.reporting.unlock()
 	u.halted.Store(true)
 	halt := u.halt(ctx)
-	u.candidate = nil // it was read when the host may have been fenced
+	u.pendingView = nil // it was read when the host may have been fenced
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
@@ -148,11 +148,11 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
-	if err := u.remember(func(m *memory) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
+	if err := u.update(func(m *savedState) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
 		return err
 	}
 	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(u.Lost()))
-	u.tell(host, nil)
+	u.publish(host, nil)
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	if api.CodeOf(err) != api.CodeStaleEpoch || !known || now <= f.Epoch {
 		return fmt.Errorf("rejoin: %w", err)
 	}
-	if err := u.remember(func(m *memory) { m.Fence = &Fence{Epoch: now} }); err != nil {
+	if err := u.update(func(m *savedState) { m.Fence = &Fence{Epoch: now} }); err != nil {
 		return err
 	}
 	return err

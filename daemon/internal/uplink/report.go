@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// said is what a report was like.
-type said struct {
+// reportResult is what a report was like.
+type reportResult struct {
 	busy bool // a migration is open
 	// blind is why libvirt did not tell of the instances: the report says nothing of
 	// them.
@@ -22,14 +22,14 @@ type said struct {
 }
 
 // report makes one report and takes in the answer.
-func (u *Uplink) report(ctx context.Context) (said, error) {
+func (u *Uplink) report(ctx context.Context) (reportResult, error) {
 	r, blind := u.describe(ctx)
-	out := said{busy: len(r.Migrations) > 0, blind: blind}
-	if err := u.reporting.take(ctx); err != nil {
+	out := reportResult{busy: len(r.Migrations) > 0, blind: blind}
+	if err := u.reporting.lock(ctx); err != nil {
 		return out, err
 	}
-	defer u.reporting.leave()
-	r.Epoch, r.Mark = u.recall().Epoch, u.recall().Mark
+	defer u.reporting.unlock()
+	r.Epoch, r.Mark = u.current().Epoch, u.current().Mark
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	host, err := u.send(bounded, r)
@@ -37,25 +37,25 @@ func (u *Uplink) report(ctx context.Context) (said, error) {
 		return out, ctx.Err() // the caller went away, which says nothing of the registry
 	}
 	if err == nil {
-		err = u.takeIn(host)
+		err = u.acceptAnswer(host)
 	} else {
 		err = u.refused(r.Epoch, true, err)
 	}
-	u.tell(host, err)
+	u.publish(host, err)
 	if err == nil {
-		u.look(ctx)
+		u.refreshView(ctx)
 	}
 	return out, err
 }
 
-// takeIn keeps what the registry answered to a report, before it is used.
-func (u *Uplink) takeIn(host api.Host) error {
-	known := u.recall().Epoch
+// acceptAnswer keeps what the registry answered to a report, before it is used.
+func (u *Uplink) acceptAnswer(host api.Host) error {
+	known := u.current().Epoch
 	if known != 0 && host.Epoch != known {
 		return api.Errorf(api.CodeStaleEpoch, "the registry took a report of epoch %d and answered with epoch %d; nothing is done before the two agree", known, host.Epoch)
 	}
 	u.cfg.OnEpoch(host.Epoch)
-	return u.remember(func(m *memory) {
+	return u.update(func(m *savedState) {
 		m.Epoch = host.Epoch
 		if host.Mark != nil {
 			m.Mark = host.Mark
@@ -64,7 +64,7 @@ func (u *Uplink) takeIn(host api.Host) error {
 }
 
 // tell makes the outcome of a report known.
-func (u *Uplink) tell(host api.Host, err error) {
+func (u *Uplink) publish(host api.Host, err error) {
 	u.mu.Lock()
 	wasUp, first := u.upLocked(), !u.tried
 	if u.err, u.tried = err, true; err == nil {
@@ -109,7 +109,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
 	}
 	if openErr == nil {
-		r.Instances = u.judge(ctx, r.Instances, doms, unreadable, open)
+		r.Instances = u.findDrift(ctx, r.Instances, doms, unreadable, open)
 	}
 	return r, nil
 }

@@ -20,11 +20,13 @@ type Site struct {
 
 // Site returns the registry for the operations of this host. What is not written out
 // below goes through carry alone.
-func (u *Uplink) Site(r *client.Registry) *Site { return &Site{Registry: r.CarriedBy(u.carry), up: u} }
+func (u *Uplink) Site(r *client.Registry) *Site {
+	return &Site{Registry: r.CarriedBy(u.sendFenced), up: u}
+}
 
 // carry sends a change, and looks at its refusal. A registry that was just started
 // wants to hear of this host first.
-func (u *Uplink) carry(ctx context.Context, send func() error) error {
+func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
 	}

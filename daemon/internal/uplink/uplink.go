@@ -95,32 +95,32 @@ type Uplink struct {
 
 	// reporting makes reports one after the other, so that the last answer is
 	// the newest.
-	reporting turn
+	reporting ctxMutex
 	// halted: ops were halted and have not been resumed.
 	halted atomic.Bool
-	// candidate is a view that was read and not confirmed yet. Of reporting.
-	candidate *candidate
+	// pendingView is a view that was read and not confirmed yet. Of reporting.
+	pendingView *pendingView
 	// halting gets the outcome of the halt that is under way, nil if there is none. Of
 	// Run.
 	halting chan error
-	// told is what the registry need not hear again. Of reporting.
-	told told
+	// lastReport is what the registry need not hear again. Guarded by reporting.
+	lastReport lastReport
 
-	// keeping makes the changes of memory one after the other. Kept is what its file
+	// keeping makes the changes of state one after the other. Kept is what its file
 	// has.
 	keeping sync.Mutex
 	kept    []byte
 
-	mu     sync.Mutex
-	memory memory
-	view   View
-	host   api.Host // zero until the registry has answered once
-	err    error    // why the last report failed
-	tried  bool
+	mu    sync.Mutex
+	state savedState
+	view  View
+	host  api.Host // zero until the registry has answered once
+	err   error    // why the last report failed
+	tried bool
 	// currentAt is when the view was last known to be what the registry says;
 	// zero for one of an earlier process.
 	currentAt time.Time
-	// taken counts what was granted in this process, see candidate.
+	// taken counts what was granted in this process, see pendingView.
 	taken int64
 	// tasks are those that run.
 	tasks map[string]bool
@@ -136,15 +136,15 @@ type Uplink struct {
 func New(cfg Config) (*Uplink, error) {
 	u := &Uplink{
 		cfg: cfg, files: files{
-			memory: filepath.Join(cfg.Dir, "uplink.json"), view: filepath.Join(cfg.Dir, "registry-view.json"),
+			state: filepath.Join(cfg.Dir, "uplink.json"), view: filepath.Join(cfg.Dir, "registry-view.json"),
 		},
-		ready: make(chan struct{}), reporting: make(turn, 1), news: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
+		ready: make(chan struct{}), reporting: make(ctxMutex, 1), news: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
 	}
-	if err := u.files.load(&u.memory, &u.view); err != nil {
+	if err := u.files.load(&u.state, &u.view); err != nil {
 		return nil, err
 	}
-	u.halted.Store(u.memory.Fence != nil)
-	kept, err := json.Marshal(u.memory)
+	u.halted.Store(u.state.Fence != nil)
+	kept, err := json.Marshal(u.state)
 	u.kept = kept
 	return u, err
 }
@@ -155,7 +155,7 @@ func New(cfg Config) (*Uplink, error) {
 // any op goes on.
 func (u *Uplink) BindOps(ops Ops) {
 	u.cfg.Ops = ops
-	m := u.recall()
+	m := u.current()
 	if m.Fence != nil {
 		u.cfg.OnEpoch(m.Fence.Epoch)
 		return
@@ -245,10 +245,10 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 }
 
 // Tell reports now what has become of an instance. The error is libvirt's, which does
-// not tell it: what was said is nothing of any instance. What the registry does not
+// not tell it: what was reported has nothing of any instance. What the registry does not
 // hear it is told again anyway.
 func (u *Uplink) Tell(ctx context.Context) error {
-	var out said
+	var out reportResult
 	if u.Admit() == nil {
 		out, _ = u.report(ctx)
 	}
@@ -289,7 +289,7 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 func (u *Uplink) Token() (hostID string, epoch int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.cfg.HostID, u.memory.Epoch
+	return u.cfg.HostID, u.state.Epoch
 }
 
 // Err says why the registry cannot be reached, nil if it can.
@@ -310,17 +310,16 @@ func (u *Uplink) Up() bool {
 // upLocked is Up for callers that hold mu.
 func (u *Uplink) upLocked() bool { return u.err == nil && u.host.ID != "" }
 
-// turn is held by one at a time. Unlike a mutex it is not waited for by who has
-// been told to stop.
-type turn chan struct{}
+// ctxMutex is a mutex whose waiters give up when their context ends.
+type ctxMutex chan struct{}
 
-func (t turn) take(ctx context.Context) error {
+func (m ctxMutex) lock(ctx context.Context) error {
 	select {
-	case t <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (t turn) leave() { <-t }
+func (m ctxMutex) unlock() { <-m }

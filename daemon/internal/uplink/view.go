@@ -27,10 +27,10 @@ type View struct {
 	Attachments []api.Attachment  `json:"attachments"`
 }
 
-// candidate is a view that was read after a report. It counts only when a later
+// pendingView is a view that was read after a report. It counts only when a later
 // report under the same epoch was taken: then the host was not fenced when it
 // was read, so an attachment that is missing in it was not taken by force.
-type candidate struct {
+type pendingView struct {
 	view View
 	at   time.Time // when it was read
 	// taken is how many grants there were before it was read.
@@ -40,9 +40,9 @@ type candidate struct {
 // look takes on the view that was read after the report before, and reads a new
 // one if the registry has moved on. The caller holds reporting and has just been
 // told by the registry that its epoch is right.
-func (u *Uplink) look(ctx context.Context) {
-	if c := u.candidate; c != nil {
-		u.candidate = nil
+func (u *Uplink) refreshView(ctx context.Context) {
+	if c := u.pendingView; c != nil {
+		u.pendingView = nil
 		if err := u.takeOn(*c); err != nil {
 			u.cfg.Log.Warn("what the registry says cannot be kept", "err", err)
 			return
@@ -53,7 +53,7 @@ func (u *Uplink) look(ctx context.Context) {
 		return
 	}
 	u.mu.Lock()
-	c := candidate{taken: u.taken, at: time.Now()}
+	c := pendingView{taken: u.taken, at: time.Now()}
 	first := u.view.ReadAt.IsZero()
 	u.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
@@ -62,7 +62,7 @@ func (u *Uplink) look(ctx context.Context) {
 		u.cfg.Log.Debug("what the registry says cannot be read now", "err", err)
 		return
 	}
-	u.candidate = &c
+	u.pendingView = &c
 	if first {
 		u.Changed() // the next report makes it count
 	}
@@ -77,7 +77,7 @@ const viewEvery = 15 * time.Second
 func (u *Uplink) due() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	seen, now := u.view.Mark, u.memory.Mark
+	seen, now := u.view.Mark, u.state.Mark
 	if !u.view.ReadAt.IsZero() && seen != nil && now != nil && *seen == *now {
 		u.currentAt = time.Now()
 		return false
@@ -86,7 +86,7 @@ func (u *Uplink) due() bool {
 }
 
 // takeOn makes a view the one that counts, durably.
-func (u *Uplink) takeOn(c candidate) error {
+func (u *Uplink) takeOn(c pendingView) error {
 	if err := writeJSON(u.files.view, c.view); err != nil {
 		return err
 	}
@@ -94,14 +94,14 @@ func (u *Uplink) takeOn(c candidate) error {
 	u.view, u.currentAt = c.view, c.at
 	u.mu.Unlock()
 	// Grants of before are in the view, or were released.
-	return u.remember(func(m *memory) {
+	return u.update(func(m *savedState) {
 		m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.taken <= c.taken })
 	})
 }
 
 // read fills a view with what the registry says now.
 func (u *Uplink) read(ctx context.Context, v *View) error {
-	v.Mark, v.ReadAt = u.recall().Mark, time.Now().UTC()
+	v.Mark, v.ReadAt = u.current().Mark, time.Now().UTC()
 	r := u.cfg.Registry
 	for _, fill := range []func() error{
 		func() (err error) { v.Hosts, err = r.Hosts(ctx); return },
@@ -159,8 +159,8 @@ func (u *Uplink) granted() []api.Attachment {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	out := []api.Attachment{}
-	for i := range u.memory.Granted {
-		out = append(out, u.memory.Granted[i].Attachment)
+	for i := range u.state.Granted {
+		out = append(out, u.state.Granted[i].Attachment)
 	}
 	for i := range u.view.Attachments {
 		a := u.view.Attachments[i]
@@ -199,7 +199,7 @@ func (u *Uplink) grant(attachments ...api.Attachment) error {
 	u.taken++
 	taken := u.taken
 	u.mu.Unlock()
-	return u.remember(func(m *memory) {
+	return u.update(func(m *savedState) {
 		for _, a := range attachments {
 			m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.ID == a.ID })
 			m.Granted = append(m.Granted, grant{Attachment: a, taken: taken})

@@ -13,8 +13,8 @@ import (
 func TestAnOpThatIsHaltedDoesNotWaitForAReport(t *testing.T) {
 	bubble(t, func(w *world) {
 		up := w.open()
-		w.must(up.reporting.take(w.t.Context())) // as rejoin does
-		defer up.reporting.leave()
+		w.must(up.reporting.lock(w.t.Context())) // as rejoin does
+		defer up.reporting.unlock()
 		ctx, halt := context.WithCancel(w.t.Context())
 		asked := make(chan error, 1)
 		go func() {

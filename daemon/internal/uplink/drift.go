@@ -44,7 +44,7 @@ func (u *Uplink) Notes() []Note {
 
 // judge adds to a report what is not as it was left with the instances of this host,
 // and guards those that have lost their root without a guard.
-func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
+func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
 	granted := slices.DeleteFunc(u.granted(), func(a api.Attachment) bool {
 		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
 	})
@@ -63,7 +63,7 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 			dom = &doms[i]
 		}
 		atts := slices.DeleteFunc(slices.Clone(granted), func(a api.Attachment) bool { return a.InstanceID != inst.ID })
-		what := judged(inst, dom, unreadable, atts)
+		what := driftOf(inst, dom, unreadable, atts)
 		if what.NoRoot {
 			u.guardRoot(ctx, inst)
 		}
@@ -86,7 +86,7 @@ func (u *Uplink) judge(ctx context.Context, reports []api.InstanceReport, doms [
 }
 
 // judged is instance.DriftOf, but for a domain that cannot be read: it is not gone.
-func judged(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
+func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
 		return instance.Drift{Note: instance.Unreadable(unreadable[i])}
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// memory is what the uplink must not forget, whatever dies. It is on stable
+// savedState is what the uplink must not forget, whatever dies. It is on stable
 // storage before it is acted on.
-type memory struct {
+type savedState struct {
 	// Epoch is the newest that this host was told and has taken on.
 	Epoch int64 `json:"epoch"`
 	// Mark is the newest mark that the registry has shown.
@@ -46,20 +46,20 @@ type grant struct {
 	taken int64
 }
 
-func (m memory) clone() memory {
-	m.Granted, m.Lost = slices.Clone(m.Granted), slices.Clone(m.Lost)
-	return m
+func (s savedState) clone() savedState {
+	s.Granted, s.Lost = slices.Clone(s.Granted), slices.Clone(s.Lost)
+	return s
 }
 
 // files are where the uplink keeps what it knows.
-type files struct{ memory, view string }
+type files struct{ state, view string }
 
 // load reads what an earlier process has kept. What cannot be read is not done
 // without: the epoch keeps a fenced host from writing, and the view says what it
 // lost.
-func (f files) load(m *memory, v *View) error {
-	if err := readJSON(f.memory, m); err != nil {
-		return fmt.Errorf("read what the registry told this host: %w; restore %s from a backup, or move it away if this host holds no attachment", err, f.memory)
+func (f files) load(m *savedState, v *View) error {
+	if err := readJSON(f.state, m); err != nil {
+		return fmt.Errorf("read what the registry told this host: %w; restore %s from a backup, or move it away if this host holds no attachment", err, f.state)
 	}
 	if err := readJSON(f.view, v); err != nil {
 		return fmt.Errorf("read what the registry last said: %w; move %s away only if no instance of this host runs: it says which volumes they may have", err, f.view)
@@ -87,23 +87,23 @@ func writeJSON(path string, v any) error {
 	return atomicfile.Write(path, data, 0o600)
 }
 
-// remember changes the memory, durably before anybody can see it. If edit
+// update changes the saved state, durably before anybody can see it. If edit
 // changes nothing that is kept, nothing is written.
-func (u *Uplink) remember(edit func(*memory)) error { return u.change(edit, false) }
+func (u *Uplink) update(edit func(*savedState)) error { return u.change(edit, false) }
 
-// rememberAnyway is remember for what must be acted on even if it cannot be kept. The
-// error says that it was not, and the next change of the memory keeps it too.
-func (u *Uplink) rememberAnyway(edit func(*memory)) error { return u.change(edit, true) }
+// updateAnyway is update for what must be acted on even if it cannot be kept. The
+// error says that it was not, and the next change of the state keeps it too.
+func (u *Uplink) updateAnyway(edit func(*savedState)) error { return u.change(edit, true) }
 
-func (u *Uplink) change(edit func(*memory), anyway bool) error {
+func (u *Uplink) change(edit func(*savedState), anyway bool) error {
 	u.keeping.Lock()
 	defer u.keeping.Unlock()
-	after := u.recall().clone()
+	after := u.current().clone()
 	edit(&after)
 	err := u.keep(after)
 	if err == nil || anyway {
 		u.mu.Lock()
-		u.memory = after
+		u.state = after
 		u.mu.Unlock()
 	}
 	if err != nil {
@@ -112,12 +112,12 @@ func (u *Uplink) change(edit func(*memory), anyway bool) error {
 	return nil
 }
 
-func (u *Uplink) keep(m memory) error {
-	data, err := json.Marshal(m)
+func (u *Uplink) keep(s savedState) error {
+	data, err := json.Marshal(s)
 	if err != nil || bytes.Equal(u.kept, data) {
 		return err
 	}
-	if err := atomicfile.Write(u.files.memory, data, 0o600); err != nil {
+	if err := atomicfile.Write(u.files.state, data, 0o600); err != nil {
 		u.kept = nil // either may be there
 		return err
 	}
@@ -125,8 +125,8 @@ func (u *Uplink) keep(m memory) error {
 	return nil
 }
 
-func (u *Uplink) recall() memory {
+func (u *Uplink) current() savedState {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.memory
+	return u.state
 }

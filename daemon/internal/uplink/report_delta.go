@@ -19,8 +19,8 @@ const (
 	wholeEvery = 5 * time.Minute
 )
 
-// told is the last whole report that the registry has taken, and when.
-type told struct {
+// lastReport is the last whole report that the registry has taken, and when.
+type lastReport struct {
 	report api.HostReport
 	digest string
 	at     time.Time
@@ -30,35 +30,35 @@ type told struct {
 // stands for that. The caller holds reporting.
 func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	now := time.Now()
-	if u.told.covers(r, now) {
+	if u.lastReport.covers(r, now) {
 		host, err := u.cfg.Registry.Report(ctx, api.HostReport{
-			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.told.digest, Migrations: r.Migrations,
+			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.lastReport.digest, Migrations: r.Migrations,
 		})
 		if !reportWhole(err) {
 			return host, err
 		}
 	}
-	u.told = told{}
+	u.lastReport = lastReport{}
 	host, err := u.cfg.Registry.Report(ctx, r)
 	if err == nil {
-		u.told = told{report: r, digest: host.ReportDigest, at: now}
+		u.lastReport = lastReport{report: r, digest: host.ReportDigest, at: now}
 	}
 	return host, err
 }
 
 // covers says whether the registry need not hear a report now, because it was told
 // the same. One that gives no digest always hears it.
-func (t told) covers(r api.HostReport, now time.Time) bool {
-	age := now.Sub(t.at)
+func (l lastReport) covers(r api.HostReport, now time.Time) bool {
+	age := now.Sub(l.at)
 	switch {
-	case t.digest == "" || age >= wholeEvery:
+	case l.digest == "" || age >= wholeEvery:
 		return false
-	case r.Version != t.report.Version || r.BootID != t.report.BootID || !slices.Equal(r.Instances, t.report.Instances):
+	case r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances):
 		return false
 	}
 	sizes := age >= sizesEvery
-	return (r.Pools == nil) == (t.report.Pools == nil) &&
-		slices.EqualFunc(r.Pools, t.report.Pools, func(a, b api.Pool) bool { return poolAs(a, sizes) == poolAs(b, sizes) })
+	return (r.Pools == nil) == (l.report.Pools == nil) &&
+		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return poolAs(a, sizes) == poolAs(b, sizes) })
 }
 
 // poolAs is what of a pool is news, with its sizes or without.
