@@ -39,7 +39,7 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 	return s.withProgress(ctx, m), nil
 }
 
-// progress is migrationNow, and of one that is over what its host says of it now,
+// migration is migrationNow, and of one that is over what its host says of it now,
 // if it is there: what a migration cost stands in its host's journal alone.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)

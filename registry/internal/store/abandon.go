@@ -100,7 +100,7 @@ func (tx *Tx) abandon(ctx context.Context, m api.Migration, in api.MigrationAban
 	if err != nil {
 		return m, err
 	}
-	if err := host.checkFenced("abandon migration " + m.ID + " of volume " + m.VolumeName); err != nil {
+	if err := checkFenced(host, "abandon migration "+m.ID+" of volume "+m.VolumeName); err != nil {
 		return m, err
 	}
 	before, err := tx.stateBefore(ctx, m.ID)

@@ -11,7 +11,7 @@ import (
 
 // ReleaseAttachment ends an attachment on the word of its host, which has seen
 // that the guest does not have the disk, and returns what it was. Others of the
-// samePauseInstance volume stay as they are.
+// same volume stay as they are.
 func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
 	if err := validate.Text("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
@@ -45,7 +45,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 }
 
 // ForceDeleteAttachment ends exactly one attachment of a host that an operator
-// hasReport fenced, and returns what it was. It is of no use while the host is not:
+// has fenced, and returns what it was. It is of no use while the host is not:
 // then the host is asked, which can look.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
@@ -63,7 +63,7 @@ func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if err := host.checkFenced("delete the attachment of volume " + h.VolumeName + " to instance " + h.InstanceName); err != nil {
+		if err := checkFenced(host, "delete the attachment of volume "+h.VolumeName+" to instance "+h.InstanceName); err != nil {
 			return api.Attachment{}, err
 		}
 		if err := tx.CheckNoSplitBrain("delete the attachment of volume "+h.VolumeName+" to instance "+h.InstanceName, h.InstanceID, h.hostID); err != nil {

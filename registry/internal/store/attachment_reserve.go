@@ -264,10 +264,10 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 	}
 	h := attachmentRow{
 		Attachment: api.Attachment{
-			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
+			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.Name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
 			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
 		},
-		opID: in.OpID, hostID: host.id, instanceState: slot.instanceState, generation: v.generation,
+		opID: in.OpID, hostID: host.ID, instanceState: slot.instanceState, generation: v.generation,
 	}
 	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
 		return api.Attachment{}, err

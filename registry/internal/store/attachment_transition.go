@@ -155,7 +155,7 @@ func (tx *Tx) attachmentRowByID(ctx context.Context, id string) (attachmentRow, 
 		if err != nil {
 			return h, err
 		}
-		h.Host = host.name
+		h.Host = host.Name
 	}
 	tx.cache.attachments.put(h)
 	return h, nil

@@ -29,7 +29,7 @@ const (
 	postEvery   = 10 * time.Second
 )
 
-// newPostLimit are the rates of events that hosts post.
+// newPostLimit bounds the events that hosts post.
 func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery), postsAtOnce) }
 
 // PostEvent adds an event of a host to the trail: with the registry's time, the host's
@@ -96,7 +96,7 @@ const (
 	refusalEvery   = 10 * time.Second
 )
 
-// newRefusalLimit are the rates of refusals that are audited.
+// newRefusalLimit bounds the refusals that are audited.
 func newRefusalLimit() *ratelimit.Limit {
 	return ratelimit.New(rate.Every(refusalEvery), refusalsAtOnce)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -48,14 +49,14 @@ type Tx struct {
 	// Call is who asked for it.
 	Call Call
 	// host is the caller, where that is a host.
-	host *hostRow
+	host *hostcache.Row
 	// cache and hosts are those of the Store.
 	cache *rowCache
-	hosts *hostCache
+	hosts *hostcache.Cache
 }
 
 func (s *Store) newTx(c *ledger.Change, call Call) *Tx {
-	return &Tx{Change: c, Call: call, cache: s.cache, hosts: &s.hosts}
+	return &Tx{Change: c, Call: call, cache: s.cache, hosts: s.hosts}
 }
 
 // admission says whether a caller may ask for a change now.
@@ -63,8 +64,8 @@ type admission func(context.Context, *Store, *Tx) error
 
 // Mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
 // its own, or is fenced, is refused with stale_epoch before anything else; and one that
-// hasReport not reported since the start with registry_unavailable, for what it was told may
-// addProof that the database is from a backup.
+// has not reported since the start with registry_unavailable, for what it was told may
+// prove that the database is from a backup.
 func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	return mutateIf(ctx, s, call, what, request, admitToken, do)
 }
@@ -107,7 +108,7 @@ func admitToken(ctx context.Context, s *Store, tx *Tx) error {
 	if err != nil {
 		return err
 	}
-	tx.host, tx.HostName = &host, host.name
+	tx.host, tx.HostName = &host, host.Name
 	if err := s.admitCompared(host); err != nil {
 		return err
 	}
@@ -122,5 +123,5 @@ func (tx *Tx) callerID() string {
 	if tx.host == nil {
 		return ""
 	}
-	return tx.host.id
+	return tx.host.ID
 }

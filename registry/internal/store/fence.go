@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -20,7 +21,7 @@ import (
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if tx.host != nil {
-			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.name)
+			return api.Host{}, api.Errorf(api.CodePermissionDenied, "only an operator can fence a host, and you are host %s", tx.host.Name)
 		}
 		if err := validate.Evidence("evidence", in.Evidence); err != nil {
 			return api.Host{}, err
@@ -32,17 +33,17 @@ func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.Hos
 		if err := s.checkSilent(host, in); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.setEpoch(ctx, host.id, host.epoch+1, true); err != nil {
+		if err := tx.setEpoch(ctx, host.ID, host.Epoch+1, true); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.orphanMigrations(ctx, host.id); err != nil {
+		if err := tx.orphanMigrations(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.endResizesOf(ctx, host.id); err != nil {
+		if err := tx.endResizesOf(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
 		return s.auditHost(ctx, tx, host, api.Event{
-			What: "host.fence", To: api.HostFenced, Token: &api.Token{Epoch: host.epoch + 1},
+			What: "host.fence", To: api.HostFenced, Token: &api.Token{Epoch: host.Epoch + 1},
 			Details: map[string]any{"evidence": in.Evidence},
 		})
 	})
@@ -59,9 +60,9 @@ func admitFence(ctx context.Context, s *Store, tx *Tx) error {
 
 // checkSilent refuses to fence a host that is not and reports right now, unless that
 // is what the operator means: it may be the wrong name.
-func (s *Store) checkSilent(host hostRow, in api.HostFence) error {
-	last, seen := s.hosts.lastSeen(host.id)
-	if !seen || host.fenced || in.EvenIfUp {
+func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
+	last, seen := s.hosts.LastSeen(host.ID)
+	if !seen || host.Fenced || in.EvenIfUp {
 		return nil
 	}
 	ago := s.now().Sub(last)
@@ -69,7 +70,7 @@ func (s *Store) checkSilent(host hostRow, in api.HostFence) error {
 		return nil
 	}
 	return api.Errorf(api.CodeConflict, "cannot fence host %s: it reported %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up",
-		host.name, ago.Round(time.Second)).With("last_seen_at", last.UTC())
+		host.Name, ago.Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
 // RejoinHost lets a fenced host work again that has let go of what it lost. It
@@ -81,23 +82,23 @@ func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.Ho
 		if err != nil {
 			return api.Host{}, err
 		}
-		if call.Host != nil && call.Host.ID != host.id {
-			return api.Host{}, notYourHost("rejoin as", host.name)
+		if call.Host != nil && call.Host.ID != host.ID {
+			return api.Host{}, notYourHost("rejoin as", host.Name)
 		}
-		if in.Epoch != host.epoch {
+		if in.Epoch != host.Epoch {
 			return api.Host{}, staleEpoch(host, in.Epoch)
 		}
-		if !host.fenced && !host.behind {
-			return s.hostByID(ctx, tx, host.id)
+		if !host.Fenced && !host.Behind {
+			return s.hostByID(ctx, tx, host.ID)
 		}
-		if err := tx.setEpoch(ctx, host.id, host.epoch, false); err != nil {
+		if err := tx.setEpoch(ctx, host.ID, host.Epoch, false); err != nil {
 			return api.Host{}, err
 		}
-		if err := tx.unorphanMigrations(ctx, host.id); err != nil {
+		if err := tx.unorphanMigrations(ctx, host.ID); err != nil {
 			return api.Host{}, err
 		}
 		return s.auditHost(ctx, tx, host, api.Event{
-			What: "host.rejoin", From: standingOf(host), To: api.HostUp, Token: &api.Token{Epoch: host.epoch},
+			What: "host.rejoin", From: standingOf(host), To: api.HostUp, Token: &api.Token{Epoch: host.Epoch},
 		})
 	})
 }
@@ -119,8 +120,8 @@ func admitRejoin(ctx context.Context, s *Store, tx *Tx) error {
 }
 
 // standingOf is what a host was that comes back.
-func standingOf(h hostRow) string {
-	if h.fenced {
+func standingOf(h hostcache.Row) string {
+	if h.Fenced {
 		return api.HostFenced
 	}
 	return "behind"
@@ -129,13 +130,13 @@ func standingOf(h hostRow) string {
 // checkFenced says whether an operator's word stands that the host cannot touch
 // anything. A fence that is older than a restore does not: the host may have come
 // back in the history that was lost.
-func (h hostRow) checkFenced(verb string) error {
+func checkFenced(h hostcache.Row, verb string) error {
 	switch {
-	case !h.fenced:
-		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first", verb, h.name)
-	case h.behind:
+	case !h.Fenced:
+		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first", verb, h.Name)
+	case h.Behind:
 		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s was fenced before the registry was restored from a backup, and may have come back in the history that was lost; "+
-			"fence it once more if it cannot touch the volume now", verb, h.name)
+			"fence it once more if it cannot touch the volume now", verb, h.Name)
 	}
 	return nil
 }
@@ -148,23 +149,23 @@ func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced b
 
 // auditHost audits what was done to a host, has the next report of it looked at
 // with what is stored now, and returns what it has become.
-func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostRow, e api.Event) (api.Host, error) {
-	e.Host, e.Object = was.name, "host/"+was.id
+func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
+	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {
 		return api.Host{}, err
 	}
-	now, err := tx.hostRow(ctx, was.id)
+	now, err := tx.hostRow(ctx, was.ID)
 	if err != nil {
 		return api.Host{}, err
 	}
-	tx.OnCommit(func() { s.hosts.put(now, "") })
+	tx.OnCommit(func() { s.hosts.Put(now, "") })
 	return s.hostDocument(now), nil
 }
 
 // admitEpoch says whether a host may change something with the epoch that it
 // believes in, and notes it as the token of the change.
-func (tx *Tx) admitEpoch(host hostRow, epoch int64) error {
-	if host.fenced || host.epoch != epoch {
+func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
+	if host.Fenced || host.Epoch != epoch {
 		return staleEpoch(host, epoch)
 	}
 	tx.Epoch = epoch
@@ -173,17 +174,17 @@ func (tx *Tx) admitEpoch(host hostRow, epoch int64) error {
 
 // staleEpoch says to a host, or to somebody who speaks for it, that it was fenced
 // since the epoch that it believes in.
-func staleEpoch(host hostRow, epoch int64) error {
-	if host.fenced && host.epoch == epoch {
-		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.name, host.epoch).
-			With("epoch", host.epoch)
+func staleEpoch(host hostcache.Row, epoch int64) error {
+	if host.Fenced && host.Epoch == epoch {
+		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).
+			With("epoch", host.Epoch)
 	}
 	why := "it was fenced meanwhile, or the registry was restored"
-	if epoch > host.epoch {
+	if epoch > host.Epoch {
 		why = "the registry never gave that out, so its database may be older than the host"
 	}
-	return api.Errorf(api.CodeStaleEpoch, "host %s is in epoch %d and the request is of epoch %d: %s", host.name, host.epoch, epoch, why).
-		With("epoch", host.epoch)
+	return api.Errorf(api.CodeStaleEpoch, "host %s is in epoch %d and the request is of epoch %d: %s", host.Name, host.Epoch, epoch, why).
+		With("epoch", host.Epoch)
 }
 
 func notYourHost(verb, name string) error {

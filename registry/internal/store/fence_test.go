@@ -276,7 +276,7 @@ func TestARefusedFenceLeavesNoTraceInTheCache(t *testing.T) {
 			if err := tx.setEpoch(ctx, hostA, 2, true); err != nil {
 				return err
 			}
-			if h, err := tx.hostRow(ctx, hostA); err != nil || h.epoch != 2 {
+			if h, err := tx.hostRow(ctx, hostA); err != nil || h.Epoch != 2 {
 				t.Errorf("inside the change: host = %+v (%v)", h, err)
 			}
 			if err := tx.Audit(ctx, api.Event{What: "undone"}); err != nil {

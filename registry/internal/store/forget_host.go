@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -34,28 +35,28 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		}
 		tx.cache.hosts.invalidate()
 		if err := tx.ExecAll(ctx,
-			ledger.SQL("DELETE FROM pause_instances WHERE host_id = ?", host.id),
-			ledger.SQL("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.id),
-			ledger.SQL("DELETE FROM migrations WHERE host_id = ?", host.id),
-			ledger.SQL("DELETE FROM tasks WHERE host_id = ?", host.id),
-			ledger.SQL("DELETE FROM hosts WHERE id = ?", host.id), // and its pools
+			ledger.SQL("DELETE FROM pause_instances WHERE host_id = ?", host.ID),
+			ledger.SQL("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.ID),
+			ledger.SQL("DELETE FROM migrations WHERE host_id = ?", host.ID),
+			ledger.SQL("DELETE FROM tasks WHERE host_id = ?", host.ID),
+			ledger.SQL("DELETE FROM hosts WHERE id = ?", host.ID), // and its pools
 		); err != nil {
 			return was, err
 		}
-		tx.OnCommit(func() { s.hosts.remove(host.id) })
+		tx.OnCommit(func() { s.hosts.Remove(host.ID) })
 		return was, tx.Audit(ctx, api.Event{
-			What: "host.forget", Host: host.name, Object: "host/" + host.id, From: api.HostFenced, Token: &api.Token{Epoch: host.epoch},
+			What: "host.forget", Host: host.Name, Object: "host/" + host.ID, From: api.HostFenced, Token: &api.Token{Epoch: host.Epoch},
 		})
 	})
 }
 
 // checkEmpty says whether nothing is left on a host.
-func (tx *Tx) checkEmpty(ctx context.Context, host hostRow) error {
+func (tx *Tx) checkEmpty(ctx context.Context, host hostcache.Row) error {
 	switch {
-	case !host.fenced:
-		return api.Errorf(api.CodeStateForbidden, "cannot forget host %s: it is not fenced; fence it first if it is gone for good", host.name)
-	case host.behind:
-		return host.checkFenced("forget host " + host.name)
+	case !host.Fenced:
+		return api.Errorf(api.CodeStateForbidden, "cannot forget host %s: it is not fenced; fence it first if it is gone for good", host.Name)
+	case host.Behind:
+		return checkFenced(host, "forget host "+host.Name)
 	}
 	for _, left := range []struct{ what, query, advice string }{
 		{
@@ -76,7 +77,7 @@ func (tx *Tx) checkEmpty(ctx context.Context, host hostRow) error {
 			"let them end; a guest that a fenced host has saved is woken when that comes back, or let go when its attachment is deleted",
 		},
 	} {
-		names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, left.query, host.id)
+		names, err := ledger.QueryAll(ctx, tx, ledger.ScanString, left.query, host.ID)
 		if err != nil {
 			return err
 		}
@@ -87,23 +88,23 @@ func (tx *Tx) checkEmpty(ctx context.Context, host hostRow) error {
 	return nil
 }
 
-func stillHas(host hostRow, what string, names []string, advice string) error {
+func stillHas(host hostcache.Row, what string, names []string, advice string) error {
 	const most = 3
 	said := strings.Join(names[:min(most, len(names))], ", ")
 	if len(names) > most {
 		said += " and more"
 	}
-	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.name, what, said, advice).With("left", names[:min(most, len(names))])
+	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.Name, what, said, advice).With("left", names[:min(most, len(names))])
 }
 
 // reassignVolumes gives away or forgets the volumes of a host that is gone.
-func (tx *Tx) reassignVolumes(ctx context.Context, host hostRow, forget bool) error {
+func (tx *Tx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bool) error {
 	const heir = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 		WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1 ORDER BY h.fenced, h.name LIMIT 1)`
-	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.id); err != nil {
+	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.ID); err != nil {
 		return err
 	}
-	own, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.host_id = ? ORDER BY v.name", host.id)
+	own, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.host_id = ? ORDER BY v.name", host.ID)
 	if err != nil {
 		return err
 	}

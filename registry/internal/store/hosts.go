@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
@@ -47,49 +48,39 @@ func (s *Store) scanHost(row ledger.Scanner) (api.Host, error) {
 }
 
 // hostDocument adds to what is stored of a host what is known in memory.
-func (s *Store) hostDocument(h hostRow) api.Host {
-	last, now := h.lastSeen, s.now()
-	if at, ok := s.hosts.lastSeen(h.id); ok {
+func (s *Store) hostDocument(h hostcache.Row) api.Host {
+	last, now := h.LastSeen, s.now()
+	if at, ok := s.hosts.LastSeen(h.ID); ok {
 		last = at
 	}
 	status := api.HostUp
 	switch {
-	case h.fenced:
+	case h.Fenced:
 		status = api.HostFenced
 	case now.Sub(last) > suspectAfter:
 		status = api.HostSuspect
 	}
 	seen := last.UTC().Truncate(time.Microsecond)
 	return api.Host{
-		ID: h.id, Name: h.name, Status: status, Epoch: h.epoch, Version: h.version,
-		LastSeenAt: &seen, CreatedAt: h.created, Behind: h.behind,
+		ID: h.ID, Name: h.Name, Status: status, Epoch: h.Epoch, Version: h.Version,
+		LastSeenAt: &seen, CreatedAt: h.Created, Behind: h.Behind,
 	}
-}
-
-// hostRow is a host as it is stored.
-type hostRow struct {
-	id, name, version, bootID string
-	epoch                     int64
-	fenced                    bool
-	// behind is a host that has not come back since a restore was accepted.
-	behind            bool
-	lastSeen, created time.Time
 }
 
 const hostQuery = "SELECT id, name, version, boot_id, epoch, fenced, behind, last_seen_us, created_us FROM hosts"
 
-func scanHostRow(row ledger.Scanner) (hostRow, error) {
+func scanHostRow(row ledger.Scanner) (hostcache.Row, error) {
 	var (
-		h             hostRow
+		h             hostcache.Row
 		seen, created int64
 	)
-	err := row.Scan(&h.id, &h.name, &h.version, &h.bootID, &h.epoch, &h.fenced, &h.behind, &seen, &created)
-	h.lastSeen, h.created = ledger.FromMicros(seen), ledger.FromMicros(created)
+	err := row.Scan(&h.ID, &h.Name, &h.Version, &h.BootID, &h.Epoch, &h.Fenced, &h.Behind, &seen, &created)
+	h.LastSeen, h.Created = ledger.FromMicros(seen), ledger.FromMicros(created)
 	return h, err
 }
 
 // hostRow returns the host with the id, sql.ErrNoRows if there is none.
-func (tx *Tx) hostRow(ctx context.Context, id string) (hostRow, error) {
+func (tx *Tx) hostRow(ctx context.Context, id string) (hostcache.Row, error) {
 	if h, ok := tx.cache.hosts.byID[id]; ok {
 		return h, nil
 	}
@@ -97,12 +88,12 @@ func (tx *Tx) hostRow(ctx context.Context, id string) (hostRow, error) {
 	if err != nil {
 		return h, fmt.Errorf("read host %s: %w", id, err)
 	}
-	tx.cache.hosts.byID[h.id], tx.cache.hosts.byName[h.name] = h, h
+	tx.cache.hosts.byID[h.ID], tx.cache.hosts.byName[h.Name] = h, h
 	return h, nil
 }
 
 // hostsBehind returns the hosts that are behind, by name.
-func (tx *Tx) hostsBehind(ctx context.Context) ([]hostRow, error) {
+func (tx *Tx) hostsBehind(ctx context.Context) ([]hostcache.Row, error) {
 	if tx.cache.hosts.behindKnown {
 		return tx.cache.hosts.behind, nil
 	}
@@ -115,7 +106,7 @@ func (tx *Tx) hostsBehind(ctx context.Context) ([]hostRow, error) {
 }
 
 // resolveHost returns the host that ref names.
-func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostRow, error) {
+func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostcache.Row, error) {
 	if h, ok := tx.cache.hosts.byID[ref]; ok {
 		return h, nil
 	}
@@ -124,7 +115,7 @@ func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostRow, error) {
 	}
 	id, err := Resolve(ctx, tx, KindHost, ref)
 	if err != nil {
-		return hostRow{}, err
+		return hostcache.Row{}, err
 	}
 	return tx.hostRow(ctx, id)
 }
@@ -132,7 +123,7 @@ func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostRow, error) {
 // HostNamed returns id and name of the host that ref names.
 func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err error) {
 	h, err := tx.resolveHost(ctx, ref)
-	return h.id, h.name, err
+	return h.ID, h.Name, err
 }
 
 // CheckHost returns the id of the host that ref names, if it is not fenced and
@@ -143,8 +134,8 @@ func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, e
 	if err != nil {
 		return "", err
 	}
-	if tx.host != nil && tx.host.id != h.id {
-		return "", api.Errorf(api.CodeNotYourHost, "the request is of host %s and you are host %s", h.name, tx.host.name)
+	if tx.host != nil && tx.host.ID != h.ID {
+		return "", api.Errorf(api.CodeNotYourHost, "the request is of host %s and you are host %s", h.Name, tx.host.Name)
 	}
-	return h.id, tx.admitEpoch(h, epoch)
+	return h.ID, tx.admitEpoch(h, epoch)
 }

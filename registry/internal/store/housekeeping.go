@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
@@ -36,12 +37,12 @@ func (s *Store) Housekeep(ctx context.Context) error {
 const flushAtOnce = 200
 
 func (s *Store) flushHosts(ctx context.Context) error {
-	states := s.hosts.snapshot()
+	states := s.hosts.Snapshot()
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(states)), flushAtOnce) {
 		err := s.ledger.Submit(ctx, func(ctx context.Context, tx *ledger.Tx) error {
 			s.cache.hosts.invalidate()
 			for _, id := range ids {
-				if err := states[id].flush(ctx, tx, id); err != nil {
+				if err := flushHost(ctx, tx, id, states[id]); err != nil {
 					return err
 				}
 			}
@@ -50,21 +51,21 @@ func (s *Store) flushHosts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.hosts.poolsFlushed(ids, states)
+		s.hosts.PoolsFlushed(ids, states)
 	}
 	return nil
 }
 
-func (h hostState) flush(ctx context.Context, tx *ledger.Tx, hostID string) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", h.at.UnixMicro(), hostID); err != nil {
+func flushHost(ctx context.Context, tx *ledger.Tx, hostID string, h hostcache.State) error {
+	if _, err := tx.ExecContext(ctx, "UPDATE hosts SET last_seen_us = ? WHERE id = ?", h.LastSeen.UnixMicro(), hostID); err != nil {
 		return fmt.Errorf("flush host: %w", err)
 	}
-	if h.poolsFlushed.Equal(h.poolsAt) {
+	if h.PoolsFlushed.Equal(h.PoolsAt) {
 		return nil
 	}
-	for _, p := range h.pools {
+	for _, p := range h.Pools {
 		if _, err := tx.ExecContext(ctx, "UPDATE pools SET capacity_bytes = ?, free_bytes = ?, updated_us = ? WHERE host_id = ? AND name = ?",
-			p.CapacityBytes, p.FreeBytes, h.poolsAt.UnixMicro(), hostID, p.Name); err != nil {
+			p.CapacityBytes, p.FreeBytes, h.PoolsAt.UnixMicro(), hostID, p.Name); err != nil {
 			return fmt.Errorf("flush pool: %w", err)
 		}
 	}

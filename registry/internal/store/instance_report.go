@@ -27,7 +27,7 @@ type reported struct {
 // storeInstances takes what a host says of its instances, and returns those that are
 // active there without being its own. It writes what is news alone: a report costs
 // the writer one look, however long it is.
-func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (strays []string, err error) {
+func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
 	scan := func(row ledger.Scanner) (r reported, err error) {
 		return r, row.Scan(&r.id, &r.note, &r.state, &r.own)
 	}
@@ -47,10 +47,10 @@ func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (strays []s
 			}
 		}
 		if !was.own && (i.State == api.InstanceRunning || i.State == api.InstancePaused) {
-			strays = append(strays, i.ID)
+			foreign = append(foreign, i.ID)
 		}
 	}
-	return strays, nil
+	return foreign, nil
 }
 
 // storeInstanceReport takes what a host says of an instance that it has or had. No

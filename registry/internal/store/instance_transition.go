@@ -54,7 +54,7 @@ func (s *Store) TransitionInstance(ctx context.Context, call Call, ref string, i
 				return none, err
 			}
 			// The next report may say what the last one said before.
-			tx.OnCommit(func() { s.hosts.distrust(i.caller, i.hostID) })
+			tx.OnCommit(func() { s.hosts.Invalidate(i.caller, i.hostID) })
 			if err := tx.auditShelving(ctx, i, in); err != nil {
 				return none, err
 			}
@@ -252,7 +252,7 @@ func (tx *Tx) auditShelving(ctx context.Context, i shelving, in api.InstanceTran
 		return err
 	}
 	return tx.Audit(ctx, api.Event{
-		What: "instance.transition", Host: host.name, Object: "instance/" + i.ID, From: string(i.State), To: string(in.To), OpID: in.OpID,
+		What: "instance.transition", Host: host.Name, Object: "instance/" + i.ID, From: string(i.State), To: string(in.To), OpID: in.OpID,
 		Details: map[string]any{"name": i.Name},
 	})
 }

@@ -37,23 +37,12 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 			return i, err
 		}
 		// The next report may bring a newer state than the adoption did.
-		tx.OnCommit(func() { s.hosts.distrust(hostID) })
+		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
 		return i, tx.Audit(ctx, api.Event{
 			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
 		})
 	})
-}
-
-// distrust has the next report of hosts written, changed or not.
-func (c *hostCache) distrust(ids ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		if s := c.byID[id]; s != nil {
-			s.digest = ""
-		}
-	}
 }
 
 func checkInstance(in api.InstanceRegister) error {
@@ -185,7 +174,7 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 			return i, fmt.Errorf("forget instance: %w", err)
 		}
 		// It may go on there, as a stray, and its host say what it said before.
-		tx.OnCommit(func() { s.hosts.distrust(hostID) })
+		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
 		return i, tx.Audit(ctx, api.Event{
 			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
 			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
@@ -230,7 +219,7 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 		}
 		for n := range instances {
 			instances[n].BlockDeviceMappings = append(instances[n].BlockDeviceMappings, of[instances[n].ID]...)
-			s.hosts.noteSplitBrain(&instances[n])
+			s.noteSplitBrain(&instances[n])
 		}
 		return instances, nil
 	})
@@ -240,7 +229,7 @@ func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, e
 func (s *Store) Instance(ctx context.Context, ref string, viewer Viewer) (api.Instance, error) {
 	i, err := viewVisible(ctx, s, KindInstance, ref, viewer, InstanceByID)
 	if err == nil {
-		s.hosts.noteSplitBrain(&i)
+		s.noteSplitBrain(&i)
 	}
 	return i, err
 }

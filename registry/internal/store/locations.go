@@ -98,7 +98,7 @@ func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Locati
 }
 
 // inItsPool names the pool of a location that is given by its path, if one of the host
-// hasReport its directory. Two hosts that have mounted one export at two places then mean
+// has its directory. Two hosts that have mounted one export at two places then mean
 // one image, and a drain of the pool finds it.
 func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {

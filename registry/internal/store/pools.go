@@ -13,7 +13,7 @@ import (
 )
 
 // replacePools makes the pools of a host those that are given, if any list is. What it
-// hasReport in those that are shared now is everybody's.
+// has in those that are shared now is everybody's.
 func (tx *Tx) replacePools(ctx context.Context, hostID string, pools []api.Pool) error {
 	if pools == nil {
 		return nil
@@ -94,7 +94,7 @@ func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
 	)
 	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Multiattach, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
 	p.UpdatedAt = ledger.FromMicros(updated)
-	s.hosts.fillPool(hostID, &p)
+	s.hosts.FillPool(hostID, &p)
 	return p, err
 }
 

@@ -15,7 +15,15 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+const (
+	// A host may have so many reports that say something new taken at once, and then so
+	// many a second. Daemons report once a second at the most.
+	reportsAtOnce    = 60
+	reportsPerSecond = 2
 )
 
 // Report takes what a daemon says of its host, and answers with the host and the
@@ -37,7 +45,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 		return api.Host{}, notYourHost("report for", in.Name)
 	}
 	now := s.now()
-	host, told, known := s.hosts.touch(in.ID, now)
+	host, told, known := s.hosts.Touch(in.ID, now)
 	if in.Mark != nil && *in.Mark != told {
 		if err := s.ObserveMark(ctx, in.ID, in.Name, *in.Mark); err != nil {
 			return api.Host{}, err
@@ -52,9 +60,9 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	if err != nil {
 		return api.Host{}, err
 	}
-	s.hosts.setCompared(in.ID)
+	s.hosts.SetCompared(in.ID)
 	if known {
-		if err := host.admitReport(in.Epoch); err != nil {
+		if err := admitReport(host, in.Epoch); err != nil {
 			return api.Host{}, err
 		}
 	}
@@ -62,7 +70,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 		if host, in.Digest, err = s.takeReport(ctx, call, in, host, now); err != nil {
 			return api.Host{}, err
 		}
-	} else if !s.hosts.hasReport(in.ID, in.Digest) {
+	} else if !s.hosts.HasReport(in.ID, in.Digest) {
 		return api.Host{}, api.Errorf(api.CodeConflict, "the registry does not have the report of host %s that the digest stands for; it wants the whole report", in.Name).
 			With(api.DetailReportWhole, true)
 	}
@@ -71,18 +79,18 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 	}
 	h, mark := s.hostDocument(host), s.history.Now()
 	h.Mark, h.ReportDigest = &mark, in.Digest
-	s.hosts.setMark(in.ID, mark)
+	s.hosts.SetMark(in.ID, mark)
 	return h, nil
 }
 
 // takeReport takes what a whole report says of a host, and returns the host and the
 // digest of the report.
-func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, host hostRow, now time.Time) (hostRow, string, error) {
+func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, host hostcache.Row, now time.Time) (hostcache.Row, string, error) {
 	digest, err := reportDigest(in)
 	if err != nil {
 		return host, "", err
 	}
-	if s.hosts.update(in, digest) {
+	if s.hosts.Update(in, digest) {
 		return host, digest, nil
 	}
 	if call.Host != nil {
@@ -91,7 +99,7 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 				in.Name, reportsAtOnce, reportsPerSecond)
 		}
 	}
-	end, err := s.hosts.beginReport(ctx, in.ID)
+	end, err := s.hosts.BeginReport(ctx, in.ID)
 	if err != nil {
 		return host, "", err
 	}
@@ -99,15 +107,15 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 	if host, err = s.storeReport(ctx, call, in, digest); err != nil {
 		return host, "", err
 	}
-	s.hosts.touch(in.ID, now)
-	s.hosts.setCompared(in.ID) // it may be new
-	s.hosts.update(in, digest)
+	s.hosts.Touch(in.ID, now)
+	s.hosts.SetCompared(in.ID) // it may be new
+	s.hosts.Update(in, digest)
 	return host, digest, nil
 }
 
 // admitReport is the check of the token of reports.
-func (h hostRow) admitReport(epoch int64) error {
-	if !h.fenced && (epoch == h.epoch || epoch == 0 && h.epoch == 1) {
+func admitReport(h hostcache.Row, epoch int64) error {
+	if !h.Fenced && (epoch == h.Epoch || epoch == 0 && h.Epoch == 1) {
 		return nil
 	}
 	return staleEpoch(h, epoch)
@@ -129,16 +137,16 @@ func reportDigest(in api.HostReport) (string, error) {
 }
 
 // storeReport writes down the part of a report that the database keeps.
-func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostRow, error) {
+func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, digest string) (hostcache.Row, error) {
 	call.Key = ""
-	return mutateIf(ctx, s, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostRow, error) {
+	return mutateIf(ctx, s, call, "host.report", in, admitWritable, func(ctx context.Context, tx *Tx) (hostcache.Row, error) {
 		was, err := tx.hostRow(ctx, in.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return was, err
 		}
 		if err == nil {
 			// It may have been fenced since the look in memory.
-			if err := was.admitReport(in.Epoch); err != nil {
+			if err := admitReport(was, in.Epoch); err != nil {
 				return was, err
 			}
 		}
@@ -149,50 +157,50 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 		if err := tx.replacePools(ctx, in.ID, s.trustedPools(in.Pools, in.ID, in.Name)); err != nil {
 			return now, err
 		}
-		strays, err := tx.storeInstances(ctx, in)
+		foreign, err := tx.storeInstances(ctx, in)
 		if err != nil {
 			return now, err
 		}
 		tx.OnCommit(func() {
-			s.hosts.put(now, digest)
-			s.hosts.setForeign(in.ID, strays)
+			s.hosts.Put(now, digest)
+			s.hosts.SetForeign(in.ID, foreign)
 		})
 		return now, tx.auditReport(ctx, was, now)
 	})
 }
 
 // storeHost makes or changes the row of a host and returns it.
-func (tx *Tx) storeHost(ctx context.Context, in api.HostReport) (hostRow, error) {
+func (tx *Tx) storeHost(ctx context.Context, in api.HostReport) (hostcache.Row, error) {
 	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
 		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
 		ON CONFLICT (id) DO UPDATE SET name = ?2, version = ?3, boot_id = ?4, last_seen_us = ?5`,
 		in.ID, in.Name, in.Version, in.BootID, tx.At.UnixMicro())
 	if sqlitedb.Violates(err, "hosts.name") {
-		return hostRow{}, api.Errorf(api.CodeConflict, "the name %s belongs to another host; give one of them another name", in.Name)
+		return hostcache.Row{}, api.Errorf(api.CodeConflict, "the name %s belongs to another host; give one of them another name", in.Name)
 	}
 	if err != nil {
-		return hostRow{}, fmt.Errorf("store host: %w", err)
+		return hostcache.Row{}, fmt.Errorf("store host: %w", err)
 	}
 	return tx.hostRow(ctx, in.ID)
 }
 
 // auditReport tells of what is news in a report: that a host is new, has another
 // name, or was booted.
-func (tx *Tx) auditReport(ctx context.Context, was, now hostRow) error {
+func (tx *Tx) auditReport(ctx context.Context, was, now hostcache.Row) error {
 	var what string
 	switch {
-	case was.id == "":
+	case was.ID == "":
 		what = "host.register"
-	case was.name != now.name:
+	case was.Name != now.Name:
 		what = "host.rename"
-	case was.bootID != now.bootID:
+	case was.BootID != now.BootID:
 		what = "host.boot"
 	default:
 		return nil
 	}
 	return tx.Audit(ctx, api.Event{
-		What: what, Host: now.name, Object: "host/" + now.id, From: was.name, To: now.name, Token: &api.Token{Epoch: now.epoch},
-		Details: map[string]any{"boot_id": now.bootID, "version": now.version},
+		What: what, Host: now.Name, Object: "host/" + now.ID, From: was.Name, To: now.Name, Token: &api.Token{Epoch: now.Epoch},
+		Details: map[string]any{"boot_id": now.BootID, "version": now.Version},
 	})
 }

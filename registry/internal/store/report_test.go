@@ -3,10 +3,8 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,32 +57,4 @@ func TestAHostThatReportsWithoutEndIsHeldUpAndNoOther(t *testing.T) {
 	if err := report(hostA, "a", -1); err != nil {
 		t.Errorf("later: %v", err)
 	}
-}
-
-func TestOneReportOfAHostIsInTheLineToTheWriterAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var m hostCache
-		m.load(nil)
-		end := must(m.beginReport(t.Context(), hostA))(t)
-		must(m.beginReport(t.Context(), hostB))(t)()
-		gone, cancel := context.WithCancel(t.Context())
-		results := make(chan error, 2)
-		go func() { results <- second(m.beginReport(gone, hostA)) }()
-		synctest.Wait()
-		cancel()
-		if err := <-results; err == nil {
-			t.Error("a caller that went away got its turn")
-		}
-		go func() { results <- second(m.beginReport(t.Context(), hostA)) }()
-		synctest.Wait()
-		select {
-		case err := <-results:
-			t.Fatalf("the second did not wait: %v", err)
-		default:
-		}
-		end()
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -86,7 +86,7 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	}
 	tx.OnCommit(func() {
 		for _, h := range hosts {
-			s.hosts.put(h, "")
+			s.hosts.Put(h, "")
 		}
 	})
 	return nil
@@ -102,17 +102,17 @@ func (tx *Tx) checkNotBehind(ctx context.Context, verb, volume string, l api.Loc
 		return err
 	}
 	for _, h := range behind {
-		if h.id == hostID {
+		if h.ID == hostID {
 			continue
 		}
-		shared, err := InSharedPool(ctx, tx, h.id, l)
+		shared, err := InSharedPool(ctx, tx, h.ID, l)
 		if err != nil {
 			return err
 		}
 		if shared {
 			return api.Errorf(api.CodeRegistryUnavailable,
 				"cannot %s volume %s now: the registry was restored from a backup, and host %s, which reaches %s, has not come back since and may have it; "+
-					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.name, Place(l)).With("host", h.name)
+					"start volferryd there, or fence the host if it cannot touch the volume any more", verb, volume, h.Name, Place(l)).With("host", h.Name)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/history"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
@@ -140,14 +141,14 @@ func (s *Store) Doubted() []string { return s.history.Doubted() }
 // admitCompared refuses the changes of a host that has not shown since the start
 // which history it knows. By them a database from a backup would go on, until the
 // first report proves what it is.
-func (s *Store) admitCompared(host hostRow) error {
-	if err := s.history.CheckDoubt(host.id); err != nil {
+func (s *Store) admitCompared(host hostcache.Row) error {
+	if err := s.history.CheckDoubt(host.ID); err != nil {
 		return err
 	}
-	if s.hosts.wasCompared(host.id) {
+	if s.hosts.WasCompared(host.ID) {
 		return nil
 	}
 	return api.Errorf(api.CodeRegistryUnavailable,
-		"nothing was changed: the registry was just started and has not heard from host %s yet; its daemon reports and tries again by itself", host.name).
+		"nothing was changed: the registry was just started and has not heard from host %s yet; its daemon reports and tries again by itself", host.Name).
 		With(api.DetailReportFirst, true)
 }

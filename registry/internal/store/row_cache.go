@@ -2,6 +2,8 @@
 
 package store
 
+import "github.com/volferry/volferry/registry/internal/hostcache"
+
 // rowCache holds rows that the writer reads in almost every change. It is what changes
 // see: rows as of what was done so far in the running transaction. See ledger.Cache.
 type rowCache struct {
@@ -10,7 +12,7 @@ type rowCache struct {
 }
 
 func newRowCache() *rowCache {
-	return &rowCache{hosts: hostRows{byID: map[string]hostRow{}, byName: map[string]hostRow{}}, attachments: attachmentCache{}}
+	return &rowCache{hosts: hostRows{byID: map[string]hostcache.Row{}, byName: map[string]hostcache.Row{}}, attachments: attachmentCache{}}
 }
 
 // BeforeExec empties what a statement may change.
@@ -36,10 +38,10 @@ func (c *rowCache) Reset() {
 
 // hostRows are rows of hosts. Whoever changes one calls invalidate.
 type hostRows struct {
-	byID   map[string]hostRow
-	byName map[string]hostRow
+	byID   map[string]hostcache.Row
+	byName map[string]hostcache.Row
 	// behind are the hosts that are behind, once they were looked up.
-	behind      []hostRow
+	behind      []hostcache.Row
 	behindKnown bool
 	// changed says that they may be of a change which is not over.
 	changed bool

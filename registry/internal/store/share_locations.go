@@ -68,7 +68,7 @@ func (tx *Tx) auditUnshared(ctx context.Context, hostID string, p api.Pool) erro
 		return err
 	}
 	return tx.Audit(ctx, api.Event{
-		What: "pool.shared_twice", Host: host.name, Object: "pool/" + p.Name,
+		What: "pool.shared_twice", Host: host.Name, Object: "pool/" + p.Name,
 		Details: map[string]any{"volumes": names, "reason": "another volume has the same place in this pool, which is shared now; these stay their host's alone"},
 	})
 }

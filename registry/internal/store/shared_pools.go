@@ -77,13 +77,13 @@ func (s *Store) SharedPools() SharedPools {
 			out.AnyHost = append(out.AnyHost, pool)
 		}
 	}
-	for id, host := range s.hosts.snapshot() {
-		for _, p := range host.pools {
+	for id, host := range s.hosts.Snapshot() {
+		for _, p := range host.Pools {
 			said := p.Name
 			if out.Confirmed {
-				said += " of " + host.row.name
+				said += " of " + host.Row.Name
 			}
-			settled := out.Confirmed && s.maySharePool(p.Name, id, host.row.name)
+			settled := out.Confirmed && s.maySharePool(p.Name, id, host.Row.Name)
 			if p.Shared && !settled && !slices.Contains(out.Reported, said) {
 				out.Reported = append(out.Reported, said)
 			}

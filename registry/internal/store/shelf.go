@@ -106,7 +106,7 @@ func (tx *Tx) claimInstance(ctx context.Context, i shelving, in api.InstanceTran
 		if err != nil {
 			return err
 		}
-		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s here: it was asked for on host %s since", i.Name, asked.name).With("host", asked.name)
+		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s here: it was asked for on host %s since", i.Name, asked.Name).With("host", asked.Name)
 	case !may:
 		return api.Errorf(api.CodeNotYourHost, "cannot unshelve instance %s here: another host had it last, and no operator asked for it on this one", i.Name)
 	}

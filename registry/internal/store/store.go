@@ -22,6 +22,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/history"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
 )
@@ -63,9 +64,9 @@ type Store struct {
 	db      *sqlitedb.DB
 	ledger  *ledger.Ledger
 	cache   *rowCache
-	hosts   hostCache
+	hosts   *hostcache.Cache
 	history *history.History
-	// postLimit bounds the events that hosts post, refusals what is audited of calls that
+	// postLimit bounds the events that hosts post, refusalLimit what is audited of calls that
 	// were refused.
 	postLimit, refusalLimit *ratelimit.Limit
 	// reportLimit bounds the reports of a host that the database has to take.
@@ -133,7 +134,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 		if err != nil {
 			return none, err
 		}
-		s.hosts.load(hosts)
+		s.hosts = hostcache.New(hosts)
 		end, err := ledger.ReadEnd(ctx, q)
 		if err != nil {
 			return none, err

@@ -83,14 +83,14 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i api.Instance, last
 		refusal error
 	)
 	for _, h := range hosts {
-		d, err := unreached(ctx, q, disks, h.id)
+		d, err := unreached(ctx, q, disks, h.ID)
 		switch {
 		case err != nil:
 			return nil, err
 		case d == nil:
-			fit = append(fit, h.id)
+			fit = append(fit, h.ID)
 		case refusal == nil:
-			refusal = notReached(i.Name, "host "+h.name, *d)
+			refusal = notReached(i.Name, "host "+h.Name, *d)
 		}
 	}
 	if len(fit) == 0 {
@@ -126,7 +126,7 @@ func (s *Store) AskUnshelve(ctx context.Context, call Call, ref, hostID string) 
 		if err := tx.Exec(ctx, "UPDATE shelves SET asked_host_id = ? WHERE instance_id = ?", hostID, id); err != nil {
 			return none, err
 		}
-		return none, tx.Audit(ctx, api.Event{What: "instance.ask", Host: host.name, Object: "instance/" + id, Details: map[string]any{"name": i.Name}})
+		return none, tx.Audit(ctx, api.Event{What: "instance.ask", Host: host.Name, Object: "instance/" + id, Details: map[string]any{"name": i.Name}})
 	})
 	return err
 }
@@ -141,7 +141,7 @@ func (tx *Tx) offloadFenced(ctx context.Context, i api.Instance) (api.InstanceSt
 		return i.State, err
 	}
 	host, err := tx.hostRow(ctx, s.hostID)
-	if err != nil || !host.fenced || host.behind {
+	if err != nil || !host.Fenced || host.Behind {
 		return i.State, err
 	}
 	s.caller = s.hostID

@@ -68,8 +68,8 @@ func viewVisible[T any](ctx context.Context, s *Store, k Kind, ref string, viewe
 	})
 }
 
-// visible is the condition of a list: that what the rows are of is the viewer's
-// own. Its host is ?1.
+// visible is the condition of a list: its rows are of what the viewer owns. The
+// viewer's host is ?1.
 func (v Viewer) visible(condition string) string {
 	if v.HostID == "" {
 		return "?1 = ''"
@@ -83,12 +83,12 @@ func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error
 	if tx.host == nil {
 		return nil
 	}
-	yes, err := owns(ctx, tx, k, tx.host.id, id)
+	yes, err := owns(ctx, tx, k, tx.host.ID, id)
 	if err != nil {
 		return err
 	}
 	if !yes {
-		return api.Errorf(api.CodeNotYourHost, "cannot %s %s %s: it is another host's, and you are host %s", verb, k.Noun, name, tx.host.name)
+		return api.Errorf(api.CodeNotYourHost, "cannot %s %s %s: it is another host's, and you are host %s", verb, k.Noun, name, tx.host.Name)
 	}
 	return nil
 }
@@ -100,10 +100,10 @@ func (tx *Tx) checkSelf(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if tx.host != nil && tx.host.id != h.id {
-		return "", api.Errorf(api.CodeNotYourHost, "the request is about host %s and you are host %s", h.name, tx.host.name)
+	if tx.host != nil && tx.host.ID != h.ID {
+		return "", api.Errorf(api.CodeNotYourHost, "the request is about host %s and you are host %s", h.Name, tx.host.Name)
 	}
-	return h.id, nil
+	return h.ID, nil
 }
 
 // checkOperator refuses every host.
@@ -111,5 +111,5 @@ func (tx *Tx) checkOperator(verb string) error {
 	if tx.host == nil {
 		return nil
 	}
-	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.name)
+	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.Name)
 }

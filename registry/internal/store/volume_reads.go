@@ -86,16 +86,16 @@ func (tx *Tx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, erro
 // Another host deletes it where an operator has asked for that there.
 func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.ownVolume(ctx, ref, verb)
-	if err != nil || tx.host == nil || v.Host == tx.host.name {
+	if err != nil || tx.host == nil || v.Host == tx.host.Name {
 		return v, err
 	}
 	var asked bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND method = 'DELETE'
-		AND (path = ?2 OR substr(path, 1, length(?2) + 1) = ?2 || '?'))`, tx.host.id, "/v1/volumes/"+v.ID).Scan(&asked); err != nil {
+		AND (path = ?2 OR substr(path, 1, length(?2) + 1) = ?2 || '?'))`, tx.host.ID, "/v1/volumes/"+v.ID).Scan(&asked); err != nil {
 		return v, fmt.Errorf("look up task: %w", err)
 	}
 	if !asked {
-		return v, api.Errorf(api.CodeNotYourHost, "cannot %s volume %s: it is in the care of host %s, and you are host %s; ask there, or at the registry", verb, v.Name, v.Host, tx.host.name)
+		return v, api.Errorf(api.CodeNotYourHost, "cannot %s volume %s: it is in the care of host %s, and you are host %s; ask there, or at the registry", verb, v.Name, v.Host, tx.host.Name)
 	}
 	return v, nil
 }

@@ -80,7 +80,7 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 		map[string]any{"instance_id": g.ID, "instance_name": g.Name, "instance_host": g.Host.Name, "phase": p.Phase})
 }
 
-// proofs is the phase as a person is told it.
+// phaseShown is the phase as a person is told it.
 func (p Pause) phaseShown() string {
 	if p.Resuming && p.Phase != PauseDone {
 		return phaseResuming

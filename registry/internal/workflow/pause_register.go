@@ -118,7 +118,7 @@ func checkOtherLocation(v api.Volume, in api.MigrationTarget) error {
 }
 
 // pauseDst is where the volume goes. In a pool it has a name that no other volume or
-// progress has, and its path is known once it is made.
+// migration has, and its path is known once it is made.
 func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Location {
 	dst := api.Location{Pool: in.ToPool, Path: in.ToPath, Format: cmp.Or(in.ToFormat, v.Location.Format), SizeBytes: v.SizeBytes}
 	if in.ToPool != "" {

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostcache holds in memory what hosts report and what is not worth a commit, and
+// which of it is stored. It knows nothing of the database, or of what follows from it: that
+// is package store.
+package hostcache
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Cache holds what changes with every report and is not worth a commit: when a host
+// was last seen, by our clock, what its pools have free, and how far its migrations are
+// (progress.go). It also has the rows of hosts as of the last commit, so a report
+// that says nothing new does not read the database.
+type Cache struct {
+	mu   sync.Mutex
+	byID map[string]*State
+	// hostOfMigration is the host that reports an open migration, by the migration's id.
+	hostOfMigration map[string]string
+	// foreign are the hosts that run an instance which is not theirs, by the instance's id.
+	foreign map[string][]string
+	// reporting are the hosts of which a report is being stored. The channel is closed
+	// when it is stored.
+	reporting map[string]chan struct{}
+}
+
+// BeginReport waits until no other report of the host is being stored, so that one host
+// has at most one of them in the writer's queue. End must be called.
+func (c *Cache) BeginReport(ctx context.Context, id string) (end func(), err error) {
+	for {
+		c.mu.Lock()
+		other := c.reporting[id]
+		if other == nil {
+			mine := make(chan struct{})
+			c.reporting[id] = mine
+			c.mu.Unlock()
+			return func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				delete(c.reporting, id)
+				close(mine)
+			}, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another report of the host: %w", ctx.Err())
+		}
+	}
+}
+
+// Row is a host as it is stored.
+type Row struct {
+	ID, Name, Version, BootID string
+	Epoch                     int64
+	Fenced                    bool
+	// Behind is a host that has not come back since a restore was accepted.
+	Behind            bool
+	LastSeen, Created time.Time
+}
+
+// State is what is in memory of one host.
+type State struct {
+	Row Row
+	// LastSeen is zero while the host has not reported since the start.
+	LastSeen time.Time
+	Pools    []api.Pool
+	// PoolsAt is when pools were reported, PoolsFlushed the PoolsAt of what is in the
+	// database.
+	PoolsAt, PoolsFlushed time.Time
+	// digest is that of the last whole report, once it is stored; "" if the next report
+	// has to be stored whatever it says.
+	digest string
+	// compared says that a report of this host was compared with our history since
+	// the start: nothing that it was told speaks against this database.
+	compared bool
+	// mark is the last one that the host was told.
+	mark api.RegistryMark
+	// migrations are the open migrations of the host, as it last reported them, by id.
+	migrations map[string]api.Migration
+	// foreign are the ids of the instances that run on the host and are not its own.
+	foreign []string
+}
+
+// New returns a cache of the hosts that are stored.
+func New(rows []Row) *Cache {
+	c := &Cache{
+		byID: map[string]*State{}, hostOfMigration: map[string]string{}, foreign: map[string][]string{}, reporting: map[string]chan struct{}{},
+	}
+	for _, h := range rows {
+		c.byID[h.ID] = &State{Row: h}
+	}
+	return c
+}
+
+// Touch notes when a host was last seen, and returns its row and the last mark that it
+// was told. A host that is not stored is not in the cache.
+func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	if s == nil {
+		return Row{}, api.RegistryMark{}, false
+	}
+	s.LastSeen = at
+	return s.Row, s.mark, true
+}
+
+// Update keeps the part of a report that is not stored, and says whether the rest of it
+// is stored already.
+func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[in.ID]
+	if s == nil {
+		return false
+	}
+	if in.Pools != nil {
+		s.Pools, s.PoolsAt = in.Pools, s.LastSeen
+	}
+	return s.digest == digest
+}
+
+// HasReport says whether the digest is that of the host's last report, and that is stored.
+func (c *Cache) HasReport(id, digest string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	return s != nil && s.digest == digest
+}
+
+// SetCompared notes that the mark of a host was compared with the registry's history.
+func (c *Cache) SetCompared(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
+		s.compared = true
+	}
+}
+
+// WasCompared says whether SetCompared was called for a host since the start.
+func (c *Cache) WasCompared(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	return s != nil && s.compared
+}
+
+// Put notes what is stored of a host now. The writer calls it in the order of its
+// commits.
+func (c *Cache) Put(row Row, digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[row.ID]
+	if s == nil {
+		s = &State{}
+		c.byID[row.ID] = s
+	}
+	s.Row, s.digest = row, digest
+}
+
+// Remove drops a host that is not stored any more.
+func (c *Cache) Remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
+		for migration := range s.migrations {
+			delete(c.hostOfMigration, migration)
+		}
+	}
+	delete(c.byID, id)
+}
+
+// SetMark notes the mark that a host is told.
+func (c *Cache) SetMark(id string, mark api.RegistryMark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
+		s.mark = mark
+	}
+}
+
+// LastSeen returns when a host reported last, false if it has not since the start.
+func (c *Cache) LastSeen(id string) (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	if s == nil || s.LastSeen.IsZero() {
+		return time.Time{}, false
+	}
+	return s.LastSeen, true
+}
+
+// FillPool puts the sizes that a host last reported into a pool of it.
+func (c *Cache) FillPool(hostID string, p *api.Pool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[hostID]
+	if s == nil {
+		return
+	}
+	for _, fresh := range s.Pools {
+		if fresh.Name == p.Name {
+			p.CapacityBytes, p.FreeBytes, p.UpdatedAt = fresh.CapacityBytes, fresh.FreeBytes, s.PoolsAt.UTC().Truncate(time.Microsecond)
+		}
+	}
+}
+
+// Snapshot returns a copy of the state of every host that has reported since the start.
+func (c *Cache) Snapshot() map[string]State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[string]State, len(c.byID))
+	for id, s := range c.byID {
+		if !s.LastSeen.IsZero() {
+			out[id] = *s
+		}
+	}
+	return out
+}
+
+// PoolsFlushed notes that the pools of these hosts are stored as they are in as.
+func (c *Cache) PoolsFlushed(ids []string, as map[string]State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if s := c.byID[id]; s != nil {
+			s.PoolsFlushed = as[id].PoolsAt
+		}
+	}
+}
+
+// Invalidate has the next report of hosts written, changed or not.
+func (c *Cache) Invalidate(ids ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if s := c.byID[id]; s != nil {
+			s.digest = ""
+		}
+	}
+}

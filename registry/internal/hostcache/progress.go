@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostcache
+
+import (
+	"maps"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Progress returns what the host of a migration last said of it.
+func (c *Cache) Progress(id string) (api.Migration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	host, ok := c.hostOfMigration[id]
+	if !ok {
+		return api.Migration{}, false
+	}
+	live, ok := c.byID[host].migrations[id]
+	return live, ok
+}
+
+// ProgressOf returns the open migrations of a host, as it last reported them, by id.
+func (c *Cache) ProgressOf(hostID string) map[string]api.Migration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[hostID]; s != nil {
+		return s.migrations // replaced, never changed
+	}
+	return nil
+}
+
+// SetProgress replaces what a host says of its open migrations.
+func (c *Cache) SetProgress(hostID string, live map[string]api.Migration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[hostID]
+	if s == nil {
+		return
+	}
+	for id := range s.migrations {
+		delete(c.hostOfMigration, id)
+	}
+	for id := range live {
+		c.hostOfMigration[id] = hostID
+	}
+	s.migrations = live
+}
+
+// MigrationIDs returns the migrations of which there is progress.
+func (c *Cache) MigrationIDs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids := make([]string, 0, len(c.hostOfMigration))
+	for id := range c.hostOfMigration {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// RemoveMigration drops a migration that is over.
+func (c *Cache) RemoveMigration(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[c.hostOfMigration[id]]
+	if s == nil {
+		return
+	}
+	rest := maps.Clone(s.migrations)
+	delete(rest, id)
+	s.migrations = rest
+	delete(c.hostOfMigration, id)
+}
