@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // Registry is what the uplink needs of the registry (client.Registry).
@@ -190,12 +191,8 @@ func (u *Uplink) Run(ctx context.Context) error {
 	for {
 		wait := u.beat(ctx)
 		u.once.Do(func() { close(u.ready) })
-		pause := time.NewTimer(newsPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return nil
-		case <-pause.C:
+		if retry.Sleep(ctx, newsPause) != nil {
+			return nil //nolint:nilerr // ctx has ended
 		}
 		select {
 		case <-ctx.Done():

@@ -5,13 +5,15 @@ package reconcile
 import (
 	"sync"
 	"time"
+
+	"github.com/volferry/volferry/internal/retry"
 )
 
-// firstPause and longestPause are before a call is made again that got no answer, or
-// was refused for the moment.
+// A call that got no answer, or was refused for the moment, is made again after a delay
+// between these two.
 const (
-	firstPause   = 2 * time.Second
-	longestPause = time.Minute
+	firstDelay = 2 * time.Second
+	maxDelay   = time.Minute
 )
 
 // WorkQueue makes the calls that go on beside a loop: for each key one at a time. A call
@@ -22,12 +24,13 @@ type WorkQueue[K comparable] struct {
 
 	mu    sync.Mutex
 	busy  map[K]bool
-	later map[K]pause
+	later map[K]*delay
 }
 
-type pause struct {
-	until time.Time
-	next  time.Duration
+// delay is how long calls about a key are put off.
+type delay struct {
+	until   time.Time
+	backoff retry.Backoff
 }
 
 // Go makes a call about key in the background, unless one is on its way or its turn
@@ -71,8 +74,8 @@ func (c *WorkQueue[K]) Due(key K) bool {
 }
 
 func (c *WorkQueue[K]) due(key K) bool {
-	p, waits := c.later[key]
-	return !waits || !time.Now().Before(p.until)
+	d, delayed := c.later[key]
+	return !delayed || !time.Now().Before(d.until)
 }
 
 // PutOff makes the next call about key wait, longer each time.
@@ -84,10 +87,14 @@ func (c *WorkQueue[K]) PutOff(key K) {
 
 func (c *WorkQueue[K]) putOff(key K) {
 	if c.later == nil {
-		c.later = map[K]pause{}
+		c.later = map[K]*delay{}
 	}
-	next := max(c.later[key].next, firstPause)
-	c.later[key] = pause{until: time.Now().Add(next), next: min(2*next, longestPause)}
+	d := c.later[key]
+	if d == nil {
+		d = &delay{backoff: retry.Backoff{First: firstDelay, Max: maxDelay}}
+		c.later[key] = d
+	}
+	d.until = time.Now().Add(d.backoff.Next())
 }
 
 // Settled forgets how often calls about key were put off.

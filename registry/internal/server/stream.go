@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 const (
@@ -72,11 +73,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(contex
 
 // await returns when there may be something new, false if nobody waits for it.
 func await(ctx context.Context, progress, commit <-chan struct{}) bool {
-	pause := time.NewTimer(lookPause)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
+	if retry.Sleep(ctx, lookPause) != nil {
 		return false
 	}
 	enough := time.NewTimer(lookEvery - lookPause)
