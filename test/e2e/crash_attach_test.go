@@ -34,6 +34,8 @@ func (g *guest) plugTrial(v *volume, from, to string, detaches bool) *trial {
 			t.Fatal(err)
 		}
 		if detaches {
+			// Where the registry died, an op of its own tells it of the release.
+			eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, g.host, "ops", "op", "list")) == 0 })
 			p.assertDetached(t)
 		} else {
 			p = &plugged{volume: v, guest: g, mode: api.ModeRW, dev: "vdb"}

@@ -26,9 +26,15 @@ func (h *host) restartRegistry(t *testing.T, env ...string) {
 	if err := h.StartRegistry(t.Context(), env...); err != nil {
 		t.Fatal(err)
 	}
-	volume := get[[]api.Volume](t, h, "volumes", "volume", "list")[0]
+	// Until the registry is heard again the daemon says what it knew, which on a new host
+	// may be of before there was a volume.
+	var volumes []api.Volume
+	eventually(t, "the daemon knows of a volume", func() bool {
+		volumes = get[[]api.Volume](t, h, "volumes", "volume", "list")
+		return len(volumes) > 0
+	})
 	eventually(t, "the host asks the registry for work", func() bool {
-		_, err := h.RegistryCaller().Ctl(t.Context(), "volume", "which", volume.ID)
+		_, err := h.RegistryCaller().Ctl(t.Context(), "volume", "which", volumes[0].ID)
 		// One of an instance on the shelf may be at no host.
 		failed := new(site.CtlError)
 		return err == nil || errors.As(err, &failed) && failed.Exit != api.CodeHypervisorUnavailable.ExitStatus()
