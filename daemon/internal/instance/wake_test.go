@@ -338,7 +338,7 @@ func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
 		in := &pauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
 		must(t, os.Remove(in.Memory))
 		if there, err := saveImageExists(in); there || err != nil {
-			t.Errorf("memoryThere = %t, %v", there, err)
+			t.Errorf("saveImageExists = %t, %v", there, err)
 		}
 		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateStopped, pausedSrc))
