@@ -5,7 +5,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/memtest"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/schema"
 )
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newLedger returns a ledger on the registry's first schema, with a table to change.
+// newLedger returns a ledger on the registry's schema, with a table to change.
 func newLedger(t *testing.T, o Options) *Ledger {
 	t.Helper()
 	return openLedger(t, filepath.Join(t.TempDir(), "ledger.db"), o)
@@ -30,8 +30,8 @@ func newLedger(t *testing.T, o Options) *Ledger {
 
 func openLedger(t *testing.T, path string, o Options) *Ledger {
 	t.Helper()
-	schema := must(os.ReadFile("../store/schema/1.sql"))(t)
-	db := must(sqlitedb.Open(t.Context(), path, []string{string(schema), "CREATE TABLE things (name TEXT PRIMARY KEY) STRICT"}))(t)
+	versions := append(schema.Versions(), "CREATE TABLE things (name TEXT PRIMARY KEY) STRICT")
+	db := must(sqlitedb.Open(t.Context(), path, versions))(t)
 	l := must(Start(t.Context(), db, o))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {

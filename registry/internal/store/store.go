@@ -14,7 +14,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -25,39 +24,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
+	"github.com/volferry/volferry/registry/internal/schema"
 )
-
-//go:embed schema/1.sql
-var schema1 string
-
-//go:embed schema/2.sql
-var schema2 string
-
-//go:embed schema/3.sql
-var schema3 string
-
-//go:embed schema/4.sql
-var schema4 string
-
-//go:embed schema/5.sql
-var schema5 string
-
-//go:embed schema/6.sql
-var schema6 string
-
-//go:embed schema/7.sql
-var schema7 string
-
-//go:embed schema/8.sql
-var schema8 string
-
-//go:embed schema/9.sql
-var schema9 string
-
-//go:embed schema/10.sql
-var schema10 string
-
-var schema = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
 
 // Store is an open registry. It is safe for concurrent use.
 type Store struct {
@@ -107,7 +75,7 @@ type Options struct {
 // Open opens the registry at path, creating it if it is missing. The errors
 // are those of sqlitedb.Open.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
-	db, err := sqlitedb.Open(ctx, path, schema)
+	db, err := sqlitedb.Open(ctx, path, schema.Versions())
 	if err != nil {
 		return nil, fmt.Errorf("open registry: %w", err)
 	}

@@ -3,13 +3,12 @@
 package workflow
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/schema"
 )
 
 // A move that an older version began saved guests while others ran: of several nobody
@@ -25,11 +24,7 @@ func TestAMoveOfAnOlderVersionRestoresNoMemoryBesideOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "registry.db")
 			const before = 8 // schemas, when there were no barriers
-			var schema []string
-			for n := range before {
-				schema = append(schema, string(must(os.ReadFile(fmt.Sprintf("../store/schema/%d.sql", n+1)))(t)))
-			}
-			old, err := sqlitedb.Open(t.Context(), path, schema)
+			old, err := sqlitedb.Open(t.Context(), path, schema.Versions()[:before])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package schema has the tables of the registry's database: one file of statements for
+// each version, which makes it from the version before.
+package schema
+
+import (
+	"embed"
+	"fmt"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// Versions returns the statements of every version, oldest first.
+func Versions() []string {
+	var versions []string
+	for n := 1; ; n++ {
+		statements, err := files.ReadFile(fmt.Sprintf("%d.sql", n))
+		if err != nil {
+			return versions // there is no such version yet
+		}
+		versions = append(versions, string(statements))
+	}
+}
