@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
@@ -107,9 +106,7 @@ func drainWatch(c *cli.Context, s *session.Session) error {
 func followDrain(ctx context.Context, s *session.Session, id string) error {
 	view := drainView{s: s, display: s.NewDisplay(), states: map[string]string{}}
 	f := session.Follower{
-		Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.Stream(ctx, routes.FollowDrain.With("since", strconv.FormatInt(since, 10)).PathOf(id))
-		},
+		Open: session.Events(s, routes.FollowDrain, id),
 		Ended: func(ctx context.Context) (bool, error) {
 			d, _, err := session.Show(ctx, s, routes.ShowDrain, id)
 			return err == nil && drainFinished(d.State), err

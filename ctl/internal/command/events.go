@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,9 +89,7 @@ func eventsSince(ctx context.Context, s *session.Session, since int64) ([]api.Ev
 
 func followEvents(ctx context.Context, s *session.Session, since int64, keep func(api.Event) bool) error {
 	f := session.Follower{
-		Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.Stream(ctx, routes.ListEvents.With("follow", "1").With("since", strconv.FormatInt(since, 10)).PathOf())
-		},
+		Open: session.Events(s, routes.ListEvents.With("follow", "1")),
 		// The trail has no end; asking shows whether the other side is there.
 		Ended: func(ctx context.Context) (bool, error) {
 			_, err := session.Get(ctx, s, routes.ShowRegistryVersion)

@@ -209,7 +209,7 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 		return render.JSON(s.Stdout, resp.Members)
 	}
 	for _, i := range adopted {
-		if err := s.PrintResult(resp, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, render.Count(volumesOf(i), "volume"))); err != nil {
+		if err := s.PrintResult(resp, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, api.Count(volumesOf(i), "volume"))); err != nil {
 			return err
 		}
 		printLeftOut(s, i)

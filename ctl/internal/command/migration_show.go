@@ -5,8 +5,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"iter"
-	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -137,9 +135,7 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	display.ShowMigration(m)
 	if !migrationSettled(m) {
 		f := session.Follower{
-			Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-				return s.Stream(ctx, routes.FollowMigration.With("since", strconv.FormatInt(since, 10)).PathOf(m.ID))
-			},
+			Open: session.Events(s, routes.FollowMigration, m.ID),
 			Ended: func(ctx context.Context) (bool, error) {
 				now, _, err := session.Show(ctx, s, routes.ShowMigration, m.ID)
 				return err == nil && migrationSettled(now), err

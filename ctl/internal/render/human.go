@@ -70,7 +70,7 @@ func Time(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// YesNo writes a truth for a person.
+// YesNo writes yes or no.
 func YesNo(b bool) string {
 	if b {
 		return "yes"
@@ -78,7 +78,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
-// OrDash is s, or "-" where s is empty: no cell of a table is blank.
+// OrDash is s, or "-" if s is empty: no cell of a table is blank.
 func OrDash(s string) string {
 	if s == "" {
 		return "-"
@@ -86,18 +86,9 @@ func OrDash(s string) string {
 	return s
 }
 
-// Line writes a line of talk. That it cannot be written is not worth an error:
-// there is nobody else to tell.
+// Line writes a line for the user. It returns no error: nobody else could be told.
 func Line(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintln(w, Text(fmt.Sprintf(format, args...)))
-}
-
-// Count is a number of things: "1 volume", "2 volumes".
-func Count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // Seconds writes a number of seconds as Duration does.

@@ -16,10 +16,10 @@ import (
 // terminal obeys control characters, and bidirectional ones show a text as another. So
 // every function of this package that writes shows them as Go would write them (\x1b).
 
-// Cell is s as it can be shown in one line.
+// Cell is s with its control characters escaped, for one line.
 func Cell(s string) string { return printable(s, "") }
 
-// Text is s as it can be shown, with its line breaks and tabs.
+// Text is s with its control characters escaped, but not line breaks and tabs.
 func Text(s string) string { return printable(s, "\n\t") }
 
 func printable(s, kept string) string {
@@ -39,8 +39,8 @@ func printable(s, kept string) string {
 	return b.String()
 }
 
-// jsonWriter escapes in a JSON document what a terminal would obey and JSON lets stand:
-// outside of strings there is none of it.
+// jsonWriter escapes the control characters that JSON permits in strings and a terminal
+// would obey. Outside of strings a document has none.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(p []byte) (int, error) {

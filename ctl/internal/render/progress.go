@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// plainStepPercent is how far a copy must get before plain progress says so
-// again.
+// plainStepPercent is how much more must be copied before plain progress writes the
+// next line.
 const plainStepPercent = 10
 
 const (
@@ -23,8 +23,8 @@ const (
 	maxBarCells = 30
 )
 
-// Progress shows how a migration gets on: in one line that is redrawn in place,
-// or as plain lines for a log. It is not safe for concurrent use.
+// Progress shows the progress of a migration: in one line that is redrawn in place, or
+// in plain lines for a log. It is not safe for concurrent use.
 type Progress struct {
 	w io.Writer
 	// width is the terminal's width, asked for at every redraw; nil for plain
@@ -48,8 +48,8 @@ func NewPlain(w io.Writer) *Progress {
 	return &Progress{w: w}
 }
 
-// Update shows where m is now. What cannot be written is dropped: progress is
-// talk, and the migration goes on without it.
+// Update shows where m is now. Errors of the writer are ignored: the migration does not
+// depend on them.
 func (p *Progress) Update(m *api.Migration) {
 	if p.width != nil {
 		_, _ = io.WriteString(p.w, clearLine+Cell(barLine(m, p.width())))
@@ -67,7 +67,7 @@ func (p *Progress) Update(m *api.Migration) {
 	Line(p.w, "%s: %s", Cell(nameOf(m)), strings.Join(append([]string{phase}, amounts(m)...), "  "))
 }
 
-// Clear takes the redrawn line away, so that something else can be written.
+// Clear removes the redrawn line, so that something else can be written.
 func (p *Progress) Clear() {
 	if p.drawn {
 		_, _ = io.WriteString(p.w, clearLine)
@@ -114,7 +114,7 @@ func amounts(m *api.Migration) []string {
 	return out
 }
 
-// Percent is how far the copy of m is, "-" where that is not known.
+// Percent is how much of m is copied, or "-" if that is not known.
 func Percent(m *api.Migration) string {
 	if m.BytesTotal <= 0 {
 		return "-"
@@ -132,8 +132,8 @@ func percentOf(m *api.Migration) int {
 	return int(min(100, max(0, float64(m.BytesDone)/float64(m.BytesTotal)*100)))
 }
 
-// phaseOf is what a person cares about: what moves bytes and what is waited for
-// by its name, and else the state. The steps between last for milliseconds.
+// phaseOf is the phase if it moves bytes or takes long, and otherwise the state: the
+// other phases last for milliseconds.
 func phaseOf(m *api.Migration) string {
 	if movesBytes(m) || strings.HasPrefix(m.Phase, "waiting ") || !m.State.Final() && slices.Contains(waits, m.Phase) {
 		return m.Phase
@@ -141,10 +141,11 @@ func phaseOf(m *api.Migration) string {
 	return string(m.State)
 }
 
-// waits are the phases of a move with all guests paused that are waited for.
+// waits are the phases of a move with all guests paused that take long without moving
+// bytes of the volume.
 var waits = []string{"saving", "restoring"}
 
-// movesBytes says whether the bytes of m are those of what it is doing now.
+// movesBytes says whether the byte counts of m are about its present phase.
 func movesBytes(m *api.Migration) bool {
 	return !m.State.Final() && slices.Contains([]string{"clone", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
 }

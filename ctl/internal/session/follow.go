@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // outageTimeout is how long a daemon may be away, to restart, before a command gives up.
@@ -30,6 +32,14 @@ type Follower struct {
 	Ended func(ctx context.Context) (bool, error)
 	// OnOutage is called once in each outage.
 	OnOutage func(error)
+}
+
+// Events opens the stream of events of a route, with refs in its path: it is the Open of
+// a Follower.
+func Events[In, Out any](s *Session, route routes.Route[In, Out], refs ...string) func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+	return func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
+		return s.stream(ctx, route.With("since", strconv.FormatInt(since, 10)).PathOf(refs...))
+	}
 }
 
 // Run calls see with every event after since, in order and once, until see returns

@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -71,8 +72,5 @@ func (s *Session) NameOf(ctx context.Context, collection, ref string) string {
 
 // NameOr returns the name of id, or id if it has no name.
 func NameOr(names map[string]string, id string) string {
-	if n := names[id]; n != "" {
-		return n
-	}
-	return id
+	return cmp.Or(names[id], id)
 }

@@ -115,8 +115,8 @@ func (s *Session) Call(ctx context.Context, method, path, field string, in any, 
 	return resp, err
 }
 
-// Stream reads a stream of events. Its errors are those of Call.
-func (s *Session) Stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
+// stream reads a stream of events. Its errors are those of Call.
+func (s *Session) stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for e, err := range s.Client.Stream(ctx, path) {
 			if err != nil {

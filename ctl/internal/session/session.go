@@ -46,7 +46,7 @@ func (s *Session) noteStale(resp Response) {
 		return
 	}
 	s.staleNoted = true
-	s.Say("The registry is away: this is what it said %s ago.", render.Duration(time.Duration(age*float64(time.Second))))
+	s.Say("The registry is away: this is what it said %s ago.", render.Seconds(age))
 }
 
 // Say writes a line for the user on stderr, unless --quiet was given.

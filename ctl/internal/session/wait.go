@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"strconv"
 	"strings"
 
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -78,9 +76,7 @@ func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
 		display.ShowMigration(w.Migration)
 	}
 	f := Follower{
-		Open: func(ctx context.Context, since int64) iter.Seq2[api.Event, error] {
-			return s.Stream(ctx, routes.FollowOp.With("since", strconv.FormatInt(since, 10)).PathOf(w.Op.ID))
-		},
+		Open: Events(s, routes.FollowOp, w.Op.ID),
 		Ended: func(ctx context.Context) (bool, error) {
 			op, _, err := Show(ctx, s, routes.ShowOp, w.Op.ID)
 			return err == nil && opFinished(op.State), err
