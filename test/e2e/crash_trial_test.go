@@ -153,12 +153,25 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	b.strike(t, r.lost, p)
 	x.struck++
 	if x.ended != nil {
+		<-r.answered
+		x.hearsRegistry(t)
 		x.ended(t, r)
 		return
 	}
 	m := x.followed(t, r)
 	x.noteGap(t, p, from, time.Now())
 	x.settled(t, m)
+}
+
+// hearsRegistry waits until the daemon answers from the registry. A daemon that is
+// started again and again is told to report less often, and answers from what it knew.
+func (h *host) hearsRegistry(t *testing.T) {
+	t.Helper()
+	eventually(t, "the daemon hears the registry", func() bool {
+		return slices.ContainsFunc(get[api.Status](t, h, "status", "status").Parts, func(p api.Check) bool {
+			return p.Name == "registry" && p.Status == "ok"
+		})
+	})
 }
 
 // request is a command that runs beside the test.
