@@ -87,7 +87,7 @@ func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int
 		limit:  newLimit(name, maxConnections, log),
 		log:    log,
 		http: &http.Server{
-			Handler:           unhurried(h),
+			Handler:           withWriteTimeout(h),
 			ReadHeaderTimeout: headerTimeout,
 			ReadTimeout:       requestTimeout,
 

@@ -10,10 +10,10 @@ import (
 // writeTimeout is how long what was written at once may take to go.
 const writeTimeout = time.Minute
 
-// unhurried bounds how long a peer may take to read, and not how long a request
+// withWriteTimeout bounds how long a peer may take to read, and not how long a request
 // lasts: one may wait for an event, or be a stream without end. The server takes
 // the bound away after the request.
-func unhurried(h http.Handler) http.Handler {
+func withWriteTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(&boundedWriter{ResponseWriter: w, control: http.NewResponseController(w)}, r)
 	})

@@ -15,19 +15,19 @@ import (
 // a disk which is only away for a while is free there. So where there are such disks
 // the address is chosen here, and stated.
 
-// besideReserved returns the new <disk> with an address that none of the reserved
+// addressBesideReserved returns the new <disk> with an address that none of the reserved
 // disks has.
-func (c *Conn) besideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
+func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
 	domain, err := c.describedXML(ctx, id, where)
 	if err != nil {
 		return "", err
 	}
-	return placeBeside(domain, disk, reserved, where == hv.Config)
+	return allocAddress(domain, disk, reserved, where == hv.Config)
 }
 
-// placeBeside is besideReserved for a domain with this XML. MayGrow says that libvirt
+// allocAddress is addressBesideReserved for a domain with this XML. MayGrow says that libvirt
 // can give it another port for the disk.
-func placeBeside(domain, disk string, reserved []string, mayGrow bool) (string, error) {
+func allocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
 	d, err := parseDisk(disk)
 	if err != nil {
 		return "", err

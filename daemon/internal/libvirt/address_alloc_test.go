@@ -76,7 +76,7 @@ func TestANewDiskIsPlacedBesideThoseThatAreAway(t *testing.T) {
 		"same target":                     {devices: plain, new: "vda", away: []string{vda(0, 3)}, wantError: hv.ErrExists},
 	} {
 		bus := map[string]string{"vd": "virtio", "sd": "scsi"}[c.new[:2]]
-		got, err := placeBeside("<domain><devices>"+c.devices+"</devices></domain>", diskAt(c.new, bus, ""), c.away, !c.live)
+		got, err := allocAddress("<domain><devices>"+c.devices+"</devices></domain>", diskAt(c.new, bus, ""), c.away, !c.live)
 		if !errors.Is(err, c.wantError) {
 			t.Errorf("%s: %v, want %v", name, err, c.wantError)
 		}
@@ -93,14 +93,14 @@ func TestANewDiskIsPlacedBesideThoseThatAreAway(t *testing.T) {
 func TestADiskWithAnAddressOfItsOwnIsNotGivenOneThatIsReserved(t *testing.T) {
 	away := []string{diskAt("vda", "virtio", pciAt(0, 3, 0))}
 	domain := "<domain><devices>" + pciController(0, "pci-root", "") + "</devices></domain>"
-	if _, err := placeBeside(domain, diskAt("vdb", "virtio", pciAt(0, 3, 0)), away, true); !errors.Is(err, hv.ErrExists) {
+	if _, err := allocAddress(domain, diskAt("vdb", "virtio", pciAt(0, 3, 0)), away, true); !errors.Is(err, hv.ErrExists) {
 		t.Errorf("at the reserved address: %v", err)
 	}
 	want := diskAt("vdb", "virtio", pciAt(0, 4, 0))
-	if got, err := placeBeside(domain, want, away, true); err != nil || got != want {
+	if got, err := allocAddress(domain, want, away, true); err != nil || got != want {
 		t.Errorf("at its own: %s, %v", got, err)
 	}
-	if _, err := placeBeside(domain, want, []string{"<disk"}, true); err == nil {
+	if _, err := allocAddress(domain, want, []string{"<disk"}, true); err == nil {
 		t.Error("a reserved disk that cannot be read was overlooked")
 	}
 }

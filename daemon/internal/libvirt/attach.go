@@ -33,7 +33,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	}
 	doc, err := diskDoc(disk)
 	if err == nil && len(disk.Reserved) > 0 {
-		doc, err = c.besideReserved(ctx, id, where, doc, disk.Reserved)
+		doc, err = c.addressBesideReserved(ctx, id, where, doc, disk.Reserved)
 	}
 	if err != nil {
 		return err

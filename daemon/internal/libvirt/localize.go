@@ -12,14 +12,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// definitionHere is what a definition from anywhere becomes on this host.
-type definitionHere struct {
+// localDefinition is what a definition from anywhere becomes on this host.
+type localDefinition struct {
 	doc   string
 	name  string
 	nvram string // name of its file, empty if it has none
 }
 
-func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*definitionHere, error) {
+func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*localDefinition, error) {
 	doc, err := parseDoc(def.Domain)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*de
 	// Which program runs here is not another host's to say, and where it lies
 	// differs between distributions: libvirt chooses.
 	removeAll(domain.FindElement("devices"), "emulator")
-	n := &definitionHere{name: textIn(domain, "name")}
+	n := &localDefinition{name: textIn(domain, "name")}
 	if n.nvram, err = setNVRAM(domain, id); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*de
 // checkDefined compares what libvirt made of the definition, by its own word, with what
 // was checked here and given to it: it leans on nothing of this host, and names the
 // same images.
-func (n *definitionHere) checkDefined(dump string) error {
+func (n *localDefinition) checkDefined(dump string) error {
 	got, err := parseDoc(dump)
 	if err != nil {
 		return err

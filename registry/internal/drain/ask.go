@@ -107,7 +107,7 @@ func (l *Loop) background(ctx context.Context, d api.Drain, v api.DrainVolume, d
 
 // request is the call that moves a volume.
 func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (relay.Request, error) {
-	host, err := l.cfg.Where.Host(ctx, v.Host)
+	host, err := l.cfg.Placement.Host(ctx, v.Host)
 	if err != nil {
 		return relay.Request{}, err
 	}

@@ -38,10 +38,10 @@ type Relay interface {
 
 // Config is what a Loop needs.
 type Config struct {
-	Store Store
-	Relay Relay
-	Where relay.Where
-	Log   *slog.Logger
+	Store     Store
+	Relay     Relay
+	Placement relay.Placement
+	Log       *slog.Logger
 	// Every is how often the loop looks, reconcile.DefaultEvery where it is 0.
 	Every time.Duration
 }
@@ -145,7 +145,7 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if err != nil {
 		return false, err
 	}
-	host, err := l.cfg.Where.Mover(ctx, volume, d.ToPool)
+	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)
 	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
 	case api.CodeHypervisorUnavailable:
 		return false, nil // it is fenced

@@ -45,8 +45,8 @@ func bubble(t *testing.T, f func(s *site)) {
 }
 
 func (s *site) begin() {
-	where := relay.Where{Places: s.Store, Present: s.Relay.Present}
-	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Where: where, Log: slog.New(slog.DiscardHandler)}))
+	placement := relay.Placement{Store: s.Store, Present: s.Relay.Present}
+	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Placement: placement, Log: slog.New(slog.DiscardHandler)}))
 }
 
 // restart is the registry's.

@@ -15,9 +15,9 @@ import (
 // comes back, so two that take turns are two daemons.
 
 const (
-	// twinWithin is how soon a session that was replaced has to come back twice, and
+	// duplicateWithin is how soon a session that was replaced has to come back twice, and
 	// for how long after that its host counts as two.
-	twinWithin = time.Minute
+	duplicateWithin = time.Minute
 	// sessionsKept bounds how many sessions of a host are remembered.
 	sessionsKept = 8
 )
@@ -25,9 +25,9 @@ const (
 // sessions are those that polled for a host, the newest last.
 type sessions struct {
 	seen []string
-	// back is when one that was replaced came back last, twin when that was the
-	// second time within twinWithin.
-	back, twin time.Time
+	// back is when one that was replaced came back last, duplicated when that was the
+	// second time within duplicateWithin.
+	back, duplicated time.Time
 }
 
 // note takes in that a session polls, and says whether its host is two daemons only
@@ -46,27 +46,29 @@ func (s *sessions) note(session string) (news bool) {
 	if at < 0 {
 		return false
 	}
-	again := !s.back.IsZero() && time.Since(s.back) < twinWithin
+	again := !s.back.IsZero() && time.Since(s.back) < duplicateWithin
 	s.back = time.Now()
 	if !again {
 		return false
 	}
-	news = !s.two()
-	s.twin = s.back
+	news = !s.isDuplicated()
+	s.duplicated = s.back
 	return news
 }
 
-// two says whether two daemons poll as this host.
-func (s *sessions) two() bool { return !s.twin.IsZero() && time.Since(s.twin) < twinWithin }
+// isDuplicated says whether two daemons poll as this host.
+func (s *sessions) isDuplicated() bool {
+	return !s.duplicated.IsZero() && time.Since(s.duplicated) < duplicateWithin
+}
 
-// Twins are the ids of the hosts as which two daemons poll. Neither is given anything to
+// DuplicateSessions are the ids of the hosts as which two daemons poll. Neither is given anything to
 // do while that is so, for nobody can tell which of them has what is asked for.
-func (r *Relay) Twins() []string {
+func (r *Relay) DuplicateSessions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ids := []string{}
 	for id, h := range r.hosts {
-		if h.sessions.two() {
+		if h.sessions.isDuplicated() {
 			ids = append(ids, id)
 		}
 	}
@@ -79,7 +81,7 @@ func (r *Relay) admitSession(ctx context.Context, hostID, session string) error 
 	r.mu.Lock()
 	h := r.host(hostID)
 	news := h.sessions.note(session)
-	two := h.sessions.two()
+	two := h.sessions.isDuplicated()
 	r.mu.Unlock()
 	if news {
 		r.cfg.Log.Error("two daemons work as one host: neither is asked for anything until one of them is gone", "host", hostID)

@@ -33,8 +33,8 @@ func TestTwoDaemonsThatWorkAsOneHostAreAskedForNothing(t *testing.T) {
 				t.Errorf("session %s: %v", session, err)
 			}
 		}
-		if !slices.Equal(s.Twins(), []string{hostA}) || s.Present(hostA) {
-			t.Errorf("twins %v, there %t", s.Twins(), s.Present(hostA))
+		if !slices.Equal(s.DuplicateSessions(), []string{hostA}) || s.Present(hostA) {
+			t.Errorf("twins %v, there %t", s.DuplicateSessions(), s.Present(hostA))
 		}
 		if _, _, err := s.Do(t.Context(), change("k")); api.CodeOf(err) != api.CodeHypervisorUnavailable || !strings.Contains(err.Error(), "two daemons") {
 			t.Errorf("a call: %v", err)
@@ -47,8 +47,8 @@ func TestTwoDaemonsThatWorkAsOneHostAreAskedForNothing(t *testing.T) {
 			_ = s.polls(t, "two")
 			pass(time.Second)
 		}
-		if err := s.polls(t, "two"); err != nil || len(s.Twins()) != 0 || !s.Present(hostA) {
-			t.Errorf("it is alone: %v, twins %v, there %t", err, s.Twins(), s.Present(hostA))
+		if err := s.polls(t, "two"); err != nil || len(s.DuplicateSessions()) != 0 || !s.Present(hostA) {
+			t.Errorf("it is alone: %v, twins %v, there %t", err, s.DuplicateSessions(), s.Present(hostA))
 		}
 	})
 }
@@ -69,8 +69,8 @@ func TestADaemonThatIsRestartedIsOneHost(t *testing.T) {
 				t.Errorf("late: %v", err)
 			}
 		}
-		if len(s.Twins()) != 0 || !s.Present(hostA) || len(s.tasks.events) != 0 {
-			t.Errorf("twins %v, there %t, events %+v", s.Twins(), s.Present(hostA), s.tasks.events)
+		if len(s.DuplicateSessions()) != 0 || !s.Present(hostA) || len(s.tasks.events) != 0 {
+			t.Errorf("twins %v, there %t, events %+v", s.DuplicateSessions(), s.Present(hostA), s.tasks.events)
 		}
 	})
 }

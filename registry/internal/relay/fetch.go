@@ -23,7 +23,7 @@ type host struct {
 	polls    int
 	last     time.Time // the end of the last poll; zero before the first
 	poll     *poll     // the newest, nil if none is open
-	queue    []*entry
+	queue    []*pendingTask
 }
 
 // poll is an open long poll.
@@ -53,7 +53,7 @@ func (r *Relay) host(id string) *host {
 // of the daemon's process: another one than before is given all that has no
 // answer yet. A host has one poll: an older one that is still open ends with
 // nothing, for what it would be given might never arrive. Two daemons that take turns
-// as one host get a conflict (Twins).
+// as one host get a conflict (DuplicateSessions).
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (r *Relay) handOut(ctx context.Context, h *host, p *poll, call store.Call, 
 }
 
 // dequeue returns what is queued; nothing to a poll that is not the newest.
-func (r *Relay) dequeue(h *host, p *poll) []*entry {
+func (r *Relay) dequeue(h *host, p *poll) []*pendingTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h.poll != p {
@@ -212,7 +212,7 @@ func (r *Relay) dequeue(h *host, p *poll) []*entry {
 
 // lookAgain is for a task that the store did not let its host take: it was
 // withdrawn, which ends its waiting by itself, or has an answer.
-func (r *Relay) lookAgain(ctx context.Context, e *entry) {
+func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
 	if _, answer, err := r.cfg.Store.Task(ctx, e.id); err == nil && answer != nil {
 		r.settle(e, *answer)
 	}

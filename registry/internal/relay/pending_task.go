@@ -12,10 +12,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// entry is a task that somebody waits for, or that its host is to fetch. Its
+// pendingTask is a task that somebody waits for, or that its host is to fetch. Its
 // fields are guarded by the relay's mu; answer and err are set before over is
 // closed and never after.
-type entry struct {
+type pendingTask struct {
 	id      string
 	name    string // of the host, for messages
 	host    string // its id, once the task is offered
@@ -29,7 +29,7 @@ type entry struct {
 	err    error
 }
 
-func (e *entry) isOver() bool {
+func (e *pendingTask) isOver() bool {
 	select {
 	case <-e.over:
 		return true
@@ -38,14 +38,14 @@ func (e *entry) isOver() bool {
 	}
 }
 
-// join returns the entry of a task, made if there is none, for a caller that
+// join returns the pendingTask of a task, made if there is none, for a caller that
 // waits for it and then leaves.
-func (r *Relay) join(id, hostName string) *entry {
+func (r *Relay) join(id, hostName string) *pendingTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[id]
 	if e == nil {
-		e = &entry{id: id, name: hostName, over: make(chan struct{})}
+		e = &pendingTask{id: id, name: hostName, over: make(chan struct{})}
 		r.entries[id] = e
 	}
 	e.waiting++
@@ -54,7 +54,7 @@ func (r *Relay) join(id, hostName string) *entry {
 
 // leave forgets a task that nobody waits for, unless its host is to fetch it: a
 // change is made whether its caller is still there or not.
-func (r *Relay) leave(e *entry) {
+func (r *Relay) leave(e *pendingTask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.waiting--
@@ -73,7 +73,7 @@ func (r *Relay) leave(e *entry) {
 // offer lets the host of a task fetch it, and gives it patience to do so. One
 // that the host took before is given out again: it may never have arrived, and a
 // host that has it knows it by its id.
-func (r *Relay) offer(e *entry, hostID string, task api.Task) {
+func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.offered || e.isOver() {
@@ -85,7 +85,7 @@ func (r *Relay) offer(e *entry, hostID string, task api.Task) {
 }
 
 // enqueue is for callers that hold mu.
-func (r *Relay) enqueue(e *entry) {
+func (r *Relay) enqueue(e *pendingTask) {
 	h := r.host(e.host)
 	if !slices.Contains(h.queue, e) {
 		h.queue = append(h.queue, e)
@@ -97,7 +97,7 @@ func (r *Relay) enqueue(e *entry) {
 
 // finish tells those who wait, and forgets the task. It is for callers that hold
 // mu. The first result stands.
-func (r *Relay) finish(e *entry, a api.TaskAnswer, err error) {
+func (r *Relay) finish(e *pendingTask, a api.TaskAnswer, err error) {
 	if e.isOver() {
 		return
 	}
@@ -107,7 +107,7 @@ func (r *Relay) finish(e *entry, a api.TaskAnswer, err error) {
 }
 
 // forget is for callers that hold mu.
-func (r *Relay) forget(e *entry) {
+func (r *Relay) forget(e *pendingTask) {
 	if e.expiry != nil {
 		e.expiry.Stop()
 	}
@@ -115,12 +115,12 @@ func (r *Relay) forget(e *entry) {
 		delete(r.entries, e.id)
 	}
 	if h := r.hosts[e.host]; h != nil {
-		h.queue = slices.DeleteFunc(h.queue, func(other *entry) bool { return other == e })
+		h.queue = slices.DeleteFunc(h.queue, func(other *pendingTask) bool { return other == e })
 	}
 }
 
 // settle is finish for callers that do not hold mu.
-func (r *Relay) settle(e *entry, a api.TaskAnswer) {
+func (r *Relay) settle(e *pendingTask, a api.TaskAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.finish(e, a, nil)
@@ -129,7 +129,7 @@ func (r *Relay) settle(e *entry, a api.TaskAnswer) {
 // expire ends the waiting for a task. A change is taken back first, which the
 // store allows only if its host never took it: only then is it known that it
 // will not be done.
-func (r *Relay) expire(e *entry) {
+func (r *Relay) expire(e *pendingTask) {
 	r.mu.Lock()
 	over := e.isOver()
 	// Who asks again from here on begins anew.
@@ -146,7 +146,7 @@ func (r *Relay) expire(e *entry) {
 
 // giveUp returns the answer that came at the last moment, or what is known
 // without it.
-func (r *Relay) giveUp(e *entry) (api.TaskAnswer, error) {
+func (r *Relay) giveUp(e *pendingTask) (api.TaskAnswer, error) {
 	if isRead(e.id) {
 		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
 			"host %s does not answer within %s; look at volferryd on that host", e.name, r.cfg.Patience)

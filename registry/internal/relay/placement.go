@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Places is what the store knows of where things are.
-type Places interface {
+// PlacementStore is what the store knows of where things are.
+type PlacementStore interface {
 	Host(ctx context.Context, ref string) (api.Host, error)
 	Hosts(ctx context.Context) ([]api.Host, error)
 	Pools(ctx context.Context) ([]api.Pool, error)
@@ -26,10 +26,10 @@ type Places interface {
 	Movers(ctx context.Context, volumeID, toPool string) ([]string, error)
 }
 
-// Where finds the host that has to answer for a thing. It asks as the registry
+// Placement finds the host that has to answer for a thing. It asks as the registry
 // itself, which sees everything: who may ask is settled before.
-type Where struct {
-	Places Places
+type Placement struct {
+	Store PlacementStore
 	// Present says whether a host is there.
 	Present func(hostID string) bool
 }
@@ -39,8 +39,8 @@ var everything = store.Viewer{}
 
 // Host returns the host that ref names, unless it is fenced: nothing is asked of
 // a host that must not touch anything.
-func (w Where) Host(ctx context.Context, ref string) (api.Host, error) {
-	h, err := w.Places.Host(ctx, ref)
+func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
+	h, err := p.Store.Host(ctx, ref)
 	if err != nil {
 		return h, err
 	}
@@ -52,35 +52,35 @@ func (w Where) Host(ctx context.Context, ref string) (api.Host, error) {
 
 // Volume returns the host for a volume: that of its migration, else of its
 // attachments, else one that reaches its bytes.
-func (w Where) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
-	names, err := w.hostsOf(ctx, v)
+func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
+	names, err := p.hostsOf(ctx, v)
 	if err != nil {
 		return api.Host{}, err
 	}
-	return w.First(ctx, names)
+	return p.First(ctx, names)
 }
 
 // Mover returns the host that is to move a volume to a pool, or to a path where toPool
 // is empty: that of its migration, else of its instance, else one that reaches both.
-func (w Where) Mover(ctx context.Context, v api.Volume, toPool string) (api.Host, error) {
+func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.Host, error) {
 	if v.MigrationID != "" || !v.Unheld() {
-		return w.Volume(ctx, v)
+		return p.Volume(ctx, v)
 	}
-	hosts, err := w.Places.Movers(ctx, v.ID, toPool)
+	hosts, err := p.Store.Movers(ctx, v.ID, toPool)
 	if err != nil {
 		return api.Host{}, err
 	}
-	return w.First(ctx, hosts)
+	return p.First(ctx, hosts)
 }
 
 // Lost returns the host for a volume if that is fenced, and there is no other to ask.
-func (w Where) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool, err error) {
-	names, err := w.hostsOf(ctx, v)
+func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool, err error) {
+	names, err := p.hostsOf(ctx, v)
 	if err != nil {
 		return host, false, err
 	}
 	for _, name := range names {
-		h, err := w.Places.Host(ctx, name)
+		h, err := p.Store.Host(ctx, name)
 		if err != nil {
 			return host, false, err
 		}
@@ -96,9 +96,9 @@ func (w Where) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool
 
 // hostsOf are the hosts that can answer for a volume, the one to ask first before the
 // others; at least one.
-func (w Where) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
+func (p Placement) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
 	if v.MigrationID != "" {
-		m, err := w.Places.Migration(ctx, v.MigrationID, everything)
+		m, err := p.Store.Migration(ctx, v.MigrationID, everything)
 		return []string{m.Host}, err
 	}
 	names := []string{}
@@ -110,17 +110,17 @@ func (w Where) hostsOf(ctx context.Context, v api.Volume) ([]string, error) {
 	if len(names) > 0 {
 		return names, nil
 	}
-	return w.reaching(ctx, v)
+	return p.reaching(ctx, v)
 }
 
 // reaching are the hosts that reach the bytes of a volume, that of its row
 // first.
-func (w Where) reaching(ctx context.Context, v api.Volume) ([]string, error) {
+func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error) {
 	names := []string{v.Host}
 	if v.Location.Pool == "" {
 		return names, nil
 	}
-	pools, err := w.Places.Pools(ctx)
+	pools, err := p.Store.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,38 +138,38 @@ func (w Where) reaching(ctx context.Context, v api.Volume) ([]string, error) {
 
 // First returns the first of the hosts that is there, or the first of all: its
 // absence is what there is to say then.
-func (w Where) First(ctx context.Context, names []string) (api.Host, error) {
+func (p Placement) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
-		if h, err := w.Host(ctx, name); err == nil && w.Present(h.ID) {
+		if h, err := p.Host(ctx, name); err == nil && p.Present(h.ID) {
 			return h, nil
 		}
 	}
-	return w.Host(ctx, names[0])
+	return p.Host(ctx, names[0])
 }
 
 // Attachment returns the host of the attachment that ref names, and its id. One that
 // a migration has ended is found by that migration, so that a repeated call finds
 // its answer.
-func (w Where) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
-	a, err := w.Places.Attachment(ctx, ref, everything)
+func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
+	a, err := p.Store.Attachment(ctx, ref, everything)
 	if err == nil && a.Host == "" {
-		h, _, err = w.Instance(ctx, a.InstanceID)
+		h, _, err = p.Instance(ctx, a.InstanceID)
 		return h, a.ID, err
 	}
 	if err == nil {
-		h, err = w.Host(ctx, a.Host)
+		h, err = p.Host(ctx, a.Host)
 		return h, a.ID, err
 	}
 	if api.CodeOf(err) != api.CodeNotFound {
 		return h, "", err
 	}
-	all, listErr := w.Places.Migrations(ctx, "", true, everything)
+	all, listErr := p.Store.Migrations(ctx, "", true, everything)
 	if listErr != nil {
 		return h, "", listErr
 	}
 	for i := range all {
 		if all[i].SrcAttachmentID == ref || all[i].DstAttachmentID == ref {
-			h, err = w.Host(ctx, all[i].Host)
+			h, err = p.Host(ctx, all[i].Host)
 			return h, ref, err
 		}
 	}
@@ -178,51 +178,51 @@ func (w Where) Attachment(ctx context.Context, ref string) (h api.Host, id strin
 
 // Instance returns the host of the instance that ref names, if one has it, and the
 // id of the instance.
-func (w Where) Instance(ctx context.Context, ref string) (h api.Host, id string, err error) {
-	i, err := w.Places.Instance(ctx, ref, everything)
+func (p Placement) Instance(ctx context.Context, ref string) (h api.Host, id string, err error) {
+	i, err := p.Store.Instance(ctx, ref, everything)
 	if err != nil {
 		return h, "", err
 	}
 	if i.Host == "" {
 		return h, "", api.Errorf(api.CodeStateForbidden, "instance %s is %s: no host has it; unshelve it first", i.Name, i.State).With("state", i.State)
 	}
-	h, err = w.Host(ctx, i.Host)
+	h, err = p.Host(ctx, i.Host)
 	return h, i.ID, err
 }
 
 // Migration returns the host of the migration that ref names, and its id.
-func (w Where) Migration(ctx context.Context, ref string) (h api.Host, id string, err error) {
-	m, err := w.Places.Migration(ctx, ref, everything)
+func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id string, err error) {
+	m, err := p.Store.Migration(ctx, ref, everything)
 	if err != nil {
 		return h, "", err
 	}
-	h, err = w.Host(ctx, m.Host)
+	h, err = p.Host(ctx, m.Host)
 	return h, m.ID, err
 }
 
 // Create returns the host that shall make a volume: the one that ref names, else
 // the one with the most room in the pool that is asked for, or in one that the
 // type allows. Whether it may be there is for that host to say.
-func (w Where) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
+func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
 	if ref != "" {
-		return w.Host(ctx, ref)
+		return p.Host(ctx, ref)
 	}
-	pools, err := w.Places.Pools(ctx)
+	pools, err := p.Store.Pools(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
 	if in.Pool != "" {
-		return w.roomiest(ctx, pools, func(p api.Pool) bool { return p.Name == in.Pool },
+		return p.roomiest(ctx, pools, func(p api.Pool) bool { return p.Name == in.Pool },
 			api.Errorf(api.CodeNotFound, "no host has a pool %.80q; nothing was done", in.Pool))
 	}
-	volumeType, err := w.Places.Type(ctx, cmp.Or(in.Type, defaultType))
+	volumeType, err := p.Store.Type(ctx, cmp.Or(in.Type, defaultType))
 	if err != nil {
 		return api.Host{}, err
 	}
 	fits := func(p api.Pool) bool {
 		return p.Active && (p.Multiattach || !volumeType.Multiattach) && (len(volumeType.Pools) == 0 || slices.Contains(volumeType.Pools, p.Name))
 	}
-	return w.roomiest(ctx, pools, fits,
+	return p.roomiest(ctx, pools, fits,
 		api.Errorf(api.CodeNoCapablePool, "no host has an active pool for a volume of type %s; nothing was done", volumeType.Name))
 }
 
@@ -231,25 +231,25 @@ const defaultType = "default"
 
 // roomiest returns the host with the most room in a pool that fits, and one that
 // is there before one that is not.
-func (w Where) roomiest(ctx context.Context, pools []api.Pool, fits func(api.Pool) bool, none error) (api.Host, error) {
+func (p Placement) roomiest(ctx context.Context, pools []api.Pool, fits func(api.Pool) bool, none error) (api.Host, error) {
 	pools = slices.DeleteFunc(slices.Clone(pools), func(p api.Pool) bool { return !fits(p) })
 	if len(pools) == 0 {
 		return api.Host{}, none
 	}
 	slices.SortStableFunc(pools, func(a, b api.Pool) int { return cmp.Compare(b.FreeBytes, a.FreeBytes) })
-	return w.First(ctx, hostsOf(pools))
+	return p.First(ctx, hostsOf(pools))
 }
 
 // Adopt returns the host that shall register an image: the one that ref names,
 // else the only one, or the only one that has the pool.
-func (w Where) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
+func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	if ref != "" {
-		return w.Host(ctx, ref)
+		return p.Host(ctx, ref)
 	}
 	if pool == "" {
-		return w.Only(ctx, "")
+		return p.Only(ctx, "")
 	}
-	pools, err := w.Places.Pools(ctx)
+	pools, err := p.Store.Pools(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -259,17 +259,17 @@ func (w Where) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	}
 	// Of a shared pool each host sees the same image.
 	if len(pools) == 1 || !slices.ContainsFunc(pools, func(p api.Pool) bool { return !p.Shared }) {
-		return w.First(ctx, hostsOf(pools))
+		return p.First(ctx, hostsOf(pools))
 	}
 	return api.Host{}, severalHosts(hostsOf(pools))
 }
 
 // Only returns the host that ref names, or the only one that there is.
-func (w Where) Only(ctx context.Context, ref string) (api.Host, error) {
+func (p Placement) Only(ctx context.Context, ref string) (api.Host, error) {
 	if ref != "" {
-		return w.Host(ctx, ref)
+		return p.Host(ctx, ref)
 	}
-	hosts, err := w.Places.Hosts(ctx)
+	hosts, err := p.Store.Hosts(ctx)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -277,7 +277,7 @@ func (w Where) Only(ctx context.Context, ref string) (api.Host, error) {
 	case 0:
 		return api.Host{}, api.Errorf(api.CodeHypervisorUnavailable, "there is no host: start volferryd on one; nothing was done")
 	case 1:
-		return w.Host(ctx, hosts[0].ID)
+		return p.Host(ctx, hosts[0].ID)
 	}
 	names := []string{}
 	for _, h := range hosts {

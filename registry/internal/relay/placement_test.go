@@ -14,7 +14,7 @@ import (
 
 // places are hosts a, b and c, where c is fenced. Pool local is on each, san is
 // shared by all, wide only b has.
-type places struct{ relay.Places }
+type places struct{ relay.PlacementStore }
 
 func (places) Hosts(context.Context) ([]api.Host, error) {
 	return []api.Host{{ID: "ha", Name: "a"}, {ID: "hb", Name: "b"}, {ID: "hc", Name: "c", Status: api.HostFenced}}, nil
@@ -106,29 +106,29 @@ func TestHostThatHasToAnswer(t *testing.T) {
 	ctx := context.Background()
 	for name, tc := range map[string]struct {
 		there []string
-		ask   func(relay.Where) (api.Host, error)
+		ask   func(relay.Placement) (api.Host, error)
 		want  string
 	}{
-		"attached":                            {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("b", "local", "a")) }, "a"},
-		"attached twice, first away":          {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "san", "a", "b")) }, "b"},
-		"attached twice, both away":           {nil, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "san", "a", "b")) }, "a"},
-		"attached at a fenced host":           {[]string{"ha"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "local", "c")) }, "hypervisor_unavailable"},
-		"being moved":                         {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, moving) }, "b"},
-		"unattached, own pool":                {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "local")) }, "a"},
-		"unattached, by path":                 {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "")) }, "a"},
-		"unattached, shared pool":             {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("b", "san")) }, "b"},
-		"unattached, shared, its host away":   {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("a", "san")) }, "b"},
-		"unattached, shared, its host fenced": {[]string{"hb", "hc"}, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("c", "san")) }, "b"},
-		"unattached, shared, all away":        {nil, func(w relay.Where) (api.Host, error) { return w.Volume(ctx, at("b", "san")) }, "b"},
-		"move, unattached":                    {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("b", "san"), "wide") }, "a"},
-		"move, at instances on the shelf":     {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("a", "san", "", ""), "wide") }, "b"},
-		"move, none reaches both":             {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("a", "san", ""), "x") }, "unsupported_disk"},
-		"move, attached":                      {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, at("a", "san", "b"), "x") }, "b"},
-		"move, being moved":                   {[]string{"ha", "hb"}, func(w relay.Where) (api.Host, error) { return w.Mover(ctx, moving, "x") }, "b"},
-		"attachment":                          {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "at-a")) }, "a"},
-		"attachment that a migration ended":   {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "ended")) }, "b"},
-		"attachment that never was":           {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Attachment(ctx, "x")) }, "not_found"},
-		"migration":                           {nil, func(w relay.Where) (api.Host, error) { return hostOf(w.Migration(ctx, "of-b")) }, "b"},
+		"attached":                            {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("b", "local", "a")) }, "a"},
+		"attached twice, first away":          {[]string{"hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("a", "san", "a", "b")) }, "b"},
+		"attached twice, both away":           {nil, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("a", "san", "a", "b")) }, "a"},
+		"attached at a fenced host":           {[]string{"ha"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("a", "local", "c")) }, "hypervisor_unavailable"},
+		"being moved":                         {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, moving) }, "b"},
+		"unattached, own pool":                {[]string{"hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("a", "local")) }, "a"},
+		"unattached, by path":                 {[]string{"hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("a", "")) }, "a"},
+		"unattached, shared pool":             {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("b", "san")) }, "b"},
+		"unattached, shared, its host away":   {[]string{"hb"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("a", "san")) }, "b"},
+		"unattached, shared, its host fenced": {[]string{"hb", "hc"}, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("c", "san")) }, "b"},
+		"unattached, shared, all away":        {nil, func(w relay.Placement) (api.Host, error) { return w.Volume(ctx, at("b", "san")) }, "b"},
+		"move, unattached":                    {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Mover(ctx, at("b", "san"), "wide") }, "a"},
+		"move, at instances on the shelf":     {[]string{"hb"}, func(w relay.Placement) (api.Host, error) { return w.Mover(ctx, at("a", "san", "", ""), "wide") }, "b"},
+		"move, none reaches both":             {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Mover(ctx, at("a", "san", ""), "x") }, "unsupported_disk"},
+		"move, attached":                      {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Mover(ctx, at("a", "san", "b"), "x") }, "b"},
+		"move, being moved":                   {[]string{"ha", "hb"}, func(w relay.Placement) (api.Host, error) { return w.Mover(ctx, moving, "x") }, "b"},
+		"attachment":                          {nil, func(w relay.Placement) (api.Host, error) { return hostOf(w.Attachment(ctx, "at-a")) }, "a"},
+		"attachment that a migration ended":   {nil, func(w relay.Placement) (api.Host, error) { return hostOf(w.Attachment(ctx, "ended")) }, "b"},
+		"attachment that never was":           {nil, func(w relay.Placement) (api.Host, error) { return hostOf(w.Attachment(ctx, "x")) }, "not_found"},
+		"migration":                           {nil, func(w relay.Placement) (api.Host, error) { return hostOf(w.Migration(ctx, "of-b")) }, "b"},
 		"create anywhere":                     {[]string{"ha", "hb"}, create(api.VolumeCreate{}), "b"},
 		"create, the roomiest away":           {[]string{"ha"}, create(api.VolumeCreate{}), "a"},
 		"create in a pool":                    {[]string{"ha", "hb"}, create(api.VolumeCreate{Pool: "wide", Type: "narrow"}), "b"},
@@ -136,23 +136,23 @@ func TestHostThatHasToAnswer(t *testing.T) {
 		"create, no pool can":                 {[]string{"ha", "hb"}, create(api.VolumeCreate{Type: "nowhere"}), "no_capable_pool"},
 		"create in no pool":                   {[]string{"ha", "hb"}, create(api.VolumeCreate{Pool: "x"}), "not_found"},
 		"create of no type":                   {[]string{"ha", "hb"}, create(api.VolumeCreate{Type: "x"}), "not_found"},
-		"create, host named":                  {nil, func(w relay.Where) (api.Host, error) { return w.Create(ctx, "a", api.VolumeCreate{Pool: "x"}) }, "a"},
-		"create, fenced host named":           {nil, func(w relay.Where) (api.Host, error) { return w.Create(ctx, "c", api.VolumeCreate{}) }, "hypervisor_unavailable"},
-		"adopt of the only host with a pool":  {nil, func(w relay.Where) (api.Host, error) { return w.Adopt(ctx, "", "wide") }, "b"},
-		"adopt of a shared pool":              {[]string{"hb"}, func(w relay.Where) (api.Host, error) { return w.Adopt(ctx, "", "san") }, "b"},
-		"adopt of a pool of several":          {nil, func(w relay.Where) (api.Host, error) { return w.Adopt(ctx, "", "local") }, "invalid_argument"},
-		"adopt of no pool":                    {nil, func(w relay.Where) (api.Host, error) { return w.Adopt(ctx, "", "x") }, "not_found"},
-		"adopt by path":                       {nil, func(w relay.Where) (api.Host, error) { return w.Adopt(ctx, "", "") }, "invalid_argument"},
-		"one of several":                      {nil, func(w relay.Where) (api.Host, error) { return w.Only(ctx, "") }, "invalid_argument"},
-		"one that is named":                   {nil, func(w relay.Where) (api.Host, error) { return w.Only(ctx, "b") }, "b"},
+		"create, host named":                  {nil, func(w relay.Placement) (api.Host, error) { return w.Create(ctx, "a", api.VolumeCreate{Pool: "x"}) }, "a"},
+		"create, fenced host named":           {nil, func(w relay.Placement) (api.Host, error) { return w.Create(ctx, "c", api.VolumeCreate{}) }, "hypervisor_unavailable"},
+		"adopt of the only host with a pool":  {nil, func(w relay.Placement) (api.Host, error) { return w.Adopt(ctx, "", "wide") }, "b"},
+		"adopt of a shared pool":              {[]string{"hb"}, func(w relay.Placement) (api.Host, error) { return w.Adopt(ctx, "", "san") }, "b"},
+		"adopt of a pool of several":          {nil, func(w relay.Placement) (api.Host, error) { return w.Adopt(ctx, "", "local") }, "invalid_argument"},
+		"adopt of no pool":                    {nil, func(w relay.Placement) (api.Host, error) { return w.Adopt(ctx, "", "x") }, "not_found"},
+		"adopt by path":                       {nil, func(w relay.Placement) (api.Host, error) { return w.Adopt(ctx, "", "") }, "invalid_argument"},
+		"one of several":                      {nil, func(w relay.Placement) (api.Host, error) { return w.Only(ctx, "") }, "invalid_argument"},
+		"one that is named":                   {nil, func(w relay.Placement) (api.Host, error) { return w.Only(ctx, "b") }, "b"},
 	} {
-		w := relay.Where{Places: places{}, Present: func(id string) bool { return slices.Contains(tc.there, id) }}
+		w := relay.Placement{Store: places{}, Present: func(id string) bool { return slices.Contains(tc.there, id) }}
 		if got := found(tc.ask(w)); got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
 	}
 }
 
-func create(in api.VolumeCreate) func(relay.Where) (api.Host, error) {
-	return func(w relay.Where) (api.Host, error) { return w.Create(context.Background(), "", in) }
+func create(in api.VolumeCreate) func(relay.Placement) (api.Host, error) {
+	return func(w relay.Placement) (api.Host, error) { return w.Create(context.Background(), "", in) }
 }

@@ -64,7 +64,7 @@ type Relay struct {
 
 	mu      sync.Mutex
 	hosts   map[string]*host
-	entries map[string]*entry // by task id
+	entries map[string]*pendingTask // by task id
 }
 
 // New returns a relay that knows of no host yet.
@@ -75,7 +75,7 @@ func New(c Config) *Relay {
 	if c.Absence == 0 {
 		c.Absence = DefaultAbsence
 	}
-	return &Relay{cfg: c, began: time.Now(), hosts: map[string]*host{}, entries: map[string]*entry{}}
+	return &Relay{cfg: c, began: time.Now(), hosts: map[string]*host{}, entries: map[string]*pendingTask{}}
 }
 
 // Close ends the waiting of every caller. Tasks stay as they are stored.
@@ -137,7 +137,7 @@ func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, e
 }
 
 // ask makes sure that the request is on its way, and returns what to wait for.
-func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
+func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
 	task := api.Task{
 		ID: req.Key, Host: req.HostName, Who: req.Who, Method: req.Method, Path: req.Path, State: api.TaskQueued, CreatedAt: time.Now().UTC(),
 	}
@@ -156,7 +156,7 @@ func (r *Relay) ask(ctx context.Context, req Request) (*entry, error) {
 	return e, nil
 }
 
-func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*entry, error) {
+func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pendingTask, error) {
 	if isRead(task.ID) {
 		return nil, api.Errorf(api.CodeInvalidArgument, "the op id %s begins with %s, as those do of what only reads; use another one", task.ID, readPrefix)
 	}
@@ -208,7 +208,7 @@ func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.hosts[hostID]
-	return h != nil && !h.sessions.two() && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
+	return h != nil && !h.sessions.isDuplicated() && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
 }
 
 func isRead(taskID string) bool { return strings.HasPrefix(taskID, readPrefix) }
@@ -221,7 +221,7 @@ func (r *Relay) absent(hostID, name string) error {
 	since := fmt.Sprintf("it has not asked for work since the registry started, %s ago", ago(r.began))
 	h := r.hosts[hostID]
 	switch {
-	case h != nil && h.sessions.two():
+	case h != nil && h.sessions.isDuplicated():
 		since = "two daemons work as this host, and neither is asked for anything until one of them is gone"
 	case h != nil && !h.last.IsZero():
 		since = fmt.Sprintf("it asked for work last %s ago", ago(h.last))

@@ -8,9 +8,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// twinChecks tell of every host that is two daemons.
-func (s *Server) twinChecks(ctx context.Context) (checks []api.Check) {
-	for _, id := range s.Relay.Twins() {
+// duplicateChecks tell of every host that is two daemons.
+func (s *Server) duplicateChecks(ctx context.Context) (checks []api.Check) {
+	for _, id := range s.Relay.DuplicateSessions() {
 		name := id
 		if h, err := s.Store.Host(ctx, id); err == nil {
 			name = h.Name

@@ -85,7 +85,7 @@ func (s *Server) memories(ctx context.Context, call store.Call, v api.Volume) ([
 	var asked sync.WaitGroup
 	for i, a := range v.Attachments {
 		asked.Go(func() {
-			host, _, err := s.where().Instance(ctx, a.InstanceID)
+			host, _, err := s.placement().Instance(ctx, a.InstanceID)
 			if err == nil {
 				err = workflow.CheckGuest(call, "estimate the move of volume "+v.Name+" with all guests paused", workflow.PauseInstance{
 					ID: a.InstanceID, Name: a.InstanceID, Host: workflow.PauseHost{ID: host.ID, Name: host.Name},

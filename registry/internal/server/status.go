@@ -30,7 +30,7 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	}
 	database := s.databaseCheck()
 	parts := []api.Check{database, hostsCheck(counts, s.Store.Doubted()), locksCheck(counts), s.auditCheck(), sharedCheck(s.Store.SharedPools())}
-	parts = append(parts, s.twinChecks(ctx)...)
+	parts = append(parts, s.duplicateChecks(ctx)...)
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))
 	}

@@ -63,7 +63,7 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef 
 	if err := s.resolveType(ctx, &typeRef); err != nil {
 		return req, err
 	}
-	host, err := s.where().Mover(ctx, plan.Volume, plan.ToPool)
+	host, err := s.placement().Mover(ctx, plan.Volume, plan.ToPool)
 	if err != nil {
 		return req, err
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // where finds the hosts of things.
-func (s *Server) where() relay.Where {
-	return relay.Where{Places: s.Store, Present: s.Relay.Present}
+func (s *Server) placement() relay.Placement {
+	return relay.Placement{Store: s.Store, Present: s.Relay.Present}
 }
 
 // ofVolume is the volume that the path names, and the host for it.
@@ -25,7 +25,7 @@ func ofVolume[In any](s *Server) finder[In] {
 		if err != nil {
 			return target{}, err
 		}
-		host, err := s.where().Volume(ctx, v)
+		host, err := s.placement().Volume(ctx, v)
 		return target{host, v.ID}, err
 	}
 }
@@ -39,7 +39,7 @@ func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) 
 	if err := store.CheckDelete(v); err != nil {
 		return target{}, err
 	}
-	host, err := s.where().Volume(ctx, v)
+	host, err := s.placement().Volume(ctx, v)
 	return target{host, v.ID}, err
 }
 
@@ -55,7 +55,7 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 	if err := store.CheckResize(v); err != nil {
 		return target{}, err
 	}
-	host, err := s.where().Volume(ctx, v)
+	host, err := s.placement().Volume(ctx, v)
 	return target{host, v.ID}, err
 }
 
@@ -69,7 +69,7 @@ func toPower[In any](s *Server, verb string) finder[In] {
 		if err := store.CheckUnlocked(verb, i); err != nil {
 			return target{}, err
 		}
-		return found(s.where().Instance(ctx, i.ID))
+		return found(s.placement().Instance(ctx, i.ID))
 	}
 }
 
@@ -79,14 +79,14 @@ func found(host api.Host, id string, err error) (target, error) { return target{
 // ofAttachment is the attachment that the path names, at its host.
 func ofAttachment[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		return found(s.where().Attachment(ctx, httpjson.Reference(r)))
+		return found(s.placement().Attachment(ctx, httpjson.Reference(r)))
 	}
 }
 
 // ofMigration is the migration that the path names, at its host.
 func ofMigration[In any](s *Server) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
-		return found(s.where().Migration(ctx, httpjson.Reference(r)))
+		return found(s.placement().Migration(ctx, httpjson.Reference(r)))
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *Server) toStart(ctx context.Context, r *http.Request, in *api.Migration
 	if err != nil {
 		return target{}, err
 	}
-	return found(s.where().Attachment(ctx, a.ID))
+	return found(s.placement().Attachment(ctx, a.ID))
 }
 
 // resolveType replaces the name of a volume type by its id; none stays none.
@@ -131,7 +131,7 @@ func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.Migrati
 	if err := s.resolveType(ctx, &in.ToType); err != nil {
 		return target{}, err
 	}
-	host, err := s.where().Mover(ctx, v, in.ToPool)
+	host, err := s.placement().Mover(ctx, v, in.ToPool)
 	return target{host, v.ID}, err
 }
 
@@ -143,7 +143,7 @@ func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.Instan
 	if err != nil {
 		return target{}, err
 	}
-	host, err := s.where().First(ctx, plan.Hosts)
+	host, err := s.placement().First(ctx, plan.Hosts)
 	if err != nil || !s.Relay.Present(host.ID) {
 		return target{host, plan.Instance.ID}, err
 	}
@@ -172,13 +172,13 @@ func (s *Server) atInstance(ctx context.Context, r *http.Request, instance *stri
 	if err := check(v, i); err != nil {
 		return to, err
 	}
-	to.host, *instance, err = s.where().Instance(ctx, i.ID)
+	to.host, *instance, err = s.placement().Instance(ctx, i.ID)
 	to.id = v.ID
 	return to, err
 }
 
 func (s *Server) toCreateVolume(ctx context.Context, r *http.Request, in *api.VolumeCreate) (to target, err error) {
-	if to.host, err = s.where().Create(ctx, r.URL.Query().Get(hostParameter), *in); err != nil {
+	if to.host, err = s.placement().Create(ctx, r.URL.Query().Get(hostParameter), *in); err != nil {
 		return to, err
 	}
 	if err := s.Store.CheckCreate(ctx, *in, to.host.ID); err != nil {
@@ -188,20 +188,20 @@ func (s *Server) toCreateVolume(ctx context.Context, r *http.Request, in *api.Vo
 }
 
 func (s *Server) toAdoptVolume(ctx context.Context, r *http.Request, in *api.VolumeAdopt) (to target, err error) {
-	if to.host, err = s.where().Adopt(ctx, r.URL.Query().Get(hostParameter), in.Pool); err != nil {
+	if to.host, err = s.placement().Adopt(ctx, r.URL.Query().Get(hostParameter), in.Pool); err != nil {
 		return to, err
 	}
 	return to, s.resolveType(ctx, &in.Type)
 }
 
 func (s *Server) toAdoptInstance(ctx context.Context, r *http.Request, _ *api.InstanceAdopt) (to target, err error) {
-	to.host, err = s.where().Only(ctx, r.URL.Query().Get(hostParameter))
+	to.host, err = s.placement().Only(ctx, r.URL.Query().Get(hostParameter))
 	return to, err
 }
 
 // opsOfHost is the host that is named, or the only one.
 func (s *Server) opsOfHost(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
-	to.host, err = s.where().Only(ctx, r.URL.Query().Get(hostParameter))
+	to.host, err = s.placement().Only(ctx, r.URL.Query().Get(hostParameter))
 	return to, err
 }
 
@@ -219,5 +219,5 @@ func (s *Server) hostOfOp(ctx context.Context, id string) (api.Host, error) {
 	if err != nil {
 		return api.Host{}, err
 	}
-	return s.where().Host(ctx, task.Host)
+	return s.placement().Host(ctx, task.Host)
 }

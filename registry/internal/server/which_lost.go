@@ -25,7 +25,7 @@ func (s *Server) which(route httpjson.Route) httpjson.Route {
 		if err != nil {
 			return err
 		}
-		host, lost, err := s.where().Lost(r.Context(), v)
+		host, lost, err := s.placement().Lost(r.Context(), v)
 		if err != nil {
 			return err
 		}
