@@ -143,6 +143,7 @@ func (x *trial) strikeAt(t *testing.T, ps points, b blow) {
 func (x *trial) once(t *testing.T, p point, b blow) {
 	t.Helper()
 	b.arm(t, p)
+	x.hearsRegistry(t)
 	args := x.begin(t)
 	if b.ready != nil {
 		b.ready(t, p)
