@@ -136,6 +136,10 @@ const DetailReportFirst = "report_first"
 // which the registry does not know: the same is due as a whole.
 const DetailReportWhole = "report_whole"
 
+// DetailReportLater is in the details of the refusal of a report of a host that reports
+// something new too often. The registry is there, and the report is to be sent again.
+const DetailReportLater = "report_later"
+
 // InstanceReport is the state of one instance in a HostReport.
 type InstanceReport struct {
 	ID    string        `json:"id"`

@@ -63,10 +63,15 @@ func (u *Uplink) acceptAnswer(host api.Host) error {
 	})
 }
 
-// tell makes the outcome of a report known.
+// publish makes the outcome of a report known.
 func (u *Uplink) publish(host api.Host, err error) {
 	u.mu.Lock()
 	wasUp, first := u.upLocked(), !u.tried
+	if wasUp && reportLater(err) {
+		u.mu.Unlock()
+		u.cfg.Log.Debug("the registry takes a report later", "err", err)
+		return // it is there, and takes all else
+	}
 	if u.err, u.tried = err, true; err == nil {
 		u.host = host
 	}

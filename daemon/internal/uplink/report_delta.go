@@ -70,6 +70,12 @@ func poolAs(p api.Pool, sizes bool) api.Pool {
 	return p
 }
 
+// reportLater says whether the registry has heard too much of this host for the moment.
+func reportLater(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Details[api.DetailReportLater] == true
+}
+
 // reportWhole says whether the registry does not know what a digest stands for.
 func reportWhole(err error) bool {
 	var e *api.Error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -76,5 +77,28 @@ func TestWhoTellsOfAnInstanceHearsThatLibvirtDidNot(t *testing.T) {
 		w.fake.Reconnect()
 		w.registry.set(func() { w.registry.down = true })
 		w.must(w.up.Tell(w.t.Context()))
+	})
+}
+
+// A host that changes fast reports more often than the registry takes reports. That is no
+// registry that is away: reads and operations go on.
+func TestAReportThatIsRefusedForItsRateIsNoOutage(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Second)
+		w.registry.set(func() { w.registry.tooOften = true })
+		w.must(w.fake.PowerOff(w.t.Context(), web))
+		w.up.Changed()
+		pass(10 * time.Second)
+		if !w.up.Up() {
+			t.Errorf("the registry counts as away: %v", w.up.Err())
+		}
+		before := len(w.registry.reports)
+		w.registry.set(func() { w.registry.tooOften = false })
+		pass(retryEvery + time.Second)
+		if len(w.registry.reports) == before {
+			t.Error("the report was not sent again")
+		}
+		w.kill()
 	})
 }

@@ -82,6 +82,7 @@ type registry struct {
 	// whole is the last report that was not a digest, for which digest stands.
 	whole    api.HostReport
 	digest   string
+	tooOften bool // reports are refused for a while
 	plain    bool // it gives no digests
 	reads    int
 	tasks    []api.Task
@@ -135,6 +136,9 @@ func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, 
 		r.reports = append(r.reports, in)
 		if r.fenced || (in.Epoch != 0 && in.Epoch != r.epoch) || (in.Epoch == 0 && r.epoch > 1) {
 			return r.stale()
+		}
+		if r.tooOften {
+			return api.Errorf(api.CodeRegistryUnavailable, "later, please").With(api.DetailReportLater, true)
 		}
 		if in.Digest == "" {
 			r.whole, r.digest = in, fmt.Sprint("digest of report ", len(r.reports))

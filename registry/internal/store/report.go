@@ -96,7 +96,8 @@ func (s *Store) takeReport(ctx context.Context, call Call, in api.HostReport, ho
 	if call.Host != nil {
 		if ok, _ := s.reportLimit.Allow(in.ID, now); !ok {
 			return host, "", api.Errorf(api.CodeRegistryUnavailable, "the report of host %s was not taken: a host may report something new %d times at once and %d times a second; try again later",
-				in.Name, reportsAtOnce, reportsPerSecond)
+				in.Name, reportsAtOnce, reportsPerSecond).
+				With(api.DetailReportLater, true)
 		}
 	}
 	end, err := s.hosts.BeginReport(ctx, in.ID)
