@@ -5,7 +5,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -113,24 +112,6 @@ func globalFlags() []cli.Flag {
 	}
 }
 
-// checkWord is the action of a flag whose value is one of a few words.
-func checkWord(flag string) func(*cli.Context, string) error {
-	return func(_ *cli.Context, got string) error {
-		if err := checkOneOf(flagWords[flag], got); err != nil {
-			return usagef("--%s: %w", flag, err)
-		}
-		return nil
-	}
-}
-
-// checkOneOf returns an error if got is none of the words.
-func checkOneOf(words []string, got string) error {
-	if slices.Contains(words, got) {
-		return nil
-	}
-	return fmt.Errorf("%q is unknown: give %s", got, orList(words))
-}
-
 // missingVerb is the action of everything that is not a command by itself. The parser calls
 // it with a word that is not a command, or without any.
 func missingVerb(c *cli.Context) error {
@@ -173,13 +154,4 @@ func flagSpelling(name string) string {
 		return "-" + name
 	}
 	return "--" + name
-}
-
-// commandPrefix is the command as the user types it, without the program, to begin an error
-// with: "volume show: ". It is empty if no command was given.
-func commandPrefix(c *cli.Context) string {
-	if name := c.Command.HelpName; len(name) > len(session.Program) {
-		return name[len(session.Program)+1:] + ": "
-	}
-	return ""
 }

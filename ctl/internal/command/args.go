@@ -149,3 +149,45 @@ func wantsJSON(arranged []string) bool {
 	}
 	return false
 }
+
+// position is where in a command line the next word stands: it is the value of flag if that
+// is set, and otherwise the argument with that number.
+type position struct {
+	flag     string
+	argument int
+}
+
+// locate reads the words before the one that is completed.
+func locate(app *cli.App, words []string) (*cli.Command, position) {
+	var (
+		command *cli.Command
+		at      position
+	)
+	level := app.Commands
+	for _, word := range words {
+		switch sub := findCommand(level, word); {
+		case at.flag != "":
+			at.flag = ""
+		case isFlag(word):
+			at.flag = flagAwaitingValue(app, command, word)
+		case sub != nil:
+			command, level = sub, sub.Subcommands
+		default:
+			at.argument++
+		}
+	}
+	return command, at
+}
+
+// flagAwaitingValue is the long name of the flag that word is, if the next word is its value.
+func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
+	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	flag := findFlag(app.Flags, name)
+	if flag == nil && command != nil {
+		flag = findFlag(command.Flags, name)
+	}
+	if doc, ok := flag.(cli.DocGenerationFlag); ok && doc.TakesValue() && !hasValue {
+		return flag.Names()[0]
+	}
+	return ""
+}

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
@@ -76,17 +77,22 @@ func attachmentShow(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, at.ID, &r)
 }
 
-// nameWithID is "name (id)", or the id alone.
-func nameWithID(names map[string]string, id string) string {
-	if n := names[id]; n != "" {
-		return n + " (" + id + ")"
-	}
-	return id
-}
-
 func bootIndex(i *int) string {
 	if i == nil {
 		return "-"
 	}
 	return strconv.Itoa(*i)
+}
+
+func attachmentDelete(c *cli.Context, s *session.Session) error {
+	resp, finished, err := session.Perform(c.Context, s, routes.DeleteAttachment.With("force", boolParam(c.Bool("force"))), routes.None{}, c.Args().First())
+	if err != nil || !finished {
+		return err
+	}
+	var at api.Attachment
+	if err := resp.Decode("attachment", &at); err != nil {
+		return err
+	}
+	volume, instance := session.NameOr(session.Names(c.Context, s, "volumes"), at.VolumeID), session.NameOr(session.Names(c.Context, s, "instances"), at.InstanceID)
+	return s.PrintResult(resp, at.ID, fmt.Sprintf("Deleted attachment %s: volume %s is not at instance %s any more.", at.ID, volume, instance))
 }

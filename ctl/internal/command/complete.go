@@ -16,20 +16,6 @@ import (
 // completionTimeout is how long a Tab waits for the names of things.
 const completionTimeout = time.Second
 
-// flagWords are the values of those flags that have a few words as values, and the shells.
-var flagWords = map[string][]string{
-	"output":           {"table", "json"},
-	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},
-	"format":           {"raw", "qcow2"},
-	"to-format":        {"raw", "qcow2"},
-	"method":           {"auto", "overlay", "mirror"},
-	"verify":           {"full", "none"},
-	"shell":            {"bash", "zsh", "fish"},
-	"mode":             {"rw", "ro"},
-	"keep":             {"src", "dst"},
-	"migration-policy": {"never", "on-demand"},
-}
-
 // flagCollections are the collections in which the values of other flags are names.
 var flagCollections = map[string]string{
 	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
@@ -73,48 +59,6 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	}
 	slices.Sort(possible)
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
-}
-
-// position is where in a command line the next word stands: it is the value of flag if that
-// is set, and otherwise the argument with that number.
-type position struct {
-	flag     string
-	argument int
-}
-
-// locate reads the words before the one that is completed.
-func locate(app *cli.App, words []string) (*cli.Command, position) {
-	var (
-		command *cli.Command
-		at      position
-	)
-	level := app.Commands
-	for _, word := range words {
-		switch sub := findCommand(level, word); {
-		case at.flag != "":
-			at.flag = ""
-		case isFlag(word):
-			at.flag = flagAwaitingValue(app, command, word)
-		case sub != nil:
-			command, level = sub, sub.Subcommands
-		default:
-			at.argument++
-		}
-	}
-	return command, at
-}
-
-// flagAwaitingValue is the long name of the flag that word is, if the next word is its value.
-func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
-	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	flag := findFlag(app.Flags, name)
-	if flag == nil && command != nil {
-		flag = findFlag(command.Flags, name)
-	}
-	if doc, ok := flag.(cli.DocGenerationFlag); ok && doc.TakesValue() && !hasValue {
-		return flag.Names()[0]
-	}
-	return ""
 }
 
 func argumentWords(ctx context.Context, s *session.Session, command *cli.Command, number int) []string {

@@ -4,7 +4,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -91,19 +90,6 @@ func migrationCommand() *cli.Command {
 	}
 }
 
-// runMigration sends a request about a migration, waits for its end, and prints what became
-// of the migration.
-func runMigration[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Migration], in In, refs ...string) error {
-	resp, finished, err := session.Perform(ctx, s, route, in, refs...)
-	if err != nil || !finished {
-		return err
-	}
-	if resp.Has("op") || !resp.Has("migration") {
-		return printMigration(s, resp)
-	}
-	return followPaused(ctx, s, resp)
-}
-
 func migrationStart(c *cli.Context, s *session.Session) error {
 	target, err := readTarget(c)
 	if err != nil {
@@ -169,13 +155,6 @@ func attachmentID(ctx context.Context, s *session.Session, ref string) string {
 	return at.ID
 }
 
-// isNotFound says whether the answer to a request was not_found. An operation that began and
-// failed with not_found is something else.
-func isNotFound(err error) bool {
-	var ended *session.AdvisedError
-	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
-}
-
 func migrationSet(c *cli.Context, s *session.Session) error {
 	if !c.IsSet("bandwidth") {
 		return usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s")
@@ -206,13 +185,4 @@ func migrationAbandon(c *cli.Context, s *session.Session) error {
 		kept = m.Dst
 	}
 	return s.PrintResult(resp, m.ID, fmt.Sprintf("Abandoned migration %s: volume %s is at %s.", m.ID, render.VolumeName(m), render.Location(kept)))
-}
-
-// printMigration prints what became of a migration whose op is done.
-func printMigration(s *session.Session, resp session.Response) error {
-	var m api.Migration
-	if err := resp.Decode("migration", &m); err != nil {
-		return err
-	}
-	return s.PrintResult(resp, m.ID, session.OutcomeText(&m)...)
 }

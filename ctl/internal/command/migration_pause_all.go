@@ -4,7 +4,6 @@ package command
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -83,24 +82,6 @@ func showEstimate(s *session.Session, e api.PauseEstimate) {
 		}
 		delete(room, g.Host)
 	}
-}
-
-// followPaused follows a move that the registry makes; it is not an op of a host.
-func followPaused(ctx context.Context, s *session.Session, resp session.Response) error {
-	m := &api.Migration{}
-	if err := resp.Decode("migration", m); err != nil {
-		return err
-	}
-	switch {
-	case m.Method != session.MethodSave:
-		return printMigration(s, resp)
-	case s.NoWait && s.JSON:
-		return render.JSON(s.Stdout, resp.Members)
-	case s.NoWait:
-		s.Say("%s", session.Work{Migration: m}.Advice())
-		return s.PrintLines(m.ID)
-	}
-	return watchMigration(ctx, s, m)
 }
 
 // flagDiscard is the flag that gives up the saved memory of guests.

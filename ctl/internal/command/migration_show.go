@@ -3,9 +3,7 @@
 package command
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -98,28 +96,6 @@ func stallOrDash(ms *float64) string {
 	return render.Stall(ms)
 }
 
-// atMost is a limit of the rate in words.
-func atMost(rate int64) string {
-	if rate == 0 {
-		return "no limit"
-	}
-	return "at most " + render.Rate(rate)
-}
-
-func agoOrDash(t *time.Time, now time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return render.Ago(*t, now)
-}
-
-func timeOrDash(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return render.Time(*t)
-}
-
 // migrationWatch follows a migration that anybody may have started.
 func migrationWatch(c *cli.Context, s *session.Session) error {
 	m, _, err := session.Show(c.Context, s, routes.ShowMigration, c.Args().First())
@@ -127,65 +103,4 @@ func migrationWatch(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	return watchMigration(c.Context, s, m)
-}
-
-// watchMigration follows a migration until it is settled, and prints how it stands.
-func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (err error) {
-	display := s.NewDisplay()
-	display.ShowMigration(m)
-	if !migrationSettled(m) {
-		f := session.Follower{
-			Open: session.Events(s, routes.FollowMigration, m.ID),
-			Ended: func(ctx context.Context) (bool, error) {
-				now, _, err := session.Show(ctx, s, routes.ShowMigration, m.ID)
-				return err == nil && migrationSettled(now), err
-			},
-			OnOutage: display.Outage,
-		}
-		err = f.Run(ctx, 0, func(e api.Event) bool {
-			display.ShowEvent(e)
-			return e.Migration == nil || !migrationSettled(e.Migration)
-		})
-	}
-	display.Close()
-	if err != nil {
-		return s.FollowError(err, session.Work{Migration: m}.Advice())
-	}
-	return endWatch(ctx, s, display, m.ID)
-}
-
-// migrationSettled says whether a migration does not change until somebody asks for it: it
-// is over, or its last operation failed.
-func migrationSettled(m *api.Migration) bool {
-	switch m.State {
-	case api.MigrationNeedsOperator, api.MigrationOrphaned:
-		return true
-	case api.MigrationStarted, api.MigrationCopied:
-		return m.Error != nil
-	default:
-		return m.State.Final()
-	}
-}
-
-// endWatch prints how a migration stands after it was watched.
-func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) error {
-	m, resp, err := session.ShowRetrying(ctx, s, routes.ShowMigration, id)
-	if err != nil {
-		return err
-	}
-	d.Finish(m)
-	failed := &session.AdvisedError{Err: m.Error, Exit: api.ExitOpFailed, Advice: session.StandingText(m)}
-	if failed.Err == nil {
-		failed.Err = api.Errorf(api.CodeInternal, "migration %s is in state %s and gives no reason", m.ID, m.State)
-	}
-	switch {
-	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && m.Error == nil:
-		if s.Progress == session.ProgressJSON {
-			return nil
-		}
-		return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
-	case m.State == api.MigrationNeedsOperator, m.State == api.MigrationOrphaned:
-		failed.Exit = api.ExitNeedsOperator
-	}
-	return failed
 }

@@ -54,13 +54,3 @@ func policySet(c *cli.Context, s *session.Session) error {
 	}
 	return s.PrintResult(resp, name, fmt.Sprintf("Policy %s is %s.", name, word))
 }
-
-// switchWords are the two values of a policy.
-var switchWords = []string{onOff(true), onOff(false)}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}

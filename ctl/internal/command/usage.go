@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
 )
 
 // usageError says that the command line is wrong. Nothing was sent.
@@ -77,4 +79,13 @@ func orList(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// commandPrefix is the command as the user types it, without the program, to begin an error
+// with: "volume show: ". It is empty if no command was given.
+func commandPrefix(c *cli.Context) string {
+	if name := c.Command.HelpName; len(name) > len(session.Program) {
+		return name[len(session.Program)+1:] + ": "
+	}
+	return ""
 }

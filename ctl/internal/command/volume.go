@@ -3,12 +3,10 @@
 package command
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -104,91 +102,6 @@ func volumeMigrateCommand() *cli.Command {
 	}
 }
 
-func volumeCreate(c *cli.Context, s *session.Session) error {
-	if c.String("size") == "" {
-		return usagef("volume create: --size is missing: give for example --size 20GiB")
-	}
-	size, err := parseDiskSize(c.String("size"))
-	if err != nil {
-		return err
-	}
-	in := api.VolumeCreate{
-		Name:      c.Args().First(),
-		SizeBytes: size,
-		Type:      c.String("type"),
-		Pool:      c.String("pool"),
-		Format:    api.Format(c.String("format")),
-		Bootable:  c.Bool("bootable"),
-	}
-	return addVolume(c, s, routes.CreateVolume, in.Name, in, "Created")
-}
-
-func volumeAdopt(c *cli.Context, s *session.Session) error {
-	in := api.VolumeAdopt{
-		Name:     c.Args().First(),
-		Pool:     c.String("pool"),
-		Format:   api.Format(c.String("format")),
-		Type:     c.String("type"),
-		Bootable: c.Bool("bootable"),
-	}
-	var err error
-	if in.Path, err = absolute("path", c.String("path")); err != nil {
-		return err
-	}
-	switch {
-	case in.Path == "" && in.Pool == "":
-		return usagef("volume adopt: say where the image is: --path PATH or --pool POOL")
-	case in.Path != "" && in.Pool != "":
-		return usagef("volume adopt: --path and --pool exclude each other: give one")
-	case in.Format == "":
-		return usagef("volume adopt: --format is missing: give --format raw or --format qcow2, whichever the image is")
-	case in.Pool != "":
-		in.VolumeName = in.Name
-		if name := c.String("volume-name"); name != "" {
-			in.VolumeName = name
-		}
-	}
-	return addVolume(c, s, routes.AdoptVolume, in.Name, in, "Adopted")
-}
-
-// addVolume sends the request that creates or adopts the volume called name, and prints the
-// volume.
-func addVolume[In any](c *cli.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, verb string) error {
-	host, err := requestedHost(c, s)
-	if err != nil {
-		return err
-	}
-	v, resp, finished, err := performOnVolume(c.Context, s, route.With("host", host), name, in)
-	if err != nil || !finished {
-		return explainHostChoice(err)
-	}
-	return s.PrintResult(resp, v.ID, fmt.Sprintf("%s volume %s (%s) at %s%s.", verb, v.Name, v.ID, render.Location(v.Location), onHostText(v.Host)))
-}
-
-// performOnVolume sends a request about the volume called name, and returns the volume as
-// it is when the work is done. finished is false if the user did not want to wait.
-func performOnVolume[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Volume], name string, in In, refs ...string) (v *api.Volume, resp session.Response, finished bool, err error) {
-	resp, finished, err = session.Perform(ctx, s, route, in, refs...)
-	if err != nil || !finished {
-		return nil, resp, false, err
-	}
-	if !resp.Has("volume") { // the op that made it does not show it
-		if resp, err = session.Get(ctx, s, routes.ShowVolume, name); err != nil {
-			return nil, resp, false, err
-		}
-	}
-	v = new(api.Volume)
-	return v, resp, true, resp.Decode("volume", v)
-}
-
-// onHostText says on which host something is, at the end of a sentence.
-func onHostText(host string) string {
-	if host == "" {
-		return ""
-	}
-	return " on host " + host
-}
-
 func volumeSet(c *cli.Context, s *session.Session) error {
 	var in api.VolumeUpdate
 	if c.IsSet("name") {
@@ -205,14 +118,6 @@ func volumeSet(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	return s.PrintResult(resp, v.ID, fmt.Sprintf("Changed volume %s (%s).", v.Name, v.ID))
-}
-
-// boolParam is the value of a query parameter that is either given or not.
-func boolParam(given bool) string {
-	if given {
-		return "1"
-	}
-	return ""
 }
 
 func volumeDelete(c *cli.Context, s *session.Session) error {

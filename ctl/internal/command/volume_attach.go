@@ -111,19 +111,6 @@ func volumeDetach(c *cli.Context, s *session.Session) error {
 	return s.PrintResult(resp, at.ID, fmt.Sprintf("Detached volume %s from instance %s.", volume, instance))
 }
 
-func attachmentDelete(c *cli.Context, s *session.Session) error {
-	resp, finished, err := session.Perform(c.Context, s, routes.DeleteAttachment.With("force", boolParam(c.Bool("force"))), routes.None{}, c.Args().First())
-	if err != nil || !finished {
-		return err
-	}
-	var at api.Attachment
-	if err := resp.Decode("attachment", &at); err != nil {
-		return err
-	}
-	volume, instance := session.NameOr(session.Names(c.Context, s, "volumes"), at.VolumeID), session.NameOr(session.Names(c.Context, s, "instances"), at.InstanceID)
-	return s.PrintResult(resp, at.ID, fmt.Sprintf("Deleted attachment %s: volume %s is not at instance %s any more.", at.ID, volume, instance))
-}
-
 func volumeRetype(c *cli.Context, s *session.Session) error {
 	if c.String("type") == "" {
 		return usagef("volume retype: --type is missing: give the new type, for example --type fast")

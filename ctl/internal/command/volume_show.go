@@ -80,24 +80,6 @@ func volumeShow(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, v.ID, &r)
 }
 
-// hostOrNone names the host of an instance at the end of a sentence.
-func hostOrNone(host string) string {
-	if host == "" {
-		return "no host"
-	}
-	return "host " + host
-}
-
-// addLocation adds the lines of a location. prefix says whose it is, for example "source ".
-func addLocation(r *render.Record, prefix string, l api.Location) {
-	if l.Pool != "" {
-		r.Add(prefix+"pool", l.Pool)
-		r.Add(prefix+"pool name", l.Name)
-	}
-	r.Add(prefix+"path", l.Path)
-	r.Add(prefix+"format", string(l.Format))
-}
-
 func volumeWhich(c *cli.Context, s *session.Session) error {
 	w, resp, err := session.Show(c.Context, s, routes.ShowWhich, c.Args().First())
 	if err != nil {

@@ -10,15 +10,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/internal/routes"
 )
-
-// outageTimeout is how long a daemon may be away, to restart, before a command gives up.
-const outageTimeout = time.Minute
-
-// outageBackoff is the delay between requests to a daemon that is away.
-var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
 
 // ErrConnectionLost says that the other side stayed away longer than outageTimeout.
 var ErrConnectionLost = errors.New("no connection")
@@ -91,19 +84,4 @@ func (f *Follower) check(ctx context.Context, broken error) (over bool, err erro
 		return false, broken
 	}
 	return f.Ended(ctx)
-}
-
-// isOutage says whether err may pass by itself: there was no answer, or it says that the
-// other side is not available yet.
-func isOutage(err error) bool {
-	var answer *api.Error
-	if !errors.As(err, &answer) {
-		return true
-	}
-	return answer.Code.ExitStatus() == api.ExitUnavailable
-}
-
-// retryOutage calls ask until there is an answer or the other side was away too long.
-func retryOutage(ctx context.Context, ask func() error) error {
-	return retry.Do(ctx, outageBackoff, outageTimeout, ask, isOutage)
 }

@@ -134,3 +134,12 @@ func pausedAdvice(m *api.Migration) string {
 	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
 		render.VolumeName(m), render.Location(at), Program, verb, m.ID)
 }
+
+// migrationRef is the argument of the migration verbs for m: the source's attachment, or
+// the id of m if the volume is not attached.
+func migrationRef(m *api.Migration) string {
+	if m.SrcAttachmentID != "" {
+		return m.SrcAttachmentID
+	}
+	return m.ID
+}

@@ -100,11 +100,6 @@ func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
 	return resp, w.failure()
 }
 
-// opFinished says whether an op with this state or result is over.
-func opFinished(state string) bool {
-	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
-}
-
 // FollowError is the error of a wait that ended before the work did.
 func (s *Session) FollowError(err error, advice string) error {
 	switch {
@@ -131,15 +126,6 @@ func (w Work) Advice() string {
 	}
 	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[3]s",
 		Program, w.Migration.ID, migrationRef(w.Migration))
-}
-
-// migrationRef is the argument of the migration verbs for m: the source's attachment, or
-// the id of m if the volume is not attached.
-func migrationRef(m *api.Migration) string {
-	if m.SrcAttachmentID != "" {
-		return m.SrcAttachmentID
-	}
-	return m.ID
 }
 
 // readEnd reads into w how the op and its migration ended.

@@ -129,3 +129,8 @@ func (s *Session) startWaitNotice(ctx context.Context, d *Display, opID, before 
 		<-ended
 	}
 }
+
+// opFinished says whether an op with this state or result is over.
+func opFinished(state string) bool {
+	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
+}

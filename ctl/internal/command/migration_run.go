@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// runMigration sends a request about a migration, waits for its end, and prints what became
+// of the migration.
+func runMigration[In any](ctx context.Context, s *session.Session, route routes.Route[In, api.Migration], in In, refs ...string) error {
+	resp, finished, err := session.Perform(ctx, s, route, in, refs...)
+	if err != nil || !finished {
+		return err
+	}
+	if resp.Has("op") || !resp.Has("migration") {
+		return printMigration(s, resp)
+	}
+	return followPaused(ctx, s, resp)
+}
+
+// printMigration prints what became of a migration whose op is done.
+func printMigration(s *session.Session, resp session.Response) error {
+	var m api.Migration
+	if err := resp.Decode("migration", &m); err != nil {
+		return err
+	}
+	return s.PrintResult(resp, m.ID, session.OutcomeText(&m)...)
+}
+
+// isNotFound says whether the answer to a request was not_found. An operation that began and
+// failed with not_found is something else.
+func isNotFound(err error) bool {
+	var ended *session.AdvisedError
+	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
+}
+
+// followPaused follows a move that the registry makes; it is not an op of a host.
+func followPaused(ctx context.Context, s *session.Session, resp session.Response) error {
+	m := &api.Migration{}
+	if err := resp.Decode("migration", m); err != nil {
+		return err
+	}
+	switch {
+	case m.Method != session.MethodSave:
+		return printMigration(s, resp)
+	case s.NoWait && s.JSON:
+		return render.JSON(s.Stdout, resp.Members)
+	case s.NoWait:
+		s.Say("%s", session.Work{Migration: m}.Advice())
+		return s.PrintLines(m.ID)
+	}
+	return watchMigration(ctx, s, m)
+}
+
+// watchMigration follows a migration until it is settled, and prints how it stands.
+func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (err error) {
+	display := s.NewDisplay()
+	display.ShowMigration(m)
+	if !migrationSettled(m) {
+		f := session.Follower{
+			Open: session.Events(s, routes.FollowMigration, m.ID),
+			Ended: func(ctx context.Context) (bool, error) {
+				now, _, err := session.Show(ctx, s, routes.ShowMigration, m.ID)
+				return err == nil && migrationSettled(now), err
+			},
+			OnOutage: display.Outage,
+		}
+		err = f.Run(ctx, 0, func(e api.Event) bool {
+			display.ShowEvent(e)
+			return e.Migration == nil || !migrationSettled(e.Migration)
+		})
+	}
+	display.Close()
+	if err != nil {
+		return s.FollowError(err, session.Work{Migration: m}.Advice())
+	}
+	return endWatch(ctx, s, display, m.ID)
+}
+
+// migrationSettled says whether a migration does not change until somebody asks for it: it
+// is over, or its last operation failed.
+func migrationSettled(m *api.Migration) bool {
+	switch m.State {
+	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+		return true
+	case api.MigrationStarted, api.MigrationCopied:
+		return m.Error != nil
+	default:
+		return m.State.Final()
+	}
+}
+
+// endWatch prints how a migration stands after it was watched.
+func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) error {
+	m, resp, err := session.ShowRetrying(ctx, s, routes.ShowMigration, id)
+	if err != nil {
+		return err
+	}
+	d.Finish(m)
+	failed := &session.AdvisedError{Err: m.Error, Exit: api.ExitOpFailed, Advice: session.StandingText(m)}
+	if failed.Err == nil {
+		failed.Err = api.Errorf(api.CodeInternal, "migration %s is in state %s and gives no reason", m.ID, m.State)
+	}
+	switch {
+	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && m.Error == nil:
+		if s.Progress == session.ProgressJSON {
+			return nil
+		}
+		return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
+	case m.State == api.MigrationNeedsOperator, m.State == api.MigrationOrphaned:
+		failed.Exit = api.ExitNeedsOperator
+	}
+	return failed
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// nameWithID is "name (id)", or the id alone.
+func nameWithID(names map[string]string, id string) string {
+	if n := names[id]; n != "" {
+		return n + " (" + id + ")"
+	}
+	return id
+}
+
+// addLocation adds the lines of a location. prefix says whose it is, for example "source ".
+func addLocation(r *render.Record, prefix string, l api.Location) {
+	if l.Pool != "" {
+		r.Add(prefix+"pool", l.Pool)
+		r.Add(prefix+"pool name", l.Name)
+	}
+	r.Add(prefix+"path", l.Path)
+	r.Add(prefix+"format", string(l.Format))
+}
+
+// hostOrNone names the host of an instance at the end of a sentence.
+func hostOrNone(host string) string {
+	if host == "" {
+		return "no host"
+	}
+	return "host " + host
+}
+
+// onHostText says on which host something is, at the end of a sentence.
+func onHostText(host string) string {
+	if host == "" {
+		return ""
+	}
+	return " on host " + host
+}
+
+func agoOrDash(t *time.Time, now time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return render.Ago(*t, now)
+}
+
+func timeOrDash(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return render.Time(*t)
+}
+
+// atMost is a limit of the rate in words.
+func atMost(rate int64) string {
+	if rate == 0 {
+		return "no limit"
+	}
+	return "at most " + render.Rate(rate)
+}

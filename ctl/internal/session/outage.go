@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// outageTimeout is how long a daemon may be away, to restart, before a command gives up.
+const outageTimeout = time.Minute
+
+// outageBackoff is the delay between requests to a daemon that is away.
+var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
+
+// isOutage says whether err may pass by itself: there was no answer, or it says that the
+// other side is not available yet.
+func isOutage(err error) bool {
+	var answer *api.Error
+	if !errors.As(err, &answer) {
+		return true
+	}
+	return answer.Code.ExitStatus() == api.ExitUnavailable
+}
+
+// retryOutage calls ask until there is an answer or the other side was away too long.
+func retryOutage(ctx context.Context, ask func() error) error {
+	return retry.Do(ctx, outageBackoff, outageTimeout, ask, isOutage)
+}
