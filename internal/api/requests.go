@@ -229,7 +229,7 @@ type VolumeResizeEnd struct {
 	SizeBytes int64  `json:"size_bytes,omitempty"`
 }
 
-// MigrationRegister is step S0 of a migration at the registry, one
+// MigrationRegister is the first step of a migration at the registry, one
 // transaction: the volume is locked for the migration, Dst is reserved against
 // every other use, and, where the volume is attached, a second attachment of
 // the same volume is made at Dst in state reserved. Generation is the volume's

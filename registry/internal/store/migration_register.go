@@ -16,7 +16,7 @@ import (
 )
 
 // RegisterMigration locks a volume for a migration and reserves its dst: step
-// S0, before anything is touched on the host. Where a host has the volume at an
+// The first step of a migration, before anything is touched on the host. Where a host has the volume at an
 // instance, a second attachment of it is reserved at dst.
 //
 // The id of a migration stands for one migration: registering it again gives

@@ -18,7 +18,7 @@ const (
 	// MethodOverlay freezes src under a local overlay; the guest goes on.
 	MethodOverlay = api.MethodOverlay
 	// MethodOffline keeps the instance, if there is one, from starting until
-	// the end (implementation 1 of the proposal): for volumes that are not
+	// the end: for volumes that are not
 	// attached and for disks that libvirt will not overlay.
 	MethodOffline = "offline"
 	// MethodMirror has QEMU copy the disk while the guest goes on with src, and
