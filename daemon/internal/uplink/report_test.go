@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
 )
 
 func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
@@ -93,11 +94,29 @@ func TestAReportThatIsRefusedForItsRateIsNoOutage(t *testing.T) {
 		if !w.up.Up() {
 			t.Errorf("the registry counts as away: %v", w.up.Err())
 		}
-		before := len(w.registry.reports)
-		w.registry.set(func() { w.registry.tooOften = false })
+		before, after := 0, 0
+		w.registry.set(func() { before, w.registry.tooOften = len(w.registry.reports), false })
 		pass(retryEvery + time.Second)
-		if len(w.registry.reports) == before {
+		w.registry.set(func() { after = len(w.registry.reports) })
+		if after == before {
 			t.Error("the report was not sent again")
+		}
+		w.kill()
+	})
+}
+
+func TestWhoTellsOfAnInstanceHasAReportThatWasPutOffSentAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Second)
+		w.registry.set(func() { w.registry.tooOften = true })
+		w.must(w.fake.PowerOff(w.t.Context(), web))
+		time.AfterFunc(time.Second, func() { w.registry.set(func() { w.registry.tooOften = false }) })
+		w.must(w.up.Tell(w.t.Context()))
+		var told []api.InstanceReport
+		w.registry.set(func() { told = w.registry.whole.Instances })
+		if !slices.ContainsFunc(told, func(i api.InstanceReport) bool { return i.ID == web && i.State == api.InstanceStopped }) {
+			t.Errorf("the registry was told of %+v", told)
 		}
 		w.kill()
 	})

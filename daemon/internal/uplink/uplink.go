@@ -243,14 +243,25 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 
 // Tell reports now what has become of an instance. The error is libvirt's, which does
 // not tell it: what was reported has nothing of any instance. What the registry does not
-// hear it is told again anyway.
+// hear it is told again anyway; a report that it puts off, for a moment here, so that who
+// asks then is not answered with the state of before.
 func (u *Uplink) Tell(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
-		out, _ = u.report(ctx)
+		_ = retry.Do(ctx, retry.Backoff{First: putOffPause, Max: putOffPause}, putOffBound, func() (err error) {
+			out, err = u.report(ctx)
+			return err
+		}, reportLater)
 	}
 	return out.blind
 }
+
+// putOffPause is how long after a report that was put off the next one is sent, and
+// putOffBound for how long an operation waits for that.
+const (
+	putOffPause = 500 * time.Millisecond
+	putOffBound = 5 * time.Second
+)
 
 // note keeps why the registry cannot be worked with, and says whether that is
 // news.
