@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+import (
+	"strings"
+	"time"
+)
+
+// Source types of an image.
+const (
+	SourceFile  = "file"
+	SourceBlock = "block"
+)
+
+// Image is one layer of a chain. Type is the libvirt source type: file, block,
+// or something that Volferry does not handle (network, volume, nvme, ...), for
+// which Path is empty. Format is what the XML says, never probed; empty if it
+// does not say.
+type Image struct {
+	Type   string
+	Format string
+	Path   string
+}
+
+// Disk is one <disk> of a domain.
+type Disk struct {
+	Target    string // vda
+	Bus       string // virtio, scsi, sata, ...
+	Device    string // disk, cdrom, floppy, lun
+	Serial    string
+	Address   string // guest-visible address in one line, e.g. pci:0000:00:05.0
+	BootOrder int    // 0 if none
+	// Chain is the image chain, top first. Terminated says that the XML states
+	// its end with an empty <backingStore/>; libvirt would probe otherwise.
+	Chain      []Image
+	Terminated bool
+	// Mirror is the running copy or active commit, nil if none.
+	Mirror *Mirror
+
+	ReadOnly   bool
+	Shareable  bool
+	Transient  bool
+	CopyOnRead bool
+	Encrypted  bool
+	Slices     bool // a storage slice limits the source
+	// Uncarried names what says how to open the disk's images and would be lost if
+	// the disk were made anew with another image: encryption, slices, reservations,
+	// and whatever is not known here. Empty if there is nothing. ParseDisk
+	// also finds what is newer than this program.
+	Uncarried string
+	// ImageSetting names a setting that belongs to one image, so that libvirt drops it
+	// when it puts another one in its place. Empty if there is none.
+	ImageSetting string
+	Cache        string // driver attributes, empty if not set
+	Discard      string
+	ErrorPolicy  string
+}
+
+// Top is the image that takes the guest's writes; the zero Image for an empty
+// drive.
+func (d *Disk) Top() Image {
+	if len(d.Chain) == 0 {
+		return Image{}
+	}
+	return d.Chain[0]
+}
+
+// SamePlace says whether two disks are at one address in the guest. That of a drive
+// is one on the bus of its kind.
+func (d *Disk) SamePlace(other *Disk) bool {
+	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))
+}
+
+// DiskStats are counters of one live disk since its process started. Times are
+// the sum over all requests.
+type DiskStats struct {
+	ReadRequests  int64
+	ReadBytes     int64
+	WriteRequests int64
+	WriteBytes    int64
+	WriteTime     time.Duration
+	FlushRequests int64
+	FlushTime     time.Duration
+	// AllocationBytes is the highest offset written in the top image, which for
+	// an overlay is how much of the local disk it takes.
+	AllocationBytes int64
+	// CapacityBytes is the size that the process gives the disk, and so what its guest
+	// sees: the image may have been made larger behind its back.
+	CapacityBytes int64
+}
+
+// DiskSpec is a disk to attach: a terminated chain of one image, read and
+// written past the host's page cache. The address is the hypervisor's to choose.
+type DiskSpec struct {
+	Target    string // vda
+	Bus       string // virtio, scsi, ...
+	Serial    string
+	Image     Image
+	ReadOnly  bool
+	Shareable bool // another guest may have it open as well; raw images only
+	BootOrder int  // 0 if none; 1 is what the guest boots from
+	// Definition, where not empty, is what DiskDefinition returned of a disk
+	// with this Target: it is attached exactly as it was, address and all, and
+	// the fields above are not looked at.
+	Definition string
+	// Slot, where not empty, is what DiskDefinition returned of a disk: everything of
+	// it stays, address, boot order and unknown elements, but for Target, Image,
+	// ReadOnly, Shareable and, where it is not empty, Serial, which are those of here.
+	// Bus and BootOrder are not looked at. ErrUnsupported for what hv.Disk has as
+	// Uncarried.
+	Slot string
+	// NewAddress leaves the address of Slot to whoever has it, and has one chosen.
+	NewAddress bool
+	// NoBootOrder leaves the place that Slot has in the order of booting to whoever has it.
+	NoBootOrder bool
+	// Reserved are what DiskDefinition returned of disks that are not there and are
+	// to come back as they were: what each of them had is taken for this disk, and
+	// its address is chosen beside theirs. Only AttachDisk looks at it.
+	Reserved []string
+}

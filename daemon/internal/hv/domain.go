@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+// State is the state of a domain.
+type State string
+
+// The states of a domain. Everything that is neither running nor off for good
+// (saving, dying, suspended by power management, crashed with its process
+// still there) is StateOther.
+const (
+	StateRunning State = "running"
+	StatePaused  State = "paused"
+	StateStopped State = "stopped"
+	StateOther   State = "other"
+)
+
+// Active says whether a hypervisor process holds the domain's disks open.
+func (s State) Active() bool { return s != StateStopped }
+
+// PauseReason says why a domain is paused.
+type PauseReason string
+
+// The pause reasons that matter here: by a caller (us, or a person with
+// virsh), by an I/O error, or anything else.
+const (
+	PauseUser    PauseReason = "user"
+	PauseIOError PauseReason = "io_error"
+	PauseOther   PauseReason = "other"
+)
+
+// Domain is one libvirt domain at one moment.
+type Domain struct {
+	ID          string // UUID, lower case, with dashes
+	Name        string
+	State       State
+	PauseReason PauseReason // only if paused
+	Persistent  bool
+	Autostart   bool
+	// ManagedSave: starting it would restore an old XML with old paths.
+	ManagedSave bool
+	// Moved: it is off here because its process went to another host by live
+	// migration, where it runs as far as this one knows. libvirt forgets that when it
+	// is restarted.
+	Moved       bool
+	Snapshots   int
+	Checkpoints int
+	// MemoryBytes is how much RAM the domain may have.
+	MemoryBytes int64
+	// Occupied: a call on the domain's process is under way, be it that of somebody who
+	// has given it up: what it does may still happen.
+	Occupied bool
+	// Run tells the process from those that the domain had before: each start makes
+	// it another one. 0 if the domain is not active.
+	Run int
+	// Live are the disks of the running process, nil if the domain is not
+	// active. Config are the disks of the persistent definition, nil if the
+	// domain is transient.
+	Live   []Disk
+	Config []Disk
+}
+
+// LiveDisk returns the live disk with this target (vda), nil if none.
+func (d *Domain) LiveDisk(target string) *Disk { return findDisk(d.Live, target) }
+
+// ConfigDisk returns the disk of the persistent definition with this target,
+// nil if none.
+func (d *Domain) ConfigDisk(target string) *Disk { return findDisk(d.Config, target) }
+
+func findDisk(disks []Disk, target string) *Disk {
+	for i := range disks {
+		if disks[i].Target == target {
+			return &disks[i]
+		}
+	}
+	return nil
+}
+
+// DomainDefinition is everything that a host needs to have a domain that is off:
+// its definition, with the secrets in it, and the variables of a UEFI guest (nil
+// if it has none).
+type DomainDefinition struct {
+	Domain    string
+	NVRAM     []byte
+	Autostart bool
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+// JobKind is the kind of a block job.
+type JobKind string
+
+// The kinds of block jobs.
+const (
+	JobCopy         JobKind = "copy"
+	JobActiveCommit JobKind = "active-commit"
+	JobOther        JobKind = "other"
+)
+
+// Mirror is what the live XML says of a copy or an active commit on a disk.
+// Ready is the only word to trust before a pivot: a job whose counters are
+// equal may still not be ready.
+type Mirror struct {
+	Job   JobKind
+	Image Image // where it goes; for an active commit the base
+	Ready bool
+	// Ending: a pivot or an abort is under way, so that nobody can say yet which
+	// chain the disk will be on. Ready is false then.
+	Ending bool
+}
+
+// Job is the progress of a block job as the hypervisor reports it. Current
+// equal to End on a ready job of a paused domain means that nothing is dirty.
+type Job struct {
+	Kind                    JobKind
+	Current                 int64
+	End                     int64
+	BandwidthBytesPerSecond int64
+}
+
+// CopyOptions are the options of BlockCopy.
+type CopyOptions struct {
+	// Shallow copies the top layer only. The caller has just seen that the live
+	// chain has a backing image: without one QEMU would quietly do a full copy
+	// and zero the target first.
+	Shallow bool
+	// Synchronous mirrors every guest write before it completes, so that the
+	// job converges under any load.
+	Synchronous bool
+	// BandwidthBytesPerSecond caps the job; 0 is no cap.
+	BandwidthBytesPerSecond int64
+	// GranularityBytes of the dirty bitmap, a power of two; 0 lets QEMU choose.
+	GranularityBytes int
+}
