@@ -55,11 +55,7 @@ func (m *machine) checkReachable(ctx context.Context, in *input) error {
 		return err
 	}
 	dir := filepath.Dir(in.Location.Path)
-	var blocked *image.ReachError
-	if err = m.Images.Reach(user, dir); errors.As(err, &blocked) {
-		return blocked.Refusal("attach volume "+in.VolumeName, dir)
-	}
-	return err
+	return image.Refused("attach volume "+in.VolumeName, dir, m.Images.Reach(user, dir))
 }
 
 // checkOpens refuses an image that the guest's QEMU could not open for writing. A volume
@@ -72,24 +68,17 @@ func (m *machine) checkOpens(ctx context.Context, in *input) error {
 	if err != nil || !confined {
 		return err
 	}
-	var cannot *image.OpenError
-	if err = m.Images.MayOpen(user, in.Location.Path); errors.As(err, &cannot) {
-		return cannot.Refusal("attach volume " + in.VolumeName)
-	}
-	return err
+	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, m.Images.MayOpen(user, in.Location.Path))
 }
 
-// qemuUser is the user of the guest's QEMU, not confined if that is no other than
-// libvirt's. Errors are typed for the runner.
+// qemuUser is the user of the guest's QEMU (hv.ConfinedUser), and of an instance that is
+// shelved_offloaded the user that it would have here. Errors are typed for the runner.
 func (m *machine) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
-	user, err = m.HV.QEMUUser(ctx, in.InstanceID)
-	if errors.Is(err, hv.ErrNotFound) { // shelved_offloaded
-		user, err = m.HV.QEMUUser(ctx, "")
+	user, confined, err = hv.ConfinedUser(ctx, m.HV, in.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		user, confined, err = hv.ConfinedUser(ctx, m.HV, "")
 	}
-	if errors.Is(err, hv.ErrUnsupported) {
-		return user, false, nil
-	}
-	return user, err == nil, request.HV(err)
+	return user, confined, request.HV(err)
 }
 
 // checkOwn refuses an image that, by another name, belongs to another volume or to a

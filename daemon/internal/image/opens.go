@@ -37,8 +37,8 @@ func (e *OpenError) Error() string {
 		who, e.Path, e.UID, e.Mode.Perm(), why)
 }
 
-// Refusal is the error for whoever wanted to do something (what).
-func (e *OpenError) Refusal(what string) *api.Error {
+// refusal is the error for whoever wanted to do something (what).
+func (e *OpenError) refusal(what string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", userName(e.User))
 }
 

@@ -43,9 +43,24 @@ func userName(who hv.ProcessUser) string {
 	return name
 }
 
-// Refusal is the error for whoever wanted to do something (what) with path.
-func (e *ReachError) Refusal(what, path string) *api.Error {
+// refusal is the error for whoever wanted to do something (what) with path.
+func (e *ReachError) refusal(what, path string) *api.Error {
 	return api.Errorf(api.CodePermissionDenied, "cannot %s: QEMU would not get to %s: %v", what, path, e).With("directory", e.Dir)
+}
+
+// Refused is the error for whoever wanted to do something (what), where err says that
+// QEMU's user does not get to path (Reach) or cannot open an image (MayOpen). Any other
+// error is returned as it is.
+func Refused(what, path string, err error) error {
+	var blocked *ReachError
+	var cannot *OpenError
+	switch {
+	case errors.As(err, &blocked):
+		return blocked.refusal(what, path)
+	case errors.As(err, &cannot):
+		return cannot.refusal(what)
+	}
+	return err
 }
 
 // reachTimeout bounds Reach and MayOpen on a filesystem that does not answer.

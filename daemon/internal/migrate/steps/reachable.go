@@ -17,7 +17,7 @@ import (
 // CheckReachable refuses directories that the guest's QEMU cannot pass through, and a dst
 // that it cannot open: otherwise the switch, or the guest's next start, would fail.
 func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
-	user, confined, err := e.qemuUser(ctx, s)
+	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return NoHypervisor()
 	}
@@ -29,32 +29,27 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 		dirs = append(dirs, filepath.Dir(s.Overlay))
 	}
 	for _, dir := range dirs {
-		err := e.images.Reach(user, dir)
-		var blocked *image.ReachError
-		if errors.As(err, &blocked) {
-			return blocked.Refusal("migrate volume "+s.VolumeName, dir)
-		}
-		if err != nil {
-			return err
+		if err := e.images.Reach(user, dir); err != nil {
+			return image.Refused("migrate volume "+s.VolumeName, dir, err)
 		}
 	}
 	if s.CreateDst {
 		return nil
 	}
-	return cannotOpen(s, e.images.MayOpen(user, s.Dst.Path))
+	return e.mayOpen(s, user, s.Dst.Path)
 }
 
 // checkOpens refuses an image that was just made, or is about to be used, if the guest's
 // QEMU could not open it. Nobody uses the image yet.
 func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
-	user, confined, err := e.qemuUser(ctx, s)
+	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
 		return op.WaitFor(request.WaitHypervisor, NoHypervisor())
 	}
 	if err != nil || !confined {
 		return err
 	}
-	return cannotOpen(s, e.images.MayOpen(user, path))
+	return e.mayOpen(s, user, path)
 }
 
 // doneIfOpens turns the observation that an image was made into not done, if checkOpens
@@ -73,20 +68,6 @@ func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Obser
 	return op.Done, nil
 }
 
-// qemuUser is the user that the guest's QEMU runs as. Confined is false if that is libvirt's
-// own user.
-func (e *Env) qemuUser(ctx context.Context, s *Spec) (user hv.ProcessUser, confined bool, err error) {
-	user, err = e.hv.QEMUUser(ctx, s.InstanceID)
-	if errors.Is(err, hv.ErrUnsupported) {
-		return user, false, nil
-	}
-	return user, err == nil, err
-}
-
-func cannotOpen(s *Spec, err error) error {
-	var cannot *image.OpenError
-	if errors.As(err, &cannot) {
-		return cannot.Refusal("migrate volume " + s.VolumeName)
-	}
-	return err
+func (e *Env) mayOpen(s *Spec, user hv.ProcessUser, path string) error {
+	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
 }
