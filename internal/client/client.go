@@ -113,6 +113,7 @@ type call struct {
 	key         string
 	retryWithin time.Duration
 	patience    time.Duration
+	within      time.Duration
 	whole       bool
 }
 
@@ -131,6 +132,10 @@ func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 // hold it back for d.
 func patience(d time.Duration) Option { return func(c *call) { c.patience = d } }
 
+// Within bounds this Do, in place of Timeout: a daemon that takes longer to answer is as
+// good as one that cannot be reached.
+func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
+
 // Whole has Do fill out as the whole document, also where there is one noun: for
 // who passes on what is said about the answer (stale, age_seconds).
 func Whole() Option { return func(c *call) { c.whole = true } }
@@ -148,14 +153,20 @@ func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryW
 // "maybe_done": true, and the same Idempotency-Key finds out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	options := newCall(opts)
-	if c.timeout == 0 {
+	timeout := c.timeout + options.patience
+	switch {
+	case options.within != 0:
+		timeout = options.within
+	case c.timeout == 0:
 		return c.do(ctx, method, path, in, out, options)
 	}
-	timeout := c.timeout + options.patience
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := c.do(bounded, method, path, in, out, options)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		if method == http.MethodGet {
+			return api.Errorf(c.unavailable, "%s does not answer within %s", c.target, timeout)
+		}
 		return api.Errorf(c.unavailable, "%s does not answer within %s; the request may have been done", c.target, timeout).With("maybe_done", true)
 	}
 	return err

@@ -255,3 +255,18 @@ func TestADaemonThatHangsIsUnavailableAfterTheTimeout(t *testing.T) {
 		t.Errorf("got %v, want registry_unavailable", err)
 	}
 }
+
+func TestARequestMayHaveABoundOfItsOwn(t *testing.T) {
+	release := make(chan struct{})
+	target := filepath.Join(t.TempDir(), "s")
+	serve(t, target, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(func() { close(release) })
+	c := newClient(t, target, client.UnavailableAs(api.CodeRegistryUnavailable))
+	for method, maybeDone := range map[string]bool{http.MethodGet: false, http.MethodPost: true} {
+		err := c.Do(t.Context(), method, "/", nil, nil, client.Within(20*time.Millisecond))
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.CodeRegistryUnavailable || (e.Details["maybe_done"] == true) != maybeDone {
+			t.Errorf("%s: got %v, want registry_unavailable with maybe_done %v", method, err, maybeDone)
+		}
+	}
+}

@@ -7,18 +7,26 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/internal/routes"
 )
 
+// readTimeout is how long a request that reads waits for its answer. A socket that systemd
+// holds takes requests also while the daemon behind it does not start.
+const readTimeout = time.Minute
+
 // Get sends the request of a route that reads, with refs in its path.
 func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.None, Out], refs ...string) (Response, error) {
-	return s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil)
+	say := func(line string) { render.Line(s.Stderr, "%s", line) }
+	defer s.startWaitNotice(ctx, say, "", s.answer())()
+	return s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil, client.Within(readTimeout))
 }
 
 // Send sends the request of a route that changes something, with refs in its path. The
@@ -77,7 +85,7 @@ func ShowRetrying[T any](ctx context.Context, s *Session, route routes.Route[rou
 func (s *Session) change(ctx context.Context, method, path, field string, in any) (resp Response, err error) {
 	key := uuid.NewString()
 	display := s.NewDisplay()
-	defer s.startWaitNotice(ctx, display, key, "an answer from "+s.Client.Target())()
+	defer s.startWaitNotice(ctx, display.say, key, s.answer())()
 	sent := false
 	err = retry.Do(ctx, outageBackoff, outageTimeout, func() (err error) {
 		resp, err = s.Call(ctx, method, path, field, in, client.IdempotencyKey(key))
@@ -94,6 +102,9 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	})
 	return resp, err
 }
+
+// answer is what a request waits for, in words for a person.
+func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
 
 // maybeDone says whether the connection broke with the request on its way.
 func maybeDone(err error) bool {

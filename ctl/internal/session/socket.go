@@ -54,7 +54,7 @@ func (s *Session) explainUnreachable(err error) error {
 	if target == registrySocket || IsRemote(target) {
 		said.Code, program = api.CodeRegistryUnavailable, "volferry-registry"
 	}
-	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET."
+	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; 'systemctl status " + program + "' says why it is not up."
 	if IsRemote(target) {
 		advice = ""
 	}

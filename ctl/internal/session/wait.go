@@ -71,7 +71,7 @@ func (s *Session) printStarted(resp Response, w Work) error {
 // Await follows an op to its end.
 func (s *Session) Await(ctx context.Context, w Work) (Response, error) {
 	display := s.NewDisplay()
-	stopNotice := s.startWaitNotice(ctx, display, w.Op.ID, "")
+	stopNotice := s.startWaitNotice(ctx, display.say, w.Op.ID, "")
 	if w.Migration != nil {
 		display.ShowMigration(w.Migration)
 	}

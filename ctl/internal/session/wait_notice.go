@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -101,22 +102,26 @@ var stepWaitReasons = map[string]string{
 	"detach_live": "the guest to let go of the disk",
 }
 
-// startWaitNotice reports on stderr what the op waits for, after a few seconds and until
-// stop is called; before is what to report as long as the op is not known.
-func (s *Session) startWaitNotice(ctx context.Context, d *Display, opID, before string) (stop func()) {
+// startWaitNotice says what the op waits for, after a few seconds and until
+// stop is called; before is what to report as long as the op is not known, or for ever if
+// opID is "".
+func (s *Session) startWaitNotice(ctx context.Context, say func(line string), opID, before string) (stop func()) {
 	if s.Quiet || s.Progress == ProgressNone {
 		return func() {}
 	}
 	n := waitNotice{
 		readOp: func(ctx context.Context) *api.Op {
+			if opID == "" {
+				return nil
+			}
 			op := new(api.Op)
-			if err := s.Client.Do(ctx, routes.ShowOp.Method, routes.ShowOp.PathOf(opID), nil, op); err != nil {
+			if err := s.Client.Do(ctx, routes.ShowOp.Method, routes.ShowOp.PathOf(opID), nil, op, client.Within(noticePoll)); err != nil {
 				return nil
 			}
 			return op
 		},
 		before: before,
-		say:    d.say,
+		say:    say,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

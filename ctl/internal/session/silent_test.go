@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// firstWrite calls then with the first write.
+type firstWrite struct {
+	bytes.Buffer
+	then func()
+}
+
+func (w *firstWrite) Write(p []byte) (int, error) {
+	defer w.then()
+	return w.Buffer.Write(p)
+}
+
+// A socket that systemd holds takes connections while the daemon behind it does not start.
+func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := client.New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stderr := firstWrite{then: cancel}
+	s := Session{Client: c, Stderr: &stderr}
+	if _, err := Get(ctx, &s, routes.ListVolumes); err == nil {
+		t.Error("no error without an answer")
+	}
+	if got, want := stderr.String(), "Waiting for an answer from "+path+" (3s).\n"; got != want {
+		t.Errorf("said %q, want %q", got, want)
+	}
+}
