@@ -55,7 +55,7 @@ func TestAVolumeThatWasTheRootLeavesItsPlace(t *testing.T) {
 // was away when the root was detached.
 func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
-		g, _ := d.now()
+		g, _ := d.Now()
 		slot := d.world.registry.root.slot
 		queued := d.world.rootInput()
 		d.world.registry.root.slot = nil

@@ -25,14 +25,17 @@ func inBubble(t *testing.T, f func(t *testing.T, d *daemon), states ...hv.State)
 	synctest.Test(t, func(t *testing.T) { f(t, startDaemon(t, newWorld(t, states...))) })
 }
 
+func (d *daemon) manager() *Manager {
+	g, _ := d.Now()
+	return g
+}
+
 func (d *daemon) attach(opID string, in api.VolumeAttach) (api.Attachment, error) {
-	g, _ := d.now()
-	return g.Attach(context.Background(), opID, "vol", in)
+	return d.manager().Attach(context.Background(), opID, "vol", in)
 }
 
 func (d *daemon) detach(opID, instanceID string) (api.Attachment, error) {
-	g, _ := d.now()
-	return g.Detach(context.Background(), opID, testVolume, api.VolumeDetach{Instance: instanceID})
+	return d.manager().Detach(context.Background(), opID, testVolume, api.VolumeDetach{Instance: instanceID})
 }
 
 // disks returns the disk vdb of a domain, running and defined.
@@ -100,8 +103,8 @@ func TestTheLocationIsDisconnectedOnceAndWithTheLastOfTwoAttachments(t *testing.
 				go func() { _, err := d.detach("detach "+id, id); ends <- err }()
 			}
 			must(t, errors.Join(<-ends, <-ends))
-			if w.images.disconnects != 1 || w.images.early {
-				t.Errorf("disconnected %d times, while a guest had it: %t", w.images.disconnects, w.images.early)
+			if w.images.Disconnects != 1 || w.images.Early {
+				t.Errorf("disconnected %d times, while a guest had it: %t", w.images.Disconnects, w.images.Early)
 			}
 			must(t, w.settled())
 		}, states...)
@@ -115,7 +118,7 @@ func TestOneOfTwoAttachmentsLeavesTheLocationConnected(t *testing.T) {
 		d.world.attached(t, otherAtt, db)
 		_, err := d.detach("d", web)
 		must(t, err)
-		if d.world.images.disconnects != 0 {
+		if d.world.images.Disconnects != 0 {
 			t.Error("the location was disconnected while db has it")
 		}
 		if live, _ := d.disks(t, db); live == nil {
@@ -184,7 +187,7 @@ func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
 			_, err := d.detach("d", web)
 			wantCode(t, err, api.CodeInstanceBusy)
 			if restart {
-				d.restart()
+				d.Restart()
 			}
 			must(t, w.ReleaseDevice(web, "vdb"))
 			synctest.Wait()
@@ -202,31 +205,31 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			w := d.world
 			w.attached(t, testAtt, web)
-			must(t, d.manager.MayMove(context.Background(), testVolume))
+			must(t, d.manager().MayMove(context.Background(), testVolume))
 			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
 			_, err := d.detach("d", web)
 			wantCode(t, err, api.CodeInstanceBusy)
 			if restart {
-				d.restart()
+				d.Restart()
 			}
-			wantCode(t, d.manager.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
-			must(t, d.manager.MayMove(context.Background(), "another"))
+			wantCode(t, d.manager().MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
+			must(t, d.manager().MayMove(context.Background(), "another"))
 			must(t, w.Save(web)) // and with the process its requests
 			pass(lateEvery)
 			must(t, w.Start(web))
-			wantCode(t, d.manager.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
+			wantCode(t, d.manager().MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
 			must(t, w.Destroy(web)) // and with the process its requests are gone
-			must(t, d.manager.MayMove(context.Background(), testVolume))
+			must(t, d.manager().MayMove(context.Background(), testVolume))
 			must(t, w.Start(web))
-			d.restart() // and what was given up is found again
-			must(t, d.manager.MayMove(context.Background(), testVolume))
+			d.Restart() // and what was given up is found again
+			must(t, d.manager().MayMove(context.Background(), testVolume))
 		}, hv.StateRunning)
 	}
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
 		_, err := d.detach("never resumed", web)
 		wantCode(t, err, api.CodeInstanceBusy)
-		must(t, d.manager.MayMove(context.Background(), testVolume)) // it was not asked
+		must(t, d.manager().MayMove(context.Background(), testVolume)) // it was not asked
 	}, hv.StatePaused)
 }
 
@@ -235,19 +238,19 @@ func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 		w := d.world
 		w.attached(t, testAtt, web)
 		w.known[testAtt] = w.registry.rows[testAtt]
-		w.registry.setDown(true)
+		w.registry.SetDown(true)
 		att, err := d.detach("d", web)
 		must(t, err)
-		g, _ := d.now()
+		g, _ := d.Now()
 		if live, config := d.disks(t, web); live != nil || config != nil || att.State != api.AttachmentDetaching {
 			t.Errorf("the guest has %+v, its definition %+v, answered %+v", live, config, att)
 		}
 		if q := g.Queued(); len(q) != 1 || q[0].ID != testAtt {
 			t.Errorf("queued: %+v", q)
 		}
-		d.restart()
-		w.registry.setDown(false)
-		g, runner := d.now()
+		d.Restart()
+		w.registry.SetDown(false)
+		g, runner := d.Now()
 		runner.Wake(request.WaitRegistry)
 		synctest.Wait()
 		if len(w.registry.all()) != 0 || len(g.Queued()) != 0 {
@@ -259,7 +262,7 @@ func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 func TestWhatTheHostDoesNotKnowIsNotDetachedWithoutTheRegistry(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
-		d.world.registry.setDown(true)
+		d.world.registry.SetDown(true)
 		_, err := d.detach("d", web)
 		wantCode(t, err, api.CodeRegistryUnavailable)
 	}, hv.StateRunning)
@@ -267,7 +270,7 @@ func TestWhatTheHostDoesNotKnowIsNotDetachedWithoutTheRegistry(t *testing.T) {
 
 func TestAnAttachNeedsTheRegistryBeforeAnyEffect(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
-		d.world.registry.setDown(true)
+		d.world.registry.SetDown(true)
 		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
 		wantCode(t, err, api.CodeRegistryUnavailable)
 		if _, config := d.disks(t, web); config != nil {
@@ -281,14 +284,14 @@ func TestAnAttachNeedsTheRegistryBeforeAnyEffect(t *testing.T) {
 
 func TestAFencedHostTouchesNothingOfWhatItLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
-		d.world.registry.fence()
+		d.world.registry.Fence(testHost)
 		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
 		wantCode(t, err, api.CodeStaleEpoch)
 		must(t, d.world.settled())
 	}, hv.StateRunning)
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
-		d.world.registry.fence()
+		d.world.registry.Fence(testHost)
 		_, err := d.detach("d", web)
 		wantCode(t, err, api.CodeStaleEpoch)
 		must(t, d.world.settled())
@@ -301,7 +304,7 @@ func TestAFenceInTheMiddleOfADetachEndsItAndLeavesTheAttachment(t *testing.T) {
 		w.attached(t, testAtt, web)
 		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
 		time.AfterFunc(5*time.Second, func() {
-			w.registry.fence()
+			w.registry.Fence(testHost)
 			_ = w.ReleaseDevice(web, "vdb")
 		})
 		_, err := d.detach("d", web)
@@ -317,7 +320,7 @@ func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
 		w := d.world
 		w.registry.onTell = func(to api.AttachmentState) {
 			if to == api.AttachmentAttaching {
-				w.registry.epoch++
+				w.registry.NextEpoch(testHost, false)
 			}
 		}
 		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
@@ -332,7 +335,7 @@ func TestDeleteByForceLeavesAGuestsDiskAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
 		w.attached(t, testAtt, web)
-		g, _ := d.now()
+		g, _ := d.Now()
 		_, err := g.Delete(t.Context(), "in use", testAtt, true)
 		wantCode(t, err, api.CodeStateForbidden)
 		must(t, w.settled())
@@ -364,7 +367,7 @@ func TestWhatADeadOpLeftGoesByForceAndOnlyByForce(t *testing.T) {
 				inBubble(t, func(t *testing.T, d *daemon) {
 					in := d.world.input(testAtt, web)
 					d.world.registry.rows[testAtt] = in.attachment(state)
-					g, _ := d.now()
+					g, _ := d.Now()
 					if state == api.AttachmentReserved || state == api.AttachmentAttaching {
 						_, err := g.Delete(t.Context(), "without", testAtt, false)
 						wantCode(t, err, api.CodeConflict)
@@ -396,7 +399,7 @@ func TestTheSameOpIDGivesTheSameAnswer(t *testing.T) {
 func TestBeginAnswersWithTheRefusalOrAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
-		g, runner := d.now()
+		g, runner := d.Now()
 		w.attached(t, testAtt, web)
 		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
 		began := time.Now()
@@ -423,7 +426,7 @@ func TestAnOpThatGetsNoTurnBehindAMigrationIsTakenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
 		w.attached(t, testAtt, web)
-		_, runner := d.now()
+		_, runner := d.Now()
 		release := make(chan struct{})
 		d.hold <- release
 		must(t, runner.Submit(t.Context(), op.Op{ID: "copy", Kind: kindHold, Keys: []string{"instance/" + web}, Input: []byte("{}")}))
@@ -442,18 +445,18 @@ func TestAMigrationThatBeganWhileADetachWaitedForItsTurnIsNotDisturbed(t *testin
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
 		w.attached(t, testAtt, web)
-		_, runner := d.now()
+		_, runner := d.Now()
 		release := make(chan struct{})
 		d.hold <- release
 		must(t, runner.Submit(t.Context(), op.Op{ID: "start", Kind: kindHold, Keys: []string{"instance/" + web}, Input: []byte("{}")}))
 		end := make(chan error)
 		go func() { _, err := d.detach("d", web); end <- err }()
 		pass(time.Second)
-		w.registry.setDown(true)
+		w.registry.SetDown(true)
 		w.migrations.open = []api.Migration{{ID: "m", VolumeID: testVolume}}
 		close(release)
 		pass(time.Second)
-		w.registry.setDown(false)
+		w.registry.SetDown(false)
 		wantCode(t, <-end, api.CodeMigrationActive)
 		must(t, w.settled())
 	}, hv.StateRunning)
@@ -523,7 +526,7 @@ func TestAVolumeIsNotGivenBackIfADomainHasItAgain(t *testing.T) {
 		w := d.world
 		w.attached(t, testAtt, web)
 		in := w.input(testAtt, web)
-		w.images.onDisconnect = func() { must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, in.disk())) }
+		w.images.OnDisconnect = func() { must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, in.disk())) }
 		_, err := d.detach("d", web)
 		wantCode(t, err, api.CodeNeedsOperator)
 		if got := w.registry.state(); got != api.AttachmentDetaching {
@@ -541,7 +544,7 @@ func TestALocationIsNotDisconnectedUnderAnAttachmentOfTheRegistry(t *testing.T) 
 		w.registry.rows[otherAtt] = other.attachment(api.AttachmentAttaching)
 		_, err := d.detach("d", web)
 		must(t, err)
-		if w.images.disconnects != 0 {
+		if w.images.Disconnects != 0 {
 			t.Error("the location was disconnected")
 		}
 	}, hv.StateRunning)

@@ -49,7 +49,7 @@ func (s *subject) Check(state op.State) error {
 	if has != s.has[state] {
 		err = errors.Join(err, fmt.Errorf("the instance has the volume: %t", has))
 	}
-	if s.images.early {
+	if s.images.Early {
 		err = errors.Join(err, errors.New("the location was disconnected under a guest"))
 	}
 	return err

@@ -5,10 +5,9 @@ package attach
 import (
 	"context"
 	"maps"
-	"reflect"
 	"slices"
-	"sync"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -16,17 +15,12 @@ import (
 // fakeRegistry is a registry in memory, with its rules as far as attachments
 // meet them.
 type fakeRegistry struct {
+	hosttest.Registry
 	world *world
-
-	mu   sync.Mutex
-	down bool
 	// refuses is a state that no attachment may come to, or "released".
 	refuses api.AttachmentState
-	epoch   int64
-	back    int64 // the epoch that the host came back with, 0 if it did not
 	vol     api.Volume
 	rows    map[string]api.Attachment
-	calls   map[string]registryCall
 	// detached are what the volume was at instances from which it was taken.
 	detached map[string]api.DetachedDisk
 	// root is the root slot of instance web where that is a volume's, reported what
@@ -43,17 +37,9 @@ type fakeRegistry struct {
 	onVolume func(*api.Volume)
 }
 
-// registryCall is a request that was made, by its op id, and its answer.
-type registryCall struct {
-	asked  any
-	answer api.Attachment
-}
-
-var errRegistryAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
-
 func newFakeRegistry(w *world) *fakeRegistry {
 	return &fakeRegistry{
-		world: w, epoch: 1, rows: map[string]api.Attachment{}, calls: map[string]registryCall{}, detached: map[string]api.DetachedDisk{}, reported: map[string]hv.State{},
+		Registry: hosttest.Registry{Moments: w.Moments}, world: w, rows: map[string]api.Attachment{}, detached: map[string]api.DetachedDisk{}, reported: map[string]hv.State{},
 		vol: api.Volume{
 			ID: testVolume, Name: "vol", Status: api.VolumeAvailable, Generation: 1, Host: hostName, SizeBytes: testSize,
 			Location: api.Location{Pool: "shared", Name: "vol.raw", Path: volPath, Format: api.FormatRaw, SizeBytes: testSize},
@@ -61,77 +47,31 @@ func newFakeRegistry(w *world) *fakeRegistry {
 	}
 }
 
-func (r *fakeRegistry) setDown(down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.down = down
-}
-
-func (r *fakeRegistry) fence() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch++
-}
-
-// refence is a fence after which the host is back at once, with all that it had.
-func (r *fakeRegistry) refence() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epoch++
-	r.back = r.epoch
-}
-
-// rejoined is the epoch that the host believes to be in.
-func (r *fakeRegistry) rejoined() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return max(1, r.back)
-}
-
 func (r *fakeRegistry) all() []api.Attachment {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	return slices.Collect(maps.Values(r.rows))
 }
 
 // state is that of the attachment of most tests, "" if it is gone.
 func (r *fakeRegistry) state() api.AttachmentState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	return r.rows[testAtt].State
 }
 
 // ask is one request that changes nothing.
-func ask[T any](r *fakeRegistry, answer func() (T, error)) (out T, err error) {
-	err = r.world.around(errRegistryAway, func() (err error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.down {
-			return errRegistryAway
-		}
-		out, err = answer()
-		return err
-	})
-	return out, err
+func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
+	return hosttest.Ask(&r.Registry, "registry", answer)
 }
 
 // tell makes a change once per op id, if the host's epoch is the registry's.
 func (r *fakeRegistry) tell(opID string, epoch int64, asked any, change func() (api.Attachment, error)) (api.Attachment, error) {
-	return ask(r, func() (api.Attachment, error) {
-		if old, known := r.calls[opID]; known {
-			if !reflect.DeepEqual(old.asked, asked) {
-				return api.Attachment{}, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
-			}
-			return old.answer, nil
+	return hosttest.Tell(&r.Registry, "registry", opID, asked, func() (api.Attachment, error) {
+		if err := r.CheckEpoch(testHost, epoch); err != nil {
+			return api.Attachment{}, err
 		}
-		if epoch != r.epoch {
-			return api.Attachment{}, api.Errorf(api.CodeStaleEpoch, "epoch %d is over", epoch)
-		}
-		att, err := change()
-		if err == nil {
-			r.calls[opID] = registryCall{asked, att}
-		}
-		return att, err
+		return change()
 	})
 }
 

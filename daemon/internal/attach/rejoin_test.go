@@ -20,7 +20,7 @@ func TestADetachEndsUnderTheNewEpochOfItsHost(t *testing.T) {
 		w.attached(t, testAtt, web)
 		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
 		time.AfterFunc(5*time.Second, func() {
-			w.registry.refence()
+			w.registry.Refence(testHost)
 			_ = w.ReleaseDevice(web, "vdb")
 		})
 		_, err := d.detach("d", web)
@@ -36,7 +36,7 @@ func TestADetachIsGivenUpUnderTheNewEpochOfItsHost(t *testing.T) {
 		w := d.world
 		w.attached(t, testAtt, web)
 		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
-		time.AfterFunc(5*time.Second, w.registry.refence)
+		time.AfterFunc(5*time.Second, func() { w.registry.Refence(testHost) })
 		_, err := d.detach("d", web)
 		wantCode(t, err, api.CodeInstanceBusy)
 		if got := w.registry.state(); got != api.AttachmentAttached {
@@ -50,8 +50,7 @@ func TestAnAttachThatAFenceEndedGivesTheVolumeBack(t *testing.T) {
 		w := d.world
 		w.registry.onTell = func(to api.AttachmentState) {
 			if to == api.AttachmentAttaching {
-				w.registry.epoch++
-				w.registry.back = w.registry.epoch
+				w.registry.NextEpoch(testHost, true)
 			}
 		}
 		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
@@ -70,15 +69,15 @@ func TestAQueuedReleaseIsTakenUnderTheNewEpochOfItsHost(t *testing.T) {
 		w := d.world
 		w.attached(t, testAtt, web)
 		w.known[testAtt] = w.registry.rows[testAtt]
-		w.registry.setDown(true)
-		g, _ := d.now()
+		w.registry.SetDown(true)
+		g, _ := d.Now()
 		_, err := g.Delete(t.Context(), "d", testAtt, false)
 		wantCode(t, err, "")
 		if len(g.Queued()) != 1 {
 			t.Fatalf("queued: %+v", g.Queued())
 		}
-		w.registry.refence()
-		w.registry.setDown(false)
+		w.registry.Refence(testHost)
+		w.registry.SetDown(false)
 		<-time.After(time.Minute)
 		if left := w.registry.all(); len(left) > 0 || len(g.Queued()) > 0 {
 			t.Errorf("left: %+v, queued: %+v", left, g.Queued())

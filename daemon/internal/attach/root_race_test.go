@@ -5,7 +5,6 @@ package attach
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -14,32 +13,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// dirGuards are guards as they are, with a hook that looks for them as the real one
-// does.
-type dirGuards struct {
-	*guard.Dir
-	dir string
-}
-
-func newDirGuards(t *testing.T) *dirGuards {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "guards")
-	return &dirGuards{guard.New(dir, guard.DefaultHook), dir}
-}
-
-// reason is why a domain may not be started now, "" if it may.
-func (g *dirGuards) reason(id string) string {
-	text, _ := os.ReadFile(filepath.Join(g.dir, id)) // none is no reason, as for the hook
-	return string(text)
-}
-
-func (g *dirGuards) hook(id string) error {
-	if why := g.reason(id); why != "" {
-		return errors.New(why)
-	}
-	return nil
-}
 
 // A person starts the instance with virsh while its root is detached: a thousand
 // times, on several hosts at once since most of a round is waiting.
@@ -54,8 +27,13 @@ func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 			t.Run(fmt.Sprint(host), func(t *testing.T) {
 				t.Parallel()
 				w := newRootWorld(t, true)
-				w.dirGuards = newDirGuards(t)
-				w.OnStart = w.dirGuards.hook
+				w.guardPort = guard.New(filepath.Join(t.TempDir(), "guards"), guard.DefaultHook)
+				w.OnStart = func(string) error { // looks for them as the real hook does
+					if why := w.guarded(); why != "" {
+						return errors.New(why)
+					}
+					return nil
+				}
 				d := startDaemon(t, w)
 				for round := range rounds {
 					delay := time.Duration(round*hosts+host) % 100 * 20 * time.Microsecond // all over the detach

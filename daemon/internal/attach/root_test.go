@@ -131,8 +131,8 @@ func TestARootDetachGoesOnWhileTheRegistryIsAwayAndAnAttachDoesNot(t *testing.T)
 		before, err := json.Marshal(d.root(t))
 		must(t, err)
 		w.known[testAtt] = w.registry.rows[testAtt]
-		w.registry.setDown(true)
-		g, _ := d.now()
+		w.registry.SetDown(true)
+		g, _ := d.Now()
 		att, err := g.Detach(t.Context(), "d", testVolume, api.VolumeDetach{Instance: web})
 		must(t, err)
 		if d.root(t) != nil || att.State != api.AttachmentDetaching || w.guarded() == "" || len(g.Queued()) != 1 {
@@ -140,8 +140,8 @@ func TestARootDetachGoesOnWhileTheRegistryIsAwayAndAnAttachDoesNot(t *testing.T)
 		}
 		_, err = g.Attach(t.Context(), "a", "vol", attachAsRoot)
 		wantCode(t, err, api.CodeRegistryUnavailable)
-		d.restart()
-		w.registry.setDown(false)
+		d.Restart()
+		w.registry.SetDown(false)
 		pass(time.Minute)
 		if len(w.registry.all()) != 0 || w.registry.root.slot == nil || w.registry.root.slot.Disk != string(before) || !w.registry.root.slot.SerialOfVolume {
 			t.Errorf("the registry has %+v, slot %+v", w.registry.all(), w.registry.root.slot)
@@ -234,7 +234,7 @@ func TestARootThatIsNotWhereTheLastWasIsTakenBack(t *testing.T) {
 // Taken out of the definition by hand, then out of the registry.
 func TestARootAttachmentThatIsDeletedByForceLeavesAGuard(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
-		g, _ := d.now()
+		g, _ := d.Now()
 		_, err := g.Delete(t.Context(), "there", testAtt, true)
 		wantCode(t, err, api.CodeStateForbidden)
 		must(t, d.world.Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
@@ -266,7 +266,7 @@ func TestTheSameOpIDOfARootGivesTheSameAnswer(t *testing.T) {
 
 func TestARootOpAndAStartComeOneAfterTheOther(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
-		_, runner := d.now()
+		_, runner := d.Now()
 		release := make(chan struct{})
 		d.hold <- release
 		must(t, runner.Submit(t.Context(), op.Op{ID: "start", Kind: kindHold, Keys: []string{"power/" + web}, Input: []byte("{}")}))
@@ -356,7 +356,7 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"running, the registry away": {change: func(t *testing.T, w *world) {
 			must(t, w.Start(web))
 			w.known[testAtt] = w.registry.rows[testAtt]
-			w.registry.setDown(true)
+			w.registry.SetDown(true)
 		}, want: api.CodeRootDetachForbidden},
 		"shelved on its host": {change: func(_ *testing.T, w *world) { w.registry.shelf = api.InstanceShelved }, want: api.CodeRootDetachForbidden, says: "it is shelved"},
 		"moved to another host": {change: func(t *testing.T, w *world) {
@@ -374,7 +374,7 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withRoot(t, true, func(t *testing.T, d *daemon) {
 				c.change(t, d.world)
-				g, _ := d.now()
+				g, _ := d.Now()
 				for _, force := range []bool{false, true} {
 					_, err := g.Detach(t.Context(), map[bool]string{false: "d", true: "f"}[force], testVolume, api.VolumeDetach{Instance: web, Force: force})
 					wantCode(t, err, c.want)
@@ -393,9 +393,9 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 // runs starts instance web, whatever guards it.
 func (w *world) runs(t *testing.T) {
 	t.Helper()
-	w.guards.let(true)
+	w.guards.Let(true)
 	must(t, w.Start(web))
-	w.guards.let(false)
+	w.guards.Let(false)
 }
 
 // strange is a disk that is no volume.

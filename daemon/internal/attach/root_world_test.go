@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
@@ -49,7 +47,7 @@ func newRootWorld(t *testing.T, has bool, edit ...func(*hv.Disk)) *world {
 	w.registry.root = &rootSlotRow{device: "vda", slot: &api.SlotDefinition{Disk: string(def), SerialOfVolume: disk.Serial == testVolume}}
 	w.registry.reported[web] = hv.StateStopped
 	if !has {
-		w.guards.reasons[web+"/"+guard.OwnerRoot] = "no root"
+		must(t, w.guards.Set(web, guard.OwnerRoot, "no root"))
 		return w
 	}
 	must(t, w.Fake.AttachDisk(ctx, web, hv.Config, hv.DiskSpec{Target: "vda", Definition: string(def)}))
@@ -75,32 +73,24 @@ func (w *world) lookAtRoot(dom *hv.Domain) {
 	d := dom.ConfigDisk("vda")
 	switch {
 	case dom.State.Active() && dom.LiveDisk("vda") == nil:
-		w.wrong("web runs without its root")
+		w.Moments.Wrong("web runs without its root")
 	case !dom.State.Active() && (d == nil || d.Top().Path != volPath) && w.guarded() == "":
-		w.wrong("web could be started without its root")
+		w.Moments.Wrong("web could be started without its root")
 	}
 }
 
-// guardPort are the guards of the world as the manager has them.
-func (w *world) guardPort() Guards {
-	if w.dirGuards != nil {
-		return w.dirGuards
-	}
-	return w.guards
-}
-
-// guarded is why instance web may not be started now, "" if it may.
+// guarded is why instance web may not be started without a root now, "" if it may.
 func (w *world) guarded() string {
-	if w.dirGuards != nil {
-		return w.dirGuards.reason(web)
+	all, err := w.guardPort.Of(web)
+	if err != nil {
+		return err.Error()
 	}
-	return w.guards.reason(web)
-}
-
-func (w *world) wrong(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
+	for _, g := range all {
+		if g.Owner == guard.OwnerRoot {
+			return g.Reason
+		}
+	}
+	return ""
 }
 
 // rootSettled says what is wrong with the root slot while no op is at work.
@@ -157,74 +147,4 @@ func (r *fakeRegistry) hear(ctx context.Context) {
 		}
 		return struct{}{}, err
 	})
-}
-
-// fakeGuards are guards in memory, by domain and owner.
-type fakeGuards struct {
-	world *world
-
-	mu      sync.Mutex
-	reasons map[string]string
-	lets    bool
-}
-
-// let has the hook let everything through, as if it had been asked before.
-func (g *fakeGuards) let(lets bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lets = lets
-}
-
-var errGuards = errors.New("the disk of the guards is full")
-
-func (g *fakeGuards) Set(id, owner, reason string) error {
-	return g.change(func() { g.reasons[id+"/"+owner] = reason })
-}
-
-func (g *fakeGuards) Clear(id, owner string) error {
-	return g.change(func() { delete(g.reasons, id+"/"+owner) })
-}
-
-func (g *fakeGuards) Has(id, owner string) (has bool, err error) {
-	err = g.change(func() { has = g.reasons[id+"/"+owner] != "" })
-	return has, err
-}
-
-// Of never fails: what reads guards before anything is touched is refused.
-func (g *fakeGuards) Of(id string) (all []guard.Guard, _ error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for key, reason := range g.reasons {
-		if owner, ok := strings.CutPrefix(key, id+"/"); ok {
-			all = append(all, guard.Guard{Owner: owner, Reason: reason})
-		}
-	}
-	return all, nil
-}
-
-func (g *fakeGuards) change(what func()) error {
-	return g.world.around(errGuards, func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		what()
-		return nil
-	})
-}
-
-// reason is why a domain may not be started now, "" if it may.
-func (g *fakeGuards) reason(id string) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.reasons[id+"/"+guard.OwnerRoot]
-}
-
-// hook is libvirt's hook.
-func (g *fakeGuards) hook(id string) error {
-	g.mu.Lock()
-	lets := g.lets
-	g.mu.Unlock()
-	if why := g.reason(id); why != "" && !lets {
-		return errors.New(why)
-	}
-	return nil
 }

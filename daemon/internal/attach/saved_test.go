@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -21,7 +22,7 @@ func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) 
 		w.known[testAtt] = w.registry.rows[testAtt]
 		must(t, w.Destroy(web))
 		must(t, w.guards.Set(web, guard.OwnerPause+"m", "it is saved"))
-		w.registry.setDown(true)
+		w.registry.SetDown(true)
 		if _, err := d.detach("detach", web); api.CodeOf(err) != api.CodeInstanceBusy {
 			t.Errorf("detach: %v, want instance_busy", err)
 		}
@@ -43,8 +44,8 @@ func TestNoVolumeOfASavedInstanceIsDetachedWhileTheRegistryIsAway(t *testing.T) 
 // A guest that is off is started with what the definition has at that moment, and
 // saved with it before anybody has looked.
 func TestTheGuestIsStartedAndSavedAtEveryCallAndRestored(t *testing.T) {
-	everyCall(t, []hv.State{hv.StateStopped, hv.StateRunning}, func(d *daemon) happening {
-		return happening{do: func() {
+	everyCall(t, []hv.State{hv.StateStopped, hv.StateRunning}, func(d *daemon) hosttest.Happening {
+		return hosttest.Happening{Do: func() {
 			_ = d.world.Destroy(web)
 			_ = d.world.Start(web)
 			if d.world.Save(web) == nil {

@@ -51,7 +51,7 @@ func simulateStaleLibvirt(t *testing.T, state hv.State, goal, call string, n int
 		pass(15 * time.Minute)
 		synctest.Wait()
 		neverFreeWhileOpen(t, w)
-		if _, runner := d.now(); len(runner.Active()) == 0 {
+		if _, runner := d.Now(); len(runner.Active()) == 0 {
 			break
 		}
 		_ = w.Destroy(web)
@@ -68,7 +68,7 @@ func simulateStaleLibvirt(t *testing.T, state hv.State, goal, call string, n int
 
 // askOnce is one call of a person, who does not wait for an op that stands.
 func askOnce(d *daemon, kind string) {
-	g, _ := d.now()
+	g, _ := d.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	id := fmt.Sprintf("%s-%d", testOp, time.Now().UnixNano())

@@ -7,19 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -37,27 +35,19 @@ const (
 	testSize   = 32 * hvtest.BlockSize
 )
 
-// world is a host in memory with two instances, one volume and its registry. It
-// is also the hypervisor that the manager sees, so that something can happen at
-// each call of it and of the registry, and what must always hold is looked at
-// after each.
+// world is a host in memory with two instances, one volume and its registry. Something
+// can happen at each call of hypervisor, registry and guards, and what must always hold is
+// looked at after each.
 type world struct {
-	*hvtest.Fake
+	*hosttest.Hypervisor
 	registry   *fakeRegistry
-	images     *fakeImages
+	images     *hosttest.Images
 	migrations fakeMigrations
 	known      fakeKnown
-	guards     *fakeGuards
+	guards     *hosttest.Guards
+	guardPort  Guards // guards, if not others in their place
 	site       *fakeSite
-	dirGuards  *dirGuards // in their place, where set
 	journal    *optest.Journal
-
-	mu       sync.Mutex
-	calls    int
-	happens  happening
-	happened bool
-	away     bool
-	wrongs   []string
 }
 
 // fakeSite is what is spoken for on the host.
@@ -72,23 +62,17 @@ func (s *fakeSite) Migrations(context.Context, string, bool) ([]api.Migration, e
 	return s.migrations, nil
 }
 
-// happening is what happens at the nth call of the hypervisor or the registry.
-type happening struct {
-	nth   int
-	after bool // the call takes effect first
-	do    func()
-	lose  bool // the answer is lost: the caller cannot tell
-}
-
 func newWorld(t *testing.T, states ...hv.State) *world {
 	t.Helper()
-	w := &world{Fake: hvtest.New(), journal: optest.NewJournal()}
+	moments := &hosttest.Moments{}
+	w := &world{
+		Hypervisor: &hosttest.Hypervisor{Fake: hvtest.New(), Moments: moments}, journal: optest.NewJournal(),
+		guards: hosttest.NewGuards(moments), known: fakeKnown{}, site: &fakeSite{},
+	}
+	moments.Look = w.look
 	w.registry = newFakeRegistry(w)
-	w.images = &fakeImages{world: w}
-	w.known = fakeKnown{}
-	w.site = &fakeSite{}
-	w.guards = &fakeGuards{world: w, reasons: map[string]string{}}
-	w.OnStart = w.guards.hook
+	w.images = &hosttest.Images{Fake: w.Fake}
+	w.guardPort, w.OnStart = w.guards, w.guards.Hook
 	w.AddPool(hv.PoolInfo{Name: "shared", Type: "dir", Path: "/shared", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	must(t, w.CreateImage(volPath, hvtest.Raw, testSize))
 	for i, id := range []string{web, db} {
@@ -153,40 +137,11 @@ func (w *world) input(attachmentID, instanceID string) input {
 
 func (w *world) newManager() *Manager {
 	host := func(context.Context) (Host, error) {
-		return Host{ID: testHost, Name: hostName, Epoch: w.registry.rejoined()}, nil
+		return Host{ID: testHost, Name: hostName, Epoch: w.registry.ToldEpoch(testHost)}, nil
 	}
-	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort(), Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
+	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
 	return New(Config{Rules: location.Rules{Storage: w}}, ports, w.journal, host, slog.New(slog.DiscardHandler))
 }
-
-// around is one call of the hypervisor or the registry.
-func (w *world) around(lost error, effect func() error) error {
-	w.mu.Lock()
-	w.calls++
-	now := w.calls == w.happens.nth
-	if now {
-		w.happened = true
-	}
-	h, away := w.happens, w.away
-	w.mu.Unlock()
-	if now && !h.after && h.do != nil {
-		h.do()
-	}
-	if (now && !h.after && h.lose) || away && errors.Is(lost, hv.ErrUnavailable) {
-		return lost
-	}
-	err := effect()
-	w.look()
-	if now && h.after && h.do != nil {
-		h.do()
-	}
-	if now && h.after && h.lose {
-		return lost
-	}
-	return err
-}
-
-func (w *world) onHV(effect func() error) error { return w.around(hv.ErrUnavailable, effect) }
 
 // look notes what must never be: an image in a domain without an attachment.
 // Another op may be at work: what was seen between two looks at the registry is
@@ -203,9 +158,7 @@ func (w *world) look() {
 			for _, d := range disks {
 				has := slices.ContainsFunc(rows, func(a api.Attachment) bool { return a.InstanceID == doms[i].ID && a.Device == d.Target })
 				if d.Top().Path == volPath && !has {
-					w.mu.Lock()
-					w.wrongs = append(w.wrongs, fmt.Sprintf("%s of %s (%s) has the volume, and the registry has no attachment", d.Target, doms[i].Name, where))
-					w.mu.Unlock()
+					w.Moments.Wrong("%s of %s (%s) has the volume, and the registry has no attachment", d.Target, doms[i].Name, where)
 				}
 			}
 		}
@@ -221,7 +174,7 @@ func (w *world) settled() error {
 		return err
 	}
 	var errs []error
-	for _, wrong := range w.wrongs {
+	for _, wrong := range w.Moments.Wrongs() {
 		errs = append(errs, errors.New(wrong))
 	}
 	for _, a := range w.registry.all() {
@@ -257,150 +210,34 @@ func sameDisk(a, b hv.Disk) bool {
 // closed.
 const kindHold = "hold"
 
-// daemon is a manager with its runner, which may die and come again.
+// daemon is a manager on a world, which may die and come again.
 type daemon struct {
-	t     *testing.T
+	*hosttest.Daemon[*Manager]
 	world *world
-	wg    sync.WaitGroup // restarts
-	runs  sync.WaitGroup // of managers
 	hold  chan chan struct{}
-
-	mu      sync.Mutex
-	manager *Manager
-	runner  *op.Runner
-	stop    context.CancelFunc
 }
 
 func startDaemon(t *testing.T, w *world) *daemon {
 	t.Helper()
-	d := &daemon{t: t, world: w, hold: make(chan chan struct{}, 1)}
-	d.boot()
-	t.Cleanup(func() {
-		d.wg.Wait()
-		d.halt()
-		d.runs.Wait()
-	})
-	return d
-}
-
-func (d *daemon) boot() {
-	g := d.world.newManager()
-	plans := append(g.Plans(), op.Plan{Kind: kindHold, Steps: []op.Step{{Name: "hold", Do: func(ctx context.Context, _ *op.Run) error {
+	d := &daemon{world: w, hold: make(chan chan struct{}, 1)}
+	hold := op.Plan{Kind: kindHold, Steps: []op.Step{{Name: "hold", Do: func(ctx context.Context, _ *op.Run) error {
 		select {
 		case <-<-d.hold:
 		case <-ctx.Done():
 		}
 		return context.Cause(ctx)
-	}}}})
-	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: plans, Describe: steps.Describe, MaxTries: 5})
-	if err != nil {
-		panic(err)
-	}
-	g.Bind(runner)
-	if err := runner.Resume(context.Background()); err != nil {
-		panic(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	d.runs.Go(func() { _ = g.Run(ctx) })
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.manager, d.runner, d.stop = g, runner, cancel
+	}}}}
+	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
+		New: w.newManager,
+		Runner: func(*Manager) op.Config {
+			return op.Config{Journal: w.journal, Plans: []op.Plan{hold}, Describe: steps.Describe, MaxTries: 5}
+		},
+		Run: (*Manager).Run,
+	})
+	return d
 }
 
-func (d *daemon) halt() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stop()
-	d.runner.Stop()
-}
-
-// restart kills the daemon and starts another on the same journal.
-func (d *daemon) restart() {
-	d.halt()
-	d.boot()
-}
-
-func (d *daemon) now() (*Manager, *op.Runner) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.manager, d.runner
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantCode fails the test unless err is an *api.Error with this code.
-func wantCode(t *testing.T, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("error %v (code %q), want code %q", err, got, want)
-	}
-}
-
-// pass lets time pass, in a bubble.
-func pass(d time.Duration) { <-time.After(d) }
-
-// fakeImages are the world's images as Images.
-type fakeImages struct {
-	world  *world
-	users  map[string]string
-	closed string // a directory that QEMU does not pass
-	shut   string // an image that QEMU cannot open
-
-	mu          sync.Mutex
-	connects    int
-	disconnects int
-	// early: an image was disconnected that a domain had.
-	early bool
-	// onDisconnect, where set, is called with each.
-	onDisconnect func()
-}
-
-func (i *fakeImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {
-	info, err := i.world.Info(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return image.Info{}, image.ErrAbsent
-	}
-	return image.Info{SizeBytes: info.SizeBytes}, err
-}
-
-func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
-
-func (i *fakeImages) Reach(user hv.ProcessUser, dir string) error {
-	if dir == i.closed {
-		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
-	}
-	return nil
-}
-
-func (i *fakeImages) MayOpen(user hv.ProcessUser, path string) error {
-	if path == i.shut {
-		return &image.OpenError{User: user, Path: path, Mode: 0o600}
-	}
-	return nil
-}
-
-func (i *fakeImages) Connect(context.Context, string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.connects++
-	return nil
-}
-
-func (i *fakeImages) Disconnect(_ context.Context, path string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.disconnects++
-	if i.onDisconnect != nil {
-		i.onDisconnect()
-	}
-	i.early = i.early || i.world.Writers(path) > 0
-	return nil
-}
+var must, wantCode, pass = expect.OK, expect.Code, hosttest.Pass
 
 // fakeMigrations are the open migrations of the host.
 type fakeMigrations struct{ open []api.Migration }

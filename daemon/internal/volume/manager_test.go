@@ -208,7 +208,7 @@ func TestDeleteRemovesBytesAndVolume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			must(t, w.CreateImage(c.l.Path, hvtest.Raw, testSize))
-			w.images.devices[c.l.Path] = c.block
+			w.images.Devices[c.l.Path] = c.block
 			mustDelete(t, w.start(t), testOp, w.addVolume("db", c.l))
 			if got := w.Exists(c.l.Path); got != c.image {
 				t.Errorf("an image is there: %t, want %t", got, c.image)
@@ -227,7 +227,7 @@ func TestDeleteIsUndoneIfTheImageCannotBeRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			must(t, w.CreateImage(dir+"/db", hvtest.Raw, testSize))
-			w.images.stuck = errors.New("read-only file system")
+			w.images.Stuck = errors.New("read-only file system")
 			vol := w.addVolume("db", api.Location{Path: dir + "/db", Format: format})
 			wantCode(t, deleted(w.start(t).Delete(t.Context(), testOp, vol.ID, false)), api.CodeInternal)
 			if got := w.registry.volumes[vol.ID].Status; got != api.VolumeAvailable {
@@ -368,11 +368,11 @@ func TestRequestIsAnsweredWhileTheRegistryIsAwayAndGoesOnAfterwards(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		g := w.start(t)
-		w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() { w.registry.setDown(true) }})
+		w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() { w.registry.SetDown(true) }})
 		in := api.VolumeCreate{Name: "db", SizeBytes: testSize}
 		_, err := g.Create(t.Context(), testOp, in)
 		wantCode(t, err, api.CodeRegistryUnavailable)
-		w.registry.setDown(false)
+		w.registry.SetDown(false)
 		w.runner.Wake(request.WaitRegistry)
 		vol, err := g.Create(t.Context(), testOp, in)
 		must(t, err)

@@ -100,7 +100,7 @@ func TestCreateIsRefused(t *testing.T) {
 			nil, api.CodeConflict, "db.raw",
 		},
 		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
-		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
+		{"registry away", func(_ *testing.T, w *world) { w.registry.SetDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
 		{"journal away", func(_ *testing.T, w *world) { w.journal.SetDown(true) }, nil, api.CodeJournalUnavailable, "nothing was changed"},
 	} {
 		c.check(t, api.VolumeCreate{Name: "db", SizeBytes: testSize}, func(g *Manager, in api.VolumeCreate) error {
@@ -136,16 +136,16 @@ func TestAdoptIsRefused(t *testing.T) {
 		{"raw that is said to be qcow2", nil, func(in *api.VolumeAdopt) { in.Format = api.FormatQcow2 }, api.CodeUnsupportedDisk, "qcow2"},
 		{"qcow2 on a device", func(t *testing.T, w *world) {
 			must(t, w.CreateImage(dir+"/dev", hvtest.Qcow2, testSize))
-			w.images.devices[dir+"/dev"] = true
+			w.images.Devices[dir+"/dev"] = true
 		}, func(in *api.VolumeAdopt) { in.Path, in.Format = dir+"/dev", api.FormatQcow2 }, api.CodeInvalidArgument, "raw"},
 		{"an image that is a volume", func(_ *testing.T, w *world) { w.addVolume("first", api.Location{Path: at}) }, nil, api.CodeConflict, "first"},
 		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
 		{"the disk of a domain", func(t *testing.T, w *world) { w.define(t, "web", at) }, nil, api.CodeVolumeInUse, "instance adopt web"},
-		{"an image that somebody writes", func(_ *testing.T, w *world) { w.images.written[at] = true }, nil, api.CodeVolumeInUse, "fuser"},
-		{"an image that is mounted", func(_ *testing.T, w *world) { w.images.users[at] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
+		{"an image that somebody writes", func(_ *testing.T, w *world) { w.images.Writing[at] = true }, nil, api.CodeVolumeInUse, "fuser"},
+		{"an image that is mounted", func(_ *testing.T, w *world) { w.images.Users[at] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
 		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
 		{"libvirt away, image in a pool", func(_ *testing.T, w *world) { w.Disconnect() }, inPool, api.CodeHypervisorUnavailable, "libvirt"},
-		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
+		{"registry away", func(_ *testing.T, w *world) { w.registry.SetDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
 	} {
 		prepare := c.prepare
 		c.prepare = func(t *testing.T, w *world) {
@@ -179,7 +179,7 @@ func TestDeleteIsRefused(t *testing.T) {
 			"a disk of a domain, behind the registry's back", func(t *testing.T, w *world) { w.define(t, "web", "/files/db.raw") },
 			nil, api.CodeVolumeInUse, "web",
 		},
-		{"mounted", func(_ *testing.T, w *world) { w.images.users["/files/db.raw"] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
+		{"mounted", func(_ *testing.T, w *world) { w.images.Users["/files/db.raw"] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
 		{
 			"in a pool that is off", func(_ *testing.T, w *world) { w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files"}) },
 			nil, api.CodeStateForbidden, "files",
@@ -190,7 +190,7 @@ func TestDeleteIsRefused(t *testing.T) {
 			api.CodeInvalidArgument, "does not exist",
 		},
 		{"libvirt away", func(_ *testing.T, w *world) { w.Disconnect() }, nil, api.CodeHypervisorUnavailable, "libvirt"},
-		{"registry away", func(_ *testing.T, w *world) { w.registry.setDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
+		{"registry away", func(_ *testing.T, w *world) { w.registry.SetDown(true) }, nil, api.CodeRegistryUnavailable, "registry"},
 	} {
 		var vol api.Volume
 		prepare, change := c.prepare, c.change

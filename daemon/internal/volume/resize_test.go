@@ -62,8 +62,8 @@ func (w *world) withVolume(t *testing.T, who holder) api.Volume {
 }
 
 func (w *world) edit(id string, change func(*api.Volume)) api.Volume {
-	w.registry.mu.Lock()
-	defer w.registry.mu.Unlock()
+	w.registry.Lock()
+	defer w.registry.Unlock()
 	v := w.registry.volumes[id]
 	change(&v)
 	w.registry.volumes[id] = v
@@ -129,7 +129,7 @@ func TestADeviceThatWasExtendedBecomesAsLargeForGuestAndRegistry(t *testing.T) {
 		t.Run(string(who), func(t *testing.T) {
 			w := newWorld(t)
 			vol := w.withVolume(t, who)
-			w.images.devices[vol.Location.Path] = true
+			w.images.Devices[vol.Location.Path] = true
 			g := w.start(t)
 			_, err := g.Resize(t.Context(), testOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 			wantCode(t, err, api.CodeUnsupportedDisk)
@@ -147,7 +147,7 @@ func TestAGuestThatStartsInTheMiddleGrowsItsDiskItself(t *testing.T) {
 	w := newWorld(t)
 	vol := w.withVolume(t, stopped)
 	g := w.start(t)
-	w.images.before = func() { must(t, w.Start(guestID)) }
+	w.images.BeforeGrow = func() { must(t, w.Start(guestID)) }
 	_, err := g.Resize(t.Context(), resizeOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 	must(t, err)
 	must(t, w.hasSize(vol, running, grownSize))
@@ -175,10 +175,10 @@ func TestASizeThatIsThereIsRecordedWhenTheRegistryIsBack(t *testing.T) {
 		w := newWorld(t)
 		vol := w.withVolume(t, running)
 		g := w.start(t)
-		w.Inject(hvtest.Fault{Call: "GrowDisk", After: true, Do: func() { w.registry.setDown(true) }})
+		w.Inject(hvtest.Fault{Call: "GrowDisk", After: true, Do: func() { w.registry.SetDown(true) }})
 		_, err := g.Resize(t.Context(), resizeOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 		wantCode(t, err, api.CodeRegistryUnavailable)
-		w.registry.setDown(false)
+		w.registry.SetDown(false)
 		w.runner.Wake("registry")
 		_, err = w.runner.Wait(t.Context(), resizeOp)
 		must(t, err)
@@ -315,12 +315,12 @@ func TestResizeIsRefused(t *testing.T) {
 		"another device":           {who: stopped, before: disk(func(d *hv.Disk) { d.Target = "vdc" }), code: api.CodeChainChanged},
 		"saved":                    {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Save(guestID)) }, code: api.CodeStateForbidden},
 		"moved away":               {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.MoveAway(guestID)) }, code: api.CodeStateForbidden},
-		"mounted":                  {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.users[path] = "it is mounted" }, code: api.CodeVolumeInUse},
-		"written by somebody":      {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.written[path] = true }, code: api.CodeVolumeInUse},
+		"mounted":                  {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Users[path] = "it is mounted" }, code: api.CodeVolumeInUse},
+		"written by somebody":      {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Writing[path] = true }, code: api.CodeVolumeInUse},
 		"another domain's as well": {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { w.define(t, "foreign", path) }, code: api.CodeVolumeInUse},
-		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.free = grownSize - testSize - 1 }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
+		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Free.Store(grownSize - testSize - 1) }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
 		"no image":                 {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Remove(path)) }, code: api.CodeNotFound},
-		"registry away":            {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.registry.setDown(true) }, code: api.CodeRegistryUnavailable},
+		"registry away":            {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.registry.SetDown(true) }, code: api.CodeRegistryUnavailable},
 		"libvirt away":             {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.Disconnect() }, code: api.CodeHypervisorUnavailable},
 		"on an overlay": {who: running, before: func(t *testing.T, w *world, vol api.Volume) {
 			must(t, w.CreateOverlay("/files/overlay", hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}, testSize))

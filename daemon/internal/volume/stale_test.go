@@ -16,10 +16,10 @@ import (
 // fenced: it deletes it by force, and makes another one in its place.
 func (w *world) replace(t *testing.T, id string) (next api.Volume) {
 	t.Helper()
-	w.registry.mu.Lock()
+	w.registry.Lock()
 	delete(w.registry.volumes, id)
 	next = w.addVolume("db", inPoolOfFiles())
-	w.registry.mu.Unlock()
+	w.registry.Unlock()
 	if !w.Exists("/files/db.raw") {
 		must(t, w.CreateImage("/files/db.raw", hvtest.Raw, testSize))
 	}

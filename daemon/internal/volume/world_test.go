@@ -4,23 +4,20 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
-	"reflect"
 	"slices"
-	"sync"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -35,7 +32,7 @@ const (
 type world struct {
 	*hvtest.Fake
 	registry *fakeRegistry
-	images   *fakeImages
+	images   *hosttest.Images
 	journal  *optest.Journal
 	runner   *op.Runner
 	// faultPoint, if set, is told the points that the ops pass.
@@ -47,7 +44,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Fake: hvtest.New(), registry: newFakeRegistry(), journal: optest.NewJournal()}
-	w.images = &fakeImages{fake: w.Fake, users: map[string]string{}, written: map[string]bool{}, devices: map[string]bool{}, free: 1 << 40}
+	w.images = &hosttest.Images{Fake: w.Fake, Users: map[string]string{}, Writing: map[string]bool{}, Devices: map[string]bool{}}
 	w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	w.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/lvm", Active: true, CapacityBytes: 1 << 39, FreeBytes: 1 << 39})
 	return w
@@ -95,109 +92,23 @@ func (w *world) define(t *testing.T, name, path string) {
 	}}}))
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantCode fails the test unless err is an *api.Error with this code.
-func wantCode(t *testing.T, err error, want api.Code) {
-	t.Helper()
-	var e *api.Error
-	if !errors.As(err, &e) || e.Code != want {
-		t.Fatalf("error %v (code %q), want code %q", err, api.CodeOf(err), want)
-	}
-}
-
-// fakeImages are the world's images as Images.
-type fakeImages struct {
-	fake    *hvtest.Fake
-	users   map[string]string // who holds an image
-	written map[string]bool   // what somebody has open for writing
-	devices map[string]bool   // which are block devices
-	stuck   error             // why nothing can be removed
-	free    int64             // what a file may grow by
-	before  func()            // what happens once, before the next file grows
-}
-
-func (i *fakeImages) Inspect(_ context.Context, path string, format api.Format) (image.Info, error) {
-	info, err := i.fake.Info(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return image.Info{}, image.ErrAbsent
-	case err != nil:
-		return image.Info{}, err
-	case info.Format != string(format) && format == api.FormatQcow2:
-		return image.Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
-	}
-	return image.Info{SizeBytes: info.SizeBytes, Block: i.devices[path]}, nil
-}
-
-func (i *fakeImages) Fingerprint(_ context.Context, path string) (string, error) {
-	info, err := i.fake.Info(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", image.ErrAbsent
-	}
-	return fmt.Sprintf("born %d", info.Born), err
-}
-
-func (i *fakeImages) Written(_ context.Context, path string) (bool, error) {
-	return i.written[path], nil
-}
-
-func (i *fakeImages) InUse(_ context.Context, path string) (string, error) { return i.users[path], nil }
-
-func (i *fakeImages) Sync(context.Context, string) error { return nil }
-
-func (i *fakeImages) FreeBytes(string) (int64, error) { return i.free, nil }
-
-func (i *fakeImages) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
-	if before := i.before; before != nil {
-		i.before = nil
-		before()
-	}
-	info, err := i.fake.Info(img.Path)
-	if err != nil || info.SizeBytes > sizeBytes || i.devices[img.Path] {
-		return fmt.Errorf("%s cannot be made %d bytes large: %+v, %w", img.Path, sizeBytes, info, err)
-	}
-	if err = i.fake.GrowImage(img.Path, sizeBytes); errors.Is(err, hvtest.ErrLocked) {
-		return hv.ErrInUse
-	}
-	return err
-}
-
-func (i *fakeImages) Remove(_ context.Context, path string) error {
-	if i.devices[path] || i.stuck != nil {
-		return i.stuck
-	}
-	return i.fake.Remove(path)
-}
+var must, wantCode = expect.OK, expect.Code
 
 // fakeRegistry is a registry in memory, with its rules as far as volumes meet
 // them.
 type fakeRegistry struct {
-	mu      sync.Mutex
-	down    bool
+	hosttest.Registry
 	volumes map[string]api.Volume
 	types   map[string]api.VolumeType
-	calls   map[string]call
 	// migrations are those that are open.
 	migrations []api.Migration
 	// eager: whatever becomes available is attached at once.
 	eager bool
 }
 
-// call is a request that was made, by its op id, and its answer.
-type call struct {
-	asked  any
-	answer api.Volume
-}
-
 func newFakeRegistry() *fakeRegistry {
 	return &fakeRegistry{
-		volumes: map[string]api.Volume{}, calls: map[string]call{},
+		volumes: map[string]api.Volume{},
 		types: map[string]api.VolumeType{
 			"default": {Name: "default"},
 			"bulk":    {Name: "bulk", Pools: []string{"lvm"}},
@@ -206,38 +117,14 @@ func newFakeRegistry() *fakeRegistry {
 	}
 }
 
-func (r *fakeRegistry) setDown(down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.down = down
-}
-
-// ask locks the registry for the time of one request.
+// ask is one request that changes nothing.
 func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.down {
-		var none T
-		return none, api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
-	}
-	return answer()
+	return hosttest.Ask(&r.Registry, "registry", answer)
 }
 
 // tell makes a change once per op id.
 func (r *fakeRegistry) tell(opID string, asked any, change func() (api.Volume, error)) (api.Volume, error) {
-	return ask(r, func() (api.Volume, error) {
-		if old, known := r.calls[opID]; known {
-			if !reflect.DeepEqual(old.asked, asked) {
-				return api.Volume{}, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
-			}
-			return old.answer, nil
-		}
-		vol, err := change()
-		if err == nil {
-			r.calls[opID] = call{asked, vol}
-		}
-		return vol, err
-	})
+	return hosttest.Tell(&r.Registry, "registry", opID, asked, change)
 }
 
 func (r *fakeRegistry) find(id string) (api.Volume, error) {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Manager is what has ops run: attach.Manager and its like.
+type Manager interface {
+	Plans() []op.Plan
+	Bind(runner *op.Runner)
+}
+
+// Program is what a daemon runs.
+type Program[M Manager] struct {
+	// New makes the manager of a daemon that starts.
+	New func() M
+	// Runner is how its ops run; its Plans are added to the manager's.
+	Runner func(m M) op.Config
+	// Begin is what the runner begins with. Nil: Resume.
+	Begin func(r *op.Runner, ctx context.Context) error
+	// Run is what the manager does on its own until the context is done. Nil: nothing.
+	Run func(m M, ctx context.Context) error
+}
+
+// Daemon is a manager with its runner, which may be killed and started again on the same
+// journal, from any goroutine.
+type Daemon[M Manager] struct {
+	// Restarts are those that the end of the test waits for.
+	Restarts sync.WaitGroup
+
+	t       *testing.T
+	program Program[M]
+
+	mu      sync.Mutex
+	manager M
+	runner  *op.Runner
+	stop    func()
+}
+
+// Start starts a daemon, and ends it with the test.
+func Start[M Manager](t *testing.T, p Program[M]) *Daemon[M] {
+	t.Helper()
+	d := &Daemon[M]{t: t, program: p}
+	d.boot(p.Begin)
+	t.Cleanup(func() {
+		d.Restarts.Wait()
+		d.Halt()
+	})
+	return d
+}
+
+// boot is called with the lock held, or by nobody else yet.
+func (d *Daemon[M]) boot(begin func(*op.Runner, context.Context) error) {
+	m := d.program.New()
+	cfg := d.program.Runner(m)
+	cfg.Plans = append(m.Plans(), cfg.Plans...)
+	runner, err := op.New(cfg)
+	if err != nil {
+		panic(err) // t.Fatal is for the goroutine of the test
+	}
+	m.Bind(runner)
+	if begin == nil {
+		begin = (*op.Runner).Resume
+	}
+	if err := begin(runner, context.Background()); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	if run := d.program.Run; run != nil {
+		work.Go(func() {
+			if err := run(m, ctx); err != nil && ctx.Err() == nil {
+				d.t.Error(err)
+			}
+		})
+	}
+	d.manager, d.runner = m, runner
+	d.stop = func() {
+		cancel()
+		work.Wait()
+		runner.Stop()
+	}
+}
+
+// Halt kills the daemon.
+func (d *Daemon[M]) Halt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop()
+}
+
+// Restart kills the daemon and starts another.
+func (d *Daemon[M]) Restart() { d.RestartAfter(func() {}) }
+
+// RestartAfter kills the daemon, and starts another when something has happened.
+func (d *Daemon[M]) RestartAfter(happen func()) { d.RestartWith(happen, d.program.Begin) }
+
+// RestartWith is RestartAfter with another beginning.
+func (d *Daemon[M]) RestartWith(happen func(), begin func(*op.Runner, context.Context) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stop()
+	happen()
+	d.boot(begin)
+}
+
+// Now returns the manager of now, and its runner.
+func (d *Daemon[M]) Now() (M, *op.Runner) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.manager, d.runner
+}
+
+// AwayFor has something be away for a while, and wakes the ops that wait for it then.
+func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting string) {
+	setAway(true)
+	time.AfterFunc(how, func() {
+		setAway(false)
+		_, runner := d.Now()
+		runner.Wake(waiting)
+	})
+}
+
+// WantIdle fails the test if an op is left.
+func (d *Daemon[M]) WantIdle() {
+	d.t.Helper()
+	_, runner := d.Now()
+	for _, st := range runner.Active() {
+		d.t.Errorf("op %s is left in step %s, waiting for %q: %+v", st.Op.Kind, st.Step, st.Waiting, st.Failure)
+	}
+}

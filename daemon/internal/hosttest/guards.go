@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/guard"
+)
+
+// Guards are guards in memory, as guard.Dir keeps them in files, with the hook that
+// reads them. Set, Clear and Has are moments at which something may happen.
+type Guards struct {
+	Moments *Moments
+	// HookError is what is wrong with the hook, which knows no start tokens then.
+	HookError error
+
+	mu     sync.Mutex
+	set    map[string][]guard.Guard // by domain
+	tokens map[string]startToken
+	lets   bool
+	full   error
+}
+
+// startToken lets the start with the text through the guard of the owner.
+type startToken struct{ text, owner string }
+
+// NewGuards returns guards of which none is set.
+func NewGuards(m *Moments) *Guards {
+	return &Guards{Moments: m, set: map[string][]guard.Guard{}, tokens: map[string]startToken{}}
+}
+
+var errGuards = errors.New("the disk of the guards is full")
+
+// do holds the guards for the time of one call.
+func (g *Guards) do(name string, effect func() error) error {
+	return g.Moments.Call(name, errGuards, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return effect()
+	})
+}
+
+// Set guards a domain for an owner.
+func (g *Guards) Set(id, owner, reason string) error {
+	return g.do("Guards.Set", func() error {
+		if g.full != nil {
+			return g.full
+		}
+		g.set[id] = append(g.without(id, owner), guard.Guard{Owner: owner, Reason: reason})
+		delete(g.tokens, id)
+		return nil
+	})
+}
+
+// Clear takes back the guard of an owner; others stay.
+func (g *Guards) Clear(id, owner string) error {
+	return g.do("Guards.Clear", func() error {
+		if g.set[id] = g.without(id, owner); len(g.set[id]) == 0 {
+			delete(g.set, id)
+		}
+		delete(g.tokens, id)
+		return nil
+	})
+}
+
+func (g *Guards) without(id, owner string) []guard.Guard {
+	return slices.DeleteFunc(slices.Clone(g.set[id]), func(o guard.Guard) bool { return o.Owner == owner })
+}
+
+// Has says whether the owner guards the domain.
+func (g *Guards) Has(id, owner string) (has bool, err error) {
+	err = g.do("Guards.Has", func() error {
+		has = len(g.without(id, owner)) < len(g.set[id])
+		return nil
+	})
+	return has, err
+}
+
+// Of returns the guards of a domain. It never fails.
+func (g *Guards) Of(id string) ([]guard.Guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.set[id]), nil
+}
+
+// List returns the reasons of all guards by domain, "REASON [OWNER]" in a line each.
+func (g *Guards) List() (map[string]string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := map[string]string{}
+	for id, guards := range g.set {
+		var lines []string
+		for _, o := range guards {
+			lines = append(lines, o.Reason+" ["+o.Owner+"]")
+		}
+		all[id] = strings.Join(lines, "\n")
+	}
+	return all, nil
+}
+
+// Enforced says that libvirt asks the hook.
+func (g *Guards) Enforced() error { return nil }
+
+// IssueStartToken lets the one start through the owner's guard that shows the token.
+func (g *Guards) IssueStartToken(id, owner string) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tokens[id] = startToken{uuid.NewString(), owner}
+	return g.tokens[id].text, nil
+}
+
+// RevokeStartToken ends the token of a domain.
+func (g *Guards) RevokeStartToken(id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.tokens, id)
+	return nil
+}
+
+// HookKnowsStartTokens returns HookError.
+func (g *Guards) HookKnowsStartTokens() error { return g.HookError }
+
+// Hook is libvirt's hook: its error refuses the start of a domain.
+func (g *Guards) Hook(id string) error { return g.HookWithToken(id, "") }
+
+// HookWithToken is what the hook says to a start that shows it this token.
+func (g *Guards) HookWithToken(id, token string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lets {
+		return nil
+	}
+	has := g.tokens[id]
+	for _, o := range g.set[id] {
+		if g.HookError != nil || token == "" || token != has.text || o.Owner != has.owner {
+			return fmt.Errorf("guarded: %v", g.set[id])
+		}
+	}
+	return nil
+}
+
+// Let has the hook let everything through, as if it had been asked before.
+func (g *Guards) Let(lets bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lets = lets
+}
+
+// Fill makes Set fail with err until it is called with nil.
+func (g *Guards) Fill(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.full = err
+}
+
+// Guarded are the domains that are guarded, in order.
+func (g *Guards) Guarded() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.set))
+}
+
+// Reason is why a domain may not be started for this owner, "" if it may.
+func (g *Guards) Reason(id, owner string) string {
+	all, _ := g.Of(id)
+	for _, o := range all {
+		if o.Owner == owner {
+			return o.Reason
+		}
+	}
+	return ""
+}
+
+// Issued says whether a start token of the domain is left.
+func (g *Guards) Issued(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tokens[id] != startToken{}
+}

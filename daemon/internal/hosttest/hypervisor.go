@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+)
+
+// Hypervisor is the fake hypervisor as a daemon meets it: each of the calls below is a
+// moment at which something may happen. The test looks at Fake, where nothing does.
+type Hypervisor struct {
+	*hvtest.Fake
+	Moments *Moments
+
+	away atomic.Bool
+}
+
+// SetAway has libvirt be away for the daemon, and not for the test.
+func (h *Hypervisor) SetAway(away bool) { h.away.Store(away) }
+
+func (h *Hypervisor) call(name string, effect func() error) error {
+	return h.Moments.Call(name, hv.ErrUnavailable, func() error {
+		if h.away.Load() {
+			return hv.ErrUnavailable
+		}
+		return effect()
+	})
+}
+
+// read is a call that returns something.
+func read[T any](h *Hypervisor, name string, effect func() (T, error)) (v T, err error) {
+	err = h.call(name, func() (err error) { v, err = effect(); return err })
+	return v, err
+}
+
+// Domains implements hv.Hypervisor.
+func (h *Hypervisor) Domains(ctx context.Context) ([]hv.Domain, error) {
+	return read(h, "Domains", func() ([]hv.Domain, error) { return h.Fake.Domains(ctx) })
+}
+
+// Domain implements hv.Hypervisor.
+func (h *Hypervisor) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	return read(h, "Domain", func() (*hv.Domain, error) { return h.Fake.Domain(ctx, id) })
+}
+
+// AttachDisk implements hv.Hypervisor.
+func (h *Hypervisor) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
+	return h.call("AttachDisk", func() error { return h.Fake.AttachDisk(ctx, id, where, disk) })
+}
+
+// DetachDisk implements hv.Hypervisor.
+func (h *Hypervisor) DetachDisk(ctx context.Context, id string, where hv.Where, target string) error {
+	return h.call("DetachDisk", func() error { return h.Fake.DetachDisk(ctx, id, where, target) })
+}
+
+// DiskDefinition implements hv.Hypervisor.
+func (h *Hypervisor) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
+	return read(h, "DiskDefinition", func() (string, error) { return h.Fake.DiskDefinition(ctx, id, where, target) })
+}
+
+// Pools implements hv.Hypervisor.
+func (h *Hypervisor) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
+	return read(h, "Pools", func() ([]hv.PoolInfo, error) { return h.Fake.Pools(ctx) })
+}
+
+// LookupVolume implements hv.Hypervisor.
+func (h *Hypervisor) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
+	return read(h, "LookupVolume", func() (*hv.PoolVolume, error) { return h.Fake.LookupVolume(ctx, pool, name) })
+}
+
+// PowerOn implements hv.Hypervisor.
+func (h *Hypervisor) PowerOn(ctx context.Context, id string) error {
+	return h.call("PowerOn", func() error { return h.Fake.PowerOn(ctx, id) })
+}
+
+// PowerOff implements hv.Hypervisor.
+func (h *Hypervisor) PowerOff(ctx context.Context, id string) error {
+	return h.call("PowerOff", func() error { return h.Fake.PowerOff(ctx, id) })
+}
+
+// Shutdown implements hv.Hypervisor.
+func (h *Hypervisor) Shutdown(ctx context.Context, id string) error {
+	return h.call("Shutdown", func() error { return h.Fake.Shutdown(ctx, id) })
+}
+
+// RebootGuest implements hv.Hypervisor.
+func (h *Hypervisor) RebootGuest(ctx context.Context, id string) error {
+	return h.call("RebootGuest", func() error { return h.Fake.RebootGuest(ctx, id) })
+}
+
+// Suspend implements hv.Hypervisor.
+func (h *Hypervisor) Suspend(ctx context.Context, id string) error {
+	return h.call("Suspend", func() error { return h.Fake.Suspend(ctx, id) })
+}
+
+// Resume implements hv.Hypervisor.
+func (h *Hypervisor) Resume(ctx context.Context, id string) error {
+	return h.call("Resume", func() error { return h.Fake.Resume(ctx, id) })
+}
+
+// DomainDefinition implements hv.Hypervisor.
+func (h *Hypervisor) DomainDefinition(ctx context.Context, id string) (hv.DomainDefinition, error) {
+	return read(h, "DomainDefinition", func() (hv.DomainDefinition, error) { return h.Fake.DomainDefinition(ctx, id) })
+}
+
+// DefineDomain implements hv.Hypervisor.
+func (h *Hypervisor) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
+	return h.call("DefineDomain", func() error { return h.Fake.DefineDomain(ctx, id, def, disks) })
+}
+
+// UndefineDomain implements hv.Hypervisor.
+func (h *Hypervisor) UndefineDomain(ctx context.Context, id string) error {
+	return h.call("UndefineDomain", func() error { return h.Fake.UndefineDomain(ctx, id) })
+}

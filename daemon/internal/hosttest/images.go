@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Images are the images of the fake hypervisor as image.Storage has them. What is below /dev
+// is a block device.
+type Images struct {
+	Fake *hvtest.Fake
+	// Closed is a directory that QEMU does not pass; Shut an image that it cannot open, or
+	// a directory of them.
+	Closed, Shut string
+	// OnCreate is told how far a new image is, if it is set, and Temporary is the name of
+	// the newest before it was whole.
+	OnCreate  func(moment string)
+	Temporary string
+	// Writing are the images that somebody has open for writing, Devices the block devices
+	// that are not below /dev.
+	Writing, Devices map[string]bool
+	// Stuck is why nothing can be removed.
+	Stuck error
+	// BeforeGrow, where set, is called once, before the next image grows, and OnDisconnect
+	// with each image that is disconnected.
+	BeforeGrow, OnDisconnect func()
+	// Resized is the size of every overlay that somebody has resized, 0 if nobody has.
+	Resized atomic.Int64
+	// Free is how much every directory has free, 0 for plenty.
+	Free atomic.Int64
+
+	Mu sync.Mutex
+	// Users are those that hold an image besides the domains, in words.
+	Users map[string]string
+	// Durable are the flushes and removals of images, and what was given back, in order.
+	Durable []string
+	// Given are the rights that images were given.
+	Given map[string]*image.Rights
+	// Disconnects counts; Early: an image was disconnected that a domain had.
+	Disconnects int
+	Early       bool
+}
+
+func (i *Images) note(what, path string) {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	i.Durable = append(i.Durable, what+" "+path)
+}
+
+// info looks at an image, image.ErrAbsent if there is none.
+func (i *Images) info(path string) (hvtest.ImageInfo, error) {
+	info, err := i.Fake.Info(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = image.ErrAbsent
+	}
+	return info, err
+}
+
+// Flush notes that an image is on stable storage.
+func (i *Images) Flush(_ context.Context, path string) error {
+	i.note("flush", path)
+	return nil
+}
+
+// Sync does nothing: what is written to an image in memory is there.
+func (i *Images) Sync(context.Context, string) error { return nil }
+
+// CreateOverlay makes an empty overlay, unless it is there.
+func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error {
+	if empty, err := i.CheckOverlay(ctx, path, backing, sizeBytes); err == nil && empty {
+		return nil
+	}
+	i.give(path, rights)
+	return i.Fake.CreateOverlay(path, backing, sizeBytes)
+}
+
+// CheckOverlay says whether an overlay is empty.
+func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
+	info, err := i.info(path)
+	if is := i.Resized.Load(); is != 0 && err == nil {
+		return false, &image.SizeError{Path: path, Bytes: is, WantBytes: sizeBytes}
+	}
+	if err == nil && (info.Backing != backing || info.SizeBytes != sizeBytes) {
+		err = fmt.Errorf("%s is no overlay over %v of %d bytes", path, backing, sizeBytes)
+	}
+	return info.Allocated == 0, err
+}
+
+// Fold merges an overlay into an image.
+func (i *Images) Fold(_ context.Context, overlay string, into hv.Image) error {
+	return i.Fake.CommitOffline(overlay, into.Path)
+}
+
+// Create makes the image under its temporary name first, as on a filesystem that has no
+// files without a name.
+func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
+	temporary := filepath.Join(filepath.Dir(img.Path), about.Temporary)
+	i.Temporary = temporary
+	if err := i.Fake.CreateImage(temporary, img.Format, sizeBytes); err != nil {
+		return err
+	}
+	fingerprint, err := i.Fingerprint(ctx, temporary)
+	if err == nil {
+		i.moment("whole")
+		i.give(img.Path, about.Rights)
+		err = about.Whole(fingerprint)
+	}
+	if err == nil {
+		i.moment("noted")
+		err = i.Fake.Link(temporary, img.Path)
+		i.moment("linked")
+	}
+	return errors.Join(err, i.Fake.Remove(temporary))
+}
+
+func (i *Images) moment(name string) {
+	if i.OnCreate != nil {
+		i.OnCreate(name)
+	}
+}
+
+// Grow makes an image larger, which a domain that has it open does not let anybody.
+func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
+	if before := i.BeforeGrow; before != nil {
+		i.BeforeGrow = nil
+		before()
+	}
+	info, err := i.Fake.Info(img.Path)
+	if err != nil || info.SizeBytes > sizeBytes || i.isDevice(img.Path) {
+		return fmt.Errorf("%s cannot be made %d bytes large: %+v, %w", img.Path, sizeBytes, info, err)
+	}
+	if err = i.Fake.GrowImage(img.Path, sizeBytes); errors.Is(err, hvtest.ErrLocked) {
+		return hv.ErrInUse
+	}
+	return err
+}
+
+// Remove unlinks an image that is no device.
+func (i *Images) Remove(_ context.Context, path string) error {
+	i.note("remove", path)
+	if i.Stuck != nil || i.isDevice(path) {
+		return i.Stuck
+	}
+	if err := i.Fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (i *Images) isDevice(path string) bool {
+	return strings.HasPrefix(path, "/dev/") || i.Devices[path]
+}
+
+// Rights are the same for every image.
+func (i *Images) Rights(context.Context, string) (*image.Rights, error) {
+	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
+}
+
+// GiveRights notes the rights that an image is given.
+func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights) ([]string, error) {
+	_, err := i.Fake.Info(path)
+	if err == nil {
+		i.give(path, rights)
+	}
+	return nil, err
+}
+
+// GiveBack notes that an image has the rights of before.
+func (i *Images) GiveBack(_ context.Context, path string, _ *image.Rights) ([]string, error) {
+	_, err := i.Fake.Info(path)
+	if err == nil {
+		i.note("give back", path)
+	}
+	return nil, err
+}
+
+func (i *Images) give(path string, rights *image.Rights) {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	if i.Given == nil {
+		i.Given = map[string]*image.Rights{}
+	}
+	i.Given[path] = rights
+}
+
+// GaveRights says whether an image was given the rights of src, whatever its path.
+func (i *Images) GaveRights(path string) bool {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	r := i.Given[path]
+	return r != nil && r.UID == 1000 && r.Mode == 0o640
+}
+
+// Inspect reads size and kind of an image, whose format has to be the one that is said.
+func (i *Images) Inspect(_ context.Context, path string, format api.Format) (image.Info, error) {
+	info, err := i.info(path)
+	if err == nil && format == api.FormatQcow2 && info.Format != string(format) {
+		err = api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
+	}
+	if err != nil {
+		return image.Info{}, err
+	}
+	return image.Info{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize, Block: i.isDevice(path)}, nil
+}
+
+// Stamp tells whether an image was written since.
+func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
+	info, err := i.info(path)
+	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, Boot: i.Fake.BootID()}, err
+}
+
+// Fingerprint tells an image from another one that is at its path later.
+func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
+	info, err := i.info(path)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("born %d", info.Born), nil
+}
+
+// Written says whether somebody has an image open for writing.
+func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
+
+// InUse says who holds an image besides the domains.
+func (i *Images) InUse(_ context.Context, path string) (string, error) {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	return i.Users[path], nil
+}
+
+// AllocatedBytes is how much of the disk an image takes.
+func (i *Images) AllocatedBytes(path string) (int64, error) {
+	info, err := i.Fake.Info(path)
+	return int64(info.Allocated) * hvtest.BlockSize, err
+}
+
+// FreeBytes is how much a file may still grow.
+func (i *Images) FreeBytes(string) (int64, error) {
+	if free := i.Free.Load(); free != 0 {
+		return free, nil
+	}
+	return 1 << 40, nil
+}
+
+// Reach refuses what is in Closed.
+func (i *Images) Reach(user hv.ProcessUser, dir string) error {
+	if dir == i.Closed {
+		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
+	}
+	return nil
+}
+
+// MayOpen refuses Shut.
+func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
+	if _, err := i.Fake.Info(path); err != nil {
+		return err
+	}
+	if i.Shut == path || i.Shut == filepath.Dir(path) {
+		return &image.OpenError{User: user, Path: path, Mode: 0o600}
+	}
+	return nil
+}
+
+// Connect does nothing: nobody caches these images.
+func (i *Images) Connect(context.Context, string) error { return nil }
+
+// Disconnect counts.
+func (i *Images) Disconnect(_ context.Context, path string) error {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	i.Disconnects++
+	if i.OnDisconnect != nil {
+		i.OnDisconnect()
+	}
+	i.Early = i.Early || i.Fake.Writers(path) > 0
+	return nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Happening is what happens at one call.
+type Happening struct {
+	After bool   // the call takes effect first
+	Lose  bool   // the answer is lost: the caller cannot tell
+	Do    func() // what else happens
+}
+
+// Moments are the calls of a test's hypervisors, registry and guards: something can
+// happen at each of them, and what must always hold is looked at after each. The zero
+// value is ready; nil is a world in which nothing happens.
+type Moments struct {
+	// Look, where set, is called after each call that took effect. Set it before use.
+	Look func()
+
+	mu       sync.Mutex
+	arranged bool
+	nth      int
+	what     Happening
+	names    []string
+	happened bool
+	wrongs   []string
+}
+
+// Arrange has something happen at the nth call from now; 1 is the next one.
+func (m *Moments) Arrange(nth int, h Happening) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.arranged, m.nth, m.what, m.names = true, nth, h, nil
+}
+
+// Cancel has nothing happen any more, and no call be noted.
+func (m *Moments) Cancel() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.arranged = false
+}
+
+// Happened says whether anything has happened.
+func (m *Moments) Happened() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.happened
+}
+
+// Calls are the names of the calls since Arrange, until Cancel.
+func (m *Moments) Calls() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.names)
+}
+
+// Call is one call. Lost is what the caller hears if the answer is lost.
+func (m *Moments) Call(name string, lost error, effect func() error) error {
+	if m == nil {
+		return effect()
+	}
+	before, after := m.next(name)
+	if before.happens() {
+		return lost
+	}
+	err := effect()
+	if m.Look != nil {
+		m.Look()
+	}
+	if after.happens() {
+		return lost
+	}
+	return err
+}
+
+// next counts a call, and returns what happens before its effect and after it.
+func (m *Moments) next(name string) (before, after Happening) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.arranged {
+		return before, after
+	}
+	m.names = append(m.names, name)
+	if len(m.names) != m.nth {
+		return before, after
+	}
+	m.happened = true
+	if m.what.After {
+		return before, m.what
+	}
+	return m.what, after
+}
+
+func (h Happening) happens() (lose bool) {
+	if h.Do != nil {
+		h.Do()
+	}
+	return h.Lose
+}
+
+// Wrong notes what must never be.
+func (m *Moments) Wrong(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrongs = append(m.wrongs, fmt.Sprintf(format, args...))
+}
+
+// Wrongs are what was noted so far.
+func (m *Moments) Wrongs() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.wrongs)
+}

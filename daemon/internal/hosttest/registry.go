@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Registry is what every registry in memory has, whatever rules a test adds to it: one
+// request at a time, a network that can fail, answers that are kept by op id, and the
+// epochs of hosts. Its lock is held while a request is answered. The zero value is
+// ready.
+type Registry struct {
+	sync.Mutex
+	Moments *Moments
+	// Down: it does not answer.
+	Down bool
+
+	answers map[string]answer
+	epochs  map[string]epoch // by host id
+}
+
+// answer is what a change was answered, and what had been asked.
+type answer struct{ asked, value any }
+
+// epoch counts the fences of a host, and those that it was told of.
+type epoch struct{ fences, told int64 }
+
+var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
+
+// SetDown makes the registry unreachable, or reachable again.
+func (r *Registry) SetDown(down bool) { r.With(func() { r.Down = down }) }
+
+// With holds the registry for the time of f.
+func (r *Registry) With(f func()) {
+	r.Lock()
+	defer r.Unlock()
+	f()
+}
+
+// Ask is one request.
+func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err error) {
+	err = r.Moments.Call(name, errAway, func() (err error) {
+		r.Lock()
+		defer r.Unlock()
+		if r.Down {
+			return errAway
+		}
+		v, err = reply()
+		return err
+	})
+	return v, err
+}
+
+// Tell is a request that makes a change, once per op id.
+func Tell[T any](r *Registry, name, opID string, asked any, change func() (T, error)) (T, error) {
+	return Ask(r, name, func() (v T, err error) {
+		if old, known := r.answers[opID]; known {
+			if !reflect.DeepEqual(old.asked, asked) {
+				return v, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
+			}
+			v, _ = old.value.(T)
+			return v, nil
+		}
+		if v, err = change(); err == nil {
+			if r.answers == nil {
+				r.answers = map[string]answer{}
+			}
+			r.answers[opID] = answer{asked, v}
+		}
+		return v, err
+	})
+}
+
+// Fence begins a new epoch of a host, which it is not told of until Rejoin.
+func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
+
+// Refence is a fence after which the host is back at once, with all that it had.
+func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
+
+// NextEpoch begins a new epoch of a host, which it is told of or not. The caller holds the
+// lock.
+func (r *Registry) NextEpoch(host string, told bool) {
+	e := r.epochs[host]
+	e.fences++
+	r.setEpoch(host, e, told)
+}
+
+// Rejoin is a host that has come back, and been told its epoch.
+func (r *Registry) Rejoin(host string) { r.With(func() { r.setEpoch(host, r.epochs[host], true) }) }
+
+func (r *Registry) setEpoch(host string, e epoch, told bool) {
+	if told {
+		e.told = e.fences
+	}
+	if r.epochs == nil {
+		r.epochs = map[string]epoch{}
+	}
+	r.epochs[host] = e
+}
+
+// ToldEpoch is the epoch that a host believes to be in.
+func (r *Registry) ToldEpoch(host string) int64 {
+	r.Lock()
+	defer r.Unlock()
+	return 1 + r.epochs[host].told
+}
+
+// CheckEpoch refuses what comes from another epoch of a host than the newest. The caller
+// holds the lock.
+func (r *Registry) CheckEpoch(host string, epoch int64) error {
+	if newest := 1 + r.epochs[host].fences; epoch != newest {
+		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", newest).With("epoch", newest)
+	}
+	return nil
+}

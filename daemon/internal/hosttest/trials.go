@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Pass lets time pass, in a bubble.
+func Pass(d time.Duration) { <-time.After(d) }
+
+// EveryCall makes a trial in which something happens at its first call, then one in which
+// it happens at the next, and so on, each in a bubble, until one ran to its end before it
+// happened. Stride is how far the next call is.
+func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
+	t.Helper()
+	for n := 1; ; n += stride(n) {
+		happened := false
+		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { happened = trial(t, n) })
+		})
+		if !happened || t.Failed() {
+			return
+		}
+	}
+}
+
+// Stride is from each call to the next or, with -short, which is for the race detector,
+// to the one so many further on.
+func Stride(short int) func(n int) int {
+	return func(int) int {
+		if testing.Short() {
+			return short
+		}
+		return 1
+	}
+}
+
+// BeforeAndAfter runs f for what happens before a call and for what happens after it.
+func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
+	t.Helper()
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) { f(t, after) })
+	}
+}
+
+// Insist is a caller who asks until there is an end, as a person would. An op whose
+// daemon died goes on without its caller.
+func Insist(t *testing.T, ask func(try int) error) error {
+	t.Helper()
+	const tries, between = 7, 10 * time.Second
+	for try := 0; ; try++ {
+		err := ask(try)
+		switch code := api.CodeOf(err); {
+		case errors.Is(err, op.ErrStopped), errors.Is(err, op.ErrNotFound):
+			Pass(between)
+			return nil
+		case code == api.CodeNeedsOperator, code == api.CodeInternal:
+			t.Errorf("try %d: %v", try, err)
+			return err
+		case code != api.CodeHypervisorUnavailable && code != api.CodeRegistryUnavailable || try == tries-1:
+			return err
+		}
+		Pass(between)
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package expect has the checks of errors that the tests of every package make. It knows
+// error codes and nothing else of what is tested.
+package expect
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// OK ends the test at an error.
+func OK(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Value returns what a call that has to succeed returned: Value(f())(t).
+func Value[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		OK(t, err)
+		return v
+	}
+}
+
+// Code ends the test unless err has this code, "" for nil, and says each of these texts.
+func Code(t testing.TB, err error, want api.Code, says ...string) {
+	t.Helper()
+	if got := api.CodeOf(err); got != want {
+		t.Fatalf("error %v (code %q), want code %q", err, got, want)
+	}
+	for _, text := range says {
+		if !strings.Contains(fmt.Sprint(err), text) {
+			t.Fatalf("error %v does not say %q", err, text)
+		}
+	}
+}
