@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/volferry/volferry/internal/atomicfile"
 )
 
 // makeDirs makes the directories of the daemon. QEMU passes through the state
@@ -21,13 +23,28 @@ func makeDirs(cfg *config) error {
 	}{
 		{cfg.StateDir, 0o711},
 		{cfg.OverlayDir, 0o711},
-		{filepath.Join(cfg.StateDir, "guards"), 0o711},
-		{filepath.Join(cfg.StateDir, "cursors"), 0o700},
-		{filepath.Join(cfg.StateDir, "audit"), 0o700},
+		{cfg.guardDir(), 0o711},
+		{cfg.cursorDir(), 0o700},
+		{cfg.auditDir(), 0o700},
 		{cfg.SaveDir, 0o700}, // what guests have in memory
 	} {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *config) guardDir() string  { return filepath.Join(c.StateDir, "guards") }
+func (c *config) cursorDir() string { return filepath.Join(c.StateDir, "cursors") }
+func (c *config) auditDir() string  { return filepath.Join(c.StateDir, "audit") }
+
+// sweepDirs removes what a daemon that was killed while it wrote a small file has left. It
+// is for who has the journal, and with it the state directory for itself.
+func sweepDirs(cfg *config) error {
+	for _, dir := range []string{cfg.StateDir, cfg.guardDir(), cfg.cursorDir(), cfg.auditDir()} {
+		if err := atomicfile.Sweep(dir); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -55,3 +55,28 @@ func TestADirectoryThatIsThereKeepsItsMode(t *testing.T) {
 		t.Errorf("the mode that its owner gave it was changed to %o", info.Mode().Perm())
 	}
 }
+
+func TestAStartRemovesWhatAKilledDaemonWasWriting(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.StateDir = filepath.Join(t.TempDir(), "volferry")
+	cfg.OverlayDir, cfg.SaveDir = filepath.Join(cfg.StateDir, "overlays"), filepath.Join(cfg.StateDir, "saves")
+	if err := makeDirs(cfg); err != nil {
+		t.Fatal(err)
+	}
+	guard := filepath.Join(cfg.guardDir(), "45f85f92-d48c-42b4-a4ca-1b7b46b3db68")
+	left := filepath.Join(cfg.guardDir(), ".45f85f92-d48c-42b4-a4ca-1b7b46b3db68.tmp-1139974973")
+	for _, path := range []string{guard, left} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sweepDirs(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(guard); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("what a killed daemon left is still there: %v", err)
+	}
+}

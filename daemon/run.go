@@ -64,6 +64,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = records.Close() }()
+	if err := sweepDirs(cfg); err != nil {
+		return err
+	}
 	var up *uplink.Uplink
 	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey),
 		client.As(func() (string, int64) { return up.Token() }))
@@ -72,7 +75,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 
 	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, Log: log})
-	guards := guard.New(filepath.Join(cfg.StateDir, "guards"), cfg.LibvirtHook)
+	guards := guard.New(cfg.guardDir(), cfg.LibvirtHook)
 	var migrations *migrate.Manager
 	var attachments *attach.Manager
 	up, err = uplink.New(told(uplink.Config{
@@ -84,13 +87,13 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	site := up.Site(registry)
 	storage := image.Storage{}
-	copier := steps.NewCopier(filepath.Join(cfg.StateDir, "cursors"), log)
+	copier := steps.NewCopier(cfg.cursorDir(), log)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
 		Own: own,
 	}
-	asked := audit.NewOutbox(filepath.Join(cfg.StateDir, "audit"), registry.PostEvent, log)
+	asked := audit.NewOutbox(cfg.auditDir(), registry.PostEvent, log)
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, Own: own, Storage: virt}
 	migrations = migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,

@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 )
 
+// temporary is in the name of a file that Write fills, before a random number.
+const temporary = ".tmp-"
+
 // Write puts data into the file at path, with exactly this mode whatever the
 // umask, in place of what was there. When it returns nil both content and name
 // are on stable storage. On error the file is as it was, unless the error is of
@@ -30,7 +33,7 @@ func write(path string, data []byte, mode os.FileMode) error {
 	dir := filepath.Dir(path)
 	// The leading dot and no suffix of a kind: whoever reads the directory by
 	// pattern does not take the file that a crash leaves behind for a real one.
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*")
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+temporary+"*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -49,6 +52,25 @@ func fill(f *os.File, data []byte, mode os.FileMode) error {
 		return errors.Join(err, f.Close())
 	}
 	return errors.Join(f.Chmod(mode), f.Sync(), f.Close())
+}
+
+// Sweep removes what every Write that a crash cut off has left in dir. Nobody may write
+// files of dir meanwhile.
+func Sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("sweep directory: %w", err)
+	}
+	for _, e := range entries {
+		left, _ := filepath.Match(".*"+temporary+"*", e.Name()) // the pattern is no bad one
+		if !left {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("sweep directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // Remove removes the file at path, durably. A file that is absent is no error;

@@ -85,6 +85,32 @@ func TestAFailedWriteLeavesEverythingAsItWas(t *testing.T) {
 	}
 }
 
+func TestSweepRemovesWhatACrashHasLeftAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.CreateTemp(dir, ".guard"+temporary+"*") // as Write does
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept := []string{".hidden", "guard", "guard.tmp-1"}
+	for _, name := range kept {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Sweep(dir); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(kept, names(t, dir)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if err := Sweep(filepath.Join(dir, "absent")); err == nil {
+		t.Error("an absent directory is no error")
+	}
+}
+
 func TestRemoveBearsAbsence(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "guard")
