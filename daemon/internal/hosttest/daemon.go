@@ -23,8 +23,6 @@ type Program[M Manager] struct {
 	New func() M
 	// Runner is how its ops run; its Plans are added to the manager's.
 	Runner func(m M) op.Config
-	// Begin is what the runner begins with. Nil: Resume.
-	Begin func(r *op.Runner, ctx context.Context) error
 	// Run is what the manager does on its own until the context is done. Nil: nothing.
 	Run func(m M, ctx context.Context) error
 }
@@ -48,7 +46,7 @@ type Daemon[M Manager] struct {
 func Start[M Manager](t *testing.T, p Program[M]) *Daemon[M] {
 	t.Helper()
 	d := &Daemon[M]{t: t, program: p}
-	d.boot(p.Begin)
+	d.boot(nil)
 	t.Cleanup(func() {
 		d.Restarts.Wait()
 		d.Halt()
@@ -57,7 +55,7 @@ func Start[M Manager](t *testing.T, p Program[M]) *Daemon[M] {
 }
 
 // boot is called with the lock held, or by nobody else yet.
-func (d *Daemon[M]) boot(begin func(*op.Runner, context.Context) error) {
+func (d *Daemon[M]) boot(begin func(context.Context, *op.Runner) error) {
 	m := d.program.New()
 	cfg := d.program.Runner(m)
 	cfg.Plans = append(m.Plans(), cfg.Plans...)
@@ -67,9 +65,9 @@ func (d *Daemon[M]) boot(begin func(*op.Runner, context.Context) error) {
 	}
 	m.Bind(runner)
 	if begin == nil {
-		begin = (*op.Runner).Resume
+		begin = func(ctx context.Context, r *op.Runner) error { return r.Resume(ctx) }
 	}
-	if err := begin(runner, context.Background()); err != nil {
+	if err := begin(context.Background(), runner); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -96,19 +94,33 @@ func (d *Daemon[M]) Halt() {
 	d.stop()
 }
 
+// Boot starts another daemon where one was killed. Begin is what its runner begins with:
+// nil for Resume.
+func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.boot(begin)
+}
+
 // Restart kills the daemon and starts another.
 func (d *Daemon[M]) Restart() { d.RestartAfter(func() {}) }
 
 // RestartAfter kills the daemon, and starts another when something has happened.
-func (d *Daemon[M]) RestartAfter(happen func()) { d.RestartWith(happen, d.program.Begin) }
-
-// RestartWith is RestartAfter with another beginning.
-func (d *Daemon[M]) RestartWith(happen func(), begin func(*op.Runner, context.Context) error) {
+func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stop()
 	happen()
-	d.boot(begin)
+	d.boot(nil)
+}
+
+// Replace is RestartAfter for a daemon of which something hangs: it is not waited for.
+func (d *Daemon[M]) Replace(happen func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	go d.stop()
+	happen()
+	d.boot(nil)
 }
 
 // Now returns the manager of now, and its runner.

@@ -109,6 +109,13 @@ func (r *Registry) ToldEpoch(host string) int64 {
 	return 1 + r.epochs[host].told
 }
 
+// NewestEpoch is the epoch of a host.
+func (r *Registry) NewestEpoch(host string) int64 {
+	r.Lock()
+	defer r.Unlock()
+	return 1 + r.epochs[host].fences
+}
+
 // CheckEpoch refuses what comes from another epoch of a host than the newest. The caller
 // holds the lock.
 func (r *Registry) CheckEpoch(host string, epoch int64) error {

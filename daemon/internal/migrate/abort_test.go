@@ -43,9 +43,9 @@ func (d *daemon) fold(mig api.Migration) api.Migration {
 // interruptComplete has the complete undone, with no cancel behind it.
 func (d *daemon) interruptComplete() {
 	d.t.Helper()
-	for _, st := range d.runner.Active() {
+	for _, st := range d.runner().Active() {
 		if st.Op.Kind == steps.KindCompleteLive {
-			must(d.t, d.runner.Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted")))
+			must(d.t, d.runner().Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted")))
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestACancelInTheFoldLosesNothingWhateverHappensAtEveryCall(t *testing.T) {
 			return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
 		}},
 		{"the daemon dies", func(d *daemon) hvtest.Fault {
-			return hvtest.Fault{Do: func() { go d.restart() }}
+			return hvtest.Fault{Do: func() { go d.Restart() }}
 		}},
 		{"the guest is destroyed", func(d *daemon) hvtest.Fault {
 			return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
@@ -172,8 +172,8 @@ func TestACancelThatIsUndoneDoesNotEndAPauseOfSomebodyElse(t *testing.T) {
 			if r.Step == "commit" && r.Kind == op.EventStarted {
 				d.journal.AfterAppend(nil)
 				must(t, d.world.SuspendByUser(testInstance))
-				for _, st := range d.runner.Active() {
-					_ = d.runner.Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted"))
+				for _, st := range d.runner().Active() {
+					_ = d.runner().Interrupt(st.Op.ID, api.Errorf(api.CodeInternal, "it was interrupted"))
 				}
 			}
 		})

@@ -22,7 +22,7 @@ func TestTheOperatorsCapHoldsWhenTheDaemonIsStartedAnew(t *testing.T) {
 				_, err := d.manager().SetBandwidth(ctx, mig.ID, bps)
 				must(t, err)
 			}
-			d.restart()
+			d.Restart()
 			pass(time.Second)
 			job, err := d.world.Job(ctx, testInstance, "vda")
 			must(t, err)

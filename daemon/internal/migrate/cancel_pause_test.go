@@ -56,7 +56,7 @@ func (d *daemon) backOnSrc(mig api.Migration) {
 func TestAnInterruptionDoesNotPauseTheGuestBeforeTheCommitHasCaughtUp(t *testing.T) {
 	for name, happen := range map[string]func(d *daemon){
 		"libvirt is away":   func(d *daemon) { awayFor(d, time.Second) },
-		"the daemon dies":   func(d *daemon) { d.restart() },
+		"the daemon dies":   func(d *daemon) { d.Restart() },
 		"the commit is big": func(*daemon) {},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,7 +111,7 @@ func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *tes
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
 		d.until(mig.ID, api.MigrationCancelled)
-		d.restart()
+		d.Restart()
 		d.watched()
 		synctest.Wait()
 		d.stayed()

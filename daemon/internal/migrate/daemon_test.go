@@ -7,18 +7,19 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -37,88 +38,49 @@ const (
 	overlayPath   = migratetest.OverlayPath
 )
 
-var must, pass, savedSpec = migratetest.Must, migratetest.Pass, migratetest.NewSavedSpec
+var must, pass, savedSpec = expect.OK, hosttest.Pass, migratetest.NewSavedSpec
 
-// daemon is a manager and its runner on a world, which may be stopped and
-// started again on the same world and journal.
+// daemon is a manager on a world, which may be stopped and started again on the same
+// world and journal.
 type daemon struct {
+	*hosttest.Daemon[*Manager]
 	t       *testing.T
 	world   *migratetest.World
 	journal *optest.Journal
-	runner  *op.Runner
-	stop    func()
 	heard   heard
-
-	mu      sync.Mutex
-	current *Manager
 }
 
-// manager is the one of now.
-func (d *daemon) manager() *Manager {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.current
-}
+// manager is the one of now, runner its runner.
+func (d *daemon) manager() *Manager  { m, _ := d.Now(); return m }
+func (d *daemon) runner() *op.Runner { _, r := d.Now(); return r }
 
+// newDaemon starts a daemon as run.go does.
 func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
-	d.boot()
-	t.Cleanup(func() { d.stop() })
+	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: w}
+	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
+		New: func() *Manager {
+			host := func(context.Context) (steps.Host, error) {
+				return steps.Host{ID: testHost, Epoch: w.Registry.ToldEpoch(testHost)}, nil
+			}
+			return New(Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), d.journal, host, slog.New(slog.DiscardHandler))
+		},
+		Runner: func(m *Manager) op.Config {
+			return op.Config{
+				Journal: d.journal, Describe: steps.Describe, OnChange: m.Changed,
+				OnFinished: func(st op.Status) { Notify(st, &d.heard) },
+			}
+		},
+		Run: func(m *Manager, ctx context.Context) error { return m.Run(ctx, func() {}) },
+	})
 	return d
 }
 
-// boot starts the daemon as run.go does.
-func (d *daemon) boot() { d.bootWith((*op.Runner).Resume) }
-
-// bootFenced is boot on a host that knows that it was fenced.
-func (d *daemon) bootFenced() {
-	d.bootWith(func(r *op.Runner, ctx context.Context) error {
-		r.Halt()
-		return r.FinishCritical(ctx)
-	})
-}
-
-func (d *daemon) bootWith(begin func(*op.Runner, context.Context) error) {
-	d.t.Helper()
-	host := func(context.Context) (steps.Host, error) {
-		return steps.Host{ID: testHost, Epoch: d.world.Registry.ToldEpoch()}, nil
-	}
-	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: d.world}
-	m := New(Config{OverlayDir: "/overlays", Rules: rules}, d.world.Ports(), d.journal, host, slog.New(slog.DiscardHandler))
-	runner, err := op.New(op.Config{
-		Journal: d.journal, Plans: m.Plans(), Describe: steps.Describe, OnChange: m.Changed,
-		OnFinished: func(st op.Status) { Notify(st, &d.heard) },
-	})
-	must(d.t, err)
-	m.Bind(runner)
-	d.current, d.runner = m, runner
-	must(d.t, begin(runner, context.Background()))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := m.Run(ctx, func() {}); err != nil {
-			d.t.Error(err)
-		}
-	}()
-	d.stop = func() {
-		cancel()
-		<-ended
-		runner.Stop()
-	}
-}
-
-// restart is a daemon that dies and comes back.
-func (d *daemon) restart() { d.restartAfter(func() {}) }
-
-// restartAfter is a daemon that dies and comes back after something happened.
-func (d *daemon) restartAfter(happen func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stop()
-	happen()
-	d.boot()
+// halted is what the runner of a host begins with that knows that it was fenced.
+func halted(ctx context.Context, r *op.Runner) error {
+	r.Halt()
+	return r.FinishCritical(ctx)
 }
 
 var toNewPool = api.MigrationTarget{ToPool: "new"}
@@ -165,13 +127,16 @@ func (d *daemon) call(id string) Call {
 	return Call{OpID: uuid.NewString(), Subject: id}
 }
 
-// callStride is how far the next call is to which something happens: each in its
-// turn, or with -short, which is for the race detector, some of them.
-func callStride() int {
-	if testing.Short() {
-		return 13
-	}
-	return 1
+// stride is how far the next call is to which something happens.
+var stride = hosttest.Stride(13)
+
+// atEveryCall makes a trial again and again on a world whose instance is in a state, and lets
+// something happen at its first call, then at its second, and so on.
+func atEveryCall(t *testing.T, state hv.State, trial func(t *testing.T, d *daemon, n int) (happened bool)) {
+	t.Helper()
+	hosttest.EveryCall(t, stride, func(t *testing.T, n int) bool {
+		return trial(t, newDaemon(t, migratetest.NewWorld(t, state)), n)
+	})
 }
 
 // inBubble runs a test in fake time on a world whose instance is in a state.

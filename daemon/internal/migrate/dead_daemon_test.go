@@ -26,7 +26,7 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 			arm(func() {
 				d.world.Disconnect() // from here on it does nothing
 				d.journal.SetDown(true)
-				go d.restartAfter(func() {
+				go d.RestartAfter(func() {
 					d.world.Reconnect()
 					d.journal.SetDown(false)
 					d.world.SetStep(0) // the commit gets nowhere
@@ -65,7 +65,7 @@ func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testin
 					d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
 						d.world.Disconnect()
 						d.journal.SetDown(true)
-						go d.restartAfter(func() {
+						go d.RestartAfter(func() {
 							d.world.Reconnect()
 							d.journal.SetDown(false)
 							if resumed {

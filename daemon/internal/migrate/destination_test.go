@@ -38,9 +38,9 @@ func TestADestinationThatIsTakenBehindTheRegistryIsNotWritten(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		r := d.world.Registry
 		path, names := d.world.Aliases(t)
-		r.OnCall = func(bool) {
-			r.Mu.Lock()
-			defer r.Mu.Unlock()
+		r.Moments.Look = func() {
+			r.Lock()
+			defer r.Unlock()
 			if len(r.Rows) > 0 && len(r.Others) == 0 {
 				r.Others = []api.Volume{migratetest.VolumeAt(path)}
 			}

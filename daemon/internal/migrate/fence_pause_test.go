@@ -44,19 +44,19 @@ func (d *daemon) fencedInThePause(at string, target api.MigrationTarget, dies bo
 		go func() {
 			defer close(quiet)
 			if dies {
-				d.stop()
+				d.Halt()
 				return
 			}
-			d.manager().Epoch(d.world.Registry.Epoch)
-			d.runner.Halt()
+			d.manager().Epoch(d.world.Registry.NewestEpoch(testHost))
+			d.runner().Halt()
 		}()
 		synctest.Wait()
 	})
 	id := d.migrateTo(target)
 	<-quiet
 	if dies {
-		d.bootFenced()
-		d.manager().Epoch(d.world.Registry.Epoch)
+		d.Boot(halted)
+		d.manager().Epoch(d.world.Registry.NewestEpoch(testHost))
 		pass(patience)
 	}
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -65,9 +65,9 @@ func (d *daemon) fencedInThePause(at string, target api.MigrationTarget, dies bo
 		d.t.Errorf("a host that was fenced at %s has left the guest %s", at, dom.State)
 	}
 	d.world.Registry.SetDown(false)
-	d.runner.Halt()
+	d.runner().Halt()
 	d.world.Registry.Rejoin()
-	must(d.t, d.runner.Resume(context.Background()))
+	must(d.t, d.runner().Resume(context.Background()))
 	d.rejoined()
 	d.moved(d.until(id, api.MigrationCompleted))
 }

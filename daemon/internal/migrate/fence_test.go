@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -21,7 +22,7 @@ import (
 // report.
 func (d *daemon) fenced() {
 	d.world.Registry.Fence()
-	d.manager().Epoch(d.world.Registry.Epoch)
+	d.manager().Epoch(d.world.Registry.NewestEpoch(testHost))
 }
 
 func (d *daemon) rejoined() {
@@ -67,20 +68,13 @@ func TestAFencedHostStopsTouchingUntilItHasRejoined(t *testing.T) {
 // else, and rejoins later.
 func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
-		for n := 1; ; n += callStride() {
-			reached := false
-			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				calls := 0
-				d.world.Registry.AtCall(func(after bool) {
-					if after {
-						return
-					}
-					if calls++; calls == n {
-						reached = true
-						d.world.Registry.Fence()
-						time.AfterFunc(time.Minute, d.rejoined)
-					}
-				})
+		t.Run(target.Method, func(t *testing.T) {
+			atEveryCall(t, hv.StateRunning, func(t *testing.T, d *daemon, n int) bool {
+				moments := d.world.Registry.Moments
+				moments.Arrange(n, hosttest.Happening{Do: func() {
+					d.world.Registry.Fence()
+					time.AfterFunc(time.Minute, d.rejoined)
+				}})
 				req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}
 				mig, err := d.manager().Start(context.Background(), req)
 				for api.CodeOf(err) == api.CodeStaleEpoch { // refused, with nothing done
@@ -93,11 +87,9 @@ func TestAHostThatIsFencedAtAnyCallGoesOnOnceItHasRejoined(t *testing.T) {
 				}
 				must(t, err)
 				d.moved(d.until(mig.ID, api.MigrationCompleted))
+				return moments.Happened()
 			})
-			if !reached || t.Failed() {
-				break
-			}
-		}
+		})
 	}
 }
 

@@ -27,7 +27,7 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 		"the daemon is dead": func(d *daemon) {
 			d.world.Disconnect() // from here on it does nothing
 			d.journal.SetDown(true)
-			go d.restartAfter(func() {
+			go d.RestartAfter(func() {
 				d.world.Reconnect()
 				d.journal.SetDown(false)
 				_ = d.world.Start(testInstance)
@@ -64,26 +64,21 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 // first record after that, then at the second, and so on.
 func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
 	t.Helper()
-	for n := 1; ; n += callStride() {
-		reached := false
-		t.Run(fmt.Sprintf("%s, record %d", name, n), func(t *testing.T) {
-			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				f(t, d, func(happen func()) {
-					left := n
-					d.journal.AfterAppend(func(op.Record) {
-						if left--; left == 0 {
-							reached = true
-							happen()
-						}
-					})
+	t.Run(name, func(t *testing.T) {
+		atEveryCall(t, hv.StateRunning, func(t *testing.T, d *daemon, n int) (reached bool) {
+			f(t, d, func(happen func()) {
+				left := n
+				d.journal.AfterAppend(func(op.Record) {
+					if left--; left == 0 {
+						reached = true
+						happen()
+					}
 				})
-				pass(time.Minute)
 			})
+			pass(time.Minute)
+			return reached
 		})
-		if !reached || t.Failed() {
-			return
-		}
-	}
+	})
 }
 
 // copied makes a start and a copy by hand.

@@ -18,7 +18,7 @@ import (
 // ended waits for the request and returns its error.
 func (d *daemon) ended(opID string) *api.Error {
 	d.t.Helper()
-	_, err := d.runner.Wait(context.Background(), opID)
+	_, err := d.runner().Wait(context.Background(), opID)
 	must(d.t, err)
 	o, err := d.manager().Request(context.Background(), opID)
 	must(d.t, err)

@@ -37,12 +37,7 @@ func (x *death) die() {
 // reboot waits for the death, lets something happen, and boots another daemon.
 func (d *daemon) reboot(x *death, happen func()) {
 	<-x.reached
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	stop := d.stop
-	go stop()
-	happen()
-	d.boot()
+	d.Replace(happen)
 	d.t.Cleanup(func() { close(x.released) })
 }
 

@@ -20,37 +20,30 @@ import (
 // A guest that is saved on src is started on src again, whatever the persistent
 // XML says: src is not frozen then.
 func TestAGuestThatIsSavedDuringStartNeverWritesToAFrozenSrc(t *testing.T) {
-	for n := 1; ; n += callStride() {
-		reached := false
-		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
-			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				d.world.Inject(hvtest.Fault{Nth: n, Do: func() { reached = d.world.Save(testInstance) == nil }})
-				mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
-				calm(d)
-				if err == nil {
-					mig, err = d.manager().Get(context.Background(), mig.ID)
-					must(t, err)
-				}
-				before, err := d.world.ReadImage(srcPath)
-				must(t, err)
-				_ = d.world.Start(testInstance)
-				for range 20 {
-					d.world.GuestWrites()
-				}
-				after, err := d.world.ReadImage(srcPath)
-				must(t, err)
-				if mig.State == api.MigrationStarted && fmt.Sprint(before) != fmt.Sprint(after) {
-					t.Error("src was written after start had returned")
-				}
-				if mig.State != api.MigrationStarted {
-					d.stayed()
-				}
-			})
-		})
-		if !reached || t.Failed() {
-			return
+	atEveryCall(t, hv.StateRunning, func(t *testing.T, d *daemon, n int) (reached bool) {
+		d.world.Inject(hvtest.Fault{Nth: n, Do: func() { reached = d.world.Save(testInstance) == nil }})
+		mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
+		calm(d)
+		if err == nil {
+			mig, err = d.manager().Get(context.Background(), mig.ID)
+			must(t, err)
 		}
-	}
+		before, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		_ = d.world.Start(testInstance)
+		for range 20 {
+			d.world.GuestWrites()
+		}
+		after, err := d.world.ReadImage(srcPath)
+		must(t, err)
+		if mig.State == api.MigrationStarted && fmt.Sprint(before) != fmt.Sprint(after) {
+			t.Error("src was written after start had returned")
+		}
+		if mig.State != api.MigrationStarted {
+			d.stayed()
+		}
+		return reached
+	})
 }
 
 func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
@@ -63,7 +56,7 @@ func TestASavedGuestIsNotFoldedBehindItsBack(t *testing.T) {
 		must(t, d.world.Save(testInstance))
 		_, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		_, err = d.runner.Wait(ctx, id)
+		_, err = d.runner().Wait(ctx, id)
 		must(t, err)
 		if o, err := d.manager().Request(ctx, id); err != nil || o.Error == nil || o.Error.Code != api.CodeStateForbidden {
 			t.Errorf("complete with a managed save image: %+v (%v), want state_forbidden", o.Error, err)

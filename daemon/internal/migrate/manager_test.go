@@ -95,7 +95,7 @@ func TestExternalCopyIsComparedBeforeItIsUsed(t *testing.T) {
 		complete := func() string {
 			_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 			must(t, err)
-			_, err = d.runner.Wait(context.Background(), id)
+			_, err = d.runner().Wait(context.Background(), id)
 			must(t, err)
 			return id
 		}
@@ -270,7 +270,7 @@ func TestARestartedDaemonGoesOn(t *testing.T) {
 		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
-		d.restart()
+		d.Restart()
 		close(d.world.Copier.Gate)
 		d.moved(d.until(id, api.MigrationCompleted))
 	})

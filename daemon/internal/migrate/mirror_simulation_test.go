@@ -62,7 +62,7 @@ func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
 			return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
 		}},
 		{"the daemon dies", true, false, func(d *daemon) hvtest.Fault {
-			return hvtest.Fault{Do: func() { go d.restart() }}
+			return hvtest.Fault{Do: func() { go d.Restart() }}
 		}},
 		{"the guest restarts", false, true, func(d *daemon) hvtest.Fault {
 			return hvtest.Fault{After: true, Do: func() {
@@ -102,7 +102,7 @@ func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.
 		arm(func() {
 			d.world.Disconnect() // from here on it does nothing
 			d.journal.SetDown(true)
-			go d.restartAfter(func() {
+			go d.RestartAfter(func() {
 				d.world.Reconnect()
 				d.journal.SetDown(false)
 				must(t, d.world.ResumeByUser(testInstance))

@@ -284,7 +284,7 @@ func TestAGuestThatIsStartedAgainAtOnceIsMirroredAnew(t *testing.T) {
 func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.mirroring(mirrorToNewPool)
-		for _, st := range d.runner.Active() {
+		for _, st := range d.runner().Active() {
 			for _, key := range st.Op.Keys {
 				if strings.HasPrefix(key, "instance/") {
 					t.Errorf("op %s holds %s", st.Op.Kind, key)
@@ -335,7 +335,7 @@ func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {
 			t.Fatalf("the guest is %s (%v) after the daemon came out (%v)", dom.State, err, ctx.Err())
 		}
 		d.world.Copier.OnCompare, d.world.Copier.CompareGate = nil, nil
-		d.restart()
+		d.Restart()
 		d.moved(d.until(id, api.MigrationCompleted))
 	})
 }

@@ -72,10 +72,10 @@ func TestEachPartOfAMigrationIsToldOnceThroughARestart(t *testing.T) {
 		d.world.Copier.Gate = make(chan struct{})
 		id := d.migrate()
 		d.until(id, api.MigrationCopying)
-		d.restart()
+		d.Restart()
 		close(d.world.Copier.Gate)
 		d.until(id, api.MigrationCompleted)
-		d.restart()
+		d.Restart()
 		d.heard.want(t, "phase start", "stall start", "phase copy", "phase complete", "stall switch", "ended completed")
 	})
 }
@@ -147,7 +147,7 @@ func TestGuestDiskIsThatOfAnOpOfAMigration(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Copier.Gate = make(chan struct{})
 		d.until(d.migrate(), api.MigrationCopying)
-		active := d.runner.Active()
+		active := d.runner().Active()
 		if len(active) != 1 {
 			t.Fatalf("%d ops are active, want the copy", len(active))
 		}

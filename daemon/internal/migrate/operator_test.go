@@ -65,7 +65,7 @@ func TestCallingAgainTooSoonChangesNothing(t *testing.T) {
 		mig, _ := parked(t, d)
 		_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
-		_, err = d.runner.Wait(context.Background(), id)
+		_, err = d.runner().Wait(context.Background(), id)
 		must(t, err)
 		d.until(mig.ID, api.MigrationNeedsOperator)
 		_, _, err = d.manager().Copy(context.Background(), d.call(mig.ID))

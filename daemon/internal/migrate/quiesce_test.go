@@ -38,7 +38,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 					go func() {
 						defer close(stopped)
 						d.manager().Quiesce(context.Background())
-						d.stop()
+						d.Halt()
 					}()
 					pass(time.Millisecond) // so that the stop is under way
 				})
@@ -50,7 +50,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 				if dom.State != hv.StateRunning {
 					t.Errorf("a daemon that was stopped at %s left the guest %s", at, dom.State)
 				}
-				d.boot()
+				d.Boot(nil)
 				d.moved(d.until(mig.ID, api.MigrationCompleted))
 			})
 		})

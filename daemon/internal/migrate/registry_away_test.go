@@ -4,13 +4,13 @@ package migrate
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -31,29 +31,14 @@ func (d *daemon) away(how time.Duration) {
 // effect, or after it.
 func everyRegistryCall(t *testing.T, state hv.State, run func(t *testing.T, d *daemon)) {
 	t.Helper()
-	for _, after := range []bool{false, true} {
-		for n := 1; ; n += callStride() {
-			reached := false
-			t.Run(fmt.Sprintf("after %v, call %d", after, n), func(t *testing.T) {
-				inBubble(t, state, func(t *testing.T, d *daemon) {
-					calls := 0
-					d.world.Registry.AtCall(func(after2 bool) {
-						if after2 != after {
-							return
-						}
-						if calls++; calls == n {
-							reached = true
-							d.away(time.Minute)
-						}
-					})
-					run(t, d)
-				})
-			})
-			if !reached || t.Failed() {
-				break
-			}
-		}
-	}
+	hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
+		atEveryCall(t, state, func(t *testing.T, d *daemon, n int) bool {
+			moments := d.world.Registry.Moments
+			moments.Arrange(n, hosttest.Happening{After: after, Lose: true, Do: func() { d.away(time.Minute) }})
+			run(t, d)
+			return moments.Happened()
+		})
+	})
 }
 
 // asked makes a call again and again until the registry answers, as a client
@@ -248,8 +233,8 @@ func TestACancelRunsWithoutTheRegistryAndTellsItLater(t *testing.T) {
 func TestTheRefusalOfAStartIsTheAnswerHoweverOftenItIsAskedFor(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.world.Inject(hvtest.Fault{Call: "Pools", Do: func() { // behind the look at the volume
-			d.world.Registry.Mu.Lock()
-			defer d.world.Registry.Mu.Unlock()
+			d.world.Registry.Lock()
+			defer d.world.Registry.Unlock()
 			d.world.Registry.Vol.MigrationID = testMigration
 		}})
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true}

@@ -52,7 +52,7 @@ func TestAMigrationBetweenTwoOpsGoesOnSoonAfterTheHostIsBack(t *testing.T) {
 		d.journal.AfterAppend(func(r op.Record) {
 			if r.Kind == op.EventFinished {
 				d.journal.AfterAppend(nil)
-				go func() { d.runner.Halt(); close(halted) }()
+				go func() { d.runner().Halt(); close(halted) }()
 				pass(time.Millisecond)
 			}
 		})
@@ -63,7 +63,7 @@ func TestAMigrationBetweenTwoOpsGoesOnSoonAfterTheHostIsBack(t *testing.T) {
 			t.Errorf("the migration is %s, want it between its start and its copy", mig.State)
 		}
 		d.manager().Wake(false, true)
-		must(t, d.runner.Resume(context.Background()))
+		must(t, d.runner().Resume(context.Background()))
 		began := time.Now()
 		d.until(id, api.MigrationCopying, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted)
 		if took := time.Since(began); took > time.Second {

@@ -131,7 +131,7 @@ func TestACopyWithAllGuestsPausedGoesOnAfterARestart(t *testing.T) {
 		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		synctest.Wait()
-		d.restart()
+		d.Restart()
 		close(d.world.Copier.Gate)
 		if o := d.untilOp(savedCopy); o.State != string(op.StateDone) {
 			t.Errorf("the op is %+v", o)
@@ -156,13 +156,13 @@ func TestAVolumeThatAGuestHasOpenIsNotCopiedAsSaved(t *testing.T) {
 func TestAGuestThatWasStartedDuringTheCopyUndoesIt(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		w := d.world
-		w.Registry.AtCall(func(bool) { // the first after the copy
+		w.Registry.Moments.Look = func() { // the first after the copy
 			w.Copier.Mu.Lock()
 			defer w.Copier.Mu.Unlock()
 			if len(w.Copier.Done) > 0 {
 				_ = w.Start(testInstance)
 			}
-		})
+		}
 		_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
 		must(t, err)
 		o := d.untilOp(savedCopy)

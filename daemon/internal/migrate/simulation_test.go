@@ -5,7 +5,6 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,26 +24,18 @@ type simulation func(t *testing.T, d *daemon, fault hvtest.Fault)
 // ran to its end before it happened.
 func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
-	for n := 1; ; n += callStride() {
-		reached := false
-		name := fmt.Sprintf("call %d", n)
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, state, func(t *testing.T, d *daemon) {
-				fault := happen(d)
-				do := fault.Do
-				fault.Nth, fault.Do = n, func() {
-					reached = true
-					if do != nil {
-						do()
-					}
-				}
-				simulate(t, d, fault)
-			})
-		})
-		if !reached || t.Failed() {
-			return
+	atEveryCall(t, state, func(t *testing.T, d *daemon, n int) (reached bool) {
+		fault := happen(d)
+		do := fault.Do
+		fault.Nth, fault.Do = n, func() {
+			reached = true
+			if do != nil {
+				do()
+			}
 		}
-	}
+		simulate(t, d, fault)
+		return reached
+	})
 }
 
 func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
@@ -146,7 +137,7 @@ func TestLibvirtGoesAwayAfterEveryCallTookEffect(t *testing.T) {
 
 func TestTheDaemonDiesAtEveryCall(t *testing.T) {
 	duringEverything(t, allStates, func(d *daemon) hvtest.Fault {
-		return hvtest.Fault{Do: func() { go d.restart() }}
+		return hvtest.Fault{Do: func() { go d.Restart() }}
 	})
 }
 

@@ -4,13 +4,12 @@ package migrate
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -21,8 +20,8 @@ func (d *daemon) shelve(n int) {
 	d.t.Helper()
 	must(d.t, d.world.Undefine(testInstance))
 	r := d.world.Registry
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	att := r.Vol.Attachments[0]
 	att.Host, r.Vol.Attachments = "", nil
 	for range n {
@@ -44,7 +43,7 @@ func (d *daemon) unheldAt(path string, gone ...string) {
 			d.t.Errorf("%s is left", path)
 		}
 	}
-	if g := d.world.Guards.All(); len(g) > 0 {
+	if g := d.world.Guards.Guarded(); len(g) > 0 {
 		d.t.Errorf("guards are left: %v", g)
 	}
 }
@@ -80,29 +79,22 @@ func TestAVolumeOfAShelvedInstanceIsMovedByAnyHostThatHasItsSharedPool(t *testin
 
 func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 	// Most of what such a move calls is the registry.
-	atEveryCall := func(t *testing.T, end func(d *daemon, id string)) {
-		for n, reached := 1, true; reached && !t.Failed(); n += callStride() {
-			reached = false
-			t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
-				inBubble(t, hv.StateStopped, func(_ *testing.T, d *daemon) {
-					d.shelve(1)
-					d.world.Copier.Gate = make(chan struct{})
-					id := d.migrate()
-					d.until(id, api.MigrationCopying)
-					var calls atomic.Int64
-					d.world.Registry.AtCall(func(bool) {
-						if calls.Add(1) == int64(n) {
-							reached = true
-							go d.restart()
-						}
-					})
-					end(d, id)
-				})
+	dies := func(t *testing.T, end func(d *daemon, id string)) {
+		hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
+			atEveryCall(t, hv.StateStopped, func(_ *testing.T, d *daemon, n int) bool {
+				d.shelve(1)
+				d.world.Copier.Gate = make(chan struct{})
+				id := d.migrate()
+				d.until(id, api.MigrationCopying)
+				moments := d.world.Registry.Moments
+				moments.Arrange(n, hosttest.Happening{After: after, Do: func() { go d.Restart() }})
+				end(d, id)
+				return moments.Happened()
 			})
-		}
+		})
 	}
 	t.Run("complete", func(t *testing.T) {
-		atEveryCall(t, func(d *daemon, id string) {
+		dies(t, func(d *daemon, id string) {
 			close(d.world.Copier.Gate)
 			mig := d.until(id, api.MigrationCompleted)
 			calm(d)
@@ -110,7 +102,7 @@ func TestTheDaemonDiesAtEveryCallOfAMoveForAShelvedInstance(t *testing.T) {
 		})
 	})
 	t.Run("cancel", func(t *testing.T) {
-		atEveryCall(t, func(d *daemon, id string) {
+		dies(t, func(d *daemon, id string) {
 			_, _, err := d.manager().Cancel(context.Background(), d.call(id))
 			must(d.t, err)
 			mig := d.until(id, api.MigrationCancelled)

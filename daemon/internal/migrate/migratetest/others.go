@@ -14,21 +14,22 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 )
 
 // CommitByUser is a person who calls `virsh blockcommit --active --pivot`.
 func (w *World) CommitByUser(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
-	Must(t, w.Fake.CommitActive(ctx, Instance, "vda", 0))
+	expect.OK(t, w.Fake.CommitActive(ctx, Instance, "vda", 0))
 	for {
 		err := w.Fake.Pivot(ctx, Instance, "vda")
 		if !errors.Is(err, hv.ErrNotReady) {
-			Must(t, err)
+			expect.OK(t, err)
 			return
 		}
 		_, err = w.Fake.Domain(ctx, Instance) // the job goes on
-		Must(t, err)
+		expect.OK(t, err)
 	}
 }
 
@@ -39,12 +40,12 @@ func (w *World) Aliases(t *testing.T) (path string, names []string) {
 	dir := t.TempDir()
 	path = filepath.Join(dir, "free.raw")
 	names = []string{path, filepath.Join(dir, "hard.raw"), filepath.Join(dir, "soft.raw"), filepath.Join(dir, "alias", "free.raw")}
-	Must(t, os.WriteFile(path, nil, 0o600))
-	Must(t, os.Link(path, names[1]))
-	Must(t, os.Symlink(path, names[2]))
-	Must(t, os.Symlink(dir, filepath.Join(dir, "alias")))
+	expect.OK(t, os.WriteFile(path, nil, 0o600))
+	expect.OK(t, os.Link(path, names[1]))
+	expect.OK(t, os.Symlink(path, names[2]))
+	expect.OK(t, os.Symlink(dir, filepath.Join(dir, "alias")))
 	for _, name := range names {
-		Must(t, w.CreateImage(name, hvtest.Raw, Size))
+		expect.OK(t, w.CreateImage(name, hvtest.Raw, Size))
 	}
 	return path, names
 }
@@ -52,7 +53,7 @@ func (w *World) Aliases(t *testing.T) (path string, names []string) {
 // DefineOn defines a domain that is off and names an image.
 func (w *World) DefineOn(t *testing.T, path string) {
 	t.Helper()
-	Must(t, w.Define(hv.Domain{ID: SrcAttachment, Name: "other", Config: []hv.Disk{{
+	expect.OK(t, w.Define(hv.Domain{ID: SrcAttachment, Name: "other", Config: []hv.Disk{{
 		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
 		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}},
 	}}}))
@@ -64,17 +65,17 @@ func (w *World) SnapshotByUser(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
 	dom, err := w.Fake.Domain(ctx, Instance)
-	Must(t, err)
-	Must(t, w.Fake.CreateOverlay(ForeignPath, dom.LiveDisk("vda").Top(), Size))
-	Must(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
+	expect.OK(t, err)
+	expect.OK(t, w.Fake.CreateOverlay(ForeignPath, dom.LiveDisk("vda").Top(), Size))
+	expect.OK(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
 }
 
 // Replace puts an image of somebody else at a path, in the place of what is there.
 func (w *World) Replace(t *testing.T, path string) (born int64) {
 	t.Helper()
-	Must(t, w.Remove(path))
-	Must(t, w.CreateImage(path, hvtest.Raw, Size))
-	Must(t, w.WriteBlock(path, 0, 4711))
+	expect.OK(t, w.Remove(path))
+	expect.OK(t, w.CreateImage(path, hvtest.Raw, Size))
+	expect.OK(t, w.WriteBlock(path, 0, 4711))
 	return w.Born(t, path)
 }
 
@@ -82,20 +83,20 @@ func (w *World) Replace(t *testing.T, path string) (born int64) {
 func (w *World) Born(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := w.Info(path)
-	Must(t, err)
+	expect.OK(t, err)
 	return info.Born
 }
 
 // Redefine gives the world's instance another definition.
 func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	t.Helper()
-	Must(t, w.Undefine(Instance))
+	expect.OK(t, w.Undefine(Instance))
 	d := hv.Domain{ID: Instance, Name: "web", Config: []hv.Disk{{
 		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true,
 		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}},
 	}}}
 	change(&d)
-	Must(t, w.Define(d))
+	expect.OK(t, w.Define(d))
 }
 
 // Elsewhere makes the world's volume one that another host made in a pool, and that

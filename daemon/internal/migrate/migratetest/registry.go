@@ -5,9 +5,9 @@ package migratetest
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -15,13 +15,10 @@ import (
 // FakeRegistry is the registry's side of one volume, with its rules as far as a
 // migration meets them.
 type FakeRegistry struct {
-	Mu    sync.Mutex
-	down  bool
+	hosttest.Registry
 	Vol   api.Volume
 	Rows  map[string]api.Migration
 	Order []api.MigrationState
-	// Epoch is the host's, told the one that the host was last told.
-	Epoch, told int64
 	// before has the state of the rows that a fence has orphaned.
 	before map[string]api.MigrationState
 	// Last is what the last registration asked for.
@@ -32,9 +29,6 @@ type FakeRegistry struct {
 	OnChange func(to api.MigrationState)
 	// Others are the volumes besides vol.
 	Others []api.Volume
-	// OnCall, where set, is called before and after every call that has an
-	// effect or tells of one, without the lock held.
-	OnCall func(after bool)
 }
 
 // Volumes implements location.Site.
@@ -66,7 +60,8 @@ func newRegistry() *FakeRegistry {
 		Device: "vda", State: api.AttachmentAttached, Location: loc,
 	}
 	return &FakeRegistry{
-		Rows: map[string]api.Migration{}, before: map[string]api.MigrationState{}, Epoch: 1, told: 1,
+		Registry: hosttest.Registry{Moments: &hosttest.Moments{}},
+		Rows:     map[string]api.Migration{}, before: map[string]api.MigrationState{},
 		Vol: api.Volume{
 			ID: Volume, Name: "vol", Status: api.VolumeInUse, SizeBytes: Size, Generation: 1, Host: Host,
 			Location: loc, Attachments: []api.Attachment{att},
@@ -74,25 +69,11 @@ func newRegistry() *FakeRegistry {
 	}
 }
 
-// SetDown makes the registry unreachable, or reachable again.
-func (r *FakeRegistry) SetDown(down bool) {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	r.down = down
-}
-
-// ToldEpoch is the epoch that the host was last told.
-func (r *FakeRegistry) ToldEpoch() int64 {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	return r.told
-}
-
 // Fence is an operator who says that the host is off.
 func (r *FakeRegistry) Fence() {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	r.Epoch++
+	r.Lock()
+	defer r.Unlock()
+	r.NextEpoch(Host, false)
 	for id, row := range r.Rows {
 		if !row.State.Final() {
 			r.before[id], row.State = row.State, api.MigrationOrphaned
@@ -103,9 +84,9 @@ func (r *FakeRegistry) Fence() {
 
 // Rejoin is the host that has come back, and been told its epoch.
 func (r *FakeRegistry) Rejoin() {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	r.told = r.Epoch
+	r.Registry.Rejoin(Host)
+	r.Lock()
+	defer r.Unlock()
 	for id, row := range r.Rows {
 		if row.State == api.MigrationOrphaned {
 			row.State = r.before[id]
@@ -116,8 +97,8 @@ func (r *FakeRegistry) Rejoin() {
 
 // Abandon is an operator who gives an orphaned migration up and keeps src.
 func (r *FakeRegistry) Abandon(id string) {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	row := r.Rows[id]
 	row.State = api.MigrationCancelled
 	r.Rows[id] = row
@@ -126,40 +107,19 @@ func (r *FakeRegistry) Abandon(id string) {
 
 // Take is an operator who then takes the volume from the host.
 func (r *FakeRegistry) Take() {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	r.Vol.Attachments = nil
 }
 
-// call is a call: it is cut off if the registry is down, before its effect or
-// after it.
 func (r *FakeRegistry) call(effect func() error) error {
-	for _, after := range []bool{false, true} {
-		r.Mu.Lock()
-		onCall := r.OnCall
-		r.Mu.Unlock()
-		if onCall != nil {
-			onCall(after)
-		}
-		r.Mu.Lock()
-		if r.down {
-			r.Mu.Unlock()
-			return api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
-		}
-		if !after {
-			if err := effect(); err != nil {
-				r.Mu.Unlock()
-				return err
-			}
-		}
-		r.Mu.Unlock()
-	}
-	return nil
+	_, err := hosttest.Ask(&r.Registry, "registry", func() (struct{}, error) { return struct{}{}, effect() })
+	return err
 }
 
 // Volume implements steps.Registry.
 func (r *FakeRegistry) Volume(context.Context, string) (vol api.Volume, err error) {
-	Pass(r.Delay)
+	hosttest.Pass(r.Delay)
 	err = r.call(func() error { vol = r.Vol; return nil })
 	return vol, err
 }
@@ -200,13 +160,6 @@ func (r *FakeRegistry) Migration(_ context.Context, id string) (row api.Migratio
 	return row, err
 }
 
-func (r *FakeRegistry) checkEpoch(epoch int64) error {
-	if epoch != r.Epoch {
-		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", r.Epoch).With("epoch", r.Epoch)
-	}
-	return nil
-}
-
 // RegisterMigration implements steps.Registry.
 func (r *FakeRegistry) RegisterMigration(_ context.Context, _ string, m api.MigrationRegister) (row api.Migration, err error) {
 	err = r.call(func() error {
@@ -214,7 +167,7 @@ func (r *FakeRegistry) RegisterMigration(_ context.Context, _ string, m api.Migr
 		if row, ok = r.Rows[m.ID]; ok {
 			return nil
 		}
-		if err := r.checkEpoch(m.Epoch); err != nil {
+		if err := r.CheckEpoch(Host, m.Epoch); err != nil {
 			return err
 		}
 		if r.Vol.MigrationID != "" {
@@ -238,7 +191,7 @@ func (r *FakeRegistry) TransitionMigration(_ context.Context, _, id string, t ap
 
 func (r *FakeRegistry) transition(id string, t api.MigrationTransition) (api.Migration, error) {
 	row, ok := r.Rows[id]
-	if err := r.checkEpoch(t.Epoch); err != nil {
+	if err := r.CheckEpoch(Host, t.Epoch); err != nil {
 		return row, err
 	}
 	switch {
@@ -271,29 +224,22 @@ func (r *FakeRegistry) transition(id string, t api.MigrationTransition) (api.Mig
 
 // Tell sets onChange.
 func (r *FakeRegistry) Tell(onChange func(to api.MigrationState)) {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	r.OnChange = onChange
-}
-
-// AtCall sets onCall.
-func (r *FakeRegistry) AtCall(onCall func(after bool)) {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	r.OnCall = onCall
 }
 
 // CurrentVolume is the registry's row of the volume.
 func (r *FakeRegistry) CurrentVolume() api.Volume {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	return r.Vol
 }
 
 // SavedRow is the registry's row of the move with all guests paused.
 func (r *FakeRegistry) SavedRow(state api.MigrationState) {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	r.Rows[Migration] = api.Migration{ID: Migration, VolumeID: Volume, Method: steps.MethodSave, State: state}
 	r.Vol.MigrationID = Migration
 }
@@ -301,10 +247,7 @@ func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 // Flip is the registry that puts the volume at dst.
 func (r *FakeRegistry) Flip() {
 	r.SavedRow(api.MigrationCompleting)
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	r.Vol.Location.Path = DstPath
 }
-
-// Pass lets fake time Pass.
-func Pass(d time.Duration) { <-time.After(d) }

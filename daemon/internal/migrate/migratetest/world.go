@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 )
 
 // The one volume and the one instance of a world.
@@ -40,8 +42,8 @@ const (
 type World struct {
 	*hvtest.Fake
 	Registry *FakeRegistry
-	Guards   *FakeGuards
-	Images   *FakeImages
+	Guards   *hosttest.Guards
+	Images   *hosttest.Images
 	Copier   *FakeCopier
 
 	// MayMove is asked of the world's attachments.
@@ -61,35 +63,27 @@ type World struct {
 // NewWorld makes a host whose instance is in the given state on src.
 func NewWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
-	w := &World{Fake: hvtest.New(), Guards: newGuards(), next: 1000}
-	w.OnStart = w.Guards.hook
-	Must(t, w.CreateImage(SrcPath, hvtest.Raw, Size))
+	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000}
+	w.OnStart = w.Guards.Hook
+	expect.OK(t, w.CreateImage(SrcPath, hvtest.Raw, Size))
 	for b := range int64(Blocks / 2) {
-		Must(t, w.WriteBlock(SrcPath, b*2, uint64(b)+1))
+		expect.OK(t, w.WriteBlock(SrcPath, b*2, uint64(b)+1))
 	}
 	w.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
-	Must(t, w.Define(hv.Domain{ID: Instance, Name: "web", Config: []hv.Disk{{
+	expect.OK(t, w.Define(hv.Domain{ID: Instance, Name: "web", Config: []hv.Disk{{
 		Target: "vda", Bus: "virtio", Device: "disk", Serial: Volume, Terminated: true,
 		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}},
 	}}}))
 	w.Registry = newRegistry()
-	w.Images = &FakeImages{fake: w.Fake}
+	w.Images = &hosttest.Images{Fake: w.Fake}
 	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Caps: map[string]int64{}}
 	if state.Active() {
-		Must(t, w.Start(Instance))
+		expect.OK(t, w.Start(Instance))
 	}
 	if state == hv.StatePaused {
-		Must(t, w.SuspendByUser(Instance))
+		expect.OK(t, w.SuspendByUser(Instance))
 	}
 	return w
-}
-
-// Must fails the test at an error.
-func Must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Domain lets the guest write a block whenever it is looked at.
@@ -193,7 +187,7 @@ func (w *World) Settled(at string) error {
 	if w.Exists(OverlayPath) {
 		r.Errorf("the overlay is left")
 	}
-	if g := w.Guards.All(); len(g) > 0 {
+	if g := w.Guards.Guarded(); len(g) > 0 {
 		r.Errorf("guards are left: %v", g)
 	}
 	if !w.Exists(SrcPath) {

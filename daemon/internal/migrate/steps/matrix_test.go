@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -31,7 +32,7 @@ const (
 	overlayPath   = migratetest.OverlayPath
 )
 
-var must, testSpec, savedSpec = migratetest.Must, migratetest.NewSpec, migratetest.NewSavedSpec
+var must, testSpec, savedSpec = expect.OK, migratetest.NewSpec, migratetest.NewSavedSpec
 
 // phase is a world in which a migration has come so far that one op kind is
 // next, and what must hold when that op is over.
@@ -134,7 +135,7 @@ func onOverlayStill(p *phase) error {
 	if dom.State.Active() && steps.PositionOf(&p.spec, dom.LiveDisk("vda")) != steps.OnOverlay {
 		r.Errorf("the live chain is %s", steps.PositionOf(&p.spec, dom.LiveDisk("vda")))
 	}
-	if g := p.Guards.All(); len(g) > 0 {
+	if g := p.Guards.Guarded(); len(g) > 0 {
 		r.Errorf("guards are left: %v", g)
 	}
 	return errors.Join(r.Problems...)
@@ -216,7 +217,7 @@ func TestStartOfflineMatrix(t *testing.T) {
 		return &phase{
 			World: migratetest.NewWorld(t, hv.StateStopped), kind: steps.KindStartOffline, spec: testSpec(steps.MethodOffline),
 			done: func(p *phase) error {
-				if len(p.Guards.All()) != 1 {
+				if guards, _ := p.Guards.Of(testInstance); len(guards) != 1 {
 					return errors.New("the instance is not held")
 				}
 				return p.row(api.MigrationStarted)
