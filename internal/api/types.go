@@ -47,6 +47,11 @@ const (
 	InstanceError            InstanceState = "error"
 )
 
+// OnShelf says whether the registry has an instance in this state on the shelf.
+func (s InstanceState) OnShelf() bool {
+	return s == InstanceShelved || s == InstanceShelvedOffloaded
+}
+
 // VolumeStatus is the status of a volume.
 type VolumeStatus string
 

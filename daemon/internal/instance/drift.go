@@ -32,7 +32,7 @@ type Drift struct {
 // the caller.
 func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
-	case shelved(inst.State):
+	case inst.State.OnShelf():
 		return Drift{} // an op looks when it brings it back
 	case dom == nil:
 		return Drift{Gone: true, Note: printable(fmt.Sprintf(

@@ -51,20 +51,16 @@ func (e *stepEnv) currentInstance(ctx context.Context, s *subject) api.Instance 
 	if err != nil {
 		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
 	}
-	if dom, err := e.domain(ctx, s.InstanceID); err == nil && dom != nil && !shelved(inst.State) {
+	if dom, err := e.domain(ctx, s.InstanceID); err == nil && dom != nil && !inst.State.OnShelf() {
 		inst.State = StateOf(dom.State)
 	}
 	return inst
 }
 
-func shelved(s api.InstanceState) bool {
-	return s == api.InstanceShelved || s == api.InstanceShelvedOffloaded
-}
-
 // isOurs asks the registry whether the instance is this host's and not on the shelf.
 func (e *stepEnv) isOurs(ctx context.Context, s *subject) (bool, error) {
 	inst, found, err := e.row(ctx, s)
-	return found && !shelved(inst.State), err
+	return found && !inst.State.OnShelf(), err
 }
 
 // row reads the instance from the registry. An instance of another host counts as not

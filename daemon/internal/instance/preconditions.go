@@ -24,7 +24,7 @@ func (e *stepEnv) checkPower(ctx context.Context, kind string, in *powerInput, i
 	if inst.Locked { // first, as the registry does, which hears of the state later
 		return locked(verb, inst)
 	}
-	if shelved(inst.State) {
+	if inst.State.OnShelf() {
 		return forbidden(verb, inst.Name, "it is %s; `volferryctl instance unshelve %s` brings it back", inst.State, inst.Name)
 	}
 	dom, err := e.domain(ctx, inst.ID)

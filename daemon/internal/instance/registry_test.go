@@ -127,7 +127,7 @@ func (r *fakeRegistry) epochOf(host string) int64 {
 func (r *fakeRegistry) report(n *node, state api.InstanceState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.down && r.inst.Host == n.name && !shelved(r.inst.State) {
+	if !r.down && r.inst.Host == n.name && !r.inst.State.OnShelf() {
 		r.inst.State = state
 	}
 }

@@ -46,7 +46,7 @@ func (e *stepEnv) stepAdmitUnshelve() op.Step {
 func (e *stepEnv) mayUnshelve(ctx context.Context, inst api.Instance) error {
 	const verb = "unshelve"
 	switch {
-	case !shelved(inst.State):
+	case !inst.State.OnShelf():
 		return forbidden(verb, inst.Name, "it is %s", inst.State)
 	case inst.Locked:
 		return locked(verb, inst)

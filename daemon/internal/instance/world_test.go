@@ -155,7 +155,7 @@ func (w *world) look() {
 	free := 0
 	for _, s := range all {
 		// Somebody may start it after it was stopped and before it is guarded.
-		if s.still && s.dom.State.Active() && shelved(before.inst.State) && shelved(after.inst.State) {
+		if s.still && s.dom.State.Active() && before.inst.State.OnShelf() && after.inst.State.OnShelf() {
 			w.wrong("it runs on %s, which guards it, and the registry has it as %s", s.n.name, after.inst.State)
 		}
 		if s.guarded {
@@ -185,7 +185,7 @@ func (w *world) unheard() error {
 	inst := w.registry.now().inst
 	for _, n := range w.nodes {
 		dom, err := n.Fake.Domain(context.Background(), web)
-		if err == nil && inst.Host == n.name && !shelved(inst.State) && StateOf(dom.State) != inst.State {
+		if err == nil && inst.Host == n.name && !inst.State.OnShelf() && StateOf(dom.State) != inst.State {
 			return fmt.Errorf("the instance is %s, and the registry has it as %s", dom.State, inst.State)
 		}
 	}
@@ -209,7 +209,7 @@ func (w *world) settled() error {
 			wrongs = append(wrongs, what)
 		}
 	}
-	if (reg.shelf != nil) != shelved(reg.inst.State) {
+	if (reg.shelf != nil) != reg.inst.State.OnShelf() {
 		wrongs = append(wrongs, fmt.Sprintf("it is %s and the registry has a definition: %t", reg.inst.State, reg.shelf != nil))
 	}
 	if len(wrongs) > 0 {
@@ -231,11 +231,11 @@ func (n *node) unsettled(reg snapshot) string {
 		return fmt.Sprintf("it is %s on %s, which has no domain", state, n.name)
 	case !here && dom != nil:
 		return fmt.Sprintf("%s has a domain, and the registry has it on %q (%s)", n.name, reg.inst.Host, state)
-	case here && shelved(state) != guarded:
+	case here && state.OnShelf() != guarded:
 		return fmt.Sprintf("it is %s on %s, guarded: %t", state, n.name, guarded)
-	case here && shelved(state) && dom.State.Active():
+	case here && state.OnShelf() && dom.State.Active():
 		return fmt.Sprintf("it is %s on %s and runs", state, n.name)
-	case here && !shelved(state) && state != StateOf(dom.State):
+	case here && !state.OnShelf() && state != StateOf(dom.State):
 		return fmt.Sprintf("it is %s on %s and the registry has it as %s", dom.State, n.name, state)
 	case here && differs(dom, reg.atts) != "":
 		return differs(dom, reg.atts)

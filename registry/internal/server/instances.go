@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // transitionInstance moves an instance between its host and the shelf. The members
@@ -146,7 +147,7 @@ func (s *Server) shelvedAlone(w http.ResponseWriter, r *http.Request, call store
 	switch {
 	case err == nil:
 		return true, routes.AttachVolume.Write(w, http.StatusOK, a)
-	case !errors.Is(err, store.ErrOnHost):
+	case !errors.Is(err, workflow.ErrOnHost):
 		return false, err
 	case call.Host != nil:
 		return false, api.Errorf(api.CodeConflict, "a host has the instance: its own daemon attaches volumes to it and detaches them")

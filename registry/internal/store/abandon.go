@@ -67,7 +67,7 @@ func (tx *Tx) stateBefore(ctx context.Context, id string) (state api.MigrationSt
 // not kept, and one that may be between two points in time on an explicit word alone.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
-		if err := tx.checkOperator("abandon a migration"); err != nil {
+		if err := tx.CheckOperator("abandon a migration"); err != nil {
 			return api.Migration{}, err
 		}
 		if in.Keep != api.KeepSrc && in.Keep != api.KeepDst {

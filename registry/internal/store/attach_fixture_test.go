@@ -3,6 +3,7 @@
 package store
 
 import (
+	"context"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -139,4 +140,36 @@ func wantVolume(t *testing.T, s *Store, ref string, status api.VolumeStatus, att
 	if v := must(s.Volume(t.Context(), ref, everyone))(t); v.Status != status || len(v.Attachments) != attachments {
 		t.Errorf("volume %s is %s with %d attachments, want %s with %d", v.Name, v.Status, len(v.Attachments), status, attachments)
 	}
+}
+
+// onShelf leaves an instance in a state that the workflow of the shelf brings it into.
+func onShelf(state api.InstanceState, instance string) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(Mutate(t.Context(), s, nobody, "test.shelve", nil, func(ctx context.Context, tx *Tx) (none struct{}, err error) {
+			return none, tx.Exec(ctx, "UPDATE instances SET state = ? WHERE id = ?", state, instance)
+		}))(t)
+	}
+}
+
+func shelved(instance string) func(*testing.T, *Store) { return onShelf(api.InstanceShelved, instance) }
+
+func offloaded(instance string) func(*testing.T, *Store) {
+	return onShelf(api.InstanceShelvedOffloaded, instance)
+}
+
+func lockedInstance(instance string) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(s.LockInstance(t.Context(), nobody, instance, api.InstanceLock{Reason: "audit"}))(t)
+	}
+}
+
+// stoppedWithoutRoot stops web and takes its root volume.
+func stoppedWithoutRoot(t *testing.T, s *Store) {
+	t.Helper()
+	instanceState(api.InstanceStopped, web)(t, s)
+	in := release(true)
+	in.Slot = &api.SlotDefinition{Disk: "<disk><target dev='vda' bus='virtio'/></disk>", SerialOfVolume: true}
+	must(s.ReleaseAttachment(t.Context(), nobody, rootAt, in))(t)
 }

@@ -17,7 +17,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 		return api.Attachment{}, err
 	}
 	if in.Slot != nil {
-		if err := checkSlotDefinition("of the slot", *in.Slot); err != nil {
+		if err := validate.SlotDefinition("of the slot", *in.Slot); err != nil {
 			return api.Attachment{}, err
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 // then the host is asked, which can look.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
-		if err := tx.checkOperator("delete an attachment by force"); err != nil {
+		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
 			return api.Attachment{}, err
 		}
 		h, err := tx.attachmentRow(ctx, ref)

@@ -58,14 +58,7 @@ func checkReserve(in api.AttachmentReserve) error {
 		validate.Device(in.Device), validate.Text("op id", in.OpID)); err != nil {
 		return err
 	}
-	return checkMode(in.Mode, in.Device)
-}
-
-func checkMode(m api.Mode, device string) error {
-	if m != api.ModeRW && m != api.ModeRO {
-		return validate.Invalid("the mode %s of disk %s is not one of rw and ro", validate.Quote(string(m)), device)
-	}
-	return nil
+	return validate.Mode(in.Mode, in.Device)
 }
 
 // volumeForReserve is a volume as the rules of a reserve need it.
@@ -83,7 +76,7 @@ type volumeForReserve struct {
 // host has is on none.
 type sibling struct{ id, instanceID, instanceName, hostID string }
 
-const volumeForReserveQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+const volumeForReserveQuery = `SELECT v.name, v.host_id, l.scope, CASE v.resize_op WHEN '' THEN v.status ELSE 'resizing' END, t.multiattach, v.bootable, v.generation, COALESCE(m.id, ''), ` + LocationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
@@ -94,7 +87,7 @@ func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve
 	v := volumeForReserve{id: id}
 	err := tx.QueryRowContext(ctx, volumeForReserveQuery, id).Scan(append([]any{
 		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
-	}, locationFields(&v.location)...)...)
+	}, LocationFields(&v.location)...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, api.Errorf(api.CodeNotFound, "there is no volume %s", validate.Quote(id))
 	}
@@ -117,7 +110,7 @@ func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.Att
 		if n.id != in.ID || n.hostID != hostID {
 			continue
 		}
-		a, err := attachmentByID(ctx, tx, in.ID)
+		a, err := AttachmentByID(ctx, tx, in.ID)
 		if err == nil && (a.InstanceID != in.InstanceID || a.Device != in.Device || a.Mode != in.Mode) {
 			err = idTaken(in.ID)
 		}
@@ -168,7 +161,7 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 		return api.Errorf(api.CodeNotYourHost, "cannot attach a volume to instance %s: it is another host's", s.instanceName)
 	case state == api.InstanceShelved && root:
 		return api.Errorf(api.CodeRootAttachForbidden, "cannot attach a root device volume to instance %s: it is %s; %s", s.instanceName, state, stopAdvice(s.instanceName, state)).With("state", state)
-	case isShelved(state), state == api.InstanceError:
+	case state.OnShelf(), state == api.InstanceError:
 		return api.Errorf(api.CodeStateForbidden, "cannot attach a volume to instance %s: it is %s", s.instanceName, state).With("state", state)
 	}
 	return nil
@@ -244,12 +237,12 @@ func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID s
 			owner, elsewhere = n.hostID, true
 		}
 	}
-	reached, err := reaches(ctx, tx, hostID, owner, v.scope, v.location.Pool)
+	reached, err := Reaches(ctx, tx, hostID, owner, v.scope, v.location.Pool)
 	switch {
 	case err != nil:
 		return err
 	case reached:
-		return tx.checkNotBehind(ctx, "attach", v.name, v.location, hostID)
+		return tx.CheckNotBehind(ctx, "attach", v.name, v.location, hostID)
 	case elsewhere:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, Place(v.location))
 	}

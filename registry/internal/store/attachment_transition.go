@@ -113,7 +113,7 @@ type attachmentRow struct {
 }
 
 const attachmentRowQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.device, s.boot_index, a.state, a.created_us, a.updated_us,
-		COALESCE(a.migration_id, ''), a.op_id, ` + instanceHostID + `, i.name, i.state, i.lock_reason, i.lock_op, v.name, v.generation, COALESCE(m.id, ''), ` + locationColumns + `
+		COALESCE(a.migration_id, ''), a.op_id, ` + instanceHostID + `, i.name, i.state, i.lock_reason, i.lock_op, v.name, v.generation, COALESCE(m.id, ''), ` + LocationColumns + `
 	FROM attachments a
 	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
 	JOIN instances i ON i.id = a.instance_id
@@ -146,7 +146,7 @@ func (tx *Tx) attachmentRowByID(ctx context.Context, id string) (attachmentRow, 
 	if err := tx.QueryRowContext(ctx, attachmentRowQuery, id).Scan(append([]any{
 		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
 		&h.migrationID, &h.opID, &h.hostID, &h.InstanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.VolumeName, &h.generation, &h.movedBy,
-	}, locationFields(&h.Location)...)...); err != nil {
+	}, LocationFields(&h.Location)...)...); err != nil {
 		return h, fmt.Errorf("read attachment %s: %w", validate.Clip(id), err)
 	}
 	h.CreatedAt, h.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)

@@ -14,7 +14,7 @@ import (
 // Where an attachment is connected to is not stored twice: it is the place of
 // its volume, or what its migration has reserved.
 const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHERE id = a.volume_id), a.instance_id, i.name, " + instanceHost + `, a.mode, a.device, s.boot_index, a.state,
-		a.created_us, a.updated_us, ` + locationColumns + `
+		a.created_us, a.updated_us, ` + LocationColumns + `
 	FROM attachments a
 	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
 	JOIN instances i ON i.id = a.instance_id
@@ -58,10 +58,16 @@ func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (s
 
 // Attachment returns the attachment that ref names.
 func (s *Store) Attachment(ctx context.Context, ref string, viewer Viewer) (api.Attachment, error) {
-	return viewVisible(ctx, s, KindAttachment, ref, viewer, attachmentByID)
+	return viewVisible(ctx, s, KindAttachment, ref, viewer, AttachmentByID)
 }
 
-func attachmentByID(ctx context.Context, q ledger.Querier, id string) (api.Attachment, error) {
+// AttachmentsAt reads the attachments of an instance.
+func AttachmentsAt(ctx context.Context, q ledger.Querier, instanceID string) ([]api.Attachment, error) {
+	return ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.instance_id = ?"+attachmentOrder, instanceID)
+}
+
+// AttachmentByID reads an attachment, sql.ErrNoRows if there is none.
+func AttachmentByID(ctx context.Context, q ledger.Querier, id string) (api.Attachment, error) {
 	a, err := scanAttachment(q.QueryRowContext(ctx, attachmentQuery+" WHERE a.id = ?", id))
 	if err != nil {
 		return a, fmt.Errorf("read attachment %s: %w", id, err)
@@ -75,7 +81,7 @@ func scanAttachment(row ledger.Scanner) (api.Attachment, error) {
 		created, updated int64
 	)
 	err := row.Scan(append([]any{&a.ID, &a.VolumeID, &a.VolumeName, &a.InstanceID, &a.InstanceName, &a.Host, &a.Mode, &a.Device, &a.BootIndex, &a.State, &created, &updated},
-		locationFields(&a.Location)...)...)
+		LocationFields(&a.Location)...)...)
 	a.CreatedAt, a.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
 	return a, err
 }

@@ -19,7 +19,7 @@ import (
 // that were in pools of its own are forgotten too; without, they are in the way.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
-		if err := tx.checkOperator("forget a host"); err != nil {
+		if err := tx.CheckOperator("forget a host"); err != nil {
 			return api.Host{}, err
 		}
 		host, err := tx.resolveHost(ctx, ref)

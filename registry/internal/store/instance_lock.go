@@ -28,6 +28,9 @@ func (l instanceLock) check(verb, instance string) error {
 	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, instance, l.reason, instance)
 }
 
+// CheckUnlocked refuses what may not be done to an instance while it is locked.
+func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }
+
 // LockInstance keeps everybody from changing an instance until it is unlocked. One
 // that is locked is refused with instance_locked.
 func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
@@ -36,7 +39,7 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 		return api.Instance{}, err
 	}
 	return Mutate(ctx, s, call, "instance.lock", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
-		i, err := tx.ownInstance(ctx, ref, "lock")
+		i, err := tx.OwnInstance(ctx, ref, "lock")
 		if err != nil {
 			return i, err
 		}
@@ -51,7 +54,7 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 // instance_locked: its end lifts it.
 func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
-		i, err := tx.ownInstance(ctx, ref, "unlock")
+		i, err := tx.OwnInstance(ctx, ref, "unlock")
 		switch {
 		case err != nil:
 			return i, err
@@ -67,9 +70,9 @@ func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.
 	})
 }
 
-// ownInstance is the instance that ref names, for a change that is called verb and
+// OwnInstance is the instance that ref names, for a change that is called verb and
 // that hosts may make to what is their own.
-func (tx *Tx) ownInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
+func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
 	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
 		return api.Instance{}, err

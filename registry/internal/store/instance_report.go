@@ -10,12 +10,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// isShelved says whether an instance in this state is on the shelf, where only
-// TransitionInstance moves it.
-func isShelved(state api.InstanceState) bool {
-	return state == api.InstanceShelved || state == api.InstanceShelvedOffloaded
-}
-
 // reported is what the database has of an instance that a host may report.
 type reported struct {
 	id, note string
@@ -60,7 +54,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 		return nil
 	}
 	state := i.State
-	if isShelved(was.state) || isShelved(state) {
+	if was.state.OnShelf() || state.OnShelf() {
 		state = was.state
 	}
 	if state == was.state && i.Note == was.note {

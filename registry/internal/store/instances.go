@@ -49,7 +49,7 @@ func checkInstance(in api.InstanceRegister) error {
 	if err := cmp.Or(validate.ID("instance id", in.ID), validate.Required("instance name", in.Name), validate.InstanceState(in.State)); err != nil {
 		return err
 	}
-	if isShelved(in.State) {
+	if in.State.OnShelf() {
 		return validate.Invalid("instance %s cannot be %s: no domain is adopted from the shelf", in.Name, in.State)
 	}
 	for _, d := range in.Disks {
@@ -57,7 +57,7 @@ func checkInstance(in api.InstanceRegister) error {
 			checkSlot(d.Device, d.BootIndex), validate.Location("disk "+d.Device, d.Location)); err != nil {
 			return err
 		}
-		if err := checkMode(d.Mode, d.Device); err != nil {
+		if err := validate.Mode(d.Mode, d.Device); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func checkInstance(in api.InstanceRegister) error {
 			return validate.Invalid("the slot %s names a volume; that belongs into disks", slot.Device)
 		}
 		if slot.Slot != nil {
-			if err := checkSlotDefinition(slot.Device, *slot.Slot); err != nil {
+			if err := validate.SlotDefinition(slot.Device, *slot.Slot); err != nil {
 				return err
 			}
 		}
@@ -144,7 +144,7 @@ func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref
 
 func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withDefinition bool) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
-		i, err := tx.ownInstance(ctx, ref, "forget")
+		i, err := tx.OwnInstance(ctx, ref, "forget")
 		if err != nil {
 			return i, err
 		}

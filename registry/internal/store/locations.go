@@ -16,9 +16,11 @@ import (
 // scopeShared is the scope of places that several hosts see.
 const scopeShared = "shared"
 
-const locationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes"
+// LocationColumns are the columns of the table locations, called l, that LocationFields scans.
+const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes"
 
-func locationFields(l *api.Location) []any {
+// LocationFields are where a row with LocationColumns is scanned to.
+func LocationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes}
 }
 
@@ -43,9 +45,9 @@ func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Lo
 	return scope == scopeShared, err
 }
 
-// reaches says whether a host has the bytes of a place that another may own: it is
+// Reaches says whether a host has the bytes of a place that another may own: it is
 // its own, or in a shared pool that it has too.
-func reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
+func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:
 		return scope == hostID, nil

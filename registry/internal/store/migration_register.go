@@ -184,12 +184,12 @@ func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID 
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL WHERE v.id = ?`, v.ID).Scan(&scope, &owner); err != nil {
 		return fmt.Errorf("read host of volume: %w", err)
 	}
-	yes, err := reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
+	yes, err := Reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
 	switch {
 	case err != nil:
 		return err
 	case yes:
-		return tx.checkNotBehind(ctx, verb, v.Name, v.Location, hostID)
+		return tx.CheckNotBehind(ctx, verb, v.Name, v.Location, hostID)
 	}
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }

@@ -33,7 +33,7 @@ func (s *Store) Policies(ctx context.Context) ([]api.Policy, error) {
 // what is there stays.
 func (s *Store) SetPolicy(ctx context.Context, call Call, name string, in api.PolicyUpdate) (api.Policy, error) {
 	return Mutate(ctx, s, call, "policy.set", []any{name, in}, func(ctx context.Context, tx *Tx) (api.Policy, error) {
-		if err := tx.checkOperator("change a policy"); err != nil {
+		if err := tx.CheckOperator("change a policy"); err != nil {
 			return api.Policy{}, err
 		}
 		if policyTexts[name] == "" {

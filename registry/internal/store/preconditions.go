@@ -117,9 +117,6 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckUnlocked refuses what may not be done to an instance while it is locked.
-func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }
-
 // CheckPoolKnown refuses a pool that no host has.
 func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
 	return CheckPoolKnown(ctx, s.db.Read, name)

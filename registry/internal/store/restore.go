@@ -35,7 +35,7 @@ type RestoreAcceptance struct {
 // that has not heard of its fence would be believed, and attachments that the
 // database does not know would be used while it gives their volumes to others. No
 // host is fenced: each lets go of what it does not have any more, and rejoins.
-// Until then it is behind (checkNotBehind).
+// Until then it is behind (CheckNotBehind).
 func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -92,11 +92,11 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	return nil
 }
 
-// checkNotBehind refuses to give a host a volume that another host may have, by a
+// CheckNotBehind refuses to give a host a volume that another host may have, by a
 // history that was lost in a restore: one that reaches the volume's place and has
 // not come back since. A host lets go of such volumes when it comes back, and one
 // that is fenced is kept from them by who has fenced it.
-func (tx *Tx) checkNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
+func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {
 		return err

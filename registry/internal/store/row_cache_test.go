@@ -102,3 +102,30 @@ func TestNoMoreAttachmentsAreHeldThanThereIsRoomFor(t *testing.T) {
 		t.Errorf("%d attachments are held, want the last", len(c))
 	}
 }
+
+func TestWhatTheWriterHoldsOfUnheldAttachmentsIsAsStored(t *testing.T) {
+	s := newCluster(t)
+	inTurn(attached(nil), offloaded(app))(t, s)
+	look := func() {
+		t.Helper()
+		if err := s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
+			h, err := s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody).attachmentRow(ctx, first)
+			if err == nil && h.hostID+h.Host != "" {
+				t.Errorf("held at host %s %s, and no host has it", h.hostID, h.Host)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		checkHeld(t, s)
+	}
+	look()
+	must(Mutate(t.Context(), s, nobody, "test.attach", nil, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+		return tx.AttachUnheld(ctx, api.AttachmentReserve{ID: next, VolumeID: data, InstanceID: app, Device: "vdc", Mode: api.ModeRW, Generation: 1})
+	}))(t)
+	look()
+	must(Mutate(t.Context(), s, nobody, "test.detach", nil, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
+		return tx.DetachUnheld(ctx, first, nil)
+	}))(t)
+	checkHeld(t, s)
+}

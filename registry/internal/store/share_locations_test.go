@@ -85,20 +85,3 @@ func TestOfTwoVolumesAtOnePlaceOfAPoolThatBecomesSharedTheSecondStaysItsHosts(t 
 		t.Errorf("the last event is %+v", last)
 	}
 }
-
-func TestAnInstanceUnshelvesOnTheHostThatCameToShareItsPoolLater(t *testing.T) {
-	s := newCluster(t)
-	nfsShared(t, s, false, "a", "b")
-	late(t, s, 1, "a", at("/nfs/late"))
-	in := reserve(func(in *api.AttachmentReserve) { in.VolumeID = id(volumeKind, 61) })
-	must(s.ReserveAttachment(t.Context(), as(hostA, 1), in))(t)
-	for _, st := range []api.AttachmentTransition{attachmentStep(api.AttachmentAttaching, api.AttachmentReserved), attachmentStep(api.AttachmentAttached, api.AttachmentAttaching)} {
-		must(s.TransitionAttachment(t.Context(), as(hostA, 1), first, st))(t)
-	}
-	instanceState(api.InstanceStopped, app)(t, s)
-	offloaded(app)(t, s)
-	_, err := s.PlanUnshelve(t.Context(), app, "b")
-	wantCode(t, err, api.CodeUnsupportedDisk, "no shared pool")
-	nfsShared(t, s, true, "a", "b")
-	must(s.PlanUnshelve(t.Context(), app, "b"))(t)
-}

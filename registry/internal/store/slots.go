@@ -6,33 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
-	"github.com/volferry/volferry/registry/internal/validate"
 )
-
-// maxSlotDefinition bounds the definition of a disk: one is a few hundred bytes.
-const maxSlotDefinition = 64 << 10
-
-func checkSlotDefinition(device string, d api.SlotDefinition) error {
-	return checkDocument("definition of the disk "+device, d.Disk, maxSlotDefinition)
-}
-
-// checkDocument checks a text in the hypervisor's words, which is kept as it is.
-func checkDocument(what, text string, most int) error {
-	switch {
-	case text == "":
-		return validate.Invalid("the %s is missing", what)
-	case len(text) > most:
-		return validate.Invalid("the %s has %d bytes, and at most %d are kept", what, len(text), most)
-	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return validate.Invalid("the %s is not text in UTF-8", what)
-	}
-	return nil
-}
 
 // encodeSlot and decodeSlot are what is stored of a slot's definition: "" for nil.
 func encodeSlot(d *api.SlotDefinition) (string, error) {
@@ -55,6 +32,27 @@ func decodeSlot(text string) (*api.SlotDefinition, error) {
 		return nil, fmt.Errorf("decode definition of slot: %w", err)
 	}
 	return d, nil
+}
+
+// SlotDefinitions are the definitions that the slots of an instance keep, by device.
+func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (map[string]api.SlotDefinition, error) {
+	type kept struct{ device, definition string }
+	slots, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) (k kept, err error) {
+		err = row.Scan(&k.device, &k.definition)
+		return k, err
+	}, "SELECT device, definition FROM slots WHERE instance_id = ? AND definition <> ''", instanceID)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]api.SlotDefinition, len(slots))
+	for _, s := range slots {
+		d, err := decodeSlot(s.definition)
+		if err != nil {
+			return nil, err
+		}
+		out[s.device] = *d
+	}
+	return out, nil
 }
 
 // storeSlot keeps with a slot what is known of it; nil leaves what is kept.

@@ -18,13 +18,6 @@ func runsAt(t *testing.T, s *Store, host, name, instance string, state api.Insta
 }
 
 func TestNothingBeginsAtAnInstanceThatRunsOnAnotherHost(t *testing.T) {
-	shelvedFirst := offloaded(web)
-	attachShelved := func(t *testing.T, s *Store) error {
-		return second(s.AttachShelved(t.Context(), nobody, "data", api.VolumeAttach{Instance: "web"}))
-	}
-	detachShelved := func(t *testing.T, s *Store) error {
-		return second(s.DetachShelved(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))
-	}
 	for name, tc := range map[string]struct {
 		before func(*testing.T, *Store)
 		at     string
@@ -37,13 +30,11 @@ func TestNothingBeginsAtAnInstanceThatRunsOnAnotherHost(t *testing.T) {
 			return second(s.TransitionAttachment(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
 		}},
 		"migrate": {nil, web, migrate(func(*api.MigrationRegister) {})},
-		"shelve":  {nil, web, transitioning(nobody, web, toShelf())},
-		"migrate of what is shelved": {shelvedFirst, web, func(t *testing.T, s *Store) error {
-			return second(s.RegisterMigration(t.Context(), nobody, unheldMigration()))
+		"migrate of what is shelved": {offloaded(web), web, func(t *testing.T, s *Store) error {
+			in := rootMigration()
+			in.SrcAttachmentID, in.DstAttachmentID, in.Method = "", "", "offline"
+			return second(s.RegisterMigration(t.Context(), nobody, in))
 		}},
-		"unshelve":                    {shelvedFirst, web, transitioning(nobody, web, claim())},
-		"attach to what is shelved":   {shelvedFirst, web, attachShelved},
-		"detach from what is shelved": {shelvedFirst, web, detachShelved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)

@@ -135,6 +135,10 @@ func (s *Store) Reader() *sql.DB { return s.db.Read }
 // Now is the time of the registry's clock.
 func (s *Store) Now() time.Time { return s.now() }
 
+// InvalidateReports has the next reports of hosts stored even where they say what the
+// last ones said.
+func (s *Store) InvalidateReports(hostIDs ...string) { s.hosts.Invalidate(hostIDs...) }
+
 // DeleteInBatches is ledger.Ledger.DeleteInBatches.
 func (s *Store) DeleteInBatches(ctx context.Context, query string, args ...any) error {
 	return s.ledger.DeleteInBatches(ctx, query, args...)

@@ -26,7 +26,7 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 		return api.VolumeType{}, err
 	}
 	return Mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
-		if err := cmp.Or(tx.checkOperator("make a volume type"), tx.checkPoolsKnown(ctx, in.Pools)); err != nil {
+		if err := cmp.Or(tx.CheckOperator("make a volume type"), tx.checkPoolsKnown(ctx, in.Pools)); err != nil {
 			return api.VolumeType{}, err
 		}
 		id := uuid.NewString()
@@ -67,7 +67,7 @@ func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.Vo
 		if in.Pools != nil {
 			changed.Pools = *in.Pools
 		}
-		if err := cmp.Or(tx.checkOperator("change a volume type"), tx.checkTypeUpdate(ctx, old, changed)); err != nil {
+		if err := cmp.Or(tx.CheckOperator("change a volume type"), tx.checkTypeUpdate(ctx, old, changed)); err != nil {
 			return api.VolumeType{}, err
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE volume_types SET name = ?, multiattach = ? WHERE id = ?", changed.Name, changed.Multiattach, id)
@@ -115,7 +115,7 @@ func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.Volu
 		if err != nil {
 			return api.VolumeType{}, err
 		}
-		if err := tx.checkOperator("delete a volume type"); err != nil {
+		if err := tx.CheckOperator("delete a volume type"); err != nil {
 			return api.VolumeType{}, err
 		}
 		if t.Name == DefaultType {

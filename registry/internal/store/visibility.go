@@ -106,8 +106,8 @@ func (tx *Tx) checkSelf(ctx context.Context, ref string) (string, error) {
 	return h.ID, nil
 }
 
-// checkOperator refuses every host.
-func (tx *Tx) checkOperator(verb string) error {
+// CheckOperator refuses every host.
+func (tx *Tx) CheckOperator(verb string) error {
 	if tx.host == nil {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // because its destination has been made for it.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.ownVolume(ctx, ref, "change the size of")
+		v, err := tx.OwnVolume(ctx, ref, "change the size of")
 		if err != nil {
 			return v, err
 		}

@@ -71,9 +71,9 @@ func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	return volumeByID(ctx, tx, id)
 }
 
-// ownVolume is volume for a change that is called verb, and that hosts may make
+// OwnVolume is volume for a change that is called verb, and that hosts may make
 // to what is their own.
-func (tx *Tx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
+func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.Volume(ctx, ref)
 	if err != nil {
 		return v, err
@@ -81,11 +81,11 @@ func (tx *Tx) ownVolume(ctx context.Context, ref, verb string) (api.Volume, erro
 	return v, tx.CheckOwn(ctx, KindVolume, v.ID, verb, v.Name)
 }
 
-// volumeInCare is ownVolume for a change of what a volume is, by the host that has it in
+// volumeInCare is OwnVolume for a change of what a volume is, by the host that has it in
 // its care: that others reach the bytes lets them attach it, not rename or forget it.
 // Another host deletes it where an operator has asked for that there.
 func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
-	v, err := tx.ownVolume(ctx, ref, verb)
+	v, err := tx.OwnVolume(ctx, ref, verb)
 	if err != nil || tx.host == nil || v.Host == tx.host.Name {
 		return v, err
 	}
@@ -101,7 +101,7 @@ func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, e
 }
 
 const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
-		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '' AND v.adopted_path = l.path, ` + locationColumns + `
+		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '' AND v.adopted_path = l.path, ` + LocationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN hosts h ON h.id = v.host_id
@@ -127,7 +127,7 @@ func scanVolume(row ledger.Scanner) (api.Volume, error) {
 	err := row.Scan(append([]any{
 		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
 		&created, &updated, &resized, &v.ResizeOpID, &v.Adopted,
-	}, locationFields(&v.Location)...)...)
+	}, LocationFields(&v.Location)...)...)
 	v.SizeBytes = v.Location.SizeBytes
 	v.Attachments = []api.Attachment{}
 	v.CreatedAt, v.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)

@@ -24,7 +24,7 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 		if err != nil {
 			return api.Volume{}, err
 		}
-		v, err := tx.ownVolume(ctx, ref, resizeVerb)
+		v, err := tx.OwnVolume(ctx, ref, resizeVerb)
 		if err != nil {
 			return v, err
 		}
@@ -82,7 +82,7 @@ func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachme
 		return fmt.Errorf("read host of instance: %w", err)
 	}
 	switch {
-	case isShelved(state):
+	case state.OnShelf():
 		return api.Errorf(api.CodeStateForbidden, "cannot resize volume %s: its instance %s is %s; detach the volume, or unshelve the instance first", v.Name, name, state).
 			With("state", state)
 	case at != hostID:
@@ -115,7 +115,7 @@ func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.Vol
 		if _, err := tx.CheckHost(ctx, in.Host, in.Epoch); err != nil {
 			return api.Volume{}, err
 		}
-		v, err := tx.ownVolume(ctx, ref, resizeVerb)
+		v, err := tx.OwnVolume(ctx, ref, resizeVerb)
 		if err != nil || v.ResizeOpID == "" || v.ResizeOpID != in.OpID {
 			return v, err
 		}

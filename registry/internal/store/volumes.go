@@ -164,7 +164,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 			return v, api.Errorf(api.CodeConflict, "volume %s is %s, no longer %s", v.Name, v.Status, in.From).With("status", v.Status)
 		}
 		if in.To == api.VolumeDeleting {
-			if err := tx.checkNotBehind(ctx, "delete", v.Name, v.Location, tx.callerID()); err != nil {
+			if err := tx.CheckNotBehind(ctx, "delete", v.Name, v.Location, tx.callerID()); err != nil {
 				return v, err
 			}
 		}

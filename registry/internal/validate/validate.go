@@ -93,6 +93,14 @@ func Device(device string) error {
 	return nil
 }
 
+// Mode checks the mode of a disk that is called so.
+func Mode(m api.Mode, device string) error {
+	if m != api.ModeRW && m != api.ModeRO {
+		return Invalid("the mode %s of disk %s is not one of rw and ro", Quote(string(m)), device)
+	}
+	return nil
+}
+
 // InstanceState checks the state of an instance.
 func InstanceState(s api.InstanceState) error {
 	switch s {

@@ -135,6 +135,7 @@ func newSite(t *testing.T) *Store {
 		Disks: []api.AdoptedDisk{{
 			VolumeID: root, VolumeName: "root", AttachmentID: rootAt, Device: "vda", BootIndex: &zero, Mode: api.ModeRW, Location: at("/fast/root"),
 		}},
+		Slots: []api.BlockDeviceMapping{{Device: "sda", Note: "not a volume: it is a cdrom"}},
 	}))(t)
 	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: data, Name: "data", Status: api.VolumeAvailable, Host: hostA, Location: at("/fast/data")}))(t)
 	return s
@@ -261,10 +262,7 @@ func dataMigration() api.MigrationRegister {
 // migrating begins the migration move of root.
 func migrating(t *testing.T, s *Store) {
 	t.Helper()
-	must(s.RegisterMigration(t.Context(), nobody, api.MigrationRegister{
-		ID: move, VolumeID: root, SrcAttachmentID: rootAt, DstAttachmentID: id(attachmentKind, 2), Host: hostA, Epoch: 1, Generation: 1,
-		Dst: at("/slow/root"), Method: "overlay", OpID: "op-1",
-	}))(t)
+	moving(rootMigration())(t, s)
 }
 
 func step(to api.MigrationState, from ...api.MigrationState) api.MigrationTransition {
@@ -348,4 +346,96 @@ func unchanged(t *testing.T, s *Store, do func() error) error {
 		t.Errorf("the database changed (-before +after):\n%s", diff)
 	}
 	return err
+}
+
+// refusal is a request that a rule forbids. Before, where not nil, brings the
+// site into the state in which it does.
+type refusal struct {
+	before func(*testing.T, *Store)
+	do     func(*testing.T, *Store) error
+	code   api.Code
+	text   string
+}
+
+// checkClusterRefusals expects that each request is refused on a cluster and changes nothing.
+func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			if tc.before != nil {
+				tc.before(t, s)
+			}
+			wantCode(t, unchanged(t, s, func() error { return tc.do(t, s) }), tc.code, tc.text)
+		})
+	}
+}
+
+func moving(ref api.MigrationRegister) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(s.RegisterMigration(t.Context(), nobody, ref))(t)
+	}
+}
+
+func rootMigration() api.MigrationRegister {
+	return api.MigrationRegister{
+		ID: move, VolumeID: root, SrcAttachmentID: rootAt, DstAttachmentID: id(attachmentKind, 2), Host: hostA, Epoch: 1, Generation: 1,
+		Dst: at("/slow/root"), Method: "overlay", OpID: "op-1",
+	}
+}
+
+// diskMigration moves disk, which nothing is attached to.
+func diskMigration() api.MigrationRegister {
+	in := dataMigration()
+	in.VolumeID, in.Dst = disk, at("/slow/disk")
+	return in
+}
+
+func dataStatus(steps ...api.VolumeStatus) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		from := api.VolumeAvailable
+		for _, to := range steps {
+			must(s.TransitionVolume(t.Context(), nobody, data, api.VolumeTransition{From: from, To: to}))(t)
+			from = to
+		}
+	}
+}
+
+// wantFree expects that nobody holds the place.
+func wantFree(t *testing.T, s *Store, l api.Location) {
+	t.Helper()
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+		ID: id(volumeKind, 77), Name: "probe", Status: api.VolumeCreating, Host: "a", Location: l,
+	}))(t)
+}
+
+func release(force bool) api.AttachmentRelease {
+	return api.AttachmentRelease{Host: hostA, Epoch: 1, OpID: "op-r", Force: force}
+}
+
+func policy(name string, on bool) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(s.SetPolicy(t.Context(), nobody, name, api.PolicyUpdate{Enabled: on}))(t)
+	}
+}
+
+// wantVolume expects the status of a volume and how many attachments it has.
+func wantVolume(t *testing.T, s *Store, ref string, status api.VolumeStatus, attachments int) {
+	t.Helper()
+	if v := must(s.Volume(t.Context(), ref, everyone))(t); v.Status != status || len(v.Attachments) != attachments {
+		t.Errorf("volume %s is %s with %d attachments, want %s with %d", v.Name, v.Status, len(v.Attachments), status, attachments)
+	}
+}
+
+// rawSQL brings a site into a state that the rules keep it from.
+func rawSQL(query string) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		must(mutate(t.Context(), s, nobody, "test.sql", query, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {
+			return none, tx.Exec(ctx, query)
+		}))(t)
+	}
 }

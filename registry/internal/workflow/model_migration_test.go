@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"slices"
@@ -75,7 +75,7 @@ func (m *model) move(id string, in api.MigrationTransition) (r refusals) {
 	r.when(g.state.Final(), api.CodeNoMigration)
 	r.when(!slices.Contains(in.From, g.state), api.CodeConflict)
 	r.when(in.To == api.MigrationCompleted && g.state != api.MigrationCompleting && g.state != api.MigrationNeedsOperator, api.CodeStateForbidden)
-	r.when(dropsDst(in.To) && (g.state == api.MigrationCompleting || g.state == api.MigrationNeedsOperator) && !in.NotSwitched, api.CodeStateForbidden)
+	r.when((in.To == api.MigrationCancelled || in.To == api.MigrationError) && (g.state == api.MigrationCompleting || g.state == api.MigrationNeedsOperator) && !in.NotSwitched, api.CodeStateForbidden)
 	if r == nil {
 		m.end(id, in.To)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // TestTheStoreDoesWhatTheModelSays makes random requests of store and model and
@@ -22,7 +23,7 @@ func TestTheStoreDoesWhatTheModelSays(t *testing.T) {
 	dir, runs := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
-		s, err := Open(t.Context(), filepath.Join(dir, fmt.Sprint(runs, ".db")), Options{})
+		s, err := Open(t.Context(), filepath.Join(dir, fmt.Sprint(runs, ".db")), store.Options{})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -56,7 +57,7 @@ func modelSite(t *testing.T, s *Store) *model {
 	m := &model{
 		hosts:       map[string]*modelHost{hostA: {epoch: 1}, hostB: {epoch: 1}},
 		instances:   map[string]*modelInstance{web: {host: hostA}, app: {host: hostA}, db: {host: hostB}},
-		types:       map[string]*modelType{DefaultType: {}, "gold": {multiattach: true}, "thin": {pools: []string{"thin"}}, "shared": {multiattach: true, pools: []string{"nfs"}}},
+		types:       map[string]*modelType{store.DefaultType: {}, "gold": {multiattach: true}, "thin": {pools: []string{"thin"}}, "shared": {multiattach: true, pools: []string{"nfs"}}},
 		policies:    map[string]bool{api.PolicyMultiattach: true, api.PolicyMultiattachBootable: false},
 		volumes:     map[string]*modelVolume{},
 		attachments: map[string]*modelAttachment{},
@@ -73,7 +74,7 @@ func modelSite(t *testing.T, s *Store) *model {
 		}))(t)
 	}
 	for name, vt := range m.types {
-		if name != DefaultType {
+		if name != store.DefaultType {
 			must(s.CreateType(t.Context(), nobody, api.VolumeTypeCreate{Name: name, Multiattach: vt.multiattach, Pools: vt.pools}))(t)
 		}
 	}
@@ -86,8 +87,8 @@ func (m *machine) begin() {
 	for n, v := range []struct{ typeName, host, pool string }{
 		{"gold", hostA, "nfs"},
 		{"gold", hostA, "fast"},
-		{DefaultType, hostA, "fast"},
-		{DefaultType, hostB, "nfs"},
+		{store.DefaultType, hostA, "fast"},
+		{store.DefaultType, hostB, "nfs"},
 		{"shared", hostB, "nfs"},
 	} {
 		id := m.fresh(volumeKind)
@@ -240,7 +241,7 @@ func (m *machine) check(rt *rapid.T) {
 				owned = append(owned, id)
 			}
 		}
-		for _, v := range must(m.s.Volumes(m.t.Context(), Viewer{host}))(m.t) {
+		for _, v := range must(m.s.Volumes(m.t.Context(), store.Viewer{HostID: host}))(m.t) {
 			seen = append(seen, v.ID)
 		}
 		for _, id := range keys(m.instances) {
@@ -248,7 +249,7 @@ func (m *machine) check(rt *rapid.T) {
 				owned = append(owned, id)
 			}
 		}
-		for _, i := range must(m.s.Instances(m.t.Context(), Viewer{host}))(m.t) {
+		for _, i := range must(m.s.Instances(m.t.Context(), store.Viewer{HostID: host}))(m.t) {
 			seen = append(seen, i.ID)
 		}
 		slices.Sort(owned)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -21,9 +22,9 @@ var ErrOnHost = errors.New("the instance is on a host")
 // AttachShelved attaches a volume to an instance that is shelved_offloaded: there
 // is no guest to give it to, so the attachment is attached at once. The error is
 // ErrOnHost for any other instance.
-func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	in.Mode = cmp.Or(in.Mode, api.ModeRW)
-	if err := checkMode(in.Mode, in.Device); err != nil {
+	if err := validate.Mode(in.Mode, in.Device); err != nil {
 		return api.Attachment{}, err
 	}
 	if in.Device != "" {
@@ -31,64 +32,31 @@ func (s *Store) AttachShelved(ctx context.Context, call Call, volumeRef string, 
 			return api.Attachment{}, err
 		}
 	}
-	return Mutate(ctx, s, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *Tx) (none api.Attachment, err error) {
+	return mutate(ctx, s, call, "attachment.attach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "attach a volume to")
 		if err != nil {
 			return none, err
 		}
-		volume, err := tx.ownVolume(ctx, volumeRef, "attach")
+		v, err := tx.OwnVolume(ctx, volumeRef, "attach")
 		if err != nil {
 			return none, err
 		}
-		v, err := tx.volumeForReserve(ctx, volume.ID)
-		if err != nil {
-			return none, err
-		}
-		want := api.AttachmentReserve{
-			ID: uuid.NewString(), VolumeID: v.id, InstanceID: i.ID, Device: in.Device, Mode: in.Mode, Generation: v.generation, OpID: call.Key, Root: in.Root,
-		}
-		if want.Device == "" {
-			if want.Device, err = freeDevice(i, in.Root); err != nil {
+		device := in.Device
+		if device == "" {
+			if device, err = freeDevice(i, in.Root); err != nil {
 				return none, err
 			}
 		}
-		slot, err := tx.slotForReserve(ctx, i.ID, want.Device)
-		if err != nil {
-			return none, err
-		}
-		if err := slot.check(want); err != nil {
-			return none, err
-		}
-		if err := tx.checkReservable(ctx, v, slot, want); err != nil {
-			return none, err
-		}
-		return tx.attachShelved(ctx, v, slot, want)
+		return tx.AttachUnheld(ctx, api.AttachmentReserve{
+			ID: uuid.NewString(), VolumeID: v.ID, InstanceID: i.ID, Device: device, Mode: in.Mode, Generation: v.Generation, OpID: call.Key, Root: in.Root,
+		})
 	})
-}
-
-// attachShelved adds the attachment.
-func (tx *Tx) attachShelved(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) (api.Attachment, error) {
-	h := attachmentRow{
-		Attachment: api.Attachment{
-			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
-			Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached,
-		},
-		opID: in.OpID, generation: v.generation,
-	}
-	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
-		return api.Attachment{}, err
-	}
-	if err := tx.auditAttachment(ctx, h, api.Event{What: "attachment.attach", To: string(h.State), OpID: in.OpID},
-		map[string]any{"device": in.Device, "mode": in.Mode}); err != nil {
-		return api.Attachment{}, err
-	}
-	return attachmentByID(ctx, tx, in.ID)
 }
 
 // shelvedInstanceOf returns the instance that ref names if no host has it, for a
 // change that is called verb, else ErrOnHost.
-func (tx *Tx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
-	i, err := tx.ownInstance(ctx, ref, verb)
+func (tx *changeTx) shelvedInstanceOf(ctx context.Context, ref, verb string) (api.Instance, error) {
+	i, err := tx.OwnInstance(ctx, ref, verb)
 	if err == nil && i.State != api.InstanceShelvedOffloaded {
 		err = ErrOnHost
 	}
@@ -121,8 +89,8 @@ func freeDevice(i api.Instance, root bool) (string, error) {
 
 // DetachShelved takes a volume from an instance that is shelved_offloaded, and
 // returns the attachment as it was. The error is ErrOnHost for any other instance.
-func (s *Store) DetachShelved(ctx context.Context, call Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
-	return Mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *Tx) (none api.Attachment, err error) {
+func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "detach a volume from")
 		if err != nil {
 			return none, err
@@ -142,13 +110,13 @@ func (s *Store) DetachShelved(ctx context.Context, call Call, volumeRef string, 
 // DeleteShelvedAttachment is DetachShelved by the attachment. One that there is
 // not is not_found. It is the same request as ForceDeleteAttachment: which of them
 // does it depends on where the instance is.
-func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
-	return Mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *Tx) (none api.Attachment, err error) {
-		id, err := Resolve(ctx, tx, KindAttachment, ref)
+func (s *Store) DeleteShelvedAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
+	return mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
+		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)
 		if err != nil {
 			return none, err
 		}
-		a, err := attachmentByID(ctx, tx, id)
+		a, err := store.AttachmentByID(ctx, tx, id)
 		if err != nil {
 			return none, err
 		}
@@ -162,27 +130,10 @@ func (s *Store) DeleteShelvedAttachment(ctx context.Context, call Call, ref stri
 
 // detachShelved removes an attachment of an instance that no host has. A root slot
 // keeps what the definition of the instance says of it.
-func (tx *Tx) detachShelved(ctx context.Context, i api.Instance, id string) (none api.Attachment, err error) {
-	h, err := tx.attachmentRow(ctx, id)
-	if err != nil {
-		return none, err
-	}
-	if h.movedBy != "" {
-		return none, refuseMoving("detach", h.VolumeName, h.movedBy)
-	}
-	if err := h.lock.check("detach a volume from", i.Name); err != nil {
-		return none, err
-	}
+func (tx *changeTx) detachShelved(ctx context.Context, i api.Instance, id string) (api.Attachment, error) {
 	definition, err := tx.storedDefinition(ctx, i.ID)
 	if err != nil {
-		return none, err
+		return api.Attachment{}, err
 	}
-	var slot *api.SlotDefinition
-	if known, ok := definition.Disks[h.Device]; ok {
-		slot = &known
-	}
-	if err := tx.removeAttachment(ctx, h, slot); err != nil {
-		return none, err
-	}
-	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.detach", From: string(h.State)}, nil)
+	return tx.DetachUnheld(ctx, id, definition.Disks)
 }

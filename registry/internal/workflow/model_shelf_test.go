@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"fmt"
@@ -147,7 +147,7 @@ func (m *machine) doShelf(rt *rapid.T) {
 	if !rarely(rt, "another step") {
 		var fit [][2]api.InstanceState
 		for _, p := range modelShelfSteps {
-			if p[0] == i.state || p[0] == api.InstanceStopped && !isShelved(i.state) {
+			if p[0] == i.state || p[0] == api.InstanceStopped && !i.state.OnShelf() {
 				fit = append(fit, p)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"errors"
@@ -11,10 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-func transitioning(call Call, instance string, in api.InstanceTransition) func(*testing.T, *Store) error {
+func transitioning(call store.Call, instance string, in api.InstanceTransition) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error {
 		return second(s.TransitionInstance(t.Context(), call, instance, in))
 	}
@@ -163,7 +164,7 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 		"another host's":            {nil, try(ofB(toShelf())), api.CodeNotYourHost, "host a's"},
 		"stale epoch":               {nil, try(edit(toShelf(), func(in *api.InstanceTransition) { in.Epoch = 2 })), api.CodeStaleEpoch, "epoch 2"},
 		"fenced":                    {fenceA, try(toShelf()), api.CodeStaleEpoch, "epoch 2"},
-		"host that says another":    {nil, transitioning(as(hostB, 1), web, toShelf()), api.CodeNotYourHost, "you are host b"},
+		"host that says another":    {nil, transitioning(as(hostB), web, toShelf()), api.CodeNotYourHost, "you are host b"},
 		"unknown instance":          {nil, transitioning(nobody, id(instanceKind, 99), toShelf()), api.CodeNotFound, "no instance"},
 		"definition of none":        {nil, try(edit(toShelf(), func(in *api.InstanceTransition) { in.From = api.InstanceShelved })), api.CodeConflict, "web is running, not shelved"},
 		"offload of none":           {nil, try(offload()), api.CodeConflict, "web is running, not shelved"},
@@ -188,14 +189,14 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 		"definition of a step": {nil, try(edit(offload(), func(in *api.InstanceTransition) { in.Definition = webDefinition() })), api.CodeInvalidArgument, "no definition"},
 		"no op":                {nil, try(edit(toShelf(), func(in *api.InstanceTransition) { in.OpID = "" })), api.CodeInvalidArgument, "op id is missing"},
 		"empty domain":         {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = "" })), api.CodeInvalidArgument, "definition of the domain is missing"},
-		"large domain":         {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = strings.Repeat("x", maxDomain+1) })), api.CodeInvalidArgument, "at most 524288"},
+		"large domain":         {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = strings.Repeat("x", validate.MaxDomain+1) })), api.CodeInvalidArgument, "at most 524288"},
 		"domain that is none":  {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = "\xff" })), api.CodeInvalidArgument, "not text"},
 		"domain with a zero":   {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = "<a>\x00" })), api.CodeInvalidArgument, "not text"},
-		"large NVRAM":          {nil, try(define(func(d *api.InstanceDefinition) { d.NVRAM = make([]byte, maxNVRAM+1) })), api.CodeInvalidArgument, "at most 262144"},
+		"large NVRAM":          {nil, try(define(func(d *api.InstanceDefinition) { d.NVRAM = make([]byte, validate.MaxNVRAM+1) })), api.CodeInvalidArgument, "at most 262144"},
 		"odd device":           {nil, try(define(func(d *api.InstanceDefinition) { d.Disks["../x"] = rootSlot })), api.CodeInvalidArgument, "../x"},
 		"empty disk":           {nil, try(define(func(d *api.InstanceDefinition) { d.Disks["vdb"] = api.SlotDefinition{} })), api.CodeInvalidArgument, "disk vdb is missing"},
 		"large disk": {nil, try(define(func(d *api.InstanceDefinition) {
-			d.Disks["vdb"] = api.SlotDefinition{Disk: strings.Repeat("x", maxSlotDefinition+1)}
+			d.Disks["vdb"] = api.SlotDefinition{Disk: strings.Repeat("x", validate.MaxSlotDefinition+1)}
 		})), api.CodeInvalidArgument, "disk vdb has"},
 
 		"adopted as shelved": {nil, func(t *testing.T, s *Store) error {
@@ -343,8 +344,8 @@ func TestOfTwoHostsThatClaimAtOnceOneWins(t *testing.T) {
 func TestAnInstanceThatNoHostHasIsSeenByWhoHadItLastAndWhoWasAsked(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), offloaded(app))(t, s)
-	see := func(host string) error { return second(s.Instance(t.Context(), app, Viewer{HostID: host})) }
-	if err := errors.Join(see(hostA), second(s.Attachment(t.Context(), first, Viewer{HostID: hostA}))); err != nil {
+	see := func(host string) error { return second(s.Instance(t.Context(), app, store.Viewer{HostID: host})) }
+	if err := errors.Join(see(hostA), second(s.Attachment(t.Context(), first, store.Viewer{HostID: hostA}))); err != nil {
 		t.Error(err)
 	}
 	wantCode(t, see(hostB), api.CodeNotYourHost, "another host's")
@@ -402,4 +403,36 @@ func TestAnAttachmentThatIsNoHostsIsNotDeletedByForce(t *testing.T) {
 	inTurn(offloaded(web), fenceA)(t, s)
 	wantCode(t, second(s.ForceDeleteAttachment(t.Context(), nobody, rootAt)), api.CodeStateForbidden, "no host has the instance")
 	wantVolume(t, s, root, api.VolumeInUse, 1)
+}
+
+func TestNothingBeginsAtTheShelfWhileTheInstanceRunsOnAnotherHost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(*testing.T, *Store)
+		do     func(*testing.T, *Store) error
+	}{
+		"shelve":                    {nil, transitioning(nobody, web, toShelf())},
+		"unshelve":                  {offloaded(web), transitioning(nobody, web, claim())},
+		"attach to what is shelved": {offloaded(web), attaching(nobody, "data", api.VolumeAttach{Instance: "web"})},
+		"detach from what is shelved": {offloaded(web), func(t *testing.T, s *Store) error {
+			return second(s.DetachShelved(t.Context(), nobody, "root", api.VolumeDetach{Instance: "web"}))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			if tc.before != nil {
+				tc.before(t, s)
+			}
+			for _, state := range []api.InstanceState{api.InstanceRunning, api.InstancePaused} {
+				runs(t, s, hostB, "b", web, state)
+				wantCode(t, unchanged(t, s, func() error { return tc.do(t, s) }), api.CodeStateForbidden, "runs on host b")
+				if i := must(s.Instance(t.Context(), web, everyone))(t); !strings.Contains(i.Note, "runs on host b") {
+					t.Errorf("the note is %q", i.Note)
+				}
+			}
+			runs(t, s, hostB, "b", web, api.InstanceStopped)
+			if err := tc.do(t, s); err != nil {
+				t.Errorf("it was stopped there: %v", err)
+			}
+		})
+	}
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // model is the registry as somebody would explain it on a board: maps and the
@@ -193,7 +194,7 @@ func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
 	m.token(&r, in.Host, in.Epoch)
 	r.when(i.holder() != "" && i.holder() != in.Host, api.CodeNotYourHost)
 	r.when(m.attachments[in.ID] != nil, api.CodeConflict)
-	r.when(isShelved(i.state) || i.state == api.InstanceError, api.CodeStateForbidden)
+	r.when(i.state.OnShelf() || i.state == api.InstanceError, api.CodeStateForbidden)
 	r.when(in.Device == "vda" && i.state != api.InstanceStopped, api.CodeRootAttachForbidden)
 	r.when(in.Root && i.state == api.InstanceShelved, api.CodeRootAttachForbidden)
 	m.elsewhere(&r, in.InstanceID, in.Host)
@@ -419,7 +420,7 @@ func (m *model) retype(id, host string, in api.VolumeRetype) (r refusals) {
 		elsewhere := slices.ContainsFunc(modelPools, fits)
 		r.when(in.MigrationPolicy != api.RetypeOnDemand, api.CodePolicyDenied)
 		r.when(len(m.at(id)) > 1, api.CodeMultiattached)
-		r.when(slices.ContainsFunc(m.at(id), func(a *modelAttachment) bool { return isShelved(m.instances[a.instance].state) }), api.CodeStateForbidden)
+		r.when(slices.ContainsFunc(m.at(id), func(a *modelAttachment) bool { return m.instances[a.instance].state.OnShelf() }), api.CodeStateForbidden)
 		r.when(elsewhere, api.CodeConflict)
 		r.when(!elsewhere, api.CodeNoCapablePool)
 	}
@@ -434,7 +435,7 @@ func (m *model) setMultiattach(typeName string, on bool) (r refusals) {
 	if t.multiattach == on {
 		return nil
 	}
-	r.when(typeName == DefaultType, api.CodeStateForbidden)
+	r.when(typeName == store.DefaultType, api.CodeStateForbidden)
 	changed := &modelType{multiattach: on, pools: t.pools}
 	for id, v := range m.volumes {
 		g := m.lock(id)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // actions are the requests. Most of what they draw exists and fits, because
@@ -93,12 +94,12 @@ func (m *machine) generation(rt *rapid.T, volume string) int64 {
 }
 
 // caller draws an operator or a host, which is "" for an operator.
-func (m *machine) caller(rt *rapid.T) (Call, string) {
+func (m *machine) caller(rt *rapid.T) (store.Call, string) {
 	host := draw(rt, "caller", "", "", hostA, hostB)
 	if host == "" {
 		return nobody, ""
 	}
-	return as(host, m.hosts[host].epoch), host
+	return store.Call{Who: "test", Host: &store.HostToken{ID: host, Epoch: m.hosts[host].epoch}}, host
 }
 
 func (m *machine) doReserve(rt *rapid.T) {
@@ -230,7 +231,7 @@ func (m *machine) doInstanceState(rt *rapid.T) {
 	i.state = state
 	said := m.report(i.host)
 	_, err := m.s.Report(m.t.Context(), nobody, said)
-	if want != nil || isShelved(before) || isShelved(state) {
+	if want != nil || before.OnShelf() || state.OnShelf() {
 		i.state = before
 	}
 	if want == nil {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package workflow
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,17 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func attaching(call Call, volume string, in api.VolumeAttach) func(*testing.T, *Store) error {
+func attaching(call store.Call, volume string, in api.VolumeAttach) func(*testing.T, *Store) error {
 	return func(t *testing.T, s *Store) error { return second(s.AttachShelved(t.Context(), call, volume, in)) }
 }
 
-func detached(volume, instance string) func(*testing.T, *Store) {
+// detached takes a volume from web, which no host has.
+func detached(volume string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()
-		must(s.DetachShelved(t.Context(), nobody, volume, api.VolumeDetach{Instance: instance}))(t)
+		must(s.DetachShelved(t.Context(), nobody, volume, api.VolumeDetach{Instance: "web"}))(t)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestADataVolumeOfAnInstanceThatNoHostHasGetsTheNextFreeDevice(t *testing.T)
 			t.Errorf("attached %+v, want %s", a, tc.got)
 		}
 	}
-	detached("data", "web")(t, s)
+	detached("data")(t, s)
 	if slots := must(s.Instance(t.Context(), web, everyone))(t).BlockDeviceMappings; len(slots) != 4 {
 		t.Errorf("slots = %+v, want sda, vda, vdc and vdd", slots)
 	}
@@ -85,7 +85,7 @@ func TestADataVolumeOfAnInstanceThatNoHostHasGetsTheNextFreeDevice(t *testing.T)
 func TestARepeatedRequestForAShelvedVolumeIsAnsweredAsThen(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
-	keyed, in := Call{Who: "test", Key: "k"}, api.VolumeAttach{Instance: "web"}
+	keyed, in := store.Call{Who: "test", Key: "k"}, api.VolumeAttach{Instance: "web"}
 	a := must(s.AttachShelved(t.Context(), keyed, "data", in))(t)
 	movedTo(web, claim(), complete())(t, s)
 	if again := must(s.AttachShelved(t.Context(), keyed, "data", in))(t); again != a {
@@ -101,22 +101,22 @@ func TestARepeatedRequestForAShelvedVolumeIsAnsweredAsThen(t *testing.T) {
 func TestTheHostThatHadAnInstanceLastChangesItsVolumesAndNoOtherDoes(t *testing.T) {
 	s := newCluster(t)
 	offloaded(web)(t, s)
-	must(s.AttachShelved(t.Context(), as(hostA, 1), "data", api.VolumeAttach{Instance: "web"}))(t)
+	must(s.AttachShelved(t.Context(), as(hostA), "data", api.VolumeAttach{Instance: "web"}))(t)
 	err := unchanged(t, s, func() error {
-		return second(s.DetachShelved(t.Context(), as(hostB, 1), "data", api.VolumeDetach{Instance: "web"}))
+		return second(s.DetachShelved(t.Context(), as(hostB), "data", api.VolumeDetach{Instance: "web"}))
 	})
 	wantCode(t, err, api.CodeNotYourHost, "instance web")
 	a := must(s.Attachments(t.Context(), "data", "", everyone))(t)[0]
-	err = unchanged(t, s, func() error { return second(s.DeleteShelvedAttachment(t.Context(), as(hostB, 1), a.ID)) })
+	err = unchanged(t, s, func() error { return second(s.DeleteShelvedAttachment(t.Context(), as(hostB), a.ID)) })
 	wantCode(t, err, api.CodeNotYourHost, "instance web")
-	must(s.DeleteShelvedAttachment(t.Context(), as(hostA, 1), a.ID))(t)
+	must(s.DeleteShelvedAttachment(t.Context(), as(hostA), a.ID))(t)
 	wantVolume(t, s, data, api.VolumeAvailable, 0)
 }
 
 // What became of the host that had the instance is nothing to its volumes.
 func TestVolumesOfAnInstanceOfAFencedHostComeAndGoWhileNoHostHasIt(t *testing.T) {
 	s := newCluster(t)
-	inTurn(offloaded(web), fenceA, detached("root", "web"))(t, s)
+	inTurn(offloaded(web), fenceA, detached("root"))(t, s)
 	must(s.AttachShelved(t.Context(), nobody, "disk", api.VolumeAttach{Instance: "web"}))(t)
 }
 
@@ -149,9 +149,9 @@ func TestShelvedAttachesAndDetachesThatAreRefused(t *testing.T) {
 		"device taken":            {off, to(func(in *api.VolumeAttach) { in.Device = "vda" }), api.CodeConflict, "vda of instance web is taken"},
 		"device of a cdrom":       {off, to(func(in *api.VolumeAttach) { in.Device = "sda" }), api.CodeConflict, "it is a cdrom"},
 		"root slot filled":        {off, to(func(in *api.VolumeAttach) { in.Root = true }), api.CodeConflict, "vda of instance web is taken"},
-		"root slot not asked for": {inTurn(off, detached("root", "web")), to(func(in *api.VolumeAttach) { in.Device = "vda" }), api.CodeRootAttachForbidden, "say --root"},
-		"root elsewhere":          {inTurn(off, detached("root", "web")), to(func(in *api.VolumeAttach) { in.Device, in.Root = "vdb", true }), api.CodeConflict, "not its root slot"},
-		"root and the policy off": {inTurn(off, detached("root", "web")), to(func(in *api.VolumeAttach) { in.Root = true }), api.CodePolicyDenied, "multiattach_bootable"},
+		"root slot not asked for": {inTurn(off, detached("root")), to(func(in *api.VolumeAttach) { in.Device = "vda" }), api.CodeRootAttachForbidden, "say --root"},
+		"root elsewhere":          {inTurn(off, detached("root")), to(func(in *api.VolumeAttach) { in.Device, in.Root = "vdb", true }), api.CodeConflict, "not its root slot"},
+		"root and the policy off": {inTurn(off, detached("root")), to(func(in *api.VolumeAttach) { in.Root = true }), api.CodePolicyDenied, "multiattach_bootable"},
 		"no root slot":            {offloaded(app), to(func(in *api.VolumeAttach) { in.Instance, in.Root = "app", true }), api.CodeConflict, "no root slot"},
 		"locked":                  {inTurn(off, lockedInstance(web)), to(just), api.CodeInstanceLocked, "attach a volume to instance web"},
 		"odd mode":                {off, to(func(in *api.VolumeAttach) { in.Mode = "w" }), api.CodeInvalidArgument, "rw and ro"},
@@ -159,9 +159,9 @@ func TestShelvedAttachesAndDetachesThatAreRefused(t *testing.T) {
 		"unknown volume":          {off, of("x"), api.CodeNotFound, "no volume"},
 		"unknown instance":        {nil, to(func(in *api.VolumeAttach) { in.Instance = "x" }), api.CodeNotFound, "no instance"},
 		"host and a volume that it does not reach": {
-			inTurn(off, theirs), attaching(as(hostA, 1), "theirs", api.VolumeAttach{Instance: "web"}), api.CodeNotYourHost, "theirs",
+			inTurn(off, theirs), attaching(as(hostA), "theirs", api.VolumeAttach{Instance: "web"}), api.CodeNotYourHost, "theirs",
 		},
-		"stale host":                 {off, attaching(as(hostA, 2), "disk", api.VolumeAttach{Instance: "web"}), api.CodeStaleEpoch, "epoch 2"},
+		"stale host":                 {off, attaching(store.Call{Who: "test", Host: &store.HostToken{ID: hostA, Epoch: 2}}, "disk", api.VolumeAttach{Instance: "web"}), api.CodeStaleEpoch, "epoch 2"},
 		"detach of one not there":    {off, detaching("disk"), api.CodeNotFound, "disk is not attached to instance web"},
 		"detach of a locked one":     {inTurn(off, lockedInstance(web)), detaching("root"), api.CodeInstanceLocked, "detach a volume from instance web"},
 		"detach of one that is on":   {nil, detaching("root"), api.CodeInternal, ErrOnHost.Error()},
@@ -202,7 +202,7 @@ func TestWhereAnInstanceMayBeUnshelved(t *testing.T) {
 		"not while it comes back":  {before: movedTo(web, toShelf(), offload(), claim()), instance: web, host: "b", code: api.CodeConflict, text: "host a is bringing it back"},
 		"not out of reach":         {before: offloaded(web), instance: web, host: "b", code: api.CodeUnsupportedDisk, text: "on host b"},
 		"not while it runs":        {instance: web, code: api.CodeStateForbidden, text: "it is running on host a, not shelved"},
-		"not without root":         {before: inTurn(offloaded(web), detached("root", "web")), instance: web, code: api.CodeRootVolumeMissing, text: "volume attach VOLUME web --root"},
+		"not without root":         {before: inTurn(offloaded(web), detached("root")), instance: web, code: api.CodeRootVolumeMissing, text: "volume attach VOLUME web --root"},
 		"not while it is locked":   {before: inTurn(offloaded(web), lockedInstance(web)), instance: web, code: api.CodeInstanceLocked, text: "audit"},
 		"not on an unknown host":   {before: offloaded(web), instance: web, host: "c", code: api.CodeNotFound, text: "host"},
 	} {
@@ -221,25 +221,24 @@ func TestWhereAnInstanceMayBeUnshelved(t *testing.T) {
 	}
 }
 
-func TestWhatTheWriterHoldsOfShelvedAttachmentsIsAsStored(t *testing.T) {
+func TestAnInstanceUnshelvesOnTheHostThatCameToShareItsPoolLater(t *testing.T) {
 	s := newCluster(t)
-	inTurn(attached(nil), offloaded(app))(t, s)
-	look := func() {
+	nfsShared := func(shared bool) {
 		t.Helper()
-		if err := s.ledger.Submit(t.Context(), func(ctx context.Context, w *ledger.Tx) error {
-			h, err := s.newTx(s.ledger.NewChange(w, ledger.Request{}), nobody).attachmentRow(ctx, first)
-			if err == nil && h.hostID+h.Host != "" {
-				t.Errorf("held at host %s %s, and no host has it", h.hostID, h.Host)
-			}
-			return err
-		}); err != nil {
-			t.Error(err)
+		for host, name := range map[string]string{hostA: "a", hostB: "b"} {
+			in := reportOf(host, name)
+			in.Pools = clusterPools()
+			in.Pools[2].Shared = shared
+			must(s.Report(t.Context(), nobody, in))(t)
 		}
-		checkHeld(t, s)
 	}
-	look()
-	must(s.AttachShelved(t.Context(), nobody, "data", api.VolumeAttach{Instance: "app"}))(t)
-	look()
-	detached("disk", "app")(t, s)
-	checkHeld(t, s)
+	nfsShared(false)
+	late := id(volumeKind, 61)
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: late, Name: "late-a", Host: "a", Status: api.VolumeAvailable, Location: at("/nfs/late")}))(t)
+	attached(func(in *api.AttachmentReserve) { in.VolumeID = late })(t, s)
+	inTurn(instanceState(api.InstanceStopped, app), offloaded(app))(t, s)
+	_, err := s.PlanUnshelve(t.Context(), app, "b")
+	wantCode(t, err, api.CodeUnsupportedDisk, "no shared pool")
+	nfsShared(true)
+	must(s.PlanUnshelve(t.Context(), app, "b"))(t)
 }

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// checkUnshelvable refuses an instance that nobody may bring back as it is.
+func checkUnshelvable(i api.Instance) error {
+	if err := store.CheckUnlocked("unshelve", i); err != nil {
+		return err
+	}
+	if i.LacksRoot() {
+		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", i.Name, i.Name).
+			With("device", i.RootSlot().Device)
+	}
+	return nil
+}
+
+// shelvedDisk is a volume of an instance that no host has, with the host whose
+// place of it counts: one that has it attached elsewhere, else its own.
+type shelvedDisk struct {
+	volume, ownerID, scope string
+	movedBy                string // the open migration of it, "" if there is none
+	location               api.Location
+}
+
+func shelvedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]shelvedDisk, error) {
+	scan := func(row ledger.Scanner) (d shelvedDisk, err error) {
+		err = row.Scan(append([]any{&d.volume, &d.ownerID, &d.scope, &d.movedBy}, store.LocationFields(&d.location)...)...)
+		return d, err
+	}
+	return ledger.QueryAll(ctx, q, scan, `SELECT v.name, COALESCE((
+			SELECT oi.host_id FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id
+			WHERE oa.volume_id = v.id AND oi.id <> a.instance_id AND oi.state <> 'shelved_offloaded' LIMIT 1), v.host_id), l.scope, COALESCE(m.id, ''), `+store.LocationColumns+`
+		FROM attachments a
+		JOIN volumes v ON v.id = a.volume_id
+		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
+		LEFT JOIN migrations m ON m.volume_id = v.id AND `+store.MigrationOpen+`
+		WHERE a.instance_id = ? ORDER BY a.device`, instanceID)
+}
+
+// checkDisksStill refuses to bring an instance back while a volume of it moves: its
+// guest would write at src, and dst is a copy of before.
+func checkDisksStill(instance string, disks []shelvedDisk) error {
+	for _, d := range disks {
+		if d.movedBy != "" {
+			return api.Errorf(api.CodeMigrationActive, "cannot unshelve instance %s: migration %s is moving its volume %s; wait for its end, or cancel it", instance, d.movedBy, d.volume).
+				With("migration_id", d.movedBy)
+		}
+	}
+	return nil
+}
+
+// unreached returns the first of the volumes that a host does not reach, nil if it
+// reaches all.
+func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostID string) (*shelvedDisk, error) {
+	for n, d := range disks {
+		yes, err := store.Reaches(ctx, q, hostID, d.ownerID, d.scope, d.location.Pool)
+		if err != nil {
+			return nil, err
+		}
+		if !yes {
+			return &disks[n], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // it reaches all
+}
+
+// checkVolumes refuses a host that does not reach each volume of an instance, and every
+// host while one of them moves.
+func (tx *changeTx) checkVolumes(ctx context.Context, i shelving, hostID string) error {
+	disks, err := shelvedDisks(ctx, tx, i.ID)
+	if err != nil {
+		return err
+	}
+	if err := checkDisksStill(i.Name, disks); err != nil {
+		return err
+	}
+	d, err := unreached(ctx, tx, disks, hostID)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		return notReached(i.Name, "this host", *d)
+	}
+	for _, d := range disks {
+		if err := tx.CheckNotBehind(ctx, "give this host", d.volume, d.location, hostID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func notReached(instance, host string, d shelvedDisk) error {
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot unshelve instance %s on %s: %s of its volume %s is in no shared pool that it has", instance, host, store.Place(d.location), d.volume).
+		With("volume", d.volume)
+}
+
+// checkDisksAtRest refuses an instance one of whose volumes moves, or is being
+// attached or detached.
+func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
+	type disk struct {
+		volume, migration string
+		state             api.AttachmentState
+	}
+	scan := func(row ledger.Scanner) (d disk, err error) {
+		err = row.Scan(&d.volume, &d.state, &d.migration)
+		return d, err
+	}
+	disks, err := ledger.QueryAll(ctx, tx, scan, `SELECT v.name, a.state, COALESCE(m.id, '') FROM attachments a
+		JOIN volumes v ON v.id = a.volume_id LEFT JOIN migrations m ON m.volume_id = v.id AND `+store.MigrationOpen+`
+		WHERE a.instance_id = ? AND a.migration_id IS NULL ORDER BY v.name`, i.ID)
+	if err != nil {
+		return err
+	}
+	for _, d := range disks {
+		switch {
+		case d.migration != "":
+			return api.Errorf(api.CodeMigrationActive, "cannot shelve instance %s: migration %s is moving its volume %s; complete or cancel that first", i.Name, d.migration, d.volume).
+				With("migration_id", d.migration)
+		case d.state != api.AttachmentAttached:
+			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: the attachment of its volume %s is %s", i.Name, d.volume, d.state).With("state", d.state)
+		}
+	}
+	return nil
+}
