@@ -4,8 +4,6 @@ package workflow
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
@@ -73,9 +71,6 @@ func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pa
 	})
 }
 
-// phaseResuming is how a move shows whose guests run on.
-const phaseResuming = "resuming"
-
 // standsBy says whether the others need not wait for an instance before they run on.
 // One that nobody has said to be suspended was not saved either: it keeps none of the
 // others from going on where they were.
@@ -97,33 +92,4 @@ func (p Pause) CanResume() bool {
 		}
 	}
 	return !p.Resuming && (p.Phase == PauseRestoring || p.Phase == PauseCancelling)
-}
-
-// checkReservedDst refuses a dst that is not the reserved one, whatever the copy host says of
-// it: the other hosts restore their guests with it. In a pool its path is that of the
-// name in the pool's directory, on the copy host and on every host of a guest.
-func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
-	want := p.Migration.Dst
-	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {
-		return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s (%s, %d bytes), and its place was to be %s (%s, %d bytes)",
-			p.CopyHost.Name, p.Migration.VolumeName, store.Place(dst), dst.Format, dst.SizeBytes, store.Place(want), want.Format, want.SizeBytes)
-	}
-	if want.Pool == "" {
-		return nil
-	}
-	hosts := []PauseHost{p.CopyHost}
-	for _, g := range p.Instances {
-		hosts = append(hosts, g.Host)
-	}
-	for _, h := range hosts {
-		var dir string
-		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(path), '') FROM pools WHERE host_id = ? AND name = ?", h.ID, want.Pool).Scan(&dir); err != nil {
-			return fmt.Errorf("look up pool: %w", err)
-		}
-		if at := filepath.Join(dir, want.Name); dst.Path != at || dir == "" {
-			return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s, and on host %s the volume %s of pool %s is %s",
-				p.CopyHost.Name, p.Migration.VolumeName, dst.Path, h.Name, want.Name, want.Pool, at)
-		}
-	}
-	return nil
 }

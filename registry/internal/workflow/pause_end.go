@@ -131,3 +131,43 @@ func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) 
 		return tx.auditRetry(ctx, p, map[string]any{"discard_memory": names})
 	})
 }
+
+// FinishPause ends a move of which nothing is left to do but what is lost: the volume
+// is unlocked, and the end that it is not at is free.
+func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pause, error) {
+	return s.changePause(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
+			return p.checkPhase(PauseRestoring)
+		}
+		if p.DropEnd != "" {
+			return api.Errorf(api.CodeConflict, "the %s of migration %s is not removed yet", p.DropEnd, p.Migration.ID)
+		}
+		if !p.Resuming {
+			return api.Errorf(api.CodeConflict, "the guests of migration %s were not let run on yet", p.Migration.ID)
+		}
+		for _, g := range p.Instances {
+			if g.State != PauseRestored && !g.Lost {
+				return api.Errorf(api.CodeConflict, "instance %s is not restored yet", g.Name)
+			}
+		}
+		state, why := api.MigrationCompleted, p.Error
+		if p.Phase == PauseCancelling {
+			state, why = api.MigrationCancelled, p.Why
+		}
+		fail, err := encodeError(why)
+		if err != nil {
+			return err
+		}
+		if err := tx.ExecAll(ctx,
+			ledger.SQL("UPDATE pauses SET phase = 'done' WHERE migration_id = ?", p.Migration.ID),
+			ledger.SQL("UPDATE migrations SET state = ?, error = ?, finished_us = ? WHERE id = ?", state, fail, tx.At.UnixMicro(), p.Migration.ID),
+		); err != nil {
+			return err
+		}
+		// What the migration has reserved is dst before the flip and src after it.
+		if err := tx.ReleaseDst(ctx, p.Migration); err != nil {
+			return err
+		}
+		return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, map[string]any{"error": why})
+	})
+}

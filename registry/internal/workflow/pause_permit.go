@@ -16,14 +16,6 @@ import (
 // what the others have written since.
 const resumeWindow = 30 * time.Second
 
-// microsOrZero is timeOrZero the other way round.
-func microsOrZero(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
 // PermitPause is asked by the host of a guest immediately before it suspends, restores
 // or resumes it, in a move with all guests paused. The rule: once a guest that writes
 // to what they share has run on, no memory of another one that is older than that is
@@ -80,14 +72,6 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 		map[string]any{"instance_id": g.ID, "instance_name": g.Name, "instance_host": g.Host.Name, "phase": p.Phase})
 }
 
-// phaseShown is the phase as a person is told it.
-func (p Pause) phaseShown() string {
-	if p.Resuming && p.Phase != PauseDone {
-		return phaseResuming
-	}
-	return string(p.Phase)
-}
-
 // memoryBarred refuses to restore an instance from its memory, or to let run what was
 // restored from it, if that is older than what others have written.
 func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
@@ -113,13 +97,4 @@ func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
 			g.Name, o.Name, p.discardAdvice()).With("instance_id", o.ID)
 	}
 	return nil
-}
-
-// discardAdvice is how an operator gives memory up that may not be restored.
-func (p Pause) discardAdvice() string {
-	verb := "complete"
-	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
-		verb = "cancel"
-	}
-	return "it can only be started anew, as after a power cut: `volferryctl migration " + verb + " " + p.Migration.ID + " --discard-memory`, then `volferryctl instance start`"
 }

@@ -213,3 +213,11 @@ func encodeError(e *api.Error) (any, error) {
 	}
 	return string(b), nil
 }
+
+// microsOrZero is timeOrZero the other way round.
+func microsOrZero(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// Open opens the registry as store.Open does, and withdraws the tasks that an earlier run
+// has left in the queues of hosts.
+func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
+	db, err := store.Open(ctx, path, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db}
+	if err := s.withdrawQueued(ctx, "volferry-registry"); err != nil {
+		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// Housekeep deletes the tasks that nobody will ask for again, and does what
+// store.Store.Housekeep does.
+func (s *Store) Housekeep(ctx context.Context) error {
+	if err := s.expireTasks(ctx); err != nil {
+		return err
+	}
+	return s.Store.Housekeep(ctx)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// changePause makes one change of a move with all guests paused.
+func (s *Store) changePause(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
+	return mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
+		id, err := store.Resolve(ctx, tx, store.KindMigration, ref)
+		if err != nil {
+			return Pause{}, err
+		}
+		if err := tx.CheckOwn(ctx, store.KindMigration, id, "change", id); err != nil {
+			return Pause{}, err
+		}
+		p, err := pauseByID(ctx, tx, id)
+		if err != nil {
+			return p, err
+		}
+		if err := do(ctx, tx, p); err != nil {
+			return p, err
+		}
+		return pauseByID(ctx, tx, id)
+	})
+}
+
+func (p Pause) checkPhase(phase PausePhase) error {
+	if p.Phase == phase {
+		return nil
+	}
+	return api.Errorf(api.CodeConflict, "migration %s of volume %s is in phase %s, no longer in %s", p.Migration.ID, p.Migration.VolumeName, p.Phase, phase).With("phase", p.Phase)
+}
+
+// setPhase brings a move into its next phase.
+func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEnd string, why *api.Error) error {
+	reason, err := encodeError(why)
+	if err != nil {
+		return err
+	}
+	if err := tx.ExecAll(ctx,
+		ledger.SQL("UPDATE pauses SET phase = ?, attempt = 0, drop_end = ?, why = ?, error = NULL WHERE migration_id = ?", to, dropEnd, reason, p.Migration.ID),
+		ledger.SQL("UPDATE pause_instances SET attempt = 0, error = NULL WHERE migration_id = ?", p.Migration.ID),
+	); err != nil {
+		return err
+	}
+	if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: string(to), OpID: p.Migration.ID}, map[string]any{"error": why}); err != nil {
+		return err
+	}
+	return tx.settlePauseState(ctx, p.Migration.ID)
+}
+
+// settlePauseState makes the state of the migration what follows from its move: that
+// of the phase, or needs_operator where something that it waits for is stopped.
+func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
+	p, err := pauseByID(ctx, tx, id)
+	if err != nil || p.Phase == PauseDone {
+		return err
+	}
+	state, why := p.Phase.state(), p.Why
+	if stops := p.blocker(); stops != nil {
+		state, why = api.MigrationNeedsOperator, stops
+	}
+	fail, err := encodeError(why)
+	if err != nil {
+		return err
+	}
+	if err := tx.Exec(ctx, "UPDATE migrations SET state = ?, error = ? WHERE id = ?", state, fail, id); err != nil {
+		return err
+	}
+	if state == p.Migration.State {
+		return nil
+	}
+	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.transition", From: string(p.Migration.State), To: string(state)}, nil)
+}
+
+// blocker is what stops a move until an operator says more, nil if it goes on.
+func (p Pause) blocker() *api.Error {
+	for _, g := range p.Instances {
+		if g.Error != nil && !g.Lost {
+			return g.Error
+		}
+	}
+	if p.DropEnd == "" {
+		return nil // what it says is for the end
+	}
+	return p.Error
+}
+
+// phaseResuming is how a move shows whose guests run on.
+const phaseResuming = "resuming"
+
+// phaseShown is the phase as a person is told it.
+func (p Pause) phaseShown() string {
+	if p.Resuming && p.Phase != PauseDone {
+		return phaseResuming
+	}
+	return string(p.Phase)
+}
+
+// discardAdvice is how an operator gives memory up that may not be restored.
+func (p Pause) discardAdvice() string {
+	verb := "complete"
+	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
+		verb = "cancel"
+	}
+	return "it can only be started anew, as after a power cut: `volferryctl migration " + verb + " " + p.Migration.ID + " --discard-memory`, then `volferryctl instance start`"
+}

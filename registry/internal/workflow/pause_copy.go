@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+// SetPauseCopy records how far the copy host's part is: attempt, the end that it has
+// still to remove, and its error. It is refused with conflict if the move is in another
+// phase than the caller saw.
+func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
+	return s.changePause(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := p.checkPhase(phase); err != nil {
+			return err
+		}
+		if attempt < p.Attempt || dropEnd != "" && dropEnd != p.DropEnd {
+			return api.Errorf(api.CodeConflict, "the copy host of migration %s was asked anew meanwhile", p.Migration.ID)
+		}
+		fail, err := encodeError(why)
+		if err != nil {
+			return err
+		}
+		if err := tx.Exec(ctx, "UPDATE pauses SET attempt = ?, drop_end = ?, error = ? WHERE migration_id = ?", attempt, dropEnd, fail, p.Migration.ID); err != nil {
+			return err
+		}
+		if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.copy_host", From: p.DropEnd, To: dropEnd},
+			map[string]any{"phase": p.Phase, "attempt": attempt, "error": why}); err != nil {
+			return err
+		}
+		return tx.settlePauseState(ctx, p.Migration.ID)
+	})
+}
+
+// FlipPause is the commit point: the volume and all its attachments are at dst, as it
+// was made, and the volume is in its next generation. Src stays reserved until the
+// end.
+func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
+	if err := validate.Location("destination", dst); err != nil {
+		return Pause{}, err
+	}
+	return s.changePause(ctx, call, id, "migration.pause_flip", dst, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := p.checkPhase(PauseCopying); err != nil {
+			return err
+		}
+		if err := tx.checkReservedDst(ctx, p, dst); err != nil {
+			return err
+		}
+		if err := tx.MoveReservation(ctx, p.Migration, dst); err != nil {
+			return err
+		}
+		var scope string
+		if err := tx.QueryRowContext(ctx, "SELECT scope FROM locations WHERE volume_id = ? AND migration_id IS NULL", p.Migration.VolumeID).Scan(&scope); err != nil {
+			return fmt.Errorf("read scope of src: %w", err)
+		}
+		if err := tx.Flip(ctx, p.Migration); err != nil {
+			return err
+		}
+		src := p.Migration.Src
+		if err := tx.ExecAll(ctx,
+			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes),
+			ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
+		); err != nil {
+			return err
+		}
+		drop := ""
+		if p.Request.DeleteSource {
+			drop = api.DropSrc
+		}
+		return tx.setPhase(ctx, p, PauseRestoring, drop, nil)
+	})
+}
+
+// checkReservedDst refuses a dst that is not the reserved one, whatever the copy host says of
+// it: the other hosts restore their guests with it. In a pool its path is that of the
+// name in the pool's directory, on the copy host and on every host of a guest.
+func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
+	want := p.Migration.Dst
+	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {
+		return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s (%s, %d bytes), and its place was to be %s (%s, %d bytes)",
+			p.CopyHost.Name, p.Migration.VolumeName, store.Place(dst), dst.Format, dst.SizeBytes, store.Place(want), want.Format, want.SizeBytes)
+	}
+	if want.Pool == "" {
+		return nil
+	}
+	hosts := []PauseHost{p.CopyHost}
+	for _, g := range p.Instances {
+		hosts = append(hosts, g.Host)
+	}
+	for _, h := range hosts {
+		var dir string
+		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(path), '') FROM pools WHERE host_id = ? AND name = ?", h.ID, want.Pool).Scan(&dir); err != nil {
+			return fmt.Errorf("look up pool: %w", err)
+		}
+		if at := filepath.Join(dir, want.Name); dst.Path != at || dir == "" {
+			return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s, and on host %s the volume %s of pool %s is %s",
+				p.CopyHost.Name, p.Migration.VolumeName, dst.Path, h.Name, want.Name, want.Pool, at)
+		}
+	}
+	return nil
+}
