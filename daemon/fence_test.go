@@ -26,6 +26,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -235,7 +236,7 @@ func (s *fencedSite) boot() {
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, records, migrationHost(p.up), log)
 	p.runner, err = op.New(op.Config{
-		Journal: records, Plans: p.migrations.Plans(), Describe: steps.Describe, WaitPoll: 50 * time.Millisecond, OnChange: p.migrations.Changed,
+		Journal: records, Plans: p.migrations.Plans(), Describe: request.Describe, WaitPoll: 50 * time.Millisecond, OnChange: p.migrations.Changed,
 	})
 	s.must(err)
 	p.migrations.Bind(p.runner)

@@ -25,6 +25,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/daemon/internal/volume"
 	"github.com/volferry/volferry/internal/api"
@@ -120,7 +121,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans(), instances.Plans())
 	numbers := newMetrics(plans)
 	runner, err := op.New(op.Config{
-		Journal: records, Plans: plans, Describe: steps.Describe,
+		Journal: records, Plans: plans, Describe: request.Describe,
 		MakeDurable: virt.MakeDurable,
 		Log:         log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
 		OnChange: func(opID string) { migrations.Changed(opID); up.Changed() },

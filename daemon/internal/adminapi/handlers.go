@@ -79,7 +79,7 @@ func opID(r *http.Request) (string, error) {
 
 // begun answers with the op that does what was asked for, and what it does it to.
 func begun[In, Out any](s *Server, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out) error {
-	o, err := s.Migrations.Request(r.Context(), opID)
+	o, err := s.requested(r.Context(), opID)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -85,7 +86,7 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	}, records, func(context.Context) (instance.Host, error) {
 		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
 	}, quiet)
-	runner, err := op.New(op.Config{Journal: records, Plans: s.Instances.Plans(), Describe: steps.Describe})
+	runner, err := op.New(op.Config{Journal: records, Plans: s.Instances.Plans(), Describe: request.Describe})
 	if err != nil {
 		t.Fatal(err)
 	}

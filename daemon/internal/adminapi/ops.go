@@ -3,10 +3,14 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
@@ -14,7 +18,38 @@ import (
 )
 
 func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
-	return s.Migrations.Request(r.Context(), r.PathValue("op"))
+	return s.requested(r.Context(), r.PathValue("op"))
+}
+
+// requested returns how the request stands that began with this op. Several ops may serve
+// the request of a migration; any other is one op.
+func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
+	st, err := s.Runner.Status(ctx, opID)
+	if err != nil {
+		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
+	}
+	if migrate.Owns(st.Op.Kind) {
+		return s.Migrations.Request(ctx, opID)
+	}
+	return request.Render(&st, st.State, request.APIError(st.Failure)), nil
+}
+
+// listOps lists the ops of this host that are not finished, of every kind, the oldest
+// first: those that run, those that wait, and those that need the operator.
+func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) {
+	open := []api.Op{}
+	for _, st := range s.Runner.Active() {
+		if st.State.Final() {
+			continue
+		}
+		if migrate.Owns(st.Op.Kind) {
+			open = append(open, migrate.RenderOp(&st))
+			continue
+		}
+		open = append(open, request.Render(&st, st.State, request.APIError(st.Failure)))
+	}
+	slices.SortFunc(open, func(a, b api.Op) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	return open, nil
 }
 
 // watchOp streams what becomes of a request. The last line has its result:
@@ -24,7 +59,7 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 	if _, err := httpjson.Query(r, "since"); err != nil {
 		return err
 	}
-	o, err := s.Migrations.Request(r.Context(), r.PathValue("op"))
+	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {
 		return err
 	}

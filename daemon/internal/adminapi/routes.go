@@ -62,7 +62,7 @@ func (s *Server) aboutRoutes() []httpjson.Route {
 		answer(routes.RunDoctor, func(r *http.Request, _ routes.None) ([]api.Check, error) { return s.Doctor(r.Context()), nil }),
 		answer(routes.ShowDaemonVersion, s.version),
 		routes.ShowOpenAPI.ServedByDaemon(s.openAPI),
-		answer(routes.ListOps, func(*http.Request, routes.None) ([]api.Op, error) { return s.Migrations.OpenOps(), nil }),
+		answer(routes.ListOps, s.listOps),
 		answer(routes.ShowOp, s.showOp),
 		routes.FollowOp.ServedByDaemon(s.watchOp),
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
@@ -230,7 +230,7 @@ func startDaemon(t *testing.T, w *world) *daemon {
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
 		New: w.newManager,
 		Runner: func(*Manager) op.Config {
-			return op.Config{Journal: w.journal, Plans: []op.Plan{hold}, Describe: steps.Describe, MaxTries: 5}
+			return op.Config{Journal: w.journal, Plans: []op.Plan{hold}, Describe: request.Describe, MaxTries: 5}
 		},
 		Run: (*Manager).Run,
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -60,7 +61,7 @@ func (m *Manager) repeated(ctx context.Context, opID string, what steps.Goal, as
 		return "", nil
 	}
 	if err != nil {
-		return "", steps.JournalError(err)
+		return "", request.JournalError(err)
 	}
 	var in steps.Input
 	ask, err := json.Marshal(asked)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -218,7 +219,7 @@ func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 		return nil
 	}
 	if err := m.runner.Continue(ctx, o.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) {
-		return steps.JournalError(err)
+		return request.JournalError(err)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
@@ -68,7 +69,7 @@ func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 		},
 		Runner: func(m *Manager) op.Config {
 			return op.Config{
-				Journal: d.journal, Describe: steps.Describe, OnChange: m.Changed,
+				Journal: d.journal, Describe: request.Describe, OnChange: m.Changed,
 				OnFinished: func(st op.Status) { Notify(st, &d.heard) },
 			}
 		},

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -79,7 +80,7 @@ type history struct {
 func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) {
 	ops, err := m.journal.Group(ctx, id)
 	if err != nil {
-		return nil, steps.JournalError(err)
+		return nil, request.JournalError(err)
 	}
 	if len(ops) == 0 {
 		return nil, api.Errorf(api.CodeNotFound, "no migration %s", id)
@@ -95,7 +96,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		}
 		st, err := m.runner.Status(ctx, o.ID)
 		if err != nil {
-			return nil, steps.JournalError(err)
+			return nil, request.JournalError(err)
 		}
 		h.ops = append(h.ops, opView{Status: st, goal: steps.GoalOf(o.Kind), requestID: in.RequestID, why: in.Why})
 	}
@@ -142,7 +143,7 @@ func (m *Manager) ids(ctx context.Context) ([]string, error) {
 	for _, kind := range []string{steps.KindStart, steps.KindStartOffline, steps.KindStartMirror, steps.KindCopySaved} {
 		more, err := m.journal.Ops(ctx, kind, false)
 		if err != nil {
-			return nil, steps.JournalError(err)
+			return nil, request.JournalError(err)
 		}
 		ops = append(ops, more...)
 	}

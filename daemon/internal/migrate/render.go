@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -34,7 +35,7 @@ func (m *Manager) render(h *history) api.Migration {
 	}
 	mig.GuestPaused = m.guestPaused(h)
 	if state.Final() {
-		mig.Remark = remark(&h.ops[len(h.ops)-1].Status)
+		mig.Remark = request.Remark(&h.ops[len(h.ops)-1].Status)
 	}
 	fillStalls(h, &mig)
 	m.fillProgress(h, &mig)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -113,7 +114,7 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 	for range m.watch.changes(ctx, id) {
 		st, err := m.runner.Status(ctx, opID)
 		if err != nil {
-			return api.Migration{}, steps.JournalError(err)
+			return api.Migration{}, request.JournalError(err)
 		}
 		if steps.Granted(&st) {
 			break

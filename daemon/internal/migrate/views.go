@@ -6,7 +6,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -98,7 +98,7 @@ func (m *Manager) sequence(ctx context.Context, h *history) (int64, error) {
 	for i := range h.ops {
 		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
 		if err != nil {
-			return 0, steps.JournalError(err)
+			return 0, request.JournalError(err)
 		}
 		n += int64(len(records))
 	}

@@ -25,7 +25,7 @@ const grantPoll = 5 * time.Millisecond
 func (d *Desk) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := d.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
-		return st, Failure(st)
+		return st, APIError(st.Failure)
 	}
 	return st, err
 }
@@ -106,7 +106,7 @@ func (d *Desk) End(ctx context.Context, opID, doing string) (op.Status, error) {
 		case st.State == op.StateDone:
 			return st, nil
 		case st.State == op.StateUndone:
-			return st, Failure(st)
+			return st, APIError(st.Failure)
 		case st.State == op.StateNeedsOperator:
 			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", doing, st.Failure.Message).
 				With("op_id", opID).With("cause", st.Failure.Code)
@@ -135,10 +135,4 @@ func (d *Desk) stuck(st op.Status, doing string) error {
 		what = "another operation has to end first"
 	}
 	return api.Errorf(code, "%s, but %s; it goes on by itself (op %s)", doing, what, st.Op.ID).With("op_id", st.Op.ID)
-}
-
-// Failure is why an op was undone.
-func Failure(st op.Status) *api.Error {
-	f := st.Failure
-	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
@@ -67,7 +67,7 @@ func (w *world) start(t *testing.T) *Manager {
 	t.Helper()
 	g := w.newManager()
 	var err error
-	w.runner, err = op.New(op.Config{Journal: w.journal, Plans: g.Plans(), Describe: steps.Describe, MaxTries: 3, FaultPoint: w.faultPoint})
+	w.runner, err = op.New(op.Config{Journal: w.journal, Plans: g.Plans(), Describe: request.Describe, MaxTries: 3, FaultPoint: w.faultPoint})
 	must(t, err)
 	t.Cleanup(w.runner.Stop)
 	g.Bind(w.runner)

@@ -18,6 +18,11 @@ type errWorldChanged struct{ what string }
 
 func (e *errWorldChanged) Error() string { return e.what }
 
+// Failure is what the journal keeps of it.
+func (e *errWorldChanged) Failure() op.Failure {
+	return op.Failure{Code: string(CodeWorldChanged), Message: e.what}
+}
+
 // CodeWorldChanged is the code of errWorldChanged in the journal. It never leaves the
 // daemon.
 const CodeWorldChanged api.Code = "world_changed"
@@ -31,6 +36,15 @@ type errAbandoned struct {
 }
 
 func (e *errAbandoned) Error() string { return e.why.Message }
+
+// Failure is what the journal keeps of it.
+func (e *errAbandoned) Failure() op.Failure {
+	code := codeAbandoned
+	if e.kept {
+		code = codeAbandonedKept
+	}
+	return op.Failure{Code: string(code), Message: e.why.Message, Details: e.why.Details}
+}
 
 // codeAbandoned and codeAbandonedKept are the codes of errAbandoned in the journal. They
 // never leave the daemon.
@@ -73,48 +87,17 @@ func (e *Env) registryError(err error) error {
 	}
 }
 
-// Describe turns an error into what the journal keeps of it. It is the
-// runner's Config.Describe.
-func Describe(err error) op.Failure {
-	var changed *errWorldChanged
-	if errors.As(err, &changed) {
-		return op.Failure{Code: string(CodeWorldChanged), Message: err.Error()}
-	}
-	var abandoned *errAbandoned
-	if errors.As(err, &abandoned) {
-		code := codeAbandoned
-		if abandoned.kept {
-			code = codeAbandonedKept
-		}
-		return op.Failure{Code: string(code), Message: err.Error(), Details: abandoned.why.Details}
-	}
-	var refused *api.Error
-	switch {
-	case errors.As(err, &refused):
-		return op.Failure{Code: string(refused.Code), Message: refused.Message, Details: refused.Details}
-	case errors.Is(err, op.ErrJournal):
-		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
-	case errors.Is(err, hv.ErrUnavailable):
-		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
-	case errors.Is(err, hv.ErrUnsupported):
-		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
-	}
-	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
-}
-
 // APIError turns a failure in the journal into an error of the API, nil for nil.
 func APIError(f *op.Failure) *api.Error {
-	if f == nil {
-		return nil
+	out := request.APIError(f)
+	switch {
+	case out == nil:
+	case out.Code == CodeWorldChanged:
+		out.Code = api.CodeInstanceBusy
+	case out.Code == codeAbandoned, out.Code == codeAbandonedKept:
+		out.Code = api.CodeNoMigration
 	}
-	code := api.Code(f.Code)
-	if code == CodeWorldChanged {
-		code = api.CodeInstanceBusy
-	}
-	if code == codeAbandoned || code == codeAbandonedKept {
-		code = api.CodeNoMigration
-	}
-	return &api.Error{Code: code, Message: f.Message, Details: f.Details}
+	return out
 }
 
 // Overtaken says whether an op was undone because the world had changed under it, so that

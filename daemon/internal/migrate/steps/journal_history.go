@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -29,12 +28,12 @@ func NewHistory(journal op.Journal, status func(ctx context.Context, opID string
 func (h *journalHistory) ops(ctx context.Context, s *Spec) ([]op.Status, error) {
 	ops, err := h.journal.Group(ctx, s.MigrationID)
 	if err != nil {
-		return nil, op.Retry(request.BusyDelay, JournalError(err))
+		return nil, op.Retry(request.BusyDelay, request.JournalError(err))
 	}
 	all := make([]op.Status, len(ops))
 	for i, o := range ops {
 		if all[i], err = h.status(ctx, o.ID); err != nil {
-			return nil, op.Retry(request.BusyDelay, JournalError(err))
+			return nil, op.Retry(request.BusyDelay, request.JournalError(err))
 		}
 	}
 	return all, nil
@@ -94,7 +93,7 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 func (h *journalHistory) beganToFold(ctx context.Context, opID string) (bool, error) {
 	records, err := h.journal.Records(ctx, opID)
 	if err != nil {
-		return false, JournalError(err)
+		return false, request.JournalError(err)
 	}
 	return slices.ContainsFunc(records, func(r op.Record) bool {
 		var note foldingNote
@@ -106,12 +105,12 @@ func (h *journalHistory) beganToFold(ctx context.Context, opID string) (bool, er
 func (h *journalHistory) Dst(ctx context.Context, s *Spec) (DstNote, error) {
 	ops, err := h.journal.Group(ctx, s.MigrationID)
 	if err != nil {
-		return DstNote{}, op.Retry(request.BusyDelay, JournalError(err))
+		return DstNote{}, op.Retry(request.BusyDelay, request.JournalError(err))
 	}
 	for _, o := range slices.Backward(ops) {
 		records, err := h.journal.Records(ctx, o.ID)
 		if err != nil {
-			return DstNote{}, op.Retry(request.BusyDelay, JournalError(err))
+			return DstNote{}, op.Retry(request.BusyDelay, request.JournalError(err))
 		}
 		for _, r := range slices.Backward(records) {
 			var note DstNote
@@ -121,11 +120,6 @@ func (h *journalHistory) Dst(ctx context.Context, s *Spec) (DstNote, error) {
 		}
 	}
 	return DstNote{}, nil
-}
-
-// JournalError is the error of whatever needs a journal that cannot be read.
-func JournalError(err error) *api.Error {
-	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 }
 
 // decodeOutput reads the output of a step of an op; false if there is none.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// failer is an error that says itself what the journal keeps of it.
+type failer interface {
+	error
+	Failure() op.Failure
+}
+
+// Describe turns an error into what the journal keeps of it. It is the runner's
+// Config.Describe, for the ops of all managers.
+func Describe(err error) op.Failure {
+	if own, ok := errors.AsType[failer](err); ok {
+		return own.Failure()
+	}
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused):
+		return op.Failure{Code: string(refused.Code), Message: refused.Message, Details: refused.Details}
+	case errors.Is(err, op.ErrJournal):
+		return op.Failure{Code: string(api.CodeJournalUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnavailable):
+		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
+	case errors.Is(err, hv.ErrUnsupported):
+		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
+	}
+	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
+}
+
+// APIError turns a failure in the journal into an error of the API, nil for nil.
+func APIError(f *op.Failure) *api.Error {
+	if f == nil {
+		return nil
+	}
+	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
+}
+
+// JournalError is the error of whatever needs a journal that cannot be read.
+func JournalError(err error) *api.Error {
+	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+}

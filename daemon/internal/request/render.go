@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Render makes the API's document of an op, all of it from one status. State and failure are
+// those of the request that the op serves: the op's own, unless several ops serve it.
+func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
+	out := api.Op{
+		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
+		State: string(state), Step: st.Step, Remark: Remark(st), Error: failure,
+		WaitingFor: st.Waiting, Behind: st.Behind, Subject: subjectOf(st.Op.Input),
+	}
+	if st.Waiting != "" {
+		since := st.WaitingSince.UTC()
+		out.WaitingSince = &since
+	}
+	if state.Final() {
+		finished := st.FinishedAt.UTC()
+		out.FinishedAt = &finished
+	}
+	return out
+}
+
+// Remark is what an op tells its caller besides its state: the "remark" in the output of a
+// step.
+func Remark(st *op.Status) string {
+	for _, data := range st.Outputs {
+		var out struct {
+			Remark string `json:"remark"`
+		}
+		if json.Unmarshal(data, &out) == nil && out.Remark != "" {
+			return out.Remark
+		}
+	}
+	return ""
+}
+
+// subjectOf tells people what an op is about. Every kind has its own input, but volume and
+// instance have the same names in all of them.
+func subjectOf(input json.RawMessage) string {
+	var in struct {
+		VolumeName   string `json:"volume_name"`
+		VolumeID     string `json:"volume_id"`
+		InstanceName string `json:"instance_name"`
+		InstanceID   string `json:"instance_id"`
+		Volume       struct {
+			Name string `json:"name"`
+			ID   string `json:"id"`
+		} `json:"volume"`
+		Spec struct {
+			VolumeName string `json:"volume_name"`
+			VolumeID   string `json:"volume_id"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(input, &in) != nil {
+		return ""
+	}
+	volume := cmp.Or(in.VolumeName, in.Volume.Name, in.Spec.VolumeName, in.VolumeID, in.Volume.ID, in.Spec.VolumeID)
+	instance := cmp.Or(in.InstanceName, in.InstanceID)
+	switch {
+	case volume != "" && instance != "":
+		return "volume " + volume + " at instance " + instance
+	case volume != "":
+		return "volume " + volume
+	case instance != "":
+		return "instance " + instance
+	}
+	return ""
+}
