@@ -47,9 +47,6 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 	if err != nil {
 		return err
 	}
-	if err := s.mayMove(r.Context(), id, volumeID); err != nil {
-		return err
-	}
 	m, err := s.Migrations.Start(r.Context(), migrate.StartRequest{
 		OpID: id, VolumeID: volumeID, Target: target, Composite: composite,
 	})
@@ -57,19 +54,6 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 		return err
 	}
 	return begun(s, routes.MigrateVolume, w, r, id, m)
-}
-
-// mayMove refuses to begin a move that a detach, which was given up, may still take
-// the disk from. A repeated request is not begun anew.
-func (s *Server) mayMove(ctx context.Context, opID, volumeRef string) error {
-	if _, err := s.Migrations.Request(ctx, opID); err == nil {
-		return nil
-	}
-	vol, err := s.Registry.Volume(ctx, volumeRef)
-	if err != nil {
-		return err
-	}
-	return s.Attachments.MayMove(ctx, vol.ID)
 }
 
 // call is one of the manager's calls on a started migration.
@@ -130,10 +114,7 @@ func (s *Server) attachmentID(r *http.Request) (string, error) {
 }
 
 func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
-	q, err := httpjson.Query(r, routes.ListMigrations.Daemon.Query...)
-	if err != nil {
-		return err
-	}
+	q := r.URL.Query()
 	list, err := s.allMigrations(r.Context(), q.Get("all") == "1" || q.Get("all") == "true")
 	if err != nil {
 		return err
@@ -173,9 +154,6 @@ func (s *Server) updateMigration(r *http.Request, in api.MigrationUpdate) (api.M
 }
 
 func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {
-	if _, err := httpjson.Query(r, "since"); err != nil {
-		return err
-	}
 	m, err := s.Migrations.Resolve(r.Context(), r.PathValue("migration"))
 	if err != nil {
 		return err

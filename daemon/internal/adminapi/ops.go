@@ -56,9 +56,6 @@ func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) {
 // done, undone or needs_operator. A reader that was cut off asks again: the
 // first line is always how things are now, so that it misses nothing.
 func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
-	if _, err := httpjson.Query(r, "since"); err != nil {
-		return err
-	}
 	o, err := s.requested(r.Context(), r.PathValue("op"))
 	if err != nil {
 		return err

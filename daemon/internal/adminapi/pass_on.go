@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 )
@@ -63,6 +64,6 @@ func (s *Server) ofShelf(ctx context.Context, opID, attachment string) bool {
 }
 
 func (s *Server) begunHere(ctx context.Context, opID string) bool {
-	_, err := s.Runner.Status(ctx, opID)
-	return err == nil
+	known, err := request.Known(ctx, s.Runner, opID)
+	return known && err == nil
 }

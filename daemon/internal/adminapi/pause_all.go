@@ -40,7 +40,7 @@ func (s *Server) dropSaved(ctx context.Context, opID, migration string, in api.D
 	if err := s.Migrations.DropSaved(ctx, opID, in); err != nil {
 		return api.Op{}, err
 	}
-	return s.Migrations.Request(ctx, opID)
+	return s.requested(ctx, opID)
 }
 
 // checkNamed refuses a body that does not name the migration of the path once more.

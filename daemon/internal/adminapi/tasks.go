@@ -6,13 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -41,14 +40,14 @@ func (s *Server) refuseLate(ctx context.Context, t api.Task) error {
 	if !t.Late {
 		return nil
 	}
-	_, err := s.Runner.Status(ctx, t.ID)
+	known, err := request.Known(ctx, s.Runner, t.ID)
 	switch {
-	case errors.Is(err, op.ErrNotFound):
+	case err != nil:
+		return api.Errorf(api.CodeJournalUnavailable, "it is not known whether this was begun: %v", err)
+	case !known:
 		return api.Errorf(api.CodeHypervisorUnavailable,
 			"host %s was away when this was asked of it, at %s, and has no record of it; it is too old to be begun now: nothing was done, so ask again, as a new request",
 			s.HostName, t.CreatedAt.UTC().Format(time.RFC3339)).With("expired", true)
-	case err != nil:
-		return api.Errorf(api.CodeJournalUnavailable, "it is not known whether this was begun: %v", err)
 	}
 	return nil
 }

@@ -42,15 +42,15 @@ func (g *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in ap
 	return what.attachment(api.AttachmentReserved), nil
 }
 
-// askedAttach is an attach as it was asked for.
-type askedAttach struct {
+// attachBody is what the caller of an attach sent.
+type attachBody struct {
 	Volume string           `json:"volume"`
 	In     api.VolumeAttach `json:"in"`
 }
 
 func (g *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) request.Request {
 	return request.Request{
-		OpID: opID, Kind: kindAttach, Asked: askedAttach{volumeRef, in},
+		OpID: opID, Kind: kindAttach, Body: attachBody{volumeRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) { return decided(g.decideAttach(ctx, volumeRef, in)) },
 	}
 }
@@ -82,7 +82,7 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 		return input{}, err
 	}
 	if len(vol.Attachments) > 0 { // of an attach that waits for the operator, perhaps
-		g.desk.LookAgain(ctx, request.VolumeKey(vol.ID))
+		g.admission.LookAgain(ctx, request.VolumeKey(vol.ID))
 		if vol, err = g.machine.Registry.Volume(ctx, volumeRef); err != nil {
 			return input{}, err
 		}

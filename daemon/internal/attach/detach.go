@@ -43,8 +43,8 @@ func (g *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, f
 	return g.beginEnd(ctx, g.deleteRequest(opID, attachmentRef, force))
 }
 
-// askedDetach is a detach as it was asked for.
-type askedDetach struct {
+// detachBody is what the caller of a detach sent.
+type detachBody struct {
 	Volume     string           `json:"volume,omitempty"`
 	In         api.VolumeDetach `json:"in,omitzero"`
 	Attachment string           `json:"attachment,omitempty"`
@@ -53,7 +53,7 @@ type askedDetach struct {
 
 func (g *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) request.Request {
 	return request.Request{
-		OpID: opID, Kind: kindDetach, Asked: askedDetach{Volume: volumeRef, In: in},
+		OpID: opID, Kind: kindDetach, Body: detachBody{Volume: volumeRef, In: in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			if in.Instance == "" {
 				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl volume show %.64s` says where the volume is", volumeRef)
@@ -69,7 +69,7 @@ func (g *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) req
 
 func (g *Manager) deleteRequest(opID, ref string, force bool) request.Request {
 	req := request.Request{
-		OpID: opID, Kind: kindDetach, Asked: askedDetach{Attachment: ref, Force: force},
+		OpID: opID, Kind: kindDetach, Body: detachBody{Attachment: ref, Force: force},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			f, err := g.find(ctx, ref)
 			if err != nil {
@@ -98,7 +98,7 @@ func (g *Manager) endOf(ctx context.Context, req request.Request) (api.Attachmen
 	}
 	if end.Queued {
 		// A registry that was only restarted is back before the caller is bored.
-		if _, err := g.desk.Wait(ctx, lateID(req.OpID)); err != nil {
+		if _, err := g.admission.Wait(ctx, lateID(req.OpID)); err != nil {
 			return api.Attachment{}, err
 		}
 	}
@@ -126,7 +126,7 @@ func (g *Manager) Queued() []api.Attachment {
 // queued are the inputs of the releases that the registry was not there for.
 func (g *Manager) queued() []input {
 	var out []input
-	for _, st := range g.desk.Runner.Active() {
+	for _, st := range g.admission.Runner.Active() {
 		var in input
 		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
 			out = append(out, in)

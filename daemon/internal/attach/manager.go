@@ -36,11 +36,11 @@ type Host struct {
 
 // Manager attaches and detaches volumes. It is safe for concurrent use.
 type Manager struct {
-	rules   location.Rules
-	machine *machine
-	journal Journal
-	host    func(context.Context) (Host, error)
-	desk    request.Desk
+	rules     location.Rules
+	machine   *machine
+	journal   Journal
+	host      func(context.Context) (Host, error)
+	admission request.Admission
 }
 
 // New makes a manager. Host answers for this host once the registry knows it.
@@ -50,17 +50,17 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 		cfg.UnplugTimeout = DefaultUnplugTimeout
 	}
 	return &Manager{
-		rules:   cfg.Rules,
-		machine: &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
-		journal: journal,
-		host:    host,
-		desk:    request.Desk{Journal: journal, Log: log, Kinds: kinds, Waits: waits},
+		rules:     cfg.Rules,
+		machine:   &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
+		journal:   journal,
+		host:      host,
+		admission: request.Admission{Journal: journal, Log: log, Kinds: kinds, Waits: waits},
 	}
 }
 
 // Bind gives the manager its runner.
 func (g *Manager) Bind(r *op.Runner) {
-	g.desk.Runner = r
+	g.admission.Runner = r
 	g.machine.submit = r.Submit
 	g.machine.queued = g.queued
 }

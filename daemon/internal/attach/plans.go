@@ -153,7 +153,7 @@ type input struct {
 	Force bool `json:"force,omitempty"`
 	// Request is the op that the caller knows, for one that follows it.
 	Request string `json:"request,omitempty"`
-	request.Asked
+	request.Body
 }
 
 // image is what the attachment is connected to.
@@ -173,8 +173,8 @@ func (in *input) Keys() []string {
 // Group implements request.Input.
 func (in *input) Group() string { return in.AttachmentID }
 
-// Varied implements request.Varied: the ops of root volumes have kinds of their own.
-func (in *input) Varied() bool { return in.Root }
+// Variant implements request.Varied: the ops of root volumes have kinds of their own.
+func (in *input) Variant(kind string) string { return kindFor(kind, in.Root) }
 
 // attachment is the attachment of the op in this state.
 func (in *input) attachment(state api.AttachmentState) api.Attachment {

@@ -15,15 +15,15 @@ import (
 // request. It returns once the op has been granted what it needs, or is refused,
 // or waits for something that is away.
 func (g *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
-	req.Variant = kindFor(req.Kind, true)
-	o, err := g.desk.Submit(ctx, req)
+	req.Variants = []string{kindFor(req.Kind, true)}
+	o, err := g.admission.Submit(ctx, req)
 	if err != nil {
 		return in, err
 	}
 	if err := json.Unmarshal(o.Input, &in); err != nil {
 		return in, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	_, err = g.desk.Granted(ctx, o.ID, firstSteps[o.Kind]...)
+	_, err = g.admission.Granted(ctx, o.ID, firstSteps[o.Kind]...)
 	return in, err
 }
 
@@ -33,11 +33,11 @@ func (g *Manager) perform(ctx context.Context, req request.Request) (input, op.S
 	if err != nil {
 		return in, op.Status{}, err
 	}
-	st, err := g.desk.End(ctx, req.OpID, in.doing(req.Kind))
+	st, err := g.admission.End(ctx, req.OpID, in.doing(req.Kind))
 	return in, st, err
 }
 
-// decided is what was decided as the desk takes it.
+// decided is what was decided as the admission takes it.
 func decided(in input, err error) (request.Input, error) { return &in, err }
 
 // firstSteps are the steps, by kind, that ask the registry, or look, whether the op

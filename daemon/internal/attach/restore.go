@@ -103,7 +103,7 @@ func (g *Manager) Run(ctx context.Context) error {
 				return nil
 			}
 			if e.Kind == hv.EventDeviceRemoved || e.Kind == hv.EventLifecycle {
-				g.desk.Runner.Wake(waitGuest)
+				g.admission.Runner.Wake(waitGuest)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (g *Manager) restoreLate(ctx context.Context) {
 		case v.saved:
 			g.machine.late.saved(in.AttachmentID)
 			continue
-		case !v.active || v.live != absent || v.config != attached || g.desk.AtWork(in.Keys()):
+		case !v.active || v.live != absent || v.config != attached || g.admission.AtWork(in.Keys()):
 			continue
 		}
 		att, err := g.machine.Registry.Attachment(ctx, in.AttachmentID)
@@ -217,7 +217,7 @@ func (g *Manager) restore(ctx context.Context, in *input) {
 	g.machine.log.Warn("the guest let go of a disk after that was given up; it gets it back", "instance", in.InstanceName, "device", in.Device)
 	data, err := json.Marshal(in)
 	if err == nil {
-		err = g.desk.Runner.Submit(ctx, op.Op{
+		err = g.admission.Runner.Submit(ctx, op.Op{
 			ID: uuid.NewString(), Kind: kindRestore, Group: in.AttachmentID, Keys: in.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}

@@ -82,7 +82,7 @@ func (m *machine) queueRelease(ctx context.Context, r *op.Run, in *input, force 
 		return err
 	}
 	rest := *in
-	rest.Force, rest.Request, rest.Asked, rest.Slot = force, r.OpID(), request.Asked{}, slot
+	rest.Force, rest.Request, rest.Body, rest.Slot = force, r.OpID(), request.Body{}, slot
 	data, err := json.Marshal(rest)
 	if err != nil {
 		return fmt.Errorf("encode the release of attachment %s: %w", in.AttachmentID, err)

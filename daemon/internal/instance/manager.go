@@ -30,21 +30,21 @@ type Config struct {
 // Manager starts, stops, pauses, reboots and shelves the instances of this host.
 // Safe for concurrent use.
 type Manager struct {
-	desk request.Desk
-	env  *stepEnv
+	admission request.Admission
+	env       *stepEnv
 }
 
 // New makes a manager. Host answers for this host. Bind the manager to the runner
 // that runs its Plans before any other call.
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	return &Manager{
-		desk: request.Desk{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
-		env:  &stepEnv{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, boot: cmp.Or(cfg.BootID, uuid.NewString()), active: func() []op.Status { return nil }},
+		admission: request.Admission{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
+		env:       &stepEnv{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, boot: cmp.Or(cfg.BootID, uuid.NewString()), active: func() []op.Status { return nil }},
 	}
 }
 
 // Bind gives the manager its runner.
 func (m *Manager) Bind(r *op.Runner) {
-	m.desk.Runner = r
+	m.admission.Runner = r
 	m.env.submit, m.env.active = r.Submit, r.Active
 }

@@ -574,7 +574,7 @@ func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
 	t.Helper()
 	wantState(t, d.save("save"), op.StateDone, "")
 	journal := optest.NewJournal()
-	for _, o := range must1(t, d.now().desk.Journal.Group, pausedWeb) {
+	for _, o := range must1(t, d.now().admission.Journal.Group, pausedWeb) {
 		if o.Kind == kindSave {
 			must(t, journal.Create(t.Context(), o))
 			for _, r := range must1(t, s.journal.Records, o.ID) {

@@ -347,7 +347,7 @@ func startPauseDaemon(t *testing.T, w *pauseWorld) *pauseDaemon {
 	t.Helper()
 	d := &pauseDaemon{t: t, world: w}
 	d.boot()
-	t.Cleanup(func() { d.now().desk.Runner.Stop() })
+	t.Cleanup(func() { d.now().admission.Runner.Stop() })
 	return d
 }
 
@@ -455,7 +455,7 @@ func (d *pauseDaemon) ask(id string, do func(g *Manager) error) op.Status {
 		default:
 			return op.Status{State: op.StateUndone, Failure: &op.Failure{Code: string(code), Message: err.Error()}}
 		}
-		st, err := d.now().desk.Runner.Status(context.Background(), id)
+		st, err := d.now().admission.Runner.Status(context.Background(), id)
 		if err == nil && (st.State.Final() || st.State == op.StateNeedsOperator) {
 			return st
 		}

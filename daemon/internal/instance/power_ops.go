@@ -42,7 +42,7 @@ func (m *Manager) BeginUnpause(ctx context.Context, opID, instanceRef string) (a
 
 func (m *Manager) begin(ctx context.Context, opID, kind, ref string, how stopping) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kind, Asked: requestBody{ref, how},
+		OpID: opID, Kind: kind, Body: instanceBody{ref, how},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			if err := how.check(); err != nil {
 				return nil, err

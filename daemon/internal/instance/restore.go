@@ -37,7 +37,7 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 		kind = kindDiscard
 	}
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kind, Asked: requestBody{instanceRef, in},
+		OpID: opID, Kind: kind, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 // running, paused or off. Its save image and its guard are removed before it runs.
 func (m *Manager) BeginResume(ctx context.Context, opID, instanceRef string, in api.InstanceResume) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kindResume, Asked: requestBody{instanceRef, in},
+		OpID: opID, Kind: kindResume, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {

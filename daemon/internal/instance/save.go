@@ -19,7 +19,7 @@ import (
 // (BeginRestore). An instance that is off is guarded only.
 func (m *Manager) BeginSave(ctx context.Context, opID, instanceRef string, in api.InstanceSave) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kindSave, Asked: requestBody{instanceRef, in},
+		OpID: opID, Kind: kindSave, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {

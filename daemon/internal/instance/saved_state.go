@@ -97,7 +97,7 @@ func (m *Manager) wakeRequested(ctx context.Context, in *pauseInput) (bool, erro
 
 // pauseOps calls yield with the ops of an instance for a migration, oldest first.
 func (m *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.Status) error) error {
-	ops, err := m.desk.Journal.Group(ctx, in.InstanceID)
+	ops, err := m.admission.Journal.Group(ctx, in.InstanceID)
 	if err != nil {
 		return journalError(err)
 	}
@@ -112,7 +112,7 @@ func (m *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.St
 		if of.MigrationID != in.MigrationID {
 			continue
 		}
-		st, err := m.desk.Runner.Status(ctx, o.ID)
+		st, err := m.admission.Runner.Status(ctx, o.ID)
 		if err != nil {
 			return journalError(err)
 		}

@@ -14,7 +14,7 @@ import (
 // knows of it, and it leaves the host.
 func (m *Manager) BeginShelve(ctx context.Context, opID, instanceRef string, how api.InstanceShelve) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kindShelve, Asked: requestBody{instanceRef, how},
+		OpID: opID, Kind: kindShelve, Body: instanceBody{instanceRef, how},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			in := &shelveInput{stopping: stopping{how.Force, how.TimeoutSeconds}, Keep: how.KeepOnHost}
 			if err := in.stopping.check(); err != nil {

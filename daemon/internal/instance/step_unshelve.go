@@ -377,7 +377,7 @@ func (e *stepEnv) stepClear() op.Step {
 func (e *stepEnv) stepThenStart() op.Step {
 	return step("then_start", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
 		next := powerInput{subject: in.subject}
-		next.Asked, next.Whole = request.Asked{}, false
+		next.Body, next.Whole = request.Body{}, false
 		data, err := json.Marshal(next)
 		if err != nil {
 			return fmt.Errorf("encode the start of instance %s: %w", in.InstanceName, err)

@@ -9,7 +9,7 @@ import (
 
 // subject is the instance that an op is about: the beginning of every input here.
 type subject struct {
-	request.Asked
+	request.Body
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
 	// Host and Epoch are the tokens of the op.

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// requestBody is what the caller sent, to tell a repeated request from another one.
-type requestBody struct {
+// instanceBody is what the caller sent, to tell a repeated request from another one.
+type instanceBody struct {
 	Instance string `json:"instance"`
 	In       any    `json:"in,omitempty"`
 }
@@ -20,7 +20,7 @@ type requestBody struct {
 // submit stores the op of a request, waits until it is granted, and returns the instance.
 // Asks are the steps, besides the first, that may still refuse it.
 func (m *Manager) submit(ctx context.Context, req request.Request, asks ...string) (api.Instance, error) {
-	o, err := m.desk.Submit(ctx, req)
+	o, err := m.admission.Submit(ctx, req)
 	if err != nil {
 		return api.Instance{}, err
 	}
@@ -28,7 +28,7 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 	if err := json.Unmarshal(o.Input, &s); err != nil {
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	st, err := m.desk.Granted(ctx, o.ID, append(asks, stepNameAdmit)...)
+	st, err := m.admission.Granted(ctx, o.ID, append(asks, stepNameAdmit)...)
 	// A save that was admitted is no refusal, whatever became of it: it may have left the
 	// guest at rest. Its op tells.
 	if _, admitted := st.Outputs[stepNameAdmit]; err != nil && !admitted {

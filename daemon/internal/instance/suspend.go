@@ -28,7 +28,7 @@ func (m *Manager) CheckSave(ctx context.Context, instanceRef string, in api.Inst
 // does not run is guarded only.
 func (m *Manager) BeginSuspend(ctx context.Context, opID, instanceRef string, in api.InstanceSuspend) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kindSuspend, Asked: requestBody{instanceRef, in},
+		OpID: opID, Kind: kindSuspend, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 // stopped, and another op (api.StartOp) starts it.
 func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kindUnshelve, Asked: requestBody{Instance: instanceRef},
+		OpID: opID, Kind: kindUnshelve, Body: instanceBody{Instance: instanceRef},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			inst, err := m.env.Registry.Instance(ctx, instanceRef)
 			if err != nil {

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,70 +11,34 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
-// submit stores and starts one op of a migration. Asked is what the caller sent.
-func (m *Manager) submit(ctx context.Context, kind, opID string, in steps.Input, asked any) error {
-	var err error
-	if in.RequestBody, err = json.Marshal(asked); err != nil {
-		return fmt.Errorf("encode request: %w", err)
-	}
-	data, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("encode input of op %s: %w", opID, err)
-	}
+// opInput is the input of an op of a migration, with the op's kind.
+type opInput struct {
+	steps.Input
+	kind string
+}
+
+// Variant implements request.Varied: what is asked for is a goal, and the kind of the op
+// that reaches it is chosen when the request is admitted.
+func (in *opInput) Variant(string) string { return in.kind }
+
+// Keys implements request.Input.
+func (in *opInput) Keys() []string {
 	spec := &in.Spec
-	m.groups.Store(opID, spec.MigrationID)
-	keys := []string{spec.Key(), spec.CopyKey()}
-	switch steps.GoalOf(kind) {
+	switch steps.GoalOf(in.kind) {
 	case steps.GoalCopy:
-		keys = []string{spec.CopyKey()}
+		return []string{spec.CopyKey()}
 	case steps.GoalStart:
-		keys = []string{spec.Key()}
+		return []string{spec.Key()}
 	case steps.GoalComplete, steps.GoalCancel:
 	}
-	err = m.runner.Submit(ctx, op.Op{
-		ID: opID, Kind: kind, Group: spec.MigrationID, Keys: keys, Input: data, CreatedAt: m.ports.Now().UTC(),
-	})
-	if errors.Is(err, op.ErrMismatch) {
-		return idempotencyMismatch(opID)
-	}
-	if err != nil {
-		return api.Errorf(api.CodeJournalUnavailable, "cannot begin: %v; nothing was changed", err)
-	}
-	return nil
+	return []string{spec.Key(), spec.CopyKey()}
 }
 
-func idempotencyMismatch(opID string) *api.Error {
-	return api.Errorf(api.CodeIdempotencyMismatch, "op %s was used for another request", opID)
-}
-
-// repeated finds the migration of a request that was made before under the same
-// op id; "" if there was none.
-func (m *Manager) repeated(ctx context.Context, opID string, what steps.Goal, asked any) (string, error) {
-	o, err := m.journal.Op(ctx, opID)
-	if errors.Is(err, op.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", request.JournalError(err)
-	}
-	var in steps.Input
-	ask, err := json.Marshal(asked)
-	if err == nil {
-		err = json.Unmarshal(o.Input, &in)
-	}
-	if err != nil {
-		return "", fmt.Errorf("compare with op %s: %w", opID, err)
-	}
-	if steps.GoalOf(o.Kind) != what || string(in.RequestBody) != string(ask) {
-		return "", idempotencyMismatch(opID)
-	}
-	return o.Group, nil
-}
+// Group implements request.Input: a migration is the group of its ops.
+func (in *opInput) Group() string { return in.Spec.MigrationID }
 
 // followUpID is the id of the nth op of a migration, if the manager submits it by itself. It
 // is the same after a crash, so the op is not submitted twice.

@@ -64,8 +64,8 @@ func (m *Manager) atWork(id string) bool {
 // advance submits the op that a migration needs next, if any. If that fails it is tried
 // again, less and less often.
 func (m *Manager) advance(ctx context.Context, id string) {
-	m.admit.Lock()
-	defer m.admit.Unlock()
+	m.admission.Lock()
+	defer m.admission.Unlock()
 	if m.atWork(id) {
 		return
 	}
@@ -93,7 +93,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 		err = m.env.CheckNotSaved(ctx, &h.spec)
 	}
 	if err == nil {
-		err = m.submit(ctx, kind, followUpID(id, len(h.ops)), steps.Input{Spec: h.spec, RequestID: requestID, Why: h.givenUp(todo)}, todo)
+		in := &opInput{steps.Input{Spec: h.spec, RequestID: requestID, Why: h.givenUp(todo)}, kind}
+		_, err = m.admission.Begin(ctx, followUpID(id, len(h.ops)), kind, in)
 	}
 	if err != nil {
 		m.retryLater(id, err)

@@ -224,49 +224,67 @@ func (m *Manager) continueParked(ctx context.Context, o *opView) error {
 	return nil
 }
 
+// errServed says that the work that a call asks for is being done, or was done.
+var errServed = errors.New("an op does this already")
+
 // call is what copy, complete and cancel share. A repeated call gets its op, and a call whose
-// work is being done, or was done, gets the op that does it; otherwise admit decides.
-func (m *Manager) call(ctx context.Context, what steps.Goal, c Call, admit func(*history, api.MigrationState) error) (api.Migration, string, error) {
-	if id, err := m.repeated(ctx, c.OpID, what, c); id != "" || err != nil {
-		mig, err := m.getOr(ctx, id, err)
-		return mig, c.OpID, err
+// work is being done, or was done, gets the op that does it; otherwise check decides.
+func (m *Manager) call(ctx context.Context, goal steps.Goal, c Call, check func(*history, api.MigrationState) error) (api.Migration, string, error) {
+	var h *history
+	o, err := m.admission.Submit(ctx, request.Request{
+		OpID: c.OpID, Variants: steps.KindsFor(goal), Body: c,
+		Decide: func(ctx context.Context) (_ request.Input, err error) {
+			if h, err = m.called(ctx, goal, c); err != nil {
+				return nil, err
+			}
+			return m.decideCall(ctx, h, goal, c, check)
+		},
+	})
+	switch {
+	case errors.Is(err, errServed):
+		same := h.serving(goal)
+		return m.render(h), same.requestID, m.continueParked(ctx, same)
+	case err != nil:
+		return api.Migration{}, "", err
 	}
+	mig, err := m.Get(ctx, o.Group)
+	return mig, c.OpID, err
+}
+
+// called returns the migration that a call means, if it may be called by hand.
+func (m *Manager) called(ctx context.Context, goal steps.Goal, c Call) (*history, error) {
 	id, err := m.Find(ctx, c.Subject)
 	if err != nil {
-		return api.Migration{}, "", err
+		return nil, err
 	}
-	m.admit.Lock()
-	defer m.admit.Unlock()
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
-		return api.Migration{}, "", err
+		return nil, err
 	}
-	if what == steps.GoalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
-		return api.Migration{}, "", api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the last one goes to %s",
+	if goal == steps.GoalComplete && c.DstAttachmentID != h.spec.DstAttachmentID {
+		return nil, api.Errorf(api.CodeNoMigration, "no migration from attachment %s to attachment %q; the last one goes to %s",
 			h.spec.SrcAttachmentID, c.DstAttachmentID, h.spec.DstAttachmentID)
 	}
 	state, _ := h.state()
-	if state == api.MigrationNeedsOperator && h.running().goal != what {
-		return api.Migration{}, "", wrongState(h, string(what), state)
+	if state == api.MigrationNeedsOperator && h.running().goal != goal {
+		return nil, wrongState(h, string(goal), state)
 	}
-	if err := notCalledByHand(h, what, state); err != nil {
-		return api.Migration{}, "", err
+	return h, notCalledByHand(h, goal, state)
+}
+
+func (m *Manager) decideCall(ctx context.Context, h *history, goal steps.Goal, c Call, check func(*history, api.MigrationState) error) (*opInput, error) {
+	if h.serving(goal) != nil {
+		return nil, errServed
 	}
-	if same := h.serving(what); same != nil {
-		return m.render(h), same.requestID, m.continueParked(ctx, same)
+	state, _ := h.state()
+	if err := check(h, state); err != nil {
+		return nil, err
 	}
-	if err := admit(h, state); err != nil {
-		return api.Migration{}, "", err
-	}
-	kind, err := m.nextKind(ctx, h, what)
+	kind, err := m.nextKind(ctx, h, goal)
 	if err != nil {
-		return api.Migration{}, "", err
+		return nil, err
 	}
-	if err := m.submit(ctx, kind, c.OpID, steps.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, c); err != nil {
-		return api.Migration{}, "", err
-	}
-	mig, err := m.Get(ctx, id)
-	return mig, c.OpID, err
+	return &opInput{steps.Input{Spec: h.spec, RequestID: c.OpID, Why: h.abandoned()}, kind}, nil
 }
 
 // notCalledByHand refuses calls on a migration that the registry leads, and on a mirror,
@@ -330,12 +348,5 @@ func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond in
 		return mig, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
 	}
 	m.watch.notify(id)
-	return m.Get(ctx, id)
-}
-
-func (m *Manager) getOr(ctx context.Context, id string, err error) (api.Migration, error) {
-	if err != nil {
-		return api.Migration{}, err
-	}
 	return m.Get(ctx, id)
 }

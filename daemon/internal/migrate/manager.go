@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -52,21 +53,25 @@ type Manager struct {
 	chains  chainProblems
 	ioStops ioStops
 
-	// admit is held from the look at a migration to the submission of its next op.
-	admit sync.Mutex
+	// admission is locked from the look at a migration to the submission of its next op.
+	// Migrations last, so that no request waits behind one.
+	admission request.Admission
 }
 
 // New makes a manager. Host answers for this host once the registry knows it.
 // Bind the manager to the runner that runs its Plans before any other call.
 func New(cfg Config, ports steps.Ports, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
-	m := &Manager{cfg: cfg, ports: ports, journal: journal, host: host, log: log, watch: newWatchers()}
+	m := &Manager{
+		cfg: cfg, ports: ports, journal: journal, host: host, log: log, watch: newWatchers(),
+		admission: request.Admission{Journal: journal, Log: log, Now: ports.Now},
+	}
 	status := func(ctx context.Context, opID string) (op.Status, error) { return m.runner.Status(ctx, opID) }
 	m.env = steps.NewEnv(ports, steps.NewHistory(journal, status), host, m.watch.notify, log)
 	return m
 }
 
 // Bind gives the manager its runner.
-func (m *Manager) Bind(r *op.Runner) { m.runner = r }
+func (m *Manager) Bind(r *op.Runner) { m.runner, m.admission.Runner = r, r }
 
 func (m *Manager) overlayPath(migrationID string) string {
 	return filepath.Join(m.cfg.OverlayDir, migrationID+".qcow2")

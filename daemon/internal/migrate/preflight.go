@@ -83,10 +83,6 @@ func checkTarget(t api.MigrationTarget) error {
 // checkVolume checks what the registry says of the volume. The registry checks
 // the same again, in one transaction with the lock.
 func checkVolume(vol api.Volume) error {
-	if vol.MigrationID != "" {
-		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
-			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
-	}
 	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
 		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", vol.Name, n)
 	}

@@ -191,7 +191,13 @@ func TestAnUnattachedVolumeIsMovedByAnyHostThatHasItsSharedPool(t *testing.T) {
 func TestAVolumeIsRefusedIfItsGuestMayLetGoOfItWhenItIsTheStartsTurn(t *testing.T) {
 	for _, target := range []api.MigrationTarget{toNewPool, mirrorToNewPool} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			d.world.MayMove = func() error { return api.Errorf(api.CodeInstanceBusy, "it may let go of it at any time") }
+			looks := 0
+			d.world.MayMove = func() error {
+				if looks++; looks == 1 {
+					return nil // the detach is given up while the start waits for its turn
+				}
+				return api.Errorf(api.CodeInstanceBusy, "it may let go of it at any time")
+			}
 			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
 			if api.CodeOf(err) != api.CodeInstanceBusy {
 				t.Errorf("got %v, want instance_busy", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -20,27 +21,30 @@ import (
 // returns as soon as the op has begun. The op has dst as its location (see Request); if it is
 // undone it has removed what it made.
 func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
-	m.admit.Lock()
-	defer m.admit.Unlock()
-	if id, err := m.repeated(ctx, opID, steps.GoalCopy, in); id != "" || err != nil {
-		return m.getOr(ctx, id, err)
-	}
-	h, err := m.savedHistory(ctx, in.MigrationID)
+	o, err := m.admission.Submit(ctx, request.Request{
+		OpID: opID, Kind: steps.KindCopySaved, Body: in,
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideCopySaved(ctx, opID, in) },
+	})
 	if err != nil {
 		return api.Migration{}, err
 	}
+	return m.Get(ctx, o.Group)
+}
+
+func (m *Manager) decideCopySaved(ctx context.Context, opID string, in api.CopySaved) (*opInput, error) {
+	h, err := m.savedHistory(ctx, in.MigrationID)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.mayCopySaved(); err != nil {
-		return api.Migration{}, err
+		return nil, err
 	}
 	spec, err := m.preflightSaved(ctx, in)
 	if err != nil {
-		return api.Migration{}, err
-	}
-	if err := m.submit(ctx, steps.KindCopySaved, opID, steps.Input{Spec: *spec, RequestID: opID}, in); err != nil {
-		return api.Migration{}, err
+		return nil, err
 	}
 	m.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return m.Get(ctx, spec.MigrationID)
+	return &opInput{steps.Input{Spec: *spec, RequestID: opID}, steps.KindCopySaved}, nil
 }
 
 // savedHistory reads what this host has done for a move that the registry leads: an empty
@@ -134,25 +138,27 @@ func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) 
 	if err := m.stopCopySaved(ctx, in); err != nil {
 		return err
 	}
-	m.admit.Lock()
-	defer m.admit.Unlock()
-	if id, err := m.repeated(ctx, opID, steps.GoalOf(kind), in); id != "" || err != nil {
-		return err
-	}
+	_, err := m.admission.Submit(ctx, request.Request{
+		OpID: opID, Kind: kind, Body: in,
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideDropSaved(ctx, opID, kind, in) },
+	})
+	return err
+}
+
+func (m *Manager) decideDropSaved(ctx context.Context, opID, kind string, in api.DropSaved) (*opInput, error) {
 	h, err := m.savedHistory(ctx, in.MigrationID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if kind == steps.KindDropSrc {
-		err = h.mayDropSrc(in)
-	}
-	if err != nil {
-		return err
+		if err := h.mayDropSrc(in); err != nil {
+			return nil, err
+		}
 	}
 	spec := h.spec
 	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, steps.MethodSave
 	spec.DeleteSource = kind == steps.KindDropSrc
-	return m.submit(ctx, kind, opID, steps.Input{Spec: spec, RequestID: opID}, in)
+	return &opInput{steps.Input{Spec: spec, RequestID: opID}, kind}, nil
 }
 
 // mayDropSrc refuses to delete a src that this host has not copied and verified.

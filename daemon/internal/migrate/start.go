@@ -25,55 +25,51 @@ type StartRequest struct {
 // soon as the registry has granted the lock, or with the refusal. A repeated
 // request gets the same migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
-	switch id, err := m.repeated(ctx, req.OpID, steps.GoalStart, req); {
-	case err != nil:
-		return api.Migration{}, err
-	case id != "":
-		return m.granted(ctx, id, req.OpID)
-	}
-	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
+	o, err := m.admission.Submit(ctx, request.Request{
+		OpID: req.OpID, Variants: steps.KindsFor(steps.GoalStart), Body: req,
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideStart(ctx, req) },
+	})
 	if err != nil {
 		return api.Migration{}, err
 	}
-	id, err := m.admitStart(ctx, vol, req)
-	if err != nil {
-		return api.Migration{}, err
-	}
-	return m.granted(ctx, id, req.OpID)
+	return m.granted(ctx, o.Group, req.OpID)
 }
 
-// admitStart stores a migration and returns its id. If the same request was made at the same
-// time it returns the id of that migration.
-func (m *Manager) admitStart(ctx context.Context, vol api.Volume, req StartRequest) (string, error) {
-	m.admit.Lock()
-	defer m.admit.Unlock()
-	if id, err := m.repeated(ctx, req.OpID, steps.GoalStart, req); id != "" || err != nil {
-		return id, err
+func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*opInput, error) {
+	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
+	if err != nil {
+		return nil, err
+	}
+	if m.ports.MayMove != nil {
+		if err := m.ports.MayMove(ctx, vol.ID); err != nil {
+			return nil, err
+		}
 	}
 	if err := m.noOther(ctx, vol); err != nil {
-		return "", err
+		return nil, err
 	}
 	spec, err := m.preflight(ctx, vol, req.Target)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	spec.Composite = req.Composite
 	if err := checkByHand(spec, req); err != nil {
-		return "", err
+		return nil, err
 	}
 	kind, err := m.kindFor(ctx, spec, steps.GoalStart)
 	if err != nil {
-		return "", err
-	}
-	if err := m.submit(ctx, kind, req.OpID, steps.Input{Spec: *spec, RequestID: req.OpID}, req); err != nil {
-		return "", err
+		return nil, err
 	}
 	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return spec.MigrationID, nil
+	return &opInput{steps.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
 }
 
-// noOther refuses a second migration of a volume, by the journal. The registry does the same,
-// but may know less at the moment.
+// noOther refuses a second migration of a volume before anything is stored. It decides
+// nothing: that is the transaction at the registry which takes the lock (stepRegister).
+// Journal and registry are both asked, as either may know of a migration that the other
+// does not: the registry of one that another host makes or that it leads itself, the
+// journal of one that a registry restored from a backup has never heard of, and of one that
+// is over at the registry and not here yet.
 func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	open, err := m.List(ctx, false)
 	if err != nil {
@@ -84,6 +80,10 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 			return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress (%s); see `volferryctl migration show %s`",
 				vol.Name, open[i].ID, open[i].State, open[i].ID).With("migration_id", open[i].ID)
 		}
+	}
+	if vol.MigrationID != "" {
+		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
+			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
 	}
 	return nil
 }

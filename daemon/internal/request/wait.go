@@ -22,19 +22,19 @@ const grantPoll = 5 * time.Millisecond
 // it may be, so that a refusal is the answer to the request and not a surprise
 // later. An op that waits is not waited for long; one that has not even got its turn
 // behind something that lasts is taken back. An op that was undone is an error.
-func (d *Desk) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
-	st, err := d.granted(ctx, opID, first)
+func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
+	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
 		return st, APIError(st.Failure)
 	}
 	return st, err
 }
 
-func (d *Desk) granted(ctx context.Context, opID string, first []string) (op.Status, error) {
+func (a *Admission) granted(ctx context.Context, opID string, first []string) (op.Status, error) {
 	var st op.Status
-	past, err := retry.Poll(ctx, grantPoll, d.patience(), func() (_ bool, err error) {
-		if st, err = d.Runner.Status(ctx, opID); err != nil {
-			return false, api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+	past, err := retry.Poll(ctx, grantPoll, a.patience(), func() (_ bool, err error) {
+		if st, err = a.Runner.Status(ctx, opID); err != nil {
+			return false, JournalError(err)
 		}
 		// Before its first step, and when that is undone, an op has no step.
 		return st.State != op.StateRunning || (st.Step != "" && !slices.Contains(first, st.Step)), nil
@@ -45,27 +45,27 @@ func (d *Desk) granted(ctx context.Context, opID string, first []string) (op.Sta
 	case err != nil:
 		return st, err
 	case past:
-		return d.ended(ctx, st)
-	case st.Waiting == WaitTurn && !d.behindOurs(st):
-		return d.takeBackTurn(ctx, st)
+		return a.ended(ctx, st)
+	case st.Waiting == WaitTurn && !a.behindOurs(st):
+		return a.takeBackTurn(ctx, st)
 	}
 	return st, nil
 }
 
 // ended waits for the end of an op that is being undone; what is not done is no
 // success.
-func (d *Desk) ended(ctx context.Context, st op.Status) (op.Status, error) {
+func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) {
 	if st.State != op.StateUndoing {
 		return st, nil
 	}
-	return d.Wait(ctx, st.Op.ID)
+	return a.Wait(ctx, st.Op.ID)
 }
 
 // behindOurs says whether everything that an op waits behind is an op of this
 // manager: these do not last.
-func (d *Desk) behindOurs(mine op.Status) bool {
-	for _, st := range d.Runner.Active() {
-		if st.Op.ID != mine.Op.ID && share(st.Op.Keys, mine.Op.Keys) && !d.ours(st.Op.Kind) {
+func (a *Admission) behindOurs(mine op.Status) bool {
+	for _, st := range a.Runner.Active() {
+		if st.Op.ID != mine.Op.ID && share(st.Op.Keys, mine.Op.Keys) && !a.ours(st.Op.Kind) {
 			return false
 		}
 	}
@@ -74,20 +74,20 @@ func (d *Desk) behindOurs(mine op.Status) bool {
 
 // takeBackTurn ends an op that has touched nothing because something else works
 // on its instance.
-func (d *Desk) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
+func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
 	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
-	if err := d.Runner.Interrupt(st.Op.ID, busy); err != nil {
+	if err := a.Runner.Interrupt(st.Op.ID, busy); err != nil {
 		return st, nil //nolint:nilerr // it has got its turn since
 	}
-	return d.Wait(ctx, st.Op.ID)
+	return a.Wait(ctx, st.Op.ID)
 }
 
 // Wait waits for the end of an op, but not longer than a request may wait for
 // what is away. It returns where the op stands.
-func (d *Desk) Wait(ctx context.Context, opID string) (op.Status, error) {
-	bounded, cancel := context.WithTimeout(ctx, d.patience())
+func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
+	bounded, cancel := context.WithTimeout(ctx, a.patience())
 	defer cancel()
-	now, err := d.Runner.Wait(bounded, opID)
+	now, err := a.Runner.Wait(bounded, opID)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return now, nil
 	}
@@ -97,9 +97,9 @@ func (d *Desk) Wait(ctx context.Context, opID string) (op.Status, error) {
 // End returns once an op is over: done, or undone, which is an error. Work may
 // take its time; what waits for something that is away, or for the operator, is
 // answered with an error that begins with doing, and goes on by itself.
-func (d *Desk) End(ctx context.Context, opID, doing string) (op.Status, error) {
+func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
-		st, err := d.Wait(ctx, opID)
+		st, err := a.Wait(ctx, opID)
 		switch {
 		case err != nil:
 			return st, err
@@ -111,17 +111,17 @@ func (d *Desk) End(ctx context.Context, opID, doing string) (op.Status, error) {
 			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", doing, st.Failure.Message).
 				With("op_id", opID).With("cause", st.Failure.Code)
 		}
-		if err := d.stuck(st, doing); err != nil {
+		if err := a.stuck(st, doing); err != nil {
 			return st, err
 		}
 	}
 }
 
 // stuck is the answer for an op that waits, nil for one that works.
-func (d *Desk) stuck(st op.Status, doing string) error {
-	code, what := cmp.Or(d.Busy, api.CodeInstanceBusy), ""
-	if d.Waits != nil {
-		what = d.Waits(st)
+func (a *Admission) stuck(st op.Status, doing string) error {
+	code, what := cmp.Or(a.Busy, api.CodeInstanceBusy), ""
+	if a.Waits != nil {
+		what = a.Waits(st)
 	}
 	switch {
 	case what != "":

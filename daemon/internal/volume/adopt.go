@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -19,35 +20,35 @@ import (
 // is and as it is. Its format is the caller's word. A repeated request gets the
 // same answer.
 func (g *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
-	st, err := g.perform(ctx, wish{
-		opID: opID, kind: kindAdopt, asked: in, doing: fmt.Sprintf("volume %.64s is being adopted", in.Name),
-		decide: func(ctx context.Context) (input, error) { return g.decideAdopt(ctx, in) },
-	})
+	st, err := g.perform(ctx, request.Request{
+		OpID: opID, Kind: kindAdopt, Body: in,
+		Decide: func(ctx context.Context) (request.Input, error) { return g.decideAdopt(ctx, in) },
+	}, fmt.Sprintf("volume %.64s is being adopted", in.Name))
 	if err != nil {
 		return api.Volume{}, err
 	}
 	return volumeOf(st, stepNameRegister)
 }
 
-func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (input, error) {
+func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, error) {
 	if err := in.Check(); err != nil {
-		return input{}, err
+		return nil, err
 	}
 	id, err := g.host(ctx)
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	l, err := g.findImage(ctx, in)
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	if err := g.checkFree(ctx, l.Path); err != nil {
-		return input{}, err
+		return nil, err
 	}
 	if err := g.checkAdoptable(ctx, in.Name, l.Path); err != nil {
-		return input{}, err
+		return nil, err
 	}
-	return input{Volume: api.VolumeRegister{
+	return &input{Volume: api.VolumeRegister{
 		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeAvailable, Type: cmp.Or(in.Type, defaultType),
 		Bootable: in.Bootable, Host: id, Location: l,
 	}}, nil

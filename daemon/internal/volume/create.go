@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,45 +21,45 @@ const defaultType = "default"
 // Create makes an empty volume in a pool of this host and returns it when it
 // can be used. A repeated request gets the same answer.
 func (g *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
-	st, err := g.perform(ctx, wish{
-		opID: opID, kind: kindCreate, asked: in, doing: fmt.Sprintf("volume %.64s is being created", in.Name),
-		decide: func(ctx context.Context) (input, error) { return g.decideCreate(ctx, in) },
-	})
+	st, err := g.perform(ctx, request.Request{
+		OpID: opID, Kind: kindCreate, Body: in,
+		Decide: func(ctx context.Context) (request.Input, error) { return g.decideCreate(ctx, in) },
+	}, fmt.Sprintf("volume %.64s is being created", in.Name))
 	if err != nil {
 		return api.Volume{}, err
 	}
 	return volumeOf(st, stepNamePublish)
 }
 
-func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (input, error) {
+func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input, error) {
 	in.Format = cmp.Or(in.Format, api.FormatRaw)
 	if err := in.Check(); err != nil {
-		return input{}, err
+		return nil, err
 	}
 	host, err := g.host(ctx)
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	typ, err := g.machine.Registry.Type(ctx, cmp.Or(in.Type, defaultType))
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	if typ.Multiattach && in.Format != api.FormatRaw {
-		return input{}, api.Errorf(api.CodeUnsupportedDisk, "cannot create volume %s: type %s is multiattach, and only a raw volume can be open in several guests; leave --format out", in.Name, typ.Name)
+		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot create volume %s: type %s is multiattach, and only a raw volume can be open in several guests; leave --format out", in.Name, typ.Name)
 	}
 	pools, err := g.machine.HV.Pools(ctx)
 	if err != nil {
-		return input{}, fmt.Errorf("look at the pools: %w", err)
+		return nil, fmt.Errorf("look at the pools: %w", err)
 	}
 	pool, err := choosePool(pools, typ, in, g.machine.Images.FreeBytes)
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	name := in.Name
 	if location.HoldsFiles(pool) {
 		name += "." + string(in.Format)
 	}
-	return input{Volume: api.VolumeRegister{
+	return &input{Volume: api.VolumeRegister{
 		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeCreating, Type: typ.Name, Bootable: in.Bootable, Host: host,
 		Location: api.Location{
 			Pool: pool.Name, Name: name, Path: filepath.Join(pool.Path, name), Format: in.Format, SizeBytes: in.SizeBytes,

@@ -23,26 +23,26 @@ import (
 // deletes one whose bytes may be half there (creating, deleting, error), never
 // one that is attached or moves. A repeated request gets the same answer.
 func (g *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
-	asked := any(ref)
+	body := any(ref)
 	if force {
-		asked = forcedDelete{Volume: ref, Force: true}
+		body = forcedDeleteBody{Volume: ref, Force: true}
 		vol, gone, err := g.goOn(ctx, opID, ref)
 		if gone || err != nil {
 			return vol, request.Refused(err)
 		}
 	}
-	st, err := g.perform(ctx, wish{
-		opID: opID, kind: kindDelete, asked: asked, doing: fmt.Sprintf("volume %.64s is being deleted", ref),
-		decide: func(ctx context.Context) (input, error) { return g.decideDelete(ctx, ref, force) },
-	})
+	st, err := g.perform(ctx, request.Request{
+		OpID: opID, Kind: kindDelete, Body: body,
+		Decide: func(ctx context.Context) (request.Input, error) { return g.decideDelete(ctx, ref, force) },
+	}, fmt.Sprintf("volume %.64s is being deleted", ref))
 	if err != nil {
 		return api.VolumeRegister{}, err
 	}
 	return deletedBy(st.Op)
 }
 
-// forcedDelete is a deletion by force as it was asked for.
-type forcedDelete struct {
+// forcedDeleteBody is what the caller of a deletion by force sent.
+type forcedDeleteBody struct {
 	Volume string `json:"volume"`
 	Force  bool   `json:"force"`
 }
@@ -51,7 +51,7 @@ type forcedDelete struct {
 // else gets past it. What it cannot make sense of it will say again. Gone is true
 // if that op was the deletion itself.
 func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
-	known, err := g.desk.Knows(ctx, opID)
+	known, err := request.Known(ctx, g.admission.Runner, opID)
 	if known || err != nil {
 		return was, false, err // a repeated request
 	}
@@ -59,7 +59,7 @@ func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeReg
 	if err != nil {
 		return was, false, err
 	}
-	for _, st := range g.desk.Runner.Active() {
+	for _, st := range g.admission.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, request.VolumeKey(vol.ID)) {
 			continue
 		}
@@ -78,10 +78,10 @@ func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeReg
 
 // endParked lets an op go on that waits for the operator, and waits for its end.
 func (g *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
-	if err := g.desk.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
+	if err := g.admission.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
 		return op.Status{}, err
 	}
-	st, err := g.desk.Wait(ctx, o.ID)
+	st, err := g.admission.Wait(ctx, o.ID)
 	switch {
 	case err != nil:
 		return st, err
@@ -102,22 +102,22 @@ func deletedBy(o op.Op) (api.VolumeRegister, error) {
 	return in.Volume, nil
 }
 
-func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (input, error) {
+func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (*input, error) {
 	vol, err := g.machine.Registry.Volume(ctx, ref)
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	if err := checkIdle(vol, force); err != nil {
-		return input{}, err
+		return nil, err
 	}
 	id, err := g.host(ctx)
 	if err != nil {
-		return input{}, err
+		return nil, err
 	}
 	if err := g.checkReach(ctx, vol, id); err != nil {
-		return input{}, err
+		return nil, err
 	}
-	in := input{From: vol.Status, Volume: api.VolumeRegister{ID: vol.ID, Name: vol.Name, Host: id, Location: vol.Location}}
+	in := &input{From: vol.Status, Volume: api.VolumeRegister{ID: vol.ID, Name: vol.Name, Host: id, Location: vol.Location}}
 	if err := g.machine.checkUnused(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}

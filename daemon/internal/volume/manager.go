@@ -24,12 +24,12 @@ type Config struct {
 
 // Manager creates, adopts, resizes and deletes volumes. It is safe for concurrent use.
 type Manager struct {
-	rules   location.Rules
-	shared  []string
-	machine *machine
-	host    func(context.Context) (string, error)
-	desk    request.Desk
-	log     *slog.Logger
+	rules     location.Rules
+	shared    []string
+	machine   *machine
+	host      func(context.Context) (string, error)
+	admission request.Admission
+	log       *slog.Logger
 }
 
 // machine is what the steps share.
@@ -46,9 +46,9 @@ func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context)
 		rules:   cfg.Rules,
 		shared:  cfg.SharedPools,
 		machine: &machine{ports, log}, host: host, log: log,
-		desk: request.Desk{Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},
+		admission: request.Admission{Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},
 	}
 }
 
 // Bind gives the manager its runner.
-func (g *Manager) Bind(r *op.Runner) { g.desk.Runner = r }
+func (g *Manager) Bind(r *op.Runner) { g.admission.Runner = r }

@@ -64,7 +64,7 @@ type input struct {
 	// From is the status in which a volume is claimed that is to be deleted; empty
 	// is available.
 	From api.VolumeStatus `json:"from,omitempty"`
-	request.Asked
+	request.Body
 }
 
 // Keys implements request.Input: the ops of a volume run one after the other.

@@ -12,33 +12,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// wish is what a caller asks for under an op id.
-type wish struct {
-	opID string
-	kind string
-	// asked is what the caller sent.
-	asked any
-	// doing says in words what the op does, for a caller who cannot wait.
-	doing string
-	// decide makes all checks and decides what is to be done. It is called for
-	// a new request only and changes nothing.
-	decide func(ctx context.Context) (input, error)
-}
-
 // perform runs the op of a request, or finds the one of a repeated request,
-// and returns how it ended. An op that was undone is an error.
-func (g *Manager) perform(ctx context.Context, w wish) (op.Status, error) {
-	_, err := g.desk.Submit(ctx, request.Request{
-		OpID: w.opID, Kind: w.kind, Asked: w.asked,
-		Decide: func(ctx context.Context) (request.Input, error) {
-			in, err := w.decide(ctx)
-			return &in, err
-		},
-	})
-	if err != nil {
+// and returns how it ended. An op that was undone is an error. Doing says in words
+// what the op does, for a caller who cannot wait.
+func (g *Manager) perform(ctx context.Context, req request.Request, doing string) (op.Status, error) {
+	if _, err := g.admission.Submit(ctx, req); err != nil {
 		return op.Status{}, err
 	}
-	return g.desk.End(ctx, w.opID, w.doing)
+	return g.admission.End(ctx, req.OpID, doing)
 }
 
 // volumeOf is the volume that a step of an op left as its output.

@@ -19,18 +19,18 @@ import (
 // error. Ref is its id, name or the beginning of its id. A repeated request gets the same
 // answer.
 func (g *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
-	_, err := g.desk.Submit(ctx, request.Request{
-		OpID: opID, Kind: kindResize, Asked: askedResize{ref, asked},
+	_, err := g.admission.Submit(ctx, request.Request{
+		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},
 		Decide: func(ctx context.Context) (request.Input, error) { return g.decideResize(ctx, ref, asked) },
 	})
 	if err != nil {
 		return api.Volume{}, err
 	}
 	// A migration of another volume of the instance may take hours: it is not waited for.
-	if _, err := g.desk.Granted(ctx, opID, stepNameReserve); err != nil {
+	if _, err := g.admission.Granted(ctx, opID, stepNameReserve); err != nil {
 		return api.Volume{}, err
 	}
-	st, err := g.desk.End(ctx, opID, fmt.Sprintf("volume %.64s is being resized", ref))
+	st, err := g.admission.End(ctx, opID, fmt.Sprintf("volume %.64s is being resized", ref))
 	if err != nil {
 		return api.Volume{}, err
 	}
@@ -40,8 +40,8 @@ func (g *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 	return volumeOf(st, stepNameRecord)
 }
 
-// askedResize is a resize as it was asked for.
-type askedResize struct {
+// resizeBody is what the caller of a resize sent.
+type resizeBody struct {
 	Volume string           `json:"volume"`
 	In     api.VolumeResize `json:"in"`
 }
@@ -63,7 +63,7 @@ type resizeInput struct {
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
-	request.Asked
+	request.Body
 }
 
 // Keys implements request.Input: nothing else is done to the volume meanwhile, nor to

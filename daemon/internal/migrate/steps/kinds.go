@@ -2,6 +2,8 @@
 
 package steps
 
+import "slices"
+
 // The op kinds of a migration. Live and cold are two ways to the same end; the
 // manager picks by whether the guest runs, and picks again if that changes.
 const (
@@ -51,6 +53,18 @@ var goals = map[string]Goal{
 	KindCancelLive: GoalCancel, KindCancelCold: GoalCancel, KindCancelOffline: GoalCancel, KindCancelMirror: GoalCancel, KindCancelCommitted: GoalCancel, KindRelease: GoalCancel,
 	KindRollbackLive: GoalCancel, KindRollbackCold: GoalCancel,
 	KindCopySaved: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
+}
+
+// KindsFor returns the kinds of the ops that reach a goal.
+func KindsFor(g Goal) []string {
+	var kinds []string
+	for kind, goal := range goals {
+		if goal == g {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
 }
 
 // GoalOf returns what an op of this kind is for, "" if it is no op of a migration.

@@ -3,8 +3,6 @@
 package steps
 
 import (
-	"encoding/json"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -92,9 +90,7 @@ type Input struct {
 	// submits by itself, to go on with what was asked for, carries the id of
 	// the first one.
 	RequestID string `json:"request"`
-	// RequestBody is what the caller sent, so that a repeated request is told from
-	// another one under the same id.
-	RequestBody json.RawMessage `json:"asked"`
+	request.Body
 	// Why tells what made the manager give the migration up, in a cancel that nobody asked
 	// for.
 	Why *api.Error `json:"why,omitempty"`

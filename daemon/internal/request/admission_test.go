@@ -22,15 +22,15 @@ const (
 )
 
 // input is one that excludes all others.
-type input struct{ Asked }
+type input struct{ Body }
 
 func (*input) Keys() []string { return []string{"instance/i"} }
 func (*input) Group() string  { return "i" }
 
-// bench is a desk whose ops end when they are let go, each with this error.
+// bench is an admission whose ops end when they are let go, each with this error.
 type bench struct {
-	desk *Desk
-	let  chan error
+	admission *Admission
+	let       chan error
 }
 
 // inBench runs a test with a clock of its own.
@@ -53,7 +53,7 @@ func inBench(t *testing.T, test func(t *testing.T, b *bench)) {
 			t.Fatal(err)
 		}
 		defer runner.Stop()
-		b.desk = &Desk{Runner: runner, Journal: journal, Log: slog.New(slog.DiscardHandler), Kinds: []string{kindOurs}}
+		b.admission = &Admission{Runner: runner, Journal: journal, Log: slog.New(slog.DiscardHandler), Kinds: []string{kindOurs}}
 		test(t, b)
 	})
 }
@@ -61,7 +61,7 @@ func inBench(t *testing.T, test func(t *testing.T, b *bench)) {
 // ask makes a request and returns whether it was decided anew.
 func (b *bench) ask(t *testing.T, opID, kind, what string) (decided bool, err error) {
 	t.Helper()
-	_, err = b.desk.Submit(t.Context(), Request{OpID: opID, Kind: kind, Asked: what, Decide: func(context.Context) (Input, error) {
+	_, err = b.admission.Submit(t.Context(), Request{OpID: opID, Kind: kind, Body: what, Decide: func(context.Context) (Input, error) {
 		decided = true
 		return &input{}, nil
 	}})
@@ -86,12 +86,12 @@ func TestARequestIsDecidedOnceAndAnotherUnderItsIDIsRefused(t *testing.T) {
 // varied is an input that makes its op one of the variant.
 type varied struct{ input }
 
-func (*varied) Varied() bool { return true }
+func (*varied) Variant(string) string { return kindOthers }
 
 func TestAnOpOfTheVariantIsThatOfItsRequest(t *testing.T) {
 	inBench(t, func(t *testing.T, b *bench) {
 		for n := range 2 {
-			o, err := b.desk.Submit(t.Context(), Request{OpID: "a", Kind: kindOurs, Variant: kindOthers, Decide: func(context.Context) (Input, error) {
+			o, err := b.admission.Submit(t.Context(), Request{OpID: "a", Kind: kindOurs, Variants: []string{kindOthers}, Decide: func(context.Context) (Input, error) {
 				return &varied{}, nil
 			}})
 			if err != nil || o.Kind != kindOthers {
@@ -103,13 +103,13 @@ func TestAnOpOfTheVariantIsThatOfItsRequest(t *testing.T) {
 
 func TestAManagerSaysInItsOwnWordsWhatItsOpsWaitFor(t *testing.T) {
 	inBench(t, func(t *testing.T, b *bench) {
-		b.desk.Waits = func(st op.Status) string { return "a friend of " + st.Op.ID }
+		b.admission.Waits = func(st op.Status) string { return "a friend of " + st.Op.ID }
 		if _, err := b.ask(t, "a", kindOurs, "x"); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := b.desk.End(ctx, "a", "it is being done")
+		_, err := b.admission.End(ctx, "a", "it is being done")
 		if want := "it is being done, but a friend of a; it goes on by itself (op a)"; api.CodeOf(err) != api.CodeInstanceBusy || err.Error() != want {
 			t.Errorf("the answer is %v", err)
 		}
@@ -127,11 +127,11 @@ func TestWhatWaitsBehindSomethingThatLastsIsTakenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			st, err := b.desk.Granted(t.Context(), "second", "admit")
+			st, err := b.admission.Granted(t.Context(), "second", "admit")
 			if api.CodeOf(err) != want || time.Since(began) > 2*DefaultPatience {
 				t.Errorf("behind %s: %v after %s (%s)", before, err, time.Since(began), st.State)
 			}
-			if left := len(b.desk.Runner.Active()); want != "" && left != 1 {
+			if left := len(b.admission.Runner.Active()); want != "" && left != 1 {
 				t.Errorf("%d ops are left", left)
 			}
 		})
@@ -149,7 +149,7 @@ func TestTheEndOfAnOpIsTheAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() { b.let <- how }()
-			if _, err := b.desk.End(t.Context(), id, "it is being done"); (err == nil) != (how == nil) {
+			if _, err := b.admission.End(t.Context(), id, "it is being done"); (err == nil) != (how == nil) {
 				t.Errorf("the op ends with %v, and the answer is %v", how, err)
 			}
 		}
