@@ -122,14 +122,8 @@ func (in MigrationTarget) Check() error {
 	if err := first(checkFormat("to_format", in.ToFormat), checkBandwidth(in.BandwidthBytesPerSecond)); err != nil {
 		return err
 	}
-	switch in.Method {
-	case "", MethodAuto, MethodOverlay, MethodMirror:
-	case MethodSave:
-		if !in.PauseAll {
-			return invalid("method save saves all guests: say pause_all")
-		}
-	default:
-		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
+	if err := in.checkMethod(); err != nil {
+		return err
 	}
 	switch in.Verify {
 	case "", VerifyFull, VerifyNone:
@@ -138,6 +132,26 @@ func (in MigrationTarget) Check() error {
 	}
 	if in.DeleteSource && in.Verify == VerifyNone {
 		return invalid("delete_source needs verify full: a source is deleted only after its copy was read back")
+	}
+	if in.PauseAll && in.ExternalCopy {
+		return invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
+	}
+	return nil
+}
+
+func (in MigrationTarget) checkMethod() error {
+	switch in.Method {
+	case "", MethodAuto:
+	case MethodSave:
+		if !in.PauseAll {
+			return invalid("method save saves all guests: say pause_all")
+		}
+	case MethodOverlay, MethodMirror:
+		if in.PauseAll {
+			return invalid("a move with all guests paused has no method %s: its method is %s", in.Method, MethodSave)
+		}
+	default:
+		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
 	}
 	return nil
 }

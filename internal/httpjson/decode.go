@@ -109,22 +109,22 @@ func Reference(r *http.Request) string {
 	return r.PathValue(name)
 }
 
-// Query returns the query parameters of r, each of which must be one of known
-// and be given once.
-func Query(r *http.Request, known ...string) (url.Values, error) {
+// checkQuery refuses query parameters that the route of r does not have, and those that
+// are given twice.
+func checkQuery(r *http.Request, route Route) error {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, api.Errorf(api.CodeInvalidArgument, "the query of the request cannot be read: %v", err)
+		return api.Errorf(api.CodeInvalidArgument, "the query of the request cannot be read: %v", err)
 	}
 	for name, given := range values {
-		if !slices.Contains(known, name) {
-			return nil, api.Errorf(api.CodeInvalidArgument, "%q is no query parameter of %s", name, r.URL.Path)
+		if !slices.Contains(route.Query, name) {
+			return api.Errorf(api.CodeInvalidArgument, "%q is no query parameter of %s", name, r.URL.Path)
 		}
 		if len(given) > 1 {
-			return nil, api.Errorf(api.CodeInvalidArgument, "the query parameter %q is given %d times", name, len(given))
+			return api.Errorf(api.CodeInvalidArgument, "the query parameter %q is given %d times", name, len(given))
 		}
 	}
-	return values, nil
+	return nil
 }
 
 // IdempotencyKey returns the op id that the caller gave the request, "" if it

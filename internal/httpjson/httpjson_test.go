@@ -223,12 +223,30 @@ func TestHandlerErrorsAndPanicsBecomeAnswers(t *testing.T) {
 	wantError(t, status, body, 500, api.CodeInternal, "bug of Volferry")
 }
 
-func TestQueryParametersThatAreRefused(t *testing.T) {
+func TestQueryParametersThatAreRefusedDoNotReachTheHandler(t *testing.T) {
+	var refused []error
+	reached := false
+	h := httpjson.NewHandler(httpjson.Config{
+		Routes: []httpjson.Route{{
+			Method: "GET", Path: "/v1/things", Query: []string{"all"},
+			Handler: func(w http.ResponseWriter, r *http.Request) error {
+				reached = true
+				return httpjson.Write(w, http.StatusOK, "all", r.URL.Query().Get("all"))
+			},
+		}},
+		Authorize: func(*http.Request, httpjson.Route) error { return nil },
+		Refused:   func(_ *http.Request, err error) { refused = append(refused, err) },
+	})
 	for query, want := range map[string]string{"colour=red": "colour", "all=1&all=2": "2 times", "%zz": "cannot be read"} {
-		r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/things?"+query, nil)
-		if _, err := httpjson.Query(r, "all"); api.CodeOf(err) != api.CodeInvalidArgument || !strings.Contains(err.Error(), want) {
-			t.Errorf("query %q: error = %v, want invalid_argument with %q", query, err, want)
+		refused = nil
+		status, body, _ := call(t, h, "GET", "/v1/things?"+query, "")
+		wantError(t, status, body, 400, api.CodeInvalidArgument, want)
+		if reached || len(refused) != 1 {
+			t.Errorf("query %q: the handler is called: %t; told of the refusals %v", query, reached, refused)
 		}
+	}
+	if status, body, _ := call(t, h, "GET", "/v1/things?all=1", ""); status != 200 || !reached {
+		t.Errorf("a parameter of the route: %d %s", status, body)
 	}
 }
 

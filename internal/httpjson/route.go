@@ -85,7 +85,8 @@ type Route struct {
 	Access  Access
 	Hosts   HostAccess
 	Summary string
-	// Query are the names of the query parameters that the handler knows.
+	// Query are the names of the query parameters that the route has. A request with
+	// another one, or with one of them twice, is refused before its handler is called.
 	Query []string
 	// In is a value of the type of the request's body, nil for none. Out are the
 	// nouns of the answer with values of their types, Lines a value of the type of
@@ -108,7 +109,10 @@ type Authorizer func(r *http.Request, route Route) error
 type Config struct {
 	Routes    []Route
 	Authorize Authorizer
-	Log       *slog.Logger
+	// Refused, where not nil, is told of every request that is refused before its
+	// handler is called.
+	Refused func(r *http.Request, err error)
+	Log     *slog.Logger
 	// Observe, where not nil, is told of every answered request that had a
 	// route.
 	Observe func(route Route, status int, took time.Duration)
@@ -165,10 +169,20 @@ func (c Config) call(route Route, w http.ResponseWriter, r *http.Request) (err e
 		c.Log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "err", what, "stack", string(debug.Stack()))
 		err = api.Errorf(api.CodeInternal, "internal error: the request ended in a bug of Volferry; the log of the daemon has the details")
 	}()
-	if err := c.Authorize(r, route); err != nil {
+	if err := c.admit(route, r); err != nil {
+		if c.Refused != nil {
+			c.Refused(r, err)
+		}
 		return err
 	}
 	return route.Handler(w, r)
+}
+
+func (c Config) admit(route Route, r *http.Request) error {
+	if err := c.Authorize(r, route); err != nil {
+		return err
+	}
+	return checkQuery(r, route)
 }
 
 // noRoute answers what no route matched: 405 if another method would have

@@ -56,9 +56,9 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 
 // forced reads the query parameter force.
 func forced(r *http.Request) (bool, error) {
-	q, err := httpjson.Query(r, "force")
-	if err != nil || !q.Has("force") {
-		return false, err
+	q := r.URL.Query()
+	if !q.Has("force") {
+		return false, nil
 	}
 	force, err := strconv.ParseBool(q.Get("force"))
 	if err != nil {

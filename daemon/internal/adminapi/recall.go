@@ -33,12 +33,8 @@ func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route rou
 	if !known {
 		return false, nil
 	}
-	query, err := httpjson.Query(r, route.Daemon.Query...)
-	if err != nil {
-		return true, err
-	}
 	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
-	out, err := recall(&view, question{noun: route.Noun, ref: httpjson.Reference(r), query: query})
+	out, err := recall(&view, question{noun: route.Noun, ref: httpjson.Reference(r), query: r.URL.Query()})
 	if err != nil {
 		return true, err
 	}

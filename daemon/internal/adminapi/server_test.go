@@ -161,9 +161,11 @@ func TestWhatTheRegistryAnswersIsPassedOnAsItIs(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get(api.IdempotencyKeyHeader)+" "+string(body))
 	})
-	status, body := ask(t, socket, http.MethodPatch, "/v1/types/fast?x=1", `{"name":"a"}`)
-	if want := `PATCH /v1/types/fast?x=1  {"name":"a"}`; status != http.StatusTeapot || body != want {
-		t.Errorf("got %d %q, want %d %q", status, body, http.StatusTeapot, want)
+	for _, c := range [][3]string{{http.MethodPatch, "/v1/types/fast", `{"name":"a"}`}, {http.MethodGet, "/v1/events?since=3", ""}} {
+		status, body := ask(t, socket, c[0], c[1], c[2])
+		if want := c[0] + " " + c[1] + "  " + c[2]; status != http.StatusTeapot || body != want {
+			t.Errorf("got %d %q, want %d %q", status, body, http.StatusTeapot, want)
+		}
 	}
 }
 
@@ -204,6 +206,9 @@ func TestRequestsThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		{"POST", "/v1/instances:adopt", `{"domain":"a","all":true}`, "say which"},
 		{"PATCH", "/v1/migrations/m", `{}`, "nothing to change"},
 		{"GET", "/v1/migrations?colour=red", ``, "colour"},
+		{"GET", "/v1/ops?colour=red", ``, "colour"},
+		{"GET", "/v1/volumes/v?all=1", ``, "all"},
+		{"POST", "/v1/volumes/v/migrate?dry_run=1", `{"to_pool":"a"}`, "dry_run"},
 	} {
 		status, body := ask(t, "/nonexistent", c.method, c.path, c.body)
 		if status != http.StatusBadRequest || !strings.Contains(body, c.says) {

@@ -25,15 +25,6 @@ var objects = map[string]string{
 	"host.fence": "host/", "host.forget": "host/", "migration.abandon": "migration/", "attachment.delete": "attachment/",
 }
 
-// authorize is the authorizer, with its refusals audited where they are news.
-func (s *Server) authorize(r *http.Request, route httpjson.Route) error {
-	err := s.Authorize(r, route)
-	if err != nil {
-		s.auditRefusal(r, err)
-	}
-	return err
-}
-
 // auditRefusal notes a refusal that came before the store, which notes its own.
 func (s *Server) auditRefusal(r *http.Request, refusal error) {
 	what := audited[r.Pattern]

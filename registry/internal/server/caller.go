@@ -16,13 +16,6 @@ import (
 // the header may only repeat; over the Unix socket by the peer, and by the
 // headers where a local daemon speaks for its host.
 func readCall(r *http.Request) (store.Call, error) {
-	if _, err := httpjson.Query(r); err != nil {
-		return store.Call{}, err
-	}
-	return callOf(r)
-}
-
-func callOf(r *http.Request) (store.Call, error) {
 	hostID := viewerOf(r).HostID
 	readKey := httpjson.IdempotencyKey
 	if hostID != "" {

@@ -12,10 +12,7 @@ import (
 // events answers with the audit trail after since, or follows it from there
 // until the reader goes away.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, routes.ListEvents.Registry.Query...)
-	if err != nil {
-		return err
-	}
+	query := r.URL.Query()
 	since, err := sequence(query)
 	if err != nil {
 		return err

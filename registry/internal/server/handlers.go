@@ -17,11 +17,7 @@ type handler = httpjson.Handler
 // read answers with what do returns.
 func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request, query url.Values) (Out, error)) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
-		query, err := httpjson.Query(r, route.Registry.Query...)
-		if err != nil {
-			return err
-		}
-		v, err := do(r, query)
+		v, err := do(r, r.URL.Query())
 		if err != nil {
 			return err
 		}

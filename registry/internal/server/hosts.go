@@ -37,17 +37,12 @@ func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (ap
 
 // forgetHost takes out a host that is gone for good.
 func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, routes.ForgetHost.Registry.Query...)
+	call, err := readCall(r)
 	if err != nil {
 		s.auditRefusal(r, err)
 		return err
 	}
-	call, err := callOf(r)
-	if err != nil {
-		s.auditRefusal(r, err)
-		return err
-	}
-	volumes, err := boolean(query, "volumes")
+	volumes, err := boolean(r.URL.Query(), "volumes")
 	if err != nil {
 		s.auditRefusal(r, err)
 		return err
@@ -72,15 +67,11 @@ func (s *Server) rejoin(r *http.Request, call store.Call, in api.HostRejoin) (ap
 // nothing. A host that is fenced, or does not know yet that it was, is asked
 // nothing.
 func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, routes.FetchTasks.Registry.Query...)
+	session, wait, err := pollOf(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	session, wait, err := pollOf(query)
-	if err != nil {
-		return err
-	}
-	call, err := callOf(r)
+	call, err := readCall(r)
 	if err != nil {
 		return err
 	}

@@ -41,15 +41,11 @@ func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
 
 // forgetInstance ends the care of an instance, with_definition=1 also of one that no host has.
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, routes.ForgetInstance.Registry.Query...)
+	withDefinition, err := boolean(r.URL.Query(), "with_definition")
 	if err != nil {
 		return err
 	}
-	withDefinition, err := boolean(query, "with_definition")
-	if err != nil {
-		return err
-	}
-	call, err := callOf(r)
+	call, err := readCall(r)
 	if err != nil {
 		return err
 	}

@@ -41,16 +41,12 @@ type finder[In any] func(ctx context.Context, r *http.Request, in *In) (target, 
 // relayed has a host answer the request, by the same method and path of its own
 // API, with ids for names. The body is read here as strictly as there.
 func relayed[In, Out any](s *Server, route routes.Route[In, Out], find finder[In]) httpjson.Route {
-	return route.ServedByRegistry(relaying(s, find, route.Registry.Query...))
+	return route.ServedByRegistry(relaying(s, find))
 }
 
-// relaying is the handler of relayed, of a route with these query parameters.
-func relaying[In any](s *Server, find finder[In], query ...string) handler {
+// relaying is the handler of relayed.
+func relaying[In any](s *Server, find finder[In]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		values, err := httpjson.Query(r, query...)
-		if err != nil {
-			return err
-		}
 		key, err := httpjson.IdempotencyKey(r)
 		if err != nil {
 			return err
@@ -59,6 +55,7 @@ func relaying[In any](s *Server, find finder[In], query ...string) handler {
 		if err != nil {
 			return err
 		}
+		values := r.URL.Query()
 		values.Del(hostParameter)
 		query := ""
 		if len(values) > 0 {

@@ -51,7 +51,8 @@ func New(c Config) *Server {
 func (s *Server) Handler() http.Handler {
 	return httpjson.NewHandler(httpjson.Config{
 		Routes:    s.guarded(s.Routes()),
-		Authorize: s.authorize,
+		Authorize: s.Authorize,
+		Refused:   s.auditRefusal,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,
 	})

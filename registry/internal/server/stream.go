@@ -30,11 +30,7 @@ const (
 // was cut off asks again and misses nothing. An error before the first line is
 // the answer; after it the stream ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func(context.Context) (e api.Event, last bool, err error)) error {
-	query, err := httpjson.Query(r, "since")
-	if err != nil {
-		return err
-	}
-	since, err := sequence(query)
+	since, err := sequence(r.URL.Query())
 	if err != nil {
 		return err
 	}

@@ -79,11 +79,7 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef 
 // the operator's word instead, and the registry's own; so is an attachment of an
 // instance that no host has.
 func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error {
-	query, err := httpjson.Query(r, routes.DeleteAttachment.Registry.Query...)
-	if err != nil {
-		return err
-	}
-	force, err := boolean(query, "force")
+	force, err := boolean(r.URL.Query(), "force")
 	if err != nil {
 		return err
 	}
@@ -96,13 +92,13 @@ func (s *Server) deleteAttachment(w http.ResponseWriter, r *http.Request) error 
 			return err
 		}
 	}
-	return relaying(s, ofAttachment[routes.None](s), routes.DeleteAttachment.Registry.Query...)(w, r)
+	return relaying(s, ofAttachment[routes.None](s))(w, r)
 }
 
 // deleteShelved deletes an attachment of an instance that no host has, or says that
 // it is for others to do.
 func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done bool, err error) {
-	call, err := callOf(r)
+	call, err := readCall(r)
 	if err != nil {
 		return false, err
 	}
@@ -121,7 +117,7 @@ func (s *Server) deleteShelved(w http.ResponseWriter, r *http.Request) (done boo
 // forceDelete deletes an attachment whose host is fenced, or says that it is for
 // its host to do.
 func (s *Server) forceDelete(w http.ResponseWriter, r *http.Request) (done bool, err error) {
-	call, err := callOf(r)
+	call, err := readCall(r)
 	if err != nil {
 		return false, err
 	}

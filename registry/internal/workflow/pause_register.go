@@ -89,23 +89,8 @@ func checkPauseTarget(in api.MigrationTarget) error {
 	if err := cmp.Or(validate.Text("pool", in.ToPool), validate.Text("type", in.ToType), validate.Text("path", in.ToPath)); err != nil {
 		return err
 	}
-	switch {
-	case (in.ToPool == "") == (in.ToPath == ""):
-		return validate.Invalid("say where the volume shall go: a pool or a path, and not both")
-	case in.ExternalCopy:
-		return validate.Invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
-	case in.Method != "" && in.Method != "auto" && in.Method != api.MethodSave:
-		return validate.Invalid("a move with all guests paused has no method %s: its method is %s", validate.Quote(in.Method), api.MethodSave)
-	case in.ToFormat != "" && !in.ToFormat.Valid():
-		return validate.Invalid("the format %s is not one of raw and qcow2", validate.Quote(string(in.ToFormat)))
-	case !slices.Contains([]string{"", "full", "none"}, in.Verify):
-		return validate.Invalid("verify is %s and must be full or none", validate.Quote(in.Verify))
-	case in.DeleteSource && in.Verify == "none":
-		return validate.Invalid("the source is deleted only after a verified copy; leave verify none out")
-	case in.BandwidthBytesPerSecond < 0:
-		return validate.Invalid("the bandwidth is negative")
-	}
-	return nil
+	in.PauseAll = true // whatever the caller said: that is what it is
+	return in.Check()
 }
 
 // checkOtherLocation refuses a move to where the volume is. The copy would be refused by

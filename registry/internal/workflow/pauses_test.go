@@ -162,7 +162,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 		"to two places":         {in: target(func(in *api.MigrationTarget) { in.ToPath = "/x" }), code: api.CodeInvalidArgument, text: "where"},
 		"external copy":         {in: target(func(in *api.MigrationTarget) { in.ExternalCopy = true }), code: api.CodeInvalidArgument, text: "external"},
 		"another method":        {in: target(func(in *api.MigrationTarget) { in.Method = "mirror" }), code: api.CodeInvalidArgument, text: "mirror"},
-		"unverified deletion":   {in: target(func(in *api.MigrationTarget) { in.Verify = "none" }), code: api.CodeInvalidArgument, text: "verified"},
+		"unverified deletion":   {in: target(func(in *api.MigrationTarget) { in.Verify = "none" }), code: api.CodeInvalidArgument, text: "verify full"},
 		"unknown verify":        {in: target(func(in *api.MigrationTarget) { in.Verify = "some" }), code: api.CodeInvalidArgument, text: "full or none"},
 		"negative bandwidth":    {in: target(func(in *api.MigrationTarget) { in.BandwidthBytesPerSecond = -1 }), code: api.CodeInvalidArgument, text: "negative"},
 		"multiattach as qcow2":  {in: target(func(in *api.MigrationTarget) { in.ToFormat = "qcow2" }), code: api.CodeUnsupportedDisk, text: "raw"},
