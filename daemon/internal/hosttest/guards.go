@@ -106,6 +106,12 @@ func (g *Guards) List() (map[string]string, error) {
 	return all, nil
 }
 
+// Reasons are those of one domain, as List has them.
+func (g *Guards) Reasons(id string) string {
+	all, _ := g.List()
+	return all[id]
+}
+
 // Enforced says that libvirt asks the hook.
 func (g *Guards) Enforced() error { return nil }
 
@@ -166,17 +172,6 @@ func (g *Guards) Guarded() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Sorted(maps.Keys(g.set))
-}
-
-// Reason is why a domain may not be started for this owner, "" if it may.
-func (g *Guards) Reason(id, owner string) string {
-	all, _ := g.Of(id)
-	for _, o := range all {
-		if o.Owner == owner {
-			return o.Reason
-		}
-	}
-	return ""
 }
 
 // Issued says whether a start token of the domain is left.

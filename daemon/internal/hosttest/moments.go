@@ -3,6 +3,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 type Happening struct {
 	After bool   // the call takes effect first
 	Lose  bool   // the answer is lost: the caller cannot tell
+	Err   error  // what the caller hears in its place, if not what is usual for the call
 	Do    func() // what else happens
 }
 
@@ -66,14 +68,14 @@ func (m *Moments) Call(name string, lost error, effect func() error) error {
 	}
 	before, after := m.next(name)
 	if before.happens() {
-		return lost
+		return cmp.Or(before.Err, lost)
 	}
 	err := effect()
 	if m.Look != nil {
 		m.Look()
 	}
 	if after.happens() {
-		return lost
+		return cmp.Or(after.Err, lost)
 	}
 	return err
 }

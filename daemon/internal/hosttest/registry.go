@@ -113,14 +113,23 @@ func (r *Registry) ToldEpoch(host string) int64 {
 func (r *Registry) NewestEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()
-	return 1 + r.epochs[host].fences
+	return r.Newest(host)
 }
+
+// SetNewest has a host be in an epoch, as a registry does that was restored from a backup.
+// The caller holds the lock.
+func (r *Registry) SetNewest(host string, newest int64) {
+	r.setEpoch(host, epoch{newest - 1, r.epochs[host].told}, false)
+}
+
+// Newest is NewestEpoch for who holds the lock.
+func (r *Registry) Newest(host string) int64 { return 1 + r.epochs[host].fences }
 
 // CheckEpoch refuses what comes from another epoch of a host than the newest. The caller
 // holds the lock.
 func (r *Registry) CheckEpoch(host string, epoch int64) error {
-	if newest := 1 + r.epochs[host].fences; epoch != newest {
-		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", newest).With("epoch", newest)
+	if newest := r.Newest(host); epoch != newest {
+		return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", newest).With("epoch", float64(newest))
 	}
 	return nil
 }

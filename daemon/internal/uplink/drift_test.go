@@ -27,9 +27,7 @@ func (w *world) reported(id string) api.InstanceReport {
 }
 
 func TestADomainThatIsGoneIsAnError(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.must(w.fake.Destroy(web))
 		w.must(w.fake.Undefine(web))
 		pass(time.Minute)
@@ -47,14 +45,11 @@ func TestADomainThatIsGoneIsAnError(t *testing.T) {
 		if r := w.reported(web); r.State != api.InstanceStopped || r.Note != "" || len(w.up.Notes()) > 0 {
 			t.Errorf("it is back, and the report is %+v, notes %+v", r, w.up.Notes())
 		}
-		w.kill()
 	})
 }
 
 func TestAGuestThatWasMovedToAnotherHostIsNotStopped(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.must(w.fake.MoveAway(web))
 		pass(time.Minute)
 		if r := w.reported(web); r.State != api.InstanceError || !strings.Contains(r.Note, "moved to another host") {
@@ -65,14 +60,11 @@ func TestAGuestThatWasMovedToAnotherHostIsNotStopped(t *testing.T) {
 		if r := w.reported(web); r.State != api.InstanceRunning || r.Note != "" {
 			t.Errorf("it is back, and the report is %+v", r)
 		}
-		w.kill()
 	})
 }
 
 func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.must(w.fake.CreateImage("/nfs/other.raw", "raw", 4096))
 		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/other.raw"}}))
 		pass(time.Minute)
@@ -80,23 +72,20 @@ func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 		if r.State != api.InstanceRunning || !strings.Contains(r.Note, "/nfs/other.raw") || !strings.Contains(r.Note, "/nfs/web.raw") {
 			t.Errorf("the report is %+v", r)
 		}
-		w.kill()
 	})
 }
 
 // The definition is on its way from src to dst, and then the registry has it there
 // and this host has not heard of that.
 func TestAMoveIsNotNoted(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.moving(api.Migration{ID: "m", VolumeID: "volume-web"})
 		w.must(w.fake.CreateImage("/nfs/dst.raw", "raw", 4096))
 		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/dst.raw"}}))
 		noted := func() {
 			t.Helper()
-			w.registry.mu.Lock()
-			defer w.registry.mu.Unlock()
+			w.registry.Lock()
+			defer w.registry.Unlock()
 			for _, report := range w.registry.reports {
 				for _, r := range report.Instances {
 					if r.Note != "" {
@@ -111,7 +100,6 @@ func TestAMoveIsNotNoted(t *testing.T) {
 		w.moving()
 		pass(time.Minute)
 		noted()
-		w.kill()
 	})
 }
 
@@ -141,8 +129,8 @@ func TestARootGuardThatIsMissingIsSetAgain(t *testing.T) {
 		w.must(w.fake.DetachDisk(t.Context(), web, hv.Config, "vda")) // db's definition has a disk there
 		w.start()
 		pass(time.Minute)
-		if has, _ := w.guards.Has(web, guard.OwnerRoot); !has || !strings.Contains(w.guards.set[web], "root device volume") {
-			t.Errorf("the guards are %v", w.guards.set)
+		if has, _ := w.guards.Has(web, guard.OwnerRoot); !has || !strings.Contains(w.guards.Reasons(web), "root device volume") {
+			t.Errorf("the guards are %v", w.guards.Guarded())
 		}
 		if has, _ := w.guards.Has(db, guard.OwnerRoot); has {
 			t.Error("an instance that has a disk to boot from is guarded")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -29,7 +30,7 @@ func (w *world) wantBack(epoch int64) {
 	if got := w.state(db); got != hv.StateRunning {
 		w.t.Errorf("the instance that lost nothing is %s", got)
 	}
-	if diff := cmp.Diff([]string{web}, w.guards.of()); diff != "" {
+	if diff := cmp.Diff([]string{web}, w.guards.Guarded()); diff != "" {
 		w.t.Errorf("guards (-want +got)\n%s", diff)
 	}
 	if _, got := w.up.Token(); got != epoch || w.up.Fence() != nil || !w.up.Up() {
@@ -44,14 +45,12 @@ func (w *world) wantBack(epoch int64) {
 }
 
 func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.registry.fence(attachment("web"))
 		pass(time.Minute)
 		w.wantBack(2)
-		if !strings.Contains(w.guards.set[web], "web-disk") || !strings.Contains(w.guards.set[web], "[fence]") {
-			t.Errorf("the guard says %q", w.guards.set[web])
+		if !strings.Contains(w.guards.Reasons(web), "web-disk") || !strings.Contains(w.guards.Reasons(web), "[fence]") {
+			t.Errorf("the guard says %q", w.guards.Reasons(web))
 		}
 		w.kill()
 		w.start() // the epoch and what is lost are remembered
@@ -60,7 +59,6 @@ func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
 		if lost := w.up.Lost(); len(lost) != 1 || lost[0].Target != "vda" || lost[0].Path != "/nfs/web.raw" {
 			t.Errorf("lost %+v", lost)
 		}
-		w.kill()
 	})
 }
 
@@ -87,35 +85,17 @@ func TestAFenceSurvivesEveryInterruption(t *testing.T) {
 
 // interrupted returns the call that was interrupted, "" if there are not so many.
 func interrupted(t *testing.T, n int, after, die bool) (name string) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.registry.fence(attachment("web"))
-		w.mu.Lock()
-		w.fail, w.after, w.armed = n, after, true
-		if die {
-			w.die = w.stop
-		}
-		w.mu.Unlock()
-		pass(time.Minute)
-		w.mu.Lock()
-		// Beyond the way back it is another test's.
-		back := slices.Index(w.names, "Resume")
-		if n <= len(w.names) && (back < 0 || n <= back+1) {
-			name = w.names[n-1]
-		}
-		w.armed = false
-		w.mu.Unlock()
+		name = w.interrupted(n, hosttest.Happening{After: after, Lose: true, Err: errBoom}, die)
 		if die && name != "" {
-			w.must(<-w.ended)
-			if len(w.guards.of()) == 0 && w.state(web) != hv.StateRunning {
+			if len(w.guards.Guarded()) == 0 && w.state(web) != hv.StateRunning {
 				t.Error("an instance is off and was not guarded first")
 			}
 			w.start()
 		}
 		pass(time.Minute)
 		w.wantBack(2)
-		w.kill()
 	})
 	return name
 }
@@ -123,9 +103,7 @@ func interrupted(t *testing.T, n int, after, die bool) (name string) {
 // Nothing is begun, and nothing is said to the registry, while the host cannot
 // see what it has to stop.
 func TestAHostThatCannotTellStaysFenced(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.fake.Disconnect()
 		w.registry.fence(attachment("web"))
 		pass(time.Hour)
@@ -135,13 +113,12 @@ func TestAHostThatCannotTellStaysFenced(t *testing.T) {
 		w.fake.Reconnect()
 		pass(time.Minute)
 		w.wantBack(2)
-		w.kill()
 	})
 }
 
 func TestAGuestThatCannotBeStoppedKeepsTheHostFenced(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.specialHV = stubborn{hypervisor{w.fake, w.calls}}
+		w.specialHV = stubborn{w.hv}
 		w.start()
 		pass(time.Minute)
 		w.registry.fence(attachment("web"))
@@ -154,14 +131,12 @@ func TestAGuestThatCannotBeStoppedKeepsTheHostFenced(t *testing.T) {
 }
 
 // stubborn is a hypervisor that says that it stopped a guest and did not.
-type stubborn struct{ hypervisor }
+type stubborn struct{ *hosttest.Hypervisor }
 
 func (stubborn) PowerOff(context.Context, string) error { return nil }
 
 func TestAHostThatIsFencedAgainOnItsWayBackLooksAgain(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.fake.Disconnect()
 		w.registry.fence()
 		pass(time.Minute)
@@ -169,15 +144,12 @@ func TestAHostThatIsFencedAgainOnItsWayBackLooksAgain(t *testing.T) {
 		w.fake.Reconnect()
 		pass(time.Minute)
 		w.wantBack(3)
-		w.kill()
 	})
 }
 
 // What was granted after the registry was last read is found too.
 func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.must(w.up.grant(granted("mail", mail, "/nfs/mail.raw")))
 		w.define("mail", mail, "/nfs/mail.raw")
 		w.must(w.fake.Start(mail))
@@ -185,10 +157,9 @@ func TestAGrantIsLostAsMuchAsWhatTheViewHas(t *testing.T) {
 		w.registry.fence()
 		w.start()
 		pass(time.Minute)
-		if w.state(mail) != hv.StateStopped || !slices.Contains(w.guards.of(), mail) {
-			t.Errorf("the instance is %s, guards %v", w.state(mail), w.guards.of())
+		if w.state(mail) != hv.StateStopped || !slices.Contains(w.guards.Guarded(), mail) {
+			t.Errorf("the instance is %s, guards %v", w.state(mail), w.guards.Guarded())
 		}
-		w.kill()
 	})
 }
 
@@ -242,19 +213,19 @@ func TestTwoInstancesWithOneVolumeLoseItOneByOne(t *testing.T) {
 // be of the time of a fence that is over.
 func TestARegistryThatIsOlderThanTheHostStopsNobody(t *testing.T) {
 	for name, restore := range map[string]func(*registry){
-		"before the fence": func(r *registry) { r.epoch = 2 },
+		"before the fence": func(r *registry) { r.SetNewest(thisHost, 2) },
 		"in the fence":     func(r *registry) { r.fenced = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
-				w.registry.epoch = 3
+				w.registry.SetNewest(thisHost, 3)
 				w.must(os.WriteFile(filepath.Join(w.dir, "uplink.json"), []byte(`{"epoch":3}`), 0o600))
 				w.start()
 				pass(time.Minute)
 				w.registry.set(func() { restore(w.registry); w.registry.attachments = nil })
 				pass(time.Minute)
-				if w.state(web) != hv.StateRunning || len(w.guards.of()) > 0 || w.up.Fence() != nil {
-					t.Errorf("web is %s, guards %v, fence %v", w.state(web), w.guards.of(), w.up.Fence())
+				if w.state(web) != hv.StateRunning || len(w.guards.Guarded()) > 0 || w.up.Fence() != nil {
+					t.Errorf("web is %s, guards %v, fence %v", w.state(web), w.guards.Guarded(), w.up.Fence())
 				}
 				if w.up.Up() || !strings.Contains(fmt.Sprint(w.up.Err()), "backup") {
 					t.Errorf("the registry is up (%v)", w.up.Err())
@@ -266,19 +237,16 @@ func TestARegistryThatIsOlderThanTheHostStopsNobody(t *testing.T) {
 }
 
 func TestTheGuardGoesWithTheLostDisk(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.registry.fence(attachment("web"))
 		pass(time.Minute)
 		w.wantBack(2)
 		w.must(w.fake.Undefine(web))
 		w.define("web", web, "/local/new.raw")
 		pass(time.Minute)
-		if len(w.guards.of()) > 0 || len(w.up.Lost()) > 0 {
-			t.Errorf("guards %v, lost %+v", w.guards.of(), w.up.Lost())
+		if len(w.guards.Guarded()) > 0 || len(w.up.Lost()) > 0 {
+			t.Errorf("guards %v, lost %+v", w.guards.Guarded(), w.up.Lost())
 		}
-		w.kill()
 	})
 }
 
@@ -296,13 +264,10 @@ func TestAMemoryThatCannotBeReadIsNotDoneWithout(t *testing.T) {
 
 // The attachment is still there, but another host's: the instance was taken over.
 func TestAnAttachmentThatIsAnotherHostsNowIsLost(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.registry.fence()
 		w.registry.set(func() { w.registry.attachments[0].Host = "beta" })
 		pass(time.Minute)
 		w.wantBack(2)
-		w.kill()
 	})
 }

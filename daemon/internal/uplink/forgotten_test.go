@@ -3,6 +3,7 @@
 package uplink
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,16 +13,9 @@ import (
 
 // forget is the registry's, at its own socket.
 func (w *world) forget() {
-	w.registry.mu.Lock()
-	defer w.registry.mu.Unlock()
-	var left []api.Instance
-	for _, i := range w.registry.instances {
-		if i.ID != web {
-			left = append(left, i)
-		}
-	}
-	w.registry.instances = left
-	w.registry.seq++
+	w.registry.set(func() {
+		w.registry.instances = slices.DeleteFunc(w.registry.instances, func(i api.Instance) bool { return i.ID == web })
+	})
 }
 
 func TestTheRootGuardOfAnInstanceGoesWhenTheRegistryHasForgottenIt(t *testing.T) {
@@ -83,9 +77,7 @@ func TestNoGuardIsClearedWhileTheRegistryIsAway(t *testing.T) {
 		w.start()
 		pass(time.Minute)
 		w.forget()
-		w.registry.mu.Lock()
-		w.registry.down = true
-		w.registry.mu.Unlock()
+		w.registry.SetDown(true)
 		w.up.Forgotten(t.Context(), web)
 		pass(2 * time.Minute)
 		if has, _ := w.guards.Has(web, guard.OwnerRoot); !has {

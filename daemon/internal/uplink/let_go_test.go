@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
@@ -18,12 +19,12 @@ import (
 // it keep the one behind it running, nor from being guarded.
 func TestAGuestThatCannotBeStoppedKeepsNoOtherRunning(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.specialHV = hangingOff{hypervisor{w.fake, w.calls}}
+		w.specialHV = hangingOff{w.hv}
 		w.start()
 		pass(time.Minute)
 		w.registry.fence(attachment("web"), attachment("db"))
 		pass(10 * time.Second)
-		if got := w.guards.of(); !slices.Equal(got, []string{web, db}) {
+		if got := w.guards.Guarded(); !slices.Equal(got, []string{web, db}) {
 			t.Errorf("guards %v, want both", got)
 		}
 		if w.state(db) != hv.StateStopped {
@@ -38,11 +39,11 @@ func TestAGuestThatCannotBeStoppedKeepsNoOtherRunning(t *testing.T) {
 }
 
 // hangingOff is a hypervisor that cannot stop web.
-type hangingOff struct{ hypervisor }
+type hangingOff struct{ *hosttest.Hypervisor }
 
 func (h hangingOff) PowerOff(ctx context.Context, id string) error {
 	if id != web {
-		return h.hypervisor.PowerOff(ctx, id)
+		return h.Hypervisor.PowerOff(ctx, id)
 	}
 	<-time.After(40 * time.Second)
 	return errors.New("failed to terminate process with SIGKILL")
@@ -56,8 +57,8 @@ func TestWhatIsLostIsStoppedBeforeTheOperationsAreHalted(t *testing.T) {
 		pass(time.Minute)
 		w.registry.fence(attachment("web"))
 		pass(10 * time.Second)
-		if w.state(web) != hv.StateStopped || !slices.Equal(w.guards.of(), []string{web}) {
-			t.Errorf("web is %s, guards %v", w.state(web), w.guards.of())
+		if w.state(web) != hv.StateStopped || !slices.Equal(w.guards.Guarded(), []string{web}) {
+			t.Errorf("web is %s, guards %v", w.state(web), w.guards.Guarded())
 		}
 		if !w.registry.fenced {
 			t.Error("the host is back with operations that are not halted")
@@ -75,16 +76,13 @@ func TestWhatIsLostIsStoppedBeforeTheOperationsAreHalted(t *testing.T) {
 }
 
 func TestADomainThatCannotBeReadHoldsUpNoFence(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.fake.MakeUnreadable(db, errors.New("its XML ends in the middle"))
 		w.registry.fence(attachment("web"))
 		pass(time.Minute)
 		w.fake.MakeUnreadable(db, nil)
 		pass(time.Minute)
 		w.wantBack(2)
-		w.kill()
 	})
 }
 
@@ -92,7 +90,7 @@ func TestADomainThatCannotBeReadAndLostItsVolumeIsStopped(t *testing.T) {
 	for name, blind := range map[string]error{"it alone": nil, "and no other": errBoom} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
-				w.specialHV = blindHV{hypervisor{w.fake, w.calls}, blind}
+				w.specialHV = blindHV{w.hv, blind}
 				w.start()
 				pass(time.Minute)
 				w.fake.MakeUnreadable(web, errors.New("its XML ends in the middle"))
@@ -102,8 +100,8 @@ func TestADomainThatCannotBeReadAndLostItsVolumeIsStopped(t *testing.T) {
 					t.Error("the host is back and does not know whether web is off")
 				}
 				w.fake.MakeUnreadable(web, nil)
-				if w.state(web) != hv.StateStopped || !slices.Equal(w.guards.of(), []string{web}) {
-					t.Errorf("web is %s, guards %v", w.state(web), w.guards.of())
+				if w.state(web) != hv.StateStopped || !slices.Equal(w.guards.Guarded(), []string{web}) {
+					t.Errorf("web is %s, guards %v", w.state(web), w.guards.Guarded())
 				}
 				if w.state(db) != hv.StateRunning {
 					t.Errorf("db is %s", w.state(db))
@@ -117,7 +115,7 @@ func TestADomainThatCannotBeReadAndLostItsVolumeIsStopped(t *testing.T) {
 
 // blindHV is a hypervisor that gives no list of domains.
 type blindHV struct {
-	hypervisor
+	*hosttest.Hypervisor
 	err error
 }
 
@@ -125,7 +123,7 @@ func (h blindHV) Domains(ctx context.Context) ([]hv.Domain, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
-	return h.hypervisor.Domains(ctx)
+	return h.Hypervisor.Domains(ctx)
 }
 
 // A domain that could not be read when it was looked for, and has let go of the volume,
@@ -135,7 +133,7 @@ func TestADomainThatIsReadInTimeAndLostNothingRunsOn(t *testing.T) {
 		w.define("mail", mail, "/nfs/mail.raw")
 		w.must(w.fake.Start(mail))
 		w.registry.attachments = append(w.registry.attachments, granted("mail", mail, "/nfs/other.raw"))
-		w.specialHV = blindHV{hypervisor{w.fake, w.calls}, hv.ErrUnavailable}
+		w.specialHV = blindHV{w.hv, hv.ErrUnavailable}
 		w.start()
 		pass(time.Minute)
 		w.kill()
@@ -156,24 +154,21 @@ const mail = "20000000-0000-4000-8000-000000000003"
 // On a full disk neither the fence nor a guard can be kept: the guest is stopped all
 // the same, and the host comes back when there is room.
 func TestAFenceBitesOnAFullDisk(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.must(os.RemoveAll(w.dir)) // nothing can be written there
-		w.guards.full(syscall.ENOSPC)
+		w.guards.Fill(syscall.ENOSPC)
 		w.registry.fence(attachment("web"))
 		pass(time.Minute)
 		if w.state(web) != hv.StateStopped || !w.registry.fenced || w.up.Fence() == nil {
 			t.Errorf("web is %s, fenced: %t, known: %v", w.state(web), w.registry.fenced, w.up.Fence())
 		}
 		w.must(os.MkdirAll(w.dir, 0o755))
-		w.guards.full(nil)
+		w.guards.Fill(nil)
 		pass(time.Minute)
 		w.wantBack(2)
 		w.kill()
 		w.start() // and it is remembered
 		pass(time.Minute)
 		w.wantBack(2)
-		w.kill()
 	})
 }

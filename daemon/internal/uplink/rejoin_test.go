@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -44,38 +45,21 @@ func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGo(t *testing.T) {
 
 // The same, and the daemon dies at each call on the way.
 func TestAnAttachmentThatIsTakenWhileItsHostComesBackIsLetGoWhateverDies(t *testing.T) {
-	for n := 1; ; n++ {
-		over := false
+	for n, name := 1, "the first"; name != "" && !t.Failed(); n++ {
 		bubble(t, func(w *world) {
 			w.specialRegistry = &lateForce{registry: w.registry, taken: attachment("web")}
 			w.start()
 			pass(time.Minute)
 			w.registry.fence()
-			w.mu.Lock()
-			w.fail, w.after, w.armed, w.die = n, true, true, w.stop
-			w.mu.Unlock()
-			pass(time.Minute)
-			w.mu.Lock()
-			back := slices.Index(w.names, "Resume")
-			over = n > len(w.names) || back >= 0 && n > back+1
-			w.armed = false
-			w.mu.Unlock()
-			if over {
-				w.kill()
-				return
-			}
-			w.must(<-w.ended)
-			w.start()
-			pass(time.Minute)
-			w.wantBack(2)
-			w.kill()
-		})
-		if over || t.Failed() {
-			if n < 8 {
+			if name = w.interrupted(n, hosttest.Happening{After: true, Lose: true, Err: errBoom}, true); name != "" {
+				w.start()
+				pass(time.Minute)
+				w.wantBack(2)
+			} else if n < 8 {
 				t.Errorf("only %d calls were interrupted", n-1)
 			}
-			return
-		}
+			w.kill()
+		})
 	}
 }
 
@@ -86,9 +70,7 @@ func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing
 	const dst = "/nfs/moved.raw"
 	for _, at := range []string{"/nfs/web.raw", dst} {
 		t.Run(at, func(t *testing.T) {
-			bubble(t, func(w *world) {
-				w.start()
-				pass(time.Minute)
+			running(t, func(w *world) {
 				w.must(w.fake.Destroy(web))
 				if at == dst {
 					w.must(w.fake.CreateImage(dst, hvtest.Raw, 8*hvtest.BlockSize))
@@ -109,7 +91,6 @@ func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing
 				w.registry.fence(attachment("web"))
 				pass(time.Minute)
 				w.wantBack(2)
-				w.kill()
 			})
 		})
 	}

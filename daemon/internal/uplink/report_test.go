@@ -76,7 +76,7 @@ func TestWhoTellsOfAnInstanceHearsThatLibvirtDidNot(t *testing.T) {
 			t.Errorf("without libvirt the host was told of: %v", err)
 		}
 		w.fake.Reconnect()
-		w.registry.set(func() { w.registry.down = true })
+		w.registry.SetDown(true)
 		w.must(w.up.Tell(w.t.Context()))
 	})
 }

@@ -43,9 +43,7 @@ func TestAReportSaysWhatPoolsAndEpochAre(t *testing.T) {
 }
 
 func TestEpochAndMarkOutliveTheProcess(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		w.kill()
 		w.registry.reports = nil
 		w.start()
@@ -53,7 +51,6 @@ func TestEpochAndMarkOutliveTheProcess(t *testing.T) {
 		if first := w.registry.reports[0]; first.Epoch != 1 || first.Mark == nil || first.Mark.Hash != "1" {
 			t.Errorf("the first report after a restart has epoch %d and mark %v", first.Epoch, first.Mark)
 		}
-		w.kill()
 	})
 }
 
@@ -73,12 +70,12 @@ func TestAnEpochThatCannotBeKeptIsNotUsed(t *testing.T) {
 func TestReportsComeOftenerWhileSomethingMovesAndSoonAfterAChange(t *testing.T) {
 	bubble(t, func(w *world) {
 		count := func(d time.Duration) int {
-			w.registry.mu.Lock()
+			w.registry.Lock()
 			before := len(w.registry.reports)
-			w.registry.mu.Unlock()
+			w.registry.Unlock()
 			pass(d)
-			w.registry.mu.Lock()
-			defer w.registry.mu.Unlock()
+			w.registry.Lock()
+			defer w.registry.Unlock()
 			return len(w.registry.reports) - before
 		}
 		w.start()
@@ -118,9 +115,7 @@ func TestReportsComeOftenerWhileSomethingMovesAndSoonAfterAChange(t *testing.T) 
 }
 
 func TestTheViewIsReadOnlyWhenTheRegistryHasMovedOn(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		before := w.registry.reads
 		pass(time.Hour)
 		if w.registry.reads != before || before == 0 {
@@ -131,7 +126,6 @@ func TestTheViewIsReadOnlyWhenTheRegistryHasMovedOn(t *testing.T) {
 		if v, _, _ := w.up.View(); v.Volumes[0].Name != "renamed" {
 			t.Error("what is new is not in the view")
 		}
-		w.kill()
 	})
 }
 
@@ -145,7 +139,7 @@ func TestTheViewOutlivesTheProcessAndSaysItsAge(t *testing.T) {
 		if _, age, known := w.up.View(); !known || age > 5*time.Second {
 			t.Errorf("known: %t, age %s while the registry answers", known, age)
 		}
-		w.registry.set(func() { w.registry.down = true })
+		w.registry.SetDown(true)
 		pass(time.Hour)
 		w.kill()
 		w.start()
@@ -208,8 +202,8 @@ func (r *registry) ask(ids ...string) {
 }
 
 func (r *registry) answered(id string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	return len(r.answers[id])
 }
 
@@ -237,9 +231,9 @@ func TestAnAnswerIsSentAgainUntilTheRegistryIsBack(t *testing.T) {
 		stop := w.startTasks(p)
 		w.registry.ask("a")
 		pass(time.Second)
-		w.registry.set(func() { w.registry.down = true })
+		w.registry.SetDown(true)
 		pass(time.Hour)
-		w.registry.set(func() { w.registry.down = false })
+		w.registry.SetDown(false)
 		pass(time.Minute)
 		if p.made["a"] != 1 || w.registry.answered("a") != 1 {
 			t.Errorf("done %d times, answered %d times", p.made["a"], w.registry.answered("a"))
@@ -276,16 +270,14 @@ func TestTasksRunAtOnceButNotAllOfThem(t *testing.T) {
 
 // Another process has another session, and gets what was not answered.
 func TestATaskThatWasCutOffIsTakenUpByTheNextProcess(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		stop := w.startTasks(&perform{takes: time.Hour})
 		w.registry.ask("a")
 		pass(time.Second)
-		w.registry.set(func() { w.registry.down = true }) // the answer of the end does not get there
+		w.registry.SetDown(true) // the answer of the end does not get there
 		stop()
 		w.kill()
-		w.registry.set(func() { w.registry.down = false })
+		w.registry.SetDown(false)
 		first := w.registry.sessions[0]
 		w.start()
 		p := &perform{}
@@ -295,7 +287,6 @@ func TestATaskThatWasCutOffIsTakenUpByTheNextProcess(t *testing.T) {
 			t.Errorf("done %d times, answered %d times, session %s after %s", p.made["a"], w.registry.answered("a"), w.up.session, first)
 		}
 		stop()
-		w.kill()
 	})
 }
 
@@ -341,9 +332,7 @@ func TestAnAnswerThatTheRegistryCannotTakeIsSaidToBe(t *testing.T) {
 }
 
 func TestTheFilesAreTheDaemonsAlone(t *testing.T) {
-	bubble(t, func(w *world) {
-		w.start()
-		pass(time.Minute)
+	running(t, func(w *world) {
 		for _, name := range []string{"uplink.json", "registry-view.json"} {
 			info, err := os.Stat(filepath.Join(w.dir, name))
 			w.must(err)
@@ -351,6 +340,5 @@ func TestTheFilesAreTheDaemonsAlone(t *testing.T) {
 				t.Errorf("%s has mode %s", name, info.Mode())
 			}
 		}
-		w.kill()
 	})
 }

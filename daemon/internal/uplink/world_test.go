@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,10 +16,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,44 +34,9 @@ const (
 
 var errBoom = errors.New("boom")
 
-// calls counts calls by name over all parts of a world, and lets one of them
-// fail, before or after it took effect, or the process die at it.
-type calls struct {
-	mu    sync.Mutex
-	names []string
-	fail  int // the number of the call, from 1; 0 is none
-	after bool
-	die   context.CancelFunc
-	armed bool
-}
-
-// at is a call: effect is what it does.
-func (c *calls) at(name string, effect func() error) error {
-	c.mu.Lock()
-	if c.armed {
-		c.names = append(c.names, name)
-	}
-	hit := c.armed && len(c.names) == c.fail
-	after, die := c.after, c.die
-	c.mu.Unlock()
-	if !hit {
-		return effect()
-	}
-	if after {
-		_ = effect()
-	}
-	if die != nil {
-		die()
-	}
-	return fmt.Errorf("%s: %w", name, errBoom)
-}
-
 // registry is a registry in memory, as far as a host meets it.
 type registry struct {
-	*calls
-	mu          sync.Mutex
-	down        bool
-	epoch       int64
+	hosttest.Registry
 	fenced      bool
 	seq         int64
 	volumes     []api.Volume
@@ -91,51 +55,40 @@ type registry struct {
 	newTask  chan struct{}
 }
 
-func newRegistry(c *calls) *registry {
-	return &registry{calls: c, epoch: 1, seq: 1, answers: map[string][]api.TaskAnswer{}, newTask: make(chan struct{}, 100)}
+func newRegistry(m *hosttest.Moments) *registry {
+	return &registry{Registry: hosttest.Registry{Moments: m}, seq: 1, answers: map[string][]api.TaskAnswer{}, newTask: make(chan struct{}, 100)}
 }
 
-// do is one request: it fails while the registry is down.
+// do is one request.
 func (r *registry) do(name string, f func() error) error {
-	return r.at(name, func() error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.down {
-			return api.Errorf(api.CodeRegistryUnavailable, "the registry is away")
-		}
-		return f()
-	})
+	_, err := hosttest.Ask(&r.Registry, name, func() (struct{}, error) { return struct{}{}, f() })
+	return err
 }
 
-func (r *registry) set(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seq++
-	f()
-}
+// set changes what the registry has.
+func (r *registry) set(f func()) { r.With(func() { r.seq++; f() }) }
 
 // fence is an operator who fences this host and then takes attachments from it.
 func (r *registry) fence(lost ...string) {
 	r.set(func() {
-		r.epoch++
+		r.NextEpoch(thisHost, false)
 		r.fenced = true
 		r.attachments = slices.DeleteFunc(r.attachments, func(a api.Attachment) bool { return slices.Contains(lost, a.ID) })
 	})
 }
 
-func (r *registry) stale() error {
-	return api.Errorf(api.CodeStaleEpoch, "the host is in epoch %d", r.epoch).With("epoch", float64(r.epoch))
-}
-
 func (r *registry) hostNow() api.Host {
-	return api.Host{ID: thisHost, Name: "alpha", Status: api.HostUp, Epoch: r.epoch, Mark: &api.RegistryMark{RegistryID: "r", Timeline: 1, Seq: r.seq, Hash: fmt.Sprint(r.seq)}}
+	return api.Host{ID: thisHost, Name: "alpha", Status: api.HostUp, Epoch: r.Newest(thisHost), Mark: &api.RegistryMark{RegistryID: "r", Timeline: 1, Seq: r.seq, Hash: fmt.Sprint(r.seq)}}
 }
 
 func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, err error) {
 	err = r.do("Report", func() error {
 		r.reports = append(r.reports, in)
-		if r.fenced || (in.Epoch != 0 && in.Epoch != r.epoch) || (in.Epoch == 0 && r.epoch > 1) {
-			return r.stale()
+		if r.fenced {
+			return r.CheckEpoch(thisHost, 0)
+		}
+		if err := r.CheckEpoch(thisHost, max(1, in.Epoch)); err != nil {
+			return err
 		}
 		if r.tooOften {
 			return api.Errorf(api.CodeRegistryUnavailable, "later, please").With(api.DetailReportLater, true)
@@ -156,8 +109,8 @@ func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, 
 
 func (r *registry) RejoinHost(_ context.Context, _ string, in api.HostRejoin) (host api.Host, err error) {
 	err = r.do("RejoinHost", func() error {
-		if in.Epoch != r.epoch {
-			return r.stale()
+		if err := r.CheckEpoch(thisHost, in.Epoch); err != nil {
+			return err
 		}
 		r.fenced = false
 		host = r.hostNow()
@@ -234,73 +187,9 @@ func (r *registry) AnswerTask(_ context.Context, _, task string, in api.TaskAnsw
 	})
 }
 
-// guards are guards in memory.
-type guards struct {
-	*calls
-	mu  sync.Mutex
-	set map[string]string
-	err error
-}
-
-// full makes Set fail until it is called with nil.
-func (g *guards) full(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.err = err
-}
-
-func (g *guards) Set(id, owner, reason string) error {
-	return g.at("Guards.Set", func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.err != nil {
-			return g.err
-		}
-		g.set[id] = reason + " [" + owner + "]"
-		return nil
-	})
-}
-
-func (g *guards) Clear(id, _ string) error {
-	return g.at("Guards.Clear", func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.set, id)
-		return nil
-	})
-}
-
-func (g *guards) Has(id, owner string) (bool, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return strings.HasSuffix(g.set[id], "["+owner+"]"), nil
-}
-
-func (g *guards) Of(id string) ([]guard.Guard, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	reason, owner, found := strings.Cut(strings.TrimSuffix(g.set[id], "]"), " [")
-	if !found {
-		return nil, nil
-	}
-	return []guard.Guard{{Owner: owner, Reason: reason}}, nil
-}
-
-func (g *guards) List() (map[string]string, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return maps.Clone(g.set), nil
-}
-
-func (g *guards) of() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Sorted(maps.Keys(g.set))
-}
-
 // ops are the operations of a daemon process.
 type ops struct {
-	*calls
+	moments *hosttest.Moments
 	mu      sync.Mutex
 	halted  bool
 	halting time.Duration
@@ -326,11 +215,11 @@ func (o *ops) Halt(context.Context) error {
 	lasts := o.halting
 	o.mu.Unlock()
 	<-time.After(lasts)
-	return o.at("Halt", func() error { o.is(true); return nil })
+	return o.moments.Call("Halt", errBoom, func() error { o.is(true); return nil })
 }
 
 func (o *ops) Resume(context.Context) error {
-	return o.at("Resume", func() error { o.is(false); return nil })
+	return o.moments.Call("Resume", errBoom, func() error { o.is(false); return nil })
 }
 
 func (o *ops) is(halted bool) {
@@ -345,33 +234,14 @@ func (o *ops) run() bool {
 	return !o.halted
 }
 
-// hypervisor counts the calls of a fence.
-type hypervisor struct {
-	*hvtest.Fake
-	calls *calls
-}
-
-func (h hypervisor) Domains(ctx context.Context) (doms []hv.Domain, err error) {
-	err = h.calls.at("Domains", func() (err error) { doms, err = h.Fake.Domains(ctx); return err })
-	return doms, err
-}
-
-func (h hypervisor) Domain(ctx context.Context, id string) (dom *hv.Domain, err error) {
-	err = h.calls.at("Domain", func() (err error) { dom, err = h.Fake.Domain(ctx, id); return err })
-	return dom, err
-}
-
-func (h hypervisor) PowerOff(ctx context.Context, id string) error {
-	return h.calls.at("PowerOff", func() error { return h.Fake.PowerOff(ctx, id) })
-}
-
 // world is a host with two running instances, web and db, each with a volume.
 type world struct {
-	t *testing.T
-	*calls
+	t        *testing.T
+	moments  *hosttest.Moments
 	fake     *hvtest.Fake
+	hv       *hosttest.Hypervisor // fake, as the daemon meets it
 	registry *registry
-	guards   *guards
+	guards   *hosttest.Guards
 	dir      string
 	migs     []api.Migration
 	// What the daemon is given, where a test has something special.
@@ -386,8 +256,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	c := &calls{}
-	w := &world{t: t, calls: c, fake: hvtest.New(), registry: newRegistry(c), guards: &guards{calls: c, set: map[string]string{}}, dir: t.TempDir()}
+	m := &hosttest.Moments{}
+	w := &world{t: t, moments: m, fake: hvtest.New(), registry: newRegistry(m), guards: hosttest.NewGuards(m), dir: t.TempDir()}
+	w.hv = &hosttest.Hypervisor{Fake: w.fake, Moments: m}
 	w.fake.AddPool(hv.PoolInfo{Name: "local", Type: "dir", Path: "/local", Active: true})
 	w.fake.AddPool(hv.PoolInfo{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true})
 	w.fake.AddPool(hv.PoolInfo{Name: "san", Type: "logical", Path: "/dev/san", Active: true})
@@ -431,9 +302,7 @@ func (w *world) define(name, id, path string) {
 
 func (w *world) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	expect.OK(w.t, err)
 }
 
 // open makes the uplink of a daemon that starts, and does not run it.
@@ -441,16 +310,16 @@ func (w *world) open() *Uplink {
 	w.t.Helper()
 	up, err := New(Config{
 		HostID: thisHost, HostName: "alpha", BootID: "boot", Version: "1", Dir: w.dir, SharedPools: []string{"san"},
-		HV: cmp.Or[hv.Hypervisor](w.specialHV, hypervisor{w.fake, w.calls}), Registry: cmp.Or[Registry](w.specialRegistry, w.registry), Guards: w.guards, Log: slog.New(slog.DiscardHandler),
+		HV: cmp.Or[hv.Hypervisor](w.specialHV, w.hv), Registry: cmp.Or[Registry](w.specialRegistry, w.registry), Guards: w.guards, Log: slog.New(slog.DiscardHandler),
 		Migrations: func(context.Context) ([]api.Migration, error) {
-			w.calls.mu.Lock()
-			defer w.calls.mu.Unlock()
+			w.registry.Lock()
+			defer w.registry.Unlock()
 			return w.migs, nil
 		},
 		OnEpoch: func(int64) {}, OnUp: func() {},
 	})
 	w.must(err)
-	w.ops = &ops{calls: w.calls, halted: up.Fence() != nil}
+	w.ops = &ops{moments: w.moments, halted: up.Fence() != nil}
 	up.BindOps(w.ops)
 	w.up = up
 	return up
@@ -474,9 +343,7 @@ func (w *world) kill() {
 
 // moving sets the migrations that are open.
 func (w *world) moving(open ...api.Migration) {
-	w.calls.mu.Lock()
-	defer w.calls.mu.Unlock()
-	w.migs = open
+	w.registry.With(func() { w.migs = open })
 }
 
 func (w *world) state(id string) hv.State {
@@ -488,8 +355,8 @@ func (w *world) state(id string) hv.State {
 
 // report is the newest report that the registry got, with what its digest stands for.
 func (w *world) report() api.HostReport {
-	w.registry.mu.Lock()
-	defer w.registry.mu.Unlock()
+	w.registry.Lock()
+	defer w.registry.Unlock()
 	r := w.registry.reports[len(w.registry.reports)-1]
 	if r.Digest != "" {
 		whole := w.registry.whole
@@ -501,6 +368,39 @@ func (w *world) report() api.HostReport {
 func bubble(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t)) })
+}
+
+// running has the daemon run for a minute, then f, and kills the daemon that runs then.
+func running(t *testing.T, f func(w *world)) {
+	t.Helper()
+	bubble(t, func(w *world) {
+		w.start()
+		pass(time.Minute)
+		f(w)
+		w.kill()
+	})
+}
+
+// interrupted has something happen at the nth call, and kills the daemon with it if it
+// dies there. It lasts a minute, or until the daemon is dead, and returns the call: "" if
+// the host was back before.
+func (w *world) interrupted(n int, h hosttest.Happening, dies bool) (name string) {
+	w.t.Helper()
+	if dies {
+		h.Do = w.stop
+	}
+	w.moments.Arrange(n, h)
+	pass(time.Minute)
+	names := w.moments.Calls()
+	w.moments.Cancel()
+	// Beyond the way back it is another test's.
+	if back := slices.Index(names, "Resume"); n <= len(names) && (back < 0 || n <= back+1) {
+		name = names[n-1]
+	}
+	if dies && name != "" {
+		w.must(<-w.ended)
+	}
+	return name
 }
 
 // pass lets time go by until everything waits.
