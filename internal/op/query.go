@@ -76,7 +76,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	}
 	for {
 		st, changed := a.status()
-		if st.State.Final() || st.State == StateNeedsOperator {
+		if st.State.Settled() {
 			return st, nil
 		}
 		select {
@@ -84,7 +84,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 		case <-ctx.Done():
 			return st, fmt.Errorf("wait for op %s: %w", id, context.Cause(ctx))
 		case <-a.ctx.Done():
-			if st, _ = a.status(); st.State.Final() || st.State == StateNeedsOperator {
+			if st, _ = a.status(); st.State.Settled() {
 				return st, nil
 			}
 			return st, fmt.Errorf("wait for op %s: %w", id, ErrStopped)
@@ -96,7 +96,7 @@ func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 // nothing here will ever move it.
 func (r *Runner) waitInJournal(ctx context.Context, id string) (Status, error) {
 	st, err := r.Status(ctx, id)
-	if err == nil && !st.State.Final() && st.State != StateNeedsOperator {
+	if err == nil && !st.State.Settled() {
 		return st, fmt.Errorf("wait for op %s: it was not resumed: %w", id, ErrStopped)
 	}
 	return st, err

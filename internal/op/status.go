@@ -94,3 +94,7 @@ const (
 
 // Final says whether nothing more will happen to an op in this state.
 func (s State) Final() bool { return s == StateDone || s == StateUndone }
+
+// Settled says whether nothing moves the op any more by itself: it is final, or needs the
+// operator.
+func (s State) Settled() bool { return s.Final() || s == StateNeedsOperator }

@@ -18,13 +18,13 @@ var (
 // Routes of the migration of an attached volume, step by step.
 var (
 	StartMigration = post[api.MigrationTarget, api.Migration]("/v1/attachments/{attachment}/migration:start", "migration",
-		"Freeze the volume of an attachment under an overlay", registry(never), daemon(Answers), begins)
+		"Freeze the volume of an attachment under an overlay", registry(never), daemon(Answers, waitParameter), begins)
 	CopyByAttachment = post[None, api.Migration]("/v1/attachments/{attachment}/migration:copy", "migration",
-		"Copy the volume of an attachment from src to dst", registry(never), daemon(Answers), begins)
+		"Copy the volume of an attachment from src to dst", registry(never), daemon(Answers, waitParameter), begins)
 	CompleteByAttachment = post[api.MigrationComplete, api.Migration]("/v1/attachments/{attachment}/migration:complete", "migration",
-		"Put the instance of an attachment onto dst", registry(never), daemon(Answers), begins)
+		"Put the instance of an attachment onto dst", registry(never), daemon(Answers, waitParameter), begins)
 	CancelByAttachment = post[None, api.Migration]("/v1/attachments/{attachment}/migration:cancel", "migration",
-		"Bring the instance of an attachment back to src", registry(never), daemon(Answers), begins)
+		"Bring the instance of an attachment back to src", registry(never), daemon(Answers, waitParameter), begins)
 )
 
 // Routes by which a host records what it did about an attachment.

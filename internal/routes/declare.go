@@ -12,9 +12,10 @@ import (
 // option is something that is said of a route beside its types, path and summary.
 type option func(*Declaration)
 
-// daemon says that the daemon has the route.
-func daemon(part Part) option {
-	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part} }
+// daemon says that the daemon has the route, and which query parameters there are at the
+// daemon alone.
+func daemon(part Part, query ...string) option {
+	return func(d *Declaration) { d.Daemon = &AtDaemon{Part: part, Query: query} }
 }
 
 // registry says that the registry has the route, what hosts may do there, and which
@@ -42,6 +43,10 @@ func also[T any](noun string) option {
 	return func(d *Declaration) { d.out = append(d.out, httpjson.Noun{Name: noun, Value: none}) }
 }
 
+// waitParameter is how long a host may wait for the end of the op before it answers: a
+// duration such as "30s". The registry has no such parameter, as it keeps no task waiting.
+const waitParameter = "wait"
+
 // begins says that the answer is of an op which goes on: it stands beside the noun.
 var begins = also[api.Op]("op")
 
@@ -62,7 +67,7 @@ func declare[In, Out any](access httpjson.Access, method, path, noun, summary st
 		o(d)
 	}
 	if d.Daemon != nil {
-		d.Daemon.Query = d.query
+		d.Daemon.Query = append(d.Daemon.Query, d.query...)
 	}
 	if d.Registry != nil {
 		d.Registry.Query = append(d.Registry.Query, d.query...)

@@ -18,11 +18,11 @@ var (
 	UpdateMigration = patch[api.MigrationUpdate, api.Migration]("/v1/migrations/{migration}", "migration",
 		"Change a migration while it runs", registry(never), daemon(Answers))
 	CopyMigration = post[None, api.Migration]("/v1/migrations/{migration}/copy", "migration",
-		"Copy from src to dst", registry(never), daemon(Answers), begins)
+		"Copy from src to dst", registry(never), daemon(Answers, waitParameter), begins)
 	CompleteMigration = post[api.PauseEnd, api.Migration]("/v1/migrations/{migration}/complete", "migration",
-		"End a migration at dst", registry(own), daemon(Answers), begins)
+		"End a migration at dst", registry(own), daemon(Answers, waitParameter), begins)
 	CancelMigration = post[api.PauseEnd, api.Migration]("/v1/migrations/{migration}/cancel", "migration",
-		"End a migration at src", registry(own), daemon(Answers), begins)
+		"End a migration at src", registry(own), daemon(Answers, waitParameter), begins)
 	AbandonMigration = post[api.MigrationAbandon, api.Migration]("/v1/migrations/{migration}/abandon", "migration",
 		"End a migration whose host is fenced, saying which copy is kept", registry(never), daemon(PassesOn), needs(httpjson.Fence))
 )

@@ -33,7 +33,7 @@ var (
 		registry(own), daemon(Answers), begins)
 	MigrateVolume = post[api.MigrationTarget, api.Migration]("/v1/volumes/{volume}/migrate", "migration",
 		"Move a volume: start, copy and complete in one; with pause_all the registry leads the move and answers without an op, also to a host that has all its guests",
-		registry(own), daemon(Answers), begins)
+		registry(own), daemon(Answers, waitParameter), begins)
 	EstimateMigration = post[api.MigrationTarget, api.PauseEstimate]("/v1/volumes/{volume}/migrate:estimate", "estimate",
 		"Estimate the cost of a move with all guests paused; nothing is done", registry(own), daemon(PassesOn))
 	ShowWhich = get[api.Which]("/v1/volumes/{volume}/which", "which",

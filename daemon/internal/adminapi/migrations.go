@@ -43,6 +43,10 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 	if err := httpjson.Decode(r, &target); err != nil {
 		return err
 	}
+	wait, err := waitOf(r)
+	if err != nil {
+		return err
+	}
 	id, err := opID(r)
 	if err != nil {
 		return err
@@ -53,7 +57,7 @@ func (s *Server) start(w http.ResponseWriter, r *http.Request, volumeID string, 
 	if err != nil {
 		return err
 	}
-	return begun(s, routes.MigrateVolume, w, r, id, m)
+	return s.answerMove(w, r, wait, id, m)
 }
 
 // call is one of the manager's calls on a started migration.
@@ -63,6 +67,10 @@ type call func(context.Context, migrate.Call) (api.Migration, string, error)
 func move[In any](s *Server, route routes.Route[In, api.Migration], find func(*http.Request, In) (migrate.Call, error), do call) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		in, err := route.Decode(r)
+		if err != nil {
+			return err
+		}
+		wait, err := waitOf(r)
 		if err != nil {
 			return err
 		}
@@ -77,7 +85,7 @@ func move[In any](s *Server, route routes.Route[In, api.Migration], find func(*h
 		if err != nil {
 			return err
 		}
-		return begun(s, route, w, r, id, m)
+		return s.answerMove(w, r, wait, id, m)
 	})
 }
 

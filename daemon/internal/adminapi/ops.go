@@ -73,8 +73,7 @@ func (s *Server) watchOp(w http.ResponseWriter, r *http.Request) error {
 			return false
 		}
 		e.OpID = o.ID
-		state := op.State(now.State)
-		over := state.Final() || state == op.StateNeedsOperator
+		over := op.State(now.State).Settled()
 		if over {
 			e.Result = now.State
 		}

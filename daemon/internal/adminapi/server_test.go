@@ -69,8 +69,9 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 // newAttachments is a manager of attachments with nothing at work.
 func newAttachments(t *testing.T) *attach.Manager {
 	t.Helper()
-	g := attach.New(attach.Config{}, attach.Ports{}, nil, nil, slog.New(slog.DiscardHandler))
-	runner, err := op.New(op.Config{Journal: optest.NewJournal(), Plans: g.Plans(), Log: slog.New(slog.DiscardHandler)})
+	records := optest.NewJournal()
+	g := attach.New(attach.Config{}, attach.Ports{}, records, nil, slog.New(slog.DiscardHandler))
+	runner, err := op.New(op.Config{Journal: records, Plans: g.Plans(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

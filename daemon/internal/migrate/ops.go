@@ -36,6 +36,24 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	return out, nil
 }
 
+// Await returns how the request stands that began with this op once it is over or needs the
+// operator, or how it stands when ctx ends: that is no error.
+func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
+	now, err := m.Request(ctx, opID)
+	if err != nil {
+		return now, err
+	}
+	// Watch begins with how things are, so that nothing is missed in between.
+	watchErr := m.Watch(ctx, now.MigrationID, func(api.Event) bool {
+		now, err = m.Request(context.WithoutCancel(ctx), opID)
+		return err == nil && !op.State(now.State).Settled()
+	})
+	if err == nil && ctx.Err() == nil {
+		err = watchErr
+	}
+	return now, err
+}
+
 // RenderOp makes the API's document of one op of a migration, whatever other ops serve the
 // same request.
 func RenderOp(st *op.Status) api.Op {
