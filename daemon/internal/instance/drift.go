@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -41,7 +41,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	if err := request.AtHome("nothing is done here", dom); err != nil {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}
 	}
-	return Drift{Note: printable(differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
+	return Drift{Note: printable(steps.Differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
 }
 
 // Unreadable is what a person is told of an instance whose domain cannot be read.
@@ -52,31 +52,6 @@ func Unreadable(dom hv.UnreadableDomain) string {
 // noRootIn says whether neither the registry nor the definition has a root.
 func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
-}
-
-// differs says in what the persistent disks of a domain are not those of its
-// attachments, "" if they are: each at its location, or at an overlay over it.
-func differs(dom *hv.Domain, atts []api.Attachment) string {
-	for _, a := range atts {
-		if a.State != api.AttachmentAttached {
-			continue // an op is at it
-		}
-		d := dom.ConfigDisk(a.Device)
-		var named bool
-		var unknown error
-		if d != nil {
-			named, unknown = location.Names(d, a.Location.Path)
-		}
-		switch {
-		case d == nil:
-			return fmt.Sprintf("its definition has no disk %s, which is volume %s at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, a.VolumeID, a.Location.Path, dom.Name)
-		case unknown != nil:
-			return fmt.Sprintf("nobody can tell whether its disk %s is volume %s at %s: %v", a.Device, a.VolumeID, a.Location.Path, unknown)
-		case !named:
-			return fmt.Sprintf("its disk %s is at %s, and volume %s is at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, d.Top().Path, a.VolumeID, a.Location.Path, dom.Name)
-		}
-	}
-	return ""
 }
 
 // maxNote is how much of a note the registry takes, in characters. Names and paths
@@ -92,3 +67,7 @@ func printable(note string) string {
 	}
 	return string(runes[:min(len(runes), maxNote)])
 }
+
+// RootReason is the reason of the guard that keeps an instance without a root volume off
+// (guard.OwnerRoot).
+func RootReason(name string) string { return steps.NoRoot("start", name).Message }

@@ -3,13 +3,11 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -31,20 +29,27 @@ type Config struct {
 // Safe for concurrent use.
 type Manager struct {
 	admission request.Admission
-	env       *stepEnv
+	env       *steps.Env
 }
+
+// Host is this host as the registry knows it, and Ports are the systems that the ops of
+// instances work on.
+type (
+	Host  = steps.Host
+	Ports = steps.Ports
+)
 
 // New makes a manager. Host answers for this host. Bind the manager to the runner
 // that runs its Plans before any other call.
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	return &Manager{
-		admission: request.Admission{Journal: journal, Log: log, Kinds: kinds, Patience: cfg.Patience},
-		env:       &stepEnv{Ports: ports, host: host, log: log, saveDir: cfg.SaveDir, boot: cmp.Or(cfg.BootID, uuid.NewString()), active: func() []op.Status { return nil }},
+		admission: request.Admission{Journal: journal, Log: log, Kinds: steps.Kinds, Patience: cfg.Patience},
+		env:       steps.NewEnv(steps.Config{SaveDir: cfg.SaveDir, BootID: cfg.BootID}, ports, journal, host, log),
 	}
 }
 
+// Plans returns the plans of all op kinds of instances, for the runner.
+func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
+
 // Bind gives the manager its runner.
-func (m *Manager) Bind(r *op.Runner) {
-	m.admission.Runner = r
-	m.env.submit, m.env.active = r.Submit, r.Active
-}
+func (m *Manager) Bind(r *op.Runner) { m.admission.Runner, m.env.Runner = r, r }

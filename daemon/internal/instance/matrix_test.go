@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -25,10 +26,19 @@ type trial struct {
 	wants map[op.State][]api.InstanceState
 }
 
+// noRunner runs nothing: what follows an op is no part of its matrix.
+type noRunner struct{}
+
+func (noRunner) Submit(context.Context, op.Op) error { return nil }
+func (noRunner) Active() []op.Status                 { return nil }
+func (noRunner) Status(context.Context, string) (op.Status, error) {
+	return op.Status{}, op.ErrNotFound
+}
+
 // Plans implements optest.World.
 func (s *trial) Plans() []op.Plan {
 	g := s.nodes[0].newManager()
-	g.env.submit = func(context.Context, op.Op) error { return nil }
+	g.env.Runner = noRunner{}
 	return g.Plans()
 }
 
@@ -60,12 +70,12 @@ func matrix(t *testing.T, kind string, from, to api.InstanceState, make func(*no
 
 func TestMatrixOfPower(t *testing.T) {
 	for kind, states := range map[string][2]api.InstanceState{
-		kindStart: {api.InstanceStopped, api.InstanceRunning}, kindStop: {api.InstanceRunning, api.InstanceStopped},
-		kindReboot: {api.InstanceRunning, api.InstanceRunning}, kindPause: {api.InstanceRunning, api.InstancePaused},
-		kindUnpause: {api.InstancePaused, api.InstanceRunning},
+		steps.KindStart: {api.InstanceStopped, api.InstanceRunning}, steps.KindStop: {api.InstanceRunning, api.InstanceStopped},
+		steps.KindReboot: {api.InstanceRunning, api.InstanceRunning}, steps.KindPause: {api.InstanceRunning, api.InstancePaused},
+		steps.KindUnpause: {api.InstancePaused, api.InstanceRunning},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			matrix(t, kind, states[0], states[1], func(n *node) interface{ Keys() []string } { return &powerInput{subject: n.subject()} })
+			matrix(t, kind, states[0], states[1], func(n *node) interface{ Keys() []string } { return &steps.PowerInput{Subject: n.subject()} })
 		})
 	}
 }
@@ -80,8 +90,8 @@ func TestMatrixOfShelve(t *testing.T) {
 		{api.InstanceShelved, api.InstanceShelvedOffloaded, false, true},
 	} {
 		t.Run(fmt.Sprintf("%s to %s", c.from, c.to), func(t *testing.T) {
-			matrix(t, kindShelve, c.from, c.to, func(n *node) interface{ Keys() []string } {
-				return &shelveInput{subject: n.subject(), Keep: c.keep, Was: c.was}
+			matrix(t, steps.KindShelve, c.from, c.to, func(n *node) interface{ Keys() []string } {
+				return &steps.ShelveInput{Subject: n.subject(), Keep: c.keep, Was: c.was}
 			})
 		})
 	}
@@ -90,8 +100,8 @@ func TestMatrixOfShelve(t *testing.T) {
 func TestMatrixOfUnshelve(t *testing.T) {
 	for _, from := range []api.InstanceState{api.InstanceShelved, api.InstanceShelvedOffloaded} {
 		t.Run(string(from), func(t *testing.T) {
-			matrix(t, kindUnshelve, from, api.InstanceStopped, func(n *node) interface{ Keys() []string } {
-				return &unshelveInput{subject: n.subject()}
+			matrix(t, steps.KindUnshelve, from, api.InstanceStopped, func(n *node) interface{ Keys() []string } {
+				return &steps.UnshelveInput{Subject: n.subject()}
 			})
 		})
 	}

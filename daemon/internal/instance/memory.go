@@ -8,27 +8,19 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// memoryBytes is how much of the save directory the save image of a domain may take: its
-// RAM, and what QEMU writes of its devices.
-func memoryBytes(dom *hv.Domain) int64 {
-	if !dom.State.Active() {
-		return 0
-	}
-	return dom.MemoryBytes + dom.MemoryBytes/10
-}
 
 // Memory says how large the save image of an instance of this host may be, and how much
 // room there is for it.
 func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedInstance, error) {
 	e := m.env
-	inst, err := e.findInstance(ctx, instanceRef)
+	inst, err := e.FindInstance(ctx, instanceRef)
 	if err != nil {
 		return api.PausedInstance{}, err
 	}
-	s, err := e.subjectOf(ctx, inst)
+	s, err := e.SubjectOf(ctx, inst)
 	if err != nil {
 		return api.PausedInstance{}, err
 	}
@@ -39,12 +31,12 @@ func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedIns
 	if err != nil {
 		return api.PausedInstance{}, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", inst.Name, err)
 	}
-	free, err := e.Images.FreeBytes(e.saveDir)
+	free, err := e.FreeBytes()
 	if err != nil {
 		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
 	}
 	return api.PausedInstance{
 		InstanceID: inst.ID, InstanceName: inst.Name, Host: s.HostName, State: StateOf(dom.State),
-		MemoryBytes: memoryBytes(dom), FreeBytes: free,
+		MemoryBytes: steps.MemoryBytes(dom), FreeBytes: free,
 	}, nil
 }

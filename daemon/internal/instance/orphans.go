@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -32,11 +33,11 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	}
 	out := []api.SavedInstance{}
 	for i := range doms {
-		in := &pauseInput{MigrationID: migrationID}
+		in := &steps.PauseInput{MigrationID: migrationID}
 		in.InstanceID = doms[i].ID
 		is := api.SavedInstance{InstanceID: doms[i].ID, InstanceName: doms[i].Name}
-		if err := m.pauseOps(ctx, in, func(st op.Status) error {
-			var of pauseInput
+		if err := m.env.PauseOps(ctx, in, func(st op.Status) error {
+			var of steps.PauseInput
 			err := json.Unmarshal(st.Op.Input, &of)
 			is.VolumeID, is.Location = of.VolumeID, of.Location
 			return err
@@ -46,7 +47,7 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 		if is.VolumeID == "" {
 			continue
 		}
-		if is.Asleep, err = m.env.Guards.Has(is.InstanceID, in.owner()); err != nil {
+		if is.Asleep, err = m.env.Guards.Has(is.InstanceID, in.Owner()); err != nil {
 			return nil, err
 		}
 		is.AtRest = is.Asleep && doms[i].State != hv.StateRunning

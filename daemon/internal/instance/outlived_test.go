@@ -82,7 +82,7 @@ func TestAGuestThatWasSuspendedAndRunsAgainIsNotSaved(t *testing.T) {
 		wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
 		must(t, d.world.Resume(t.Context(), pausedWeb)) // by hand
 		_, err := d.now().BeginSave(t.Context(), "save", pausedWeb, api.InstanceSave{MigrationID: pausedMig, VolumeID: pausedVol})
-		if e := api.AsError(err); e == nil || e.Code != api.CodeStateForbidden || e.Details[ranOnDetail] != true {
+		if e := api.AsError(err); e == nil || e.Code != api.CodeStateForbidden || e.Details["ran_on"] != true {
 			t.Errorf("error = %+v", err)
 		}
 	}, hv.StateRunning)

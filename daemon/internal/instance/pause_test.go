@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -265,8 +266,8 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 		}
 		st := d.restorePaused("restore", pausedWeb, pausedSrc)
 		wantState(t, st, op.StateDone, "")
-		var out woken
-		if err := json.Unmarshal(st.Outputs[stepNameWake], &out); err != nil || !strings.Contains(out.Remark, "stopped") {
+		var out struct{ Remark string }
+		if err := json.Unmarshal(st.Outputs["wake"], &out); err != nil || !strings.Contains(out.Remark, "stopped") {
 			t.Errorf("it says %q (%v)", out.Remark, err)
 		}
 		wantState(t, d.resume("resume", pausedWeb, pausedSrc), op.StateDone, "")
@@ -464,7 +465,7 @@ func (w *pauseWorld) expected(tr trouble, was hv.State) hv.State {
 type pauseSubject struct {
 	*pauseWorld
 	kind         string
-	in           pauseInput
+	in           steps.PauseInput
 	was          hv.State
 	done, undone func(*pauseSubject) error
 }
@@ -501,10 +502,10 @@ func (s *pauseSubject) Check(state op.State) error {
 func newPauseSubject(t *testing.T, kind string, state hv.State) *pauseSubject {
 	t.Helper()
 	w := newPauseWorld(t, state)
-	in := pauseInput{
-		subject:     subject{InstanceID: pausedWeb, InstanceName: "web", Host: "host-alpha", HostName: "alpha", Epoch: 1, Whole: true},
+	in := steps.PauseInput{
+		Subject:     steps.Subject{InstanceID: pausedWeb, InstanceName: "web", Host: "host-alpha", HostName: "alpha", Epoch: 1, Whole: true},
 		MigrationID: pausedMig, VolumeID: pausedVol, VolumeName: "vol", Device: "vdb", Location: w.location(pausedSrc),
-		Memory: w.newManager(w.journal).env.saveImagePath(pausedWeb, pausedMig),
+		Memory: w.newManager(w.journal).env.SaveImagePath(pausedWeb, pausedMig),
 	}
 	return &pauseSubject{pauseWorld: w, kind: kind, in: in, was: state}
 }
@@ -513,7 +514,7 @@ func TestMatrixOfSave(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, kindSave, state)
+				s := newPauseSubject(t, steps.KindSave, state)
 				s.in.Suspended = true
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
@@ -529,7 +530,7 @@ func TestMatrixOfSuspend(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, kindSuspend, state)
+				s := newPauseSubject(t, steps.KindSuspend, state)
 				s.done = func(s *pauseSubject) error { return s.suspended(s.was) }
 				s.undone = func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedSrc) }
 				return s
@@ -540,9 +541,9 @@ func TestMatrixOfSuspend(t *testing.T) {
 
 // What a restore is, by its kind: where it leaves its guest when it is done.
 var restores = map[string]func(*pauseSubject) error{
-	kindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
-	kindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
-	kindDiscard:       func(s *pauseSubject) error { return s.asleep(false) },
+	steps.KindRestore:       func(s *pauseSubject) error { return s.as(pausedWeb, s.was, pausedDst) },
+	steps.KindRestorePaused: func(s *pauseSubject) error { return s.ready(s.was) },
+	steps.KindDiscard:       func(s *pauseSubject) error { return s.asleep(false) },
 }
 
 func TestMatrixOfRestore(t *testing.T) {
@@ -552,7 +553,7 @@ func TestMatrixOfRestore(t *testing.T) {
 				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 					s := newPauseSubject(t, kind, state)
 					d := startPauseDaemon(t, s.pauseWorld)
-					if kind == kindRestore { // of a guest that an older version has saved
+					if kind == steps.KindRestore { // of a guest that an older version has saved
 						saveAsBefore(t, s, d)
 					} else {
 						wantState(t, d.save("save"), op.StateDone, "")
@@ -575,10 +576,10 @@ func saveAsBefore(t *testing.T, s *pauseSubject, d *pauseDaemon) {
 	wantState(t, d.save("save"), op.StateDone, "")
 	journal := optest.NewJournal()
 	for _, o := range must1(t, d.now().admission.Journal.Group, pausedWeb) {
-		if o.Kind == kindSave {
+		if o.Kind == steps.KindSave {
 			must(t, journal.Create(t.Context(), o))
 			for _, r := range must1(t, s.journal.Records, o.ID) {
-				if r.Step == stepNameSave && len(r.Data) > 0 {
+				if r.Step == "save" && len(r.Data) > 0 {
 					r.Data = []byte(`{"state":"` + string(s.was) + `"}`)
 				}
 				must(t, journal.Append(t.Context(), r))
@@ -592,7 +593,7 @@ func TestMatrixOfResume(t *testing.T) {
 	for _, state := range pauseStates {
 		t.Run(string(state), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				s := newPauseSubject(t, kindResume, state)
+				s := newPauseSubject(t, steps.KindResume, state)
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, s.copied())

@@ -257,7 +257,8 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	if dom.State != state {
 		r.Errorf("%s is %s, and has to be %s", dom.Name, dom.State, state)
 	}
-	if !uses(dom.ConfigDisk("vdb"), at) || (dom.State.Active() && !uses(dom.LiveDisk("vdb"), at)) {
+	uses := func(d *hv.Disk) bool { return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == at }
+	if !uses(dom.ConfigDisk("vdb")) || (dom.State.Active() && !uses(dom.LiveDisk("vdb"))) {
 		r.Errorf("%s has %v live and %v in its definition, and has to be on %s", dom.Name, dom.Live, dom.Config, at)
 	}
 	if guards, err := w.guards.Of(id); err != nil || len(guards) > 0 {

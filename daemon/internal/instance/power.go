@@ -4,85 +4,57 @@ package instance
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
-	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
-const (
-	// askEvery is how often a guest is asked again to shut down: one that boots may
-	// not have heard the first time.
-	askEvery = 10 * time.Second
-	// lookEvery is how often the domain is looked at without an event.
-	lookEvery = time.Second
-)
-
-// powerOn starts the domain, unless it is guarded.
-func (e *stepEnv) powerOn(ctx context.Context, s *subject) error {
-	if err := e.Migrations.MayStart(ctx, s.InstanceID); err != nil {
-		return refusedStart("start", s.InstanceName, err)
-	}
-	if err := e.notGuarded(ctx, s); err != nil {
-		return err
-	}
-	if err := e.clearStaleGuards(ctx, s); err != nil {
-		return err
-	}
-	return s.refusal("start", e.HV.PowerOn(ctx, s.InstanceID))
+// BeginStart starts an instance that is off. Like all Begin calls it returns the
+// instance as soon as the op is admitted, or the refusal; the op with this id goes on by
+// itself. A repeated request gets the same answer. InstanceRef
+// is the instance's id, name or the beginning of its id.
+func (m *Manager) BeginStart(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
+	return m.begin(ctx, opID, steps.KindStart, instanceRef, steps.Stopping{})
 }
 
-// powerOff returns when the domain is off. A guest that is asked and does not obey in
-// time runs on. If a stop with force is queued behind this op, the power is cut at once:
-// the guest may never answer.
-func (e *stepEnv) powerOff(ctx context.Context, s *subject, how stopping) error {
-	if how.Force {
-		return s.refusal("stop", e.HV.PowerOff(ctx, s.InstanceID))
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events := e.HV.Events(ctx)
-	over := time.NewTimer(how.timeout())
-	defer over.Stop()
-	var asked time.Time
-	for {
-		dom, err := e.domain(ctx, s.InstanceID)
-		switch {
-		case err != nil:
-			return err
-		case dom == nil || !dom.State.Active():
-			return nil
-		case e.cutAskedFor(s):
-			return s.refusal("stop", e.HV.PowerOff(ctx, s.InstanceID))
-		case dom.State == hv.StatePaused:
-			return inState(kindStop, dom, s.InstanceName, false)
-		}
-		if asked.IsZero() || time.Since(asked) >= askEvery {
-			asked = time.Now()
-			if err := s.refusal("stop", e.HV.Shutdown(ctx, s.InstanceID)); err != nil {
-				return err
+// BeginStop stops an instance: its guest is asked, and runs on (instance_busy) if it does
+// not obey. With Force it is not asked.
+func (m *Manager) BeginStop(ctx context.Context, opID, instanceRef string, in api.InstanceStop) (api.Instance, error) {
+	return m.begin(ctx, opID, steps.KindStop, instanceRef, steps.Stopping(in))
+}
+
+// BeginReboot asks the guest to reboot.
+func (m *Manager) BeginReboot(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
+	return m.begin(ctx, opID, steps.KindReboot, instanceRef, steps.Stopping{})
+}
+
+// BeginPause makes a running instance stand still.
+func (m *Manager) BeginPause(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
+	return m.begin(ctx, opID, steps.KindPause, instanceRef, steps.Stopping{})
+}
+
+// BeginUnpause lets a paused instance run.
+func (m *Manager) BeginUnpause(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
+	return m.begin(ctx, opID, steps.KindUnpause, instanceRef, steps.Stopping{})
+}
+
+func (m *Manager) begin(ctx context.Context, opID, kind, ref string, how steps.Stopping) (api.Instance, error) {
+	return m.submit(ctx, request.Request{
+		OpID: opID, Kind: kind, Body: instanceBody{ref, how},
+		Decide: func(ctx context.Context) (request.Input, error) {
+			if err := how.Check(); err != nil {
+				return nil, err
 			}
-			continue // some are off at once
-		}
-		if more, err := hv.Await(ctx, events, s.InstanceID, lookEvery, over.C); err != nil {
-			return err
-		} else if !more {
-			return api.Errorf(api.CodeInstanceBusy, "instance %s did not shut down within %s and runs on; a guest that boots, or has no ACPI, does not answer: try again, or use --force, which is a power cut",
-				s.InstanceName, how.timeout())
-		}
-	}
-}
-
-// cutAskedFor says whether a stop with force is queued for the instance.
-func (e *stepEnv) cutAskedFor(s *subject) bool {
-	return slices.ContainsFunc(e.active(), func(st op.Status) bool {
-		if st.Op.Kind != kindStop || st.Op.Group != s.InstanceID || st.State != op.StateRunning {
-			return false
-		}
-		var in powerInput
-		return json.Unmarshal(st.Op.Input, &in) == nil && in.Force
+			inst, err := m.env.FindInstance(ctx, ref)
+			if err != nil {
+				return nil, err
+			}
+			in := &steps.PowerInput{Stopping: how}
+			if in.Subject, err = m.env.SubjectOf(ctx, inst); err != nil {
+				return nil, err
+			}
+			return in, m.env.CheckPower(ctx, kind, in, inst)
+		},
 	})
 }

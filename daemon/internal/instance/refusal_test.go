@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -228,8 +229,8 @@ func TestAGuestThatDoesNotObeyRunsOn(t *testing.T) {
 		took  time.Duration
 	}{
 		hvtest.ShutdownObeys:   {op.StateDone, 0},
-		hvtest.ShutdownSlow:    {op.StateDone, askEvery},
-		hvtest.ShutdownIgnores: {op.StateUndone, defaultStopTimeout},
+		hvtest.ShutdownSlow:    {op.StateDone, 10 * time.Second},
+		hvtest.ShutdownIgnores: {op.StateUndone, 2 * time.Minute},
 	} {
 		t.Run(string(how), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -237,7 +238,7 @@ func TestAGuestThatDoesNotObeyRunsOn(t *testing.T) {
 				must(t, w.nodes[0].SetShutdown(web, how))
 				began := time.Now()
 				st := startDaemon(t, w.nodes[0]).run(t, "stop")
-				if took := time.Since(began).Truncate(askEvery); st.State != want.state || took != want.took {
+				if took := time.Since(began).Truncate(10 * time.Second); st.State != want.state || took != want.took {
 					t.Errorf("the op is %s after %s, want %s after %s", st.State, took, want.state, want.took)
 				}
 				if want.state == op.StateUndone && (st.Failure.Code != string(api.CodeInstanceBusy) || !strings.Contains(st.Failure.Message, "--force")) {
@@ -281,7 +282,7 @@ func TestForceCutsThePowerOfAGuestThatIsStillAsked(t *testing.T) {
 			forced, err := runner.Wait(t.Context(), cut)
 			must(t, err)
 			first := <-done
-			if took := time.Since(began); took > 2*lookEvery || first.State != op.StateDone || forced.State != op.StateDone {
+			if took := time.Since(began); took > 2*time.Second || first.State != op.StateDone || forced.State != op.StateDone {
 				t.Errorf("%s is %s (%+v) and the power cut %s (%+v), after %s", asking, first.State, first.Failure, forced.State, forced.Failure, took)
 			}
 			must(t, w.settled())
@@ -394,7 +395,7 @@ func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
 		if st := d.run(t, "shelve"); st.State != op.StateDone {
 			t.Fatalf("the op is %s: %+v", st.State, st.Failure)
 		}
-		got, err := unpackNVRAM(w.registry.now().shelf.NVRAM)
+		got, err := steps.UnpackNVRAM(w.registry.now().shelf.NVRAM)
 		must(t, err)
 		if string(got) != "boot from the net" {
 			t.Errorf("stored is %q", got)

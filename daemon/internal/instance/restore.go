@@ -4,26 +4,11 @@ package instance
 
 import (
 	"context"
-	"errors"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
-
-// The steps of a restore that are looked at elsewhere.
-const (
-	stepNameWake = "wake"
-	// Once the save image is removed there is no way back.
-	stepNameRemoveSaveImage = "forget_memory"
-	stepNameResume          = "resume"
-)
-
-// WakingSteps are the steps of a restore at which its guest may be paused: it is
-// restored paused, and runs on when its save image is removed.
-func WakingSteps() []string { return []string{stepNameWake, stepNameRemoveSaveImage, stepNameResume} }
 
 // BeginRestore restores an instance that was saved for a migration, with the volume at
 // the location. The instance is paused then, guarded and with its save image, until
@@ -32,19 +17,20 @@ func WakingSteps() []string { return []string{stepNameWake, stepNameRemoveSaveIm
 // guarded (needs_operator), and the restore may be asked for again. With DiscardMemory
 // the instance is off afterwards.
 func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in api.InstanceRestore) (api.Instance, error) {
-	kind := kindRestorePaused
+	kind := steps.KindRestorePaused
 	if in.DiscardMemory {
-		kind = kindDiscard
+		kind = steps.KindDiscard
 	}
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: kind, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}
 			if !in.Paused {
-				return nil, forbidden("restore", input.InstanceName, "it would have to run on before the other guests of volume %s are restored; is the registry older than this host's volferryd?", input.VolumeName)
+				return nil, api.Errorf(api.CodeStateForbidden, "cannot restore instance %s: it would have to run on before the other guests of volume %s are restored; is the registry older than this host's volferryd?",
+					input.InstanceName, input.VolumeName)
 			}
 			input.Location = in.Location
 			return input, nil
@@ -52,113 +38,5 @@ func (m *Manager) BeginRestore(ctx context.Context, opID, instanceRef string, in
 	})
 }
 
-// stepSavedState reads what the instance was, once no other op works on it.
-func (m *Manager) stepSavedState() op.Step {
-	return step(stepNameSavedState, func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := m.savedState(ctx, in)
-		if err != nil {
-			return err
-		}
-		return r.SetOutput(was)
-	}, nil, nil)
-}
-
-// stepConnect checks the image that the instance is to have, and makes sure that no
-// stale cache of it is read: another host may have written it.
-func (e *stepEnv) stepConnect() op.Step {
-	return step("connect", func(ctx context.Context, _ *op.Run, in *pauseInput) error {
-		if err := e.checkPlace(ctx, in); err != nil {
-			return err
-		}
-		info, err := e.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
-		if err != nil {
-			return in.needsOperator(err)
-		}
-		if info.SizeBytes != in.Location.SizeBytes {
-			return in.needsOperator(api.Errorf(api.CodeSizeMismatch, "%s is %d bytes and has to be %d", in.Location.Path, info.SizeBytes, in.Location.SizeBytes))
-		}
-		return e.Images.Connect(ctx, in.Location.Path)
-	}, nil, nil)
-}
-
-// checkPlace refuses a location whose path is not in its pool on this host: the path was
-// chosen by the host that made the copy.
-func (e *stepEnv) checkPlace(ctx context.Context, in *pauseInput) error {
-	err := location.CheckPool(ctx, e.HV, in.Location, "cannot wake instance "+in.InstanceName)
-	var refused *api.Error
-	if errors.As(err, &refused) {
-		return in.needsOperator(refused)
-	}
-	return request.HV(err)
-}
-
-// image is the volume's image as the hypervisor names it.
-func (e *stepEnv) image(ctx context.Context, in *pauseInput) (hv.Image, error) {
-	info, err := e.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
-	return location.Image(in.Location, info.Block), err
-}
-
-// stepName makes the persistent definition name the location. It comes before the guard
-// is cleared, so that a start by anybody in between finds the right volume.
-func (e *stepEnv) stepName() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *pauseInput) error {
-		img, err := e.image(ctx, in)
-		if err != nil {
-			return in.needsOperator(err)
-		}
-		err = request.HV(e.HV.SetConfigChain(ctx, in.InstanceID, in.Device, []hv.Image{img}))
-		if errors.Is(err, hv.ErrNotFound) {
-			return in.needsOperator(err)
-		}
-		return err
-	}
-	observe := func(ctx context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
-		dom, err := e.domain(ctx, in.InstanceID)
-		if err != nil || dom == nil {
-			return op.NotDone, err
-		}
-		return op.DoneIf(uses(dom.ConfigDisk(in.Device), in.Location.Path)), nil
-	}
-	return step("name", do, nil, observe)
-}
-
-// stepWake restores the guest from its save image, paused: as long as the image is there
-// the guest has not run since it was saved, so the step may be repeated whatever dies.
-// Guard and image stay as they were, whether the step fails or not.
-func (e *stepEnv) stepWake() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := savedStateOf(r)
-		if err != nil {
-			return err
-		}
-		remark, err := e.wake(ctx, in, was)
-		if err != nil {
-			return err
-		}
-		return r.SetOutput(woken{remark})
-	}
-	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
-		was, err := savedStateOf(r)
-		if err != nil {
-			return op.Unknown, err
-		}
-		dom, err := e.domain(ctx, in.InstanceID)
-		if err != nil || dom == nil || dom.State == hv.StateOther {
-			return op.NotDone, err
-		}
-		there, err := saveImageExists(in)
-		switch {
-		case err != nil:
-			return op.NotDone, err
-		case dom.State.Active():
-			stale := there && dom.State == hv.StateRunning
-			return op.DoneIf(!stale && uses(dom.LiveDisk(in.Device), in.Location.Path)), nil
-		case there:
-			return op.NotDone, nil
-		case was.hadMemory():
-			return op.Done, r.SetOutput(woken{in.saveImageGone(was)})
-		}
-		return op.Done, nil
-	}
-	return step(stepNameWake, do, nil, observe)
-}
+// WakingSteps are the steps of a restore at which its guest may be paused.
+func WakingSteps() []string { return steps.WakingSteps() }

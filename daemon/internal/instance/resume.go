@@ -3,22 +3,20 @@
 package instance
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // BeginResume lets an instance that was suspended for a migration go on as it was:
 // running, paused or off. Its save image and its guard are removed before it runs.
 func (m *Manager) BeginResume(ctx context.Context, opID, instanceRef string, in api.InstanceResume) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
-		OpID: opID, Kind: kindResume, Body: instanceBody{instanceRef, in},
+		OpID: opID, Kind: steps.KindResume, Body: instanceBody{instanceRef, in},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			input, err := m.env.pauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
+			input, err := m.env.PauseInput(ctx, instanceRef, in.MigrationID, in.VolumeID)
 			if err != nil {
 				return nil, err
 			}
@@ -26,80 +24,4 @@ func (m *Manager) BeginResume(ctx context.Context, opID, instanceRef string, in 
 			return input, nil
 		},
 	})
-}
-
-// stepStateBefore reads what the instance was before the migration touched it, once no
-// other op works on it.
-func (m *Manager) stepStateBefore() op.Step {
-	return step(stepNameSavedState, func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := m.stateBefore(ctx, in)
-		if err != nil {
-			return err
-		}
-		return r.SetOutput(was)
-	}, nil, nil)
-}
-
-// stepRemoveSaveImage removes the save image before the guest runs: from then on the only
-// RAM is that of the process, and there is nothing more to guard. A guest that was lost
-// with its host since it was restored has not run: it is restored again, if the registry
-// says that no other guest of the volume has run on.
-func (e *stepEnv) stepRemoveSaveImage() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := savedStateOf(r)
-		if err != nil {
-			return err
-		}
-		asleep, err := e.asleep(ctx, in)
-		if err != nil {
-			return err
-		}
-		if asleep {
-			if _, err := e.wake(ctx, in, was); err != nil {
-				return err
-			}
-		}
-		if err := e.mayResume(ctx, in, was); err != nil {
-			return err
-		}
-		if asleep, err = e.asleep(ctx, in); err != nil || asleep {
-			return cmp.Or(err, op.Retry(request.BusyDelay, fmt.Errorf("instance %s was lost with its host as it was to go on", in.InstanceName)))
-		}
-		if err := removeSaveImage(in); err != nil {
-			return err
-		}
-		return e.Guards.Clear(in.InstanceID, in.owner())
-	}
-	observe := func(_ context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
-		there, err := saveImageExists(in)
-		if err != nil || there {
-			return op.NotDone, err
-		}
-		guarded, err := e.Guards.Has(in.InstanceID, in.owner())
-		return op.DoneIf(!guarded), err
-	}
-	return step(stepNameRemoveSaveImage, do, nil, observe)
-}
-
-// stepResumeGuest resumes a guest that ran before.
-func (e *stepEnv) stepResumeGuest() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *pauseInput) error {
-		was, err := savedStateOf(r)
-		if err != nil {
-			return err
-		}
-		if err := e.mayResume(ctx, in, was); err != nil {
-			return err
-		}
-		return e.resumeGuest(ctx, in, was)
-	}
-	observe := func(ctx context.Context, r *op.Run, in *pauseInput) (op.Observation, error) {
-		was, err := savedStateOf(r)
-		if err != nil {
-			return op.Unknown, err
-		}
-		dom, err := e.domain(ctx, in.InstanceID)
-		return op.DoneIf(dom == nil || !toBeResumed(dom, was)), err
-	}
-	return step(stepNameResume, do, nil, observe)
 }

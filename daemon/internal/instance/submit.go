@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -24,15 +25,27 @@ func (m *Manager) submit(ctx context.Context, req request.Request, asks ...strin
 	if err != nil {
 		return api.Instance{}, err
 	}
-	var s subject
+	var s steps.Subject
 	if err := json.Unmarshal(o.Input, &s); err != nil {
 		return api.Instance{}, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	st, err := m.admission.Granted(ctx, o.ID, append(asks, stepNameAdmit)...)
+	st, err := m.admission.Granted(ctx, o.ID, append(asks, steps.StepNameAdmit)...)
 	// A save that was admitted is no refusal, whatever became of it: it may have left the
 	// guest at rest. Its op tells.
-	if _, admitted := st.Outputs[stepNameAdmit]; err != nil && !admitted {
+	if _, admitted := st.Outputs[steps.StepNameAdmit]; err != nil && !admitted {
 		return api.Instance{}, err
 	}
-	return m.env.currentInstance(ctx, &s), nil
+	return m.currentInstance(ctx, &s), nil
+}
+
+// currentInstance is the instance as it is now, as far as registry and libvirt answer.
+func (m *Manager) currentInstance(ctx context.Context, s *steps.Subject) api.Instance {
+	inst, err := m.env.FindInstance(ctx, s.InstanceID)
+	if err != nil {
+		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
+	}
+	if dom, err := m.env.HV.Domain(ctx, s.InstanceID); err == nil && !inst.State.OnShelf() {
+		inst.State = StateOf(dom.State)
+	}
+	return inst
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -85,7 +86,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 	for n, over := 1, false; !over && !t.Failed(); n++ {
 		t.Run(fmt.Sprint("call ", n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newPauseSubject(t, kindRestorePaused, hv.StateRunning)
+				s := newPauseSubject(t, steps.KindRestorePaused, hv.StateRunning)
 				d := startPauseDaemon(t, s.pauseWorld)
 				wantState(t, d.save("save"), op.StateDone, "")
 				must(t, s.copied())
@@ -99,7 +100,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 					}
 					must(t, s.HostReboot())
 				}})
-				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.env.submit(t.Context(), s.Op()) })
+				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.env.Runner.Submit(t.Context(), s.Op()) })
 				wantState(t, restored, op.StateDone, "")
 				wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateDone, "")
 				s.ClearFaults()
@@ -232,6 +233,9 @@ func TestAGuestThatRunsWithOtherDisksThanItsDefinitionHasIsNotSaved(t *testing.T
 	}
 }
 
+// partSuffix is what follows the name of a save image in that of one that is not whole.
+const partSuffix = ".part."
+
 // part is a file that a save of this boot has begun.
 func (w *pauseWorld) part() string {
 	return fmt.Sprintf("%s/%s.%s.ram%sboot-%d", w.saveDir, pausedWeb, pausedMig, partSuffix, w.boots)
@@ -335,10 +339,10 @@ func TestAPartIsNoMemoryThatKeepsAnInstanceOff(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.writePart(t)
-		in := &pauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
+		in := &steps.PauseInput{Memory: strings.TrimSuffix(d.world.part(), partSuffix+"boot-0")}
 		must(t, os.Remove(in.Memory))
-		if there, err := saveImageExists(in); there || err != nil {
-			t.Errorf("saveImageExists = %t, %v", there, err)
+		if there, err := steps.SaveImageExists(in); there || err != nil {
+			t.Errorf("SaveImageExists = %t, %v", there, err)
 		}
 		wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateStopped, pausedSrc))

@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -89,9 +90,9 @@ func newWorld(t *testing.T, state api.InstanceState) *world {
 // shelve is what a shelve would have left.
 func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
 	t.Helper()
-	e := &stepEnv{Ports: n.ports(), log: slog.New(slog.DiscardHandler)}
-	in := &shelveInput{subject: n.subject(), Keep: true}
-	def, _, err := e.collectDefinition(t.Context(), in)
+	e := steps.NewEnv(steps.Config{}, n.ports(), n.journal, nil, slog.New(slog.DiscardHandler))
+	in := &steps.ShelveInput{Subject: n.subject(), Keep: true}
+	def, _, err := e.CollectDefinition(t.Context(), in)
 	must(t, err)
 	w.registry.shelf = &def
 	must(t, n.guards.Set(web, guard.OwnerShelf, "shelved"))
@@ -237,8 +238,8 @@ func (n *node) unsettled(reg snapshot) string {
 		return fmt.Sprintf("it is %s on %s and runs", state, n.name)
 	case here && !state.OnShelf() && state != StateOf(dom.State):
 		return fmt.Sprintf("it is %s on %s and the registry has it as %s", dom.State, n.name, state)
-	case here && differs(dom, reg.atts) != "":
-		return differs(dom, reg.atts)
+	case here && steps.Differs(dom, reg.atts) != "":
+		return steps.Differs(dom, reg.atts)
 	case here && len(dom.Config) != len(reg.atts)+1: // and the CD-ROM
 		return fmt.Sprintf("it has the disks %+v", dom.Config)
 	case here && dom.ConfigDisk("vda").Serial != rootVol:
@@ -287,8 +288,8 @@ func (n *node) host() Host {
 	return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.epochOf(n.id)}
 }
 
-func (n *node) subject() subject {
-	return subject{InstanceID: web, InstanceName: "web", Host: n.id, HostName: n.name, Epoch: 1}
+func (n *node) subject() steps.Subject {
+	return steps.Subject{InstanceID: web, InstanceName: "web", Host: n.id, HostName: n.name, Epoch: 1}
 }
 
 func (n *node) ports() Ports {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"cmp"
@@ -23,14 +23,10 @@ func locked(verb string, inst api.Instance) *api.Error {
 	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, inst.Name, inst.LockReason, inst.Name)
 }
 
-// noRoot is the refusal of an instance whose root volume is missing.
-func noRoot(verb, name string) *api.Error {
+// NoRoot is the refusal of an instance whose root volume is missing.
+func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
 }
-
-// RootReason is the reason of the guard that keeps an instance without a root volume off
-// (guard.OwnerRoot).
-func RootReason(name string) string { return noRoot("start", name).Message }
 
 // refusedStart is a refusal of Migrations.MayStart for whoever asked.
 func refusedStart(verb, name string, err error) error {
@@ -39,7 +35,7 @@ func refusedStart(verb, name string, err error) error {
 
 // refusal turns an error of the hypervisor into what the caller is told, or into what
 // the runner waits for.
-func (s *subject) refusal(verb string, err error) error {
+func (s *Subject) refusal(verb string, err error) error {
 	cannot := func(code api.Code, why string) error {
 		return api.Errorf(code, "cannot %s instance %s: %s", verb, s.InstanceName, why)
 	}

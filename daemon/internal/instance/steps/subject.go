@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// subject is the instance that an op is about: the beginning of every input here.
-type subject struct {
+// Subject is the instance that an op is about: the beginning of every input here.
+type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
@@ -22,7 +22,7 @@ type subject struct {
 }
 
 // Keys implements request.Input.
-func (s *subject) Keys() []string {
+func (s *Subject) Keys() []string {
 	if s.Whole {
 		return []string{request.PowerKey(s.InstanceID), request.InstanceKey(s.InstanceID)}
 	}
@@ -30,7 +30,7 @@ func (s *subject) Keys() []string {
 }
 
 // Group implements request.Input.
-func (s *subject) Group() string { return s.InstanceID }
+func (s *Subject) Group() string { return s.InstanceID }
 
 // step makes an op.Step of functions that take the input. Undo and observe may be
 // nil.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 // a part that an earlier boot has left nobody can tell whether it is whole.
 const partSuffix = ".part."
 
-// saveImageExists says whether the save image is there. An error means that nobody can
+// SaveImageExists says whether the save image is there. An error means that nobody can
 // tell.
-func saveImageExists(in *pauseInput) (bool, error) { return fileExists(in.Memory) }
+func SaveImageExists(in *PauseInput) (bool, error) { return fileExists(in.Memory) }
 
 func fileExists(path string) (bool, error) {
 	_, err := os.Lstat(path)
@@ -34,10 +34,10 @@ func fileExists(path string) (bool, error) {
 }
 
 // partPath is the save image while it is written in this boot.
-func (e *stepEnv) partPath(in *pauseInput) string { return in.Memory + partSuffix + e.boot }
+func (e *Env) partPath(in *PauseInput) string { return in.Memory + partSuffix + e.cfg.BootID }
 
 // partPaths are the parts of the save image, of all boots.
-func partPaths(in *pauseInput) ([]string, error) {
+func partPaths(in *PauseInput) ([]string, error) {
 	dir, name := filepath.Split(in.Memory)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -54,7 +54,7 @@ func partPaths(in *pauseInput) ([]string, error) {
 
 // commitSaveImage gives the part of this boot, which is whole, the name of the save image,
 // once it is on stable storage.
-func (e *stepEnv) commitSaveImage(in *pauseInput) error {
+func (e *Env) commitSaveImage(in *PauseInput) error {
 	f, err := os.Open(e.partPath(in))
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
@@ -63,7 +63,7 @@ func (e *stepEnv) commitSaveImage(in *pauseInput) error {
 		err = os.Rename(e.partPath(in), in.Memory)
 	}
 	if err == nil {
-		err = atomicfile.SyncDir(e.saveDir)
+		err = atomicfile.SyncDir(e.cfg.SaveDir)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the saved memory of instance %s: %w", in.InstanceName, err)
@@ -74,7 +74,7 @@ func (e *stepEnv) commitSaveImage(in *pauseInput) error {
 // recoverSaveImage cleans up after a save that was cut off, when the instance is off: a
 // part that libvirt has finished in this boot becomes the save image, and all other parts
 // are removed. Its errors are typed for the runner.
-func (e *stepEnv) recoverSaveImage(ctx context.Context, in *pauseInput) error {
+func (e *Env) recoverSaveImage(ctx context.Context, in *PauseInput) error {
 	there, err := fileExists(e.partPath(in))
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (e *stepEnv) recoverSaveImage(ctx context.Context, in *pauseInput) error {
 	return removeParts(in)
 }
 
-func removeParts(in *pauseInput) error {
+func removeParts(in *PauseInput) error {
 	parts, err := partPaths(in)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func removeParts(in *pauseInput) error {
 
 // removeSaveImage removes the save image, durably. It is for an instance that has a
 // process, which has the RAM.
-func removeSaveImage(in *pauseInput) error {
+func removeSaveImage(in *PauseInput) error {
 	if err := removeParts(in); err != nil {
 		return err
 	}

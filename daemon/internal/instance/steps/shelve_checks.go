@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -10,21 +10,22 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
-// shelveInput is the input of a shelve.
-type shelveInput struct {
-	subject
-	stopping
+// ShelveInput is the input of a shelve.
+type ShelveInput struct {
+	Subject
+	Stopping
 	// Keep: the instance stays on its host.
 	Keep bool `json:"keep,omitempty"`
 	// Was: the instance is shelved already, and only leaves its host.
 	Was bool `json:"was,omitempty"`
 }
 
-// mayShelve refuses an instance whose shelving would stop half-way, or that could not
+// CheckShelve refuses an instance whose shelving would stop half-way, or that could not
 // come back.
-func (e *stepEnv) mayShelve(ctx context.Context, in *shelveInput, inst api.Instance) error {
+func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instance) error {
 	const verb = "shelve"
 	switch {
 	case inst.Locked: // first, as in checkPower
@@ -58,6 +59,17 @@ func (e *stepEnv) mayShelve(ctx context.Context, in *shelveInput, inst api.Insta
 	return request.HV(err)
 }
 
+// stepAdmitShelve makes the checks once more, now that no other op works on the instance.
+func (e *Env) stepAdmitShelve() op.Step {
+	return step(StepNameAdmit, func(ctx context.Context, _ *op.Run, in *ShelveInput) error {
+		inst, err := e.Registry.Instance(ctx, in.InstanceID)
+		if err != nil {
+			return request.Registry(err)
+		}
+		return e.CheckShelve(ctx, in, inst)
+	}, nil, nil)
+}
+
 // mayLeave refuses a domain that has more on this host than its definition and its disks.
 func mayLeave(dom *hv.Domain, name string, force bool) error {
 	const verb = "shelve"
@@ -84,7 +96,7 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 }
 
 // notMoving refuses an instance of which a volume moves.
-func (e *stepEnv) notMoving(ctx context.Context, inst api.Instance) error {
+func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 	open, err := e.Migrations.List(ctx, false)
 	if err != nil {
 		return err
@@ -105,7 +117,7 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `volferryctl attachment delete %s --force`", dom.Name, a.Device, a.State, a.ID)
 		}
 	}
-	if what := differs(dom, atts); what != "" {
+	if what := Differs(dom, atts); what != "" {
 		return api.Errorf(api.CodeChainChanged, "cannot shelve instance %s: %s", dom.Name, what)
 	}
 	for i := range dom.Config {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -15,9 +15,9 @@ const stepNameDiscard = "discard_memory"
 // stepDiscard gives up the memory of an instance, in its save image or in a paused
 // process: the instance is off then, as after a power cut. Its guard stays until it may
 // be started (BeginResume). An instance that runs is left as it is.
-func (e *stepEnv) stepDiscard() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *pauseInput) error {
-		if err := e.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
+func (e *Env) stepDiscard() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *PauseInput) error {
+		if err := e.Guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {
 			return err
 		}
 		dom, err := e.domain(ctx, in.InstanceID)
@@ -32,8 +32,8 @@ func (e *stepEnv) stepDiscard() op.Step {
 		}
 		return removeSaveImage(in)
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *pauseInput) (op.Observation, error) {
-		there, err := saveImageExists(in)
+	observe := func(ctx context.Context, _ *op.Run, in *PauseInput) (op.Observation, error) {
+		there, err := SaveImageExists(in)
 		if err != nil || there {
 			return op.NotDone, err
 		}

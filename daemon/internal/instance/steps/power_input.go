@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"cmp"
@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// powerInput is the input of every op that only changes whether an instance runs.
-type powerInput struct {
-	subject
-	stopping
+// PowerInput is the input of every op that only changes whether an instance runs.
+type PowerInput struct {
+	Subject
+	Stopping
 }
 
-// stopping is how an instance is stopped.
-type stopping struct {
+// Stopping is how an instance is stopped.
+type Stopping struct {
 	// Force cuts the power without asking the guest.
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
@@ -25,10 +25,11 @@ type stopping struct {
 const defaultStopTimeout = 120 * time.Second
 
 // timeout is how long the guest has to obey.
-func (s stopping) timeout() time.Duration {
+func (s Stopping) timeout() time.Duration {
 	return cmp.Or(time.Duration(s.TimeoutSeconds)*time.Second, defaultStopTimeout)
 }
 
-func (s stopping) check() error {
+// Check refuses what makes no sense by itself.
+func (s Stopping) Check() error {
 	return api.InstanceStop(s).Check()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// pauseInput is the input of the ops that suspend, save and restore an instance for a
+// PauseInput is the input of the ops that suspend, save and restore an instance for a
 // migration with all guests paused.
-type pauseInput struct {
-	subject
+type PauseInput struct {
+	Subject
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
@@ -31,21 +31,21 @@ type pauseInput struct {
 	Suspended bool `json:"suspended,omitempty"`
 }
 
-// owner is the owner of the guard that keeps the instance from being started.
-func (in *pauseInput) owner() string { return guard.OwnerPause + in.MigrationID }
+// Owner is the owner of the guard that keeps the instance from being started.
+func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID }
 
-func (in *pauseInput) reason() string {
+func (in *PauseInput) reason() string {
 	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",
 		in.InstanceName, in.VolumeName, in.MigrationID)
 }
 
-// saveImagePath is the save image of an instance for a migration: the file of its RAM.
-func (e *stepEnv) saveImagePath(instanceID, migrationID string) string {
-	return filepath.Join(e.saveDir, instanceID+"."+migrationID+".ram")
+// SaveImagePath is the save image of an instance for a migration: the file of its RAM.
+func (e *Env) SaveImagePath(instanceID, migrationID string) string {
+	return filepath.Join(e.cfg.SaveDir, instanceID+"."+migrationID+".ram")
 }
 
-// pauseInput looks up the input of an op for a migration that has locked the instance.
-func (e *stepEnv) pauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*pauseInput, error) {
+// PauseInput looks up the input of an op for a migration that has locked the instance.
+func (e *Env) PauseInput(ctx context.Context, instanceRef, migrationID, volumeID string) (*PauseInput, error) {
 	if _, err := uuid.Parse(migrationID); err != nil { // it is part of a file's name
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", migrationID)
 	}
@@ -56,8 +56,8 @@ func (e *stepEnv) pauseInput(ctx context.Context, instanceRef, migrationID, volu
 	if err := lockedFor(inst, migrationID); err != nil {
 		return nil, err
 	}
-	in := &pauseInput{MigrationID: migrationID, Memory: e.saveImagePath(inst.ID, migrationID)}
-	if in.subject, err = e.subjectOf(ctx, inst); err != nil {
+	in := &PauseInput{MigrationID: migrationID, Memory: e.SaveImagePath(inst.ID, migrationID)}
+	if in.Subject, err = e.SubjectOf(ctx, inst); err != nil {
 		return nil, err
 	}
 	in.Whole = true

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // savable refuses a domain whose RAM or whose disk could not be put back.
-func savable(dom *hv.Domain, in *pauseInput) error {
+func savable(dom *hv.Domain, in *PauseInput) error {
 	cannot := func(why string, args ...any) error { return forbidden("save", in.InstanceName, why, args...) }
 	if err := request.AtHome("cannot save instance "+in.InstanceName, dom); err != nil {
 		return err
@@ -75,7 +75,16 @@ func uses(d *hv.Disk, path string) bool {
 	return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == path
 }
 
-func (in *pauseInput) chainChanged(where string) error {
+func (in *PauseInput) chainChanged(where string) error {
 	return api.Errorf(api.CodeChainChanged, "disk %s in the %s of instance %s is not volume %s at %s; `volferryctl volume which %s` shows what is known",
 		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, in.VolumeName)
+}
+
+// MemoryBytes is how much of the save directory the save image of a domain may take: its
+// RAM, and what QEMU writes of its devices.
+func MemoryBytes(dom *hv.Domain) int64 {
+	if !dom.State.Active() {
+		return 0
+	}
+	return dom.MemoryBytes + dom.MemoryBytes/10
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -27,8 +27,8 @@ type ranNote struct {
 
 // stepStopToShelve stops the instance. Undone, a guest that ran runs again, if the
 // instance is still this host's.
-func (e *stepEnv) stepStopToShelve() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+func (e *Env) stepStopToShelve() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		var note ranNote
 		noted, err := r.Noted(stepNameStop, &note)
 		if err != nil {
@@ -43,9 +43,9 @@ func (e *stepEnv) stepStopToShelve() op.Step {
 				return err
 			}
 		}
-		return e.powerOff(ctx, &in.subject, in.stopping)
+		return e.powerOff(ctx, &in.Subject, in.Stopping)
 	}
-	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+	undo := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		var note ranNote
 		if _, err := r.Noted(stepNameStop, &note); err != nil || !note.Ran {
 			return err
@@ -54,10 +54,10 @@ func (e *stepEnv) stepStopToShelve() op.Step {
 		if err != nil || dom == nil || dom.State.Active() {
 			return err
 		}
-		if mine, err := e.isOurs(ctx, &in.subject); err != nil || !mine {
+		if mine, err := e.isOurs(ctx, &in.Subject); err != nil || !mine {
 			return err
 		}
-		err = e.powerOn(ctx, &in.subject)
+		err = e.powerOn(ctx, &in.Subject)
 		if api.CodeOf(err) != "" {
 			e.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
 			return nil
@@ -65,7 +65,7 @@ func (e *stepEnv) stepStopToShelve() op.Step {
 		_ = e.Report(ctx) // what it does not say, the next one says
 		return err
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+	observe := func(ctx context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
 		dom, err := e.domain(ctx, in.InstanceID)
 		return op.DoneIf(dom == nil || !dom.State.Active()), err
 	}
@@ -74,22 +74,22 @@ func (e *stepEnv) stepStopToShelve() op.Step {
 
 // stepGuardShelf keeps the domain off, here and for good, unless the instance turns
 // out to stay this host's.
-func (e *stepEnv) stepGuardShelf() op.Step {
-	do := func(_ context.Context, _ *op.Run, in *shelveInput) error { return e.guardShelf(&in.subject) }
-	undo := func(ctx context.Context, _ *op.Run, in *shelveInput) error {
-		if mine, err := e.isOurs(ctx, &in.subject); err != nil || !mine {
+func (e *Env) stepGuardShelf() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *ShelveInput) error { return e.guardShelf(&in.Subject) }
+	undo := func(ctx context.Context, _ *op.Run, in *ShelveInput) error {
+		if mine, err := e.isOurs(ctx, &in.Subject); err != nil || !mine {
 			return err
 		}
 		return e.Guards.Clear(in.InstanceID, guard.OwnerShelf)
 	}
-	observe := func(_ context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+	observe := func(_ context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
 		has, err := e.Guards.Has(in.InstanceID, guard.OwnerShelf)
 		return op.DoneIf(has), err
 	}
 	return step("guard", do, undo, observe)
 }
 
-func (e *stepEnv) guardShelf(s *subject) error {
+func (e *Env) guardShelf(s *Subject) error {
 	return e.Guards.Set(s.InstanceID, guard.OwnerShelf, shelfReason(s.InstanceName))
 }
 
@@ -104,19 +104,19 @@ type stored struct {
 
 // stepStore brings what this host knows of the instance to the registry, which has
 // the instance as shelved from there on. Repeated, it stores what this host knows then.
-func (e *stepEnv) stepStore() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+func (e *Env) stepStore() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if err := e.reported(ctx); err != nil { // it was stopped a moment ago
 			return err
 		}
 		return e.store(ctx, r, in)
 	}
-	undo := func(ctx context.Context, r *op.Run, in *shelveInput) error {
-		inst, found, err := e.row(ctx, &in.subject)
+	undo := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
+		inst, found, err := e.row(ctx, &in.Subject)
 		if err != nil || in.Was || !found || inst.State != api.InstanceShelved {
 			return err
 		}
-		err = e.leaveShelf(ctx, r, &in.subject, "unstore", api.InstanceStopped)
+		err = e.leaveShelf(ctx, r, &in.Subject, "unstore", api.InstanceStopped)
 		if request.Lost(err) {
 			return nil
 		}
@@ -126,12 +126,12 @@ func (e *stepEnv) stepStore() op.Step {
 }
 
 // store sends the definition to the registry.
-func (e *stepEnv) store(ctx context.Context, r *op.Run, in *shelveInput) error {
-	def, digest, err := e.collectDefinition(ctx, in)
+func (e *Env) store(ctx context.Context, r *op.Run, in *ShelveInput) error {
+	def, digest, err := e.CollectDefinition(ctx, in)
 	if err != nil {
 		return err
 	}
-	inst, found, err := e.row(ctx, &in.subject)
+	inst, found, err := e.row(ctx, &in.Subject)
 	switch {
 	case err != nil:
 		return err
@@ -153,12 +153,12 @@ func (e *stepEnv) store(ctx context.Context, r *op.Run, in *shelveInput) error {
 
 // stepUndefine takes the domain off this host, and with it the last way back. First it
 // makes sure that the registry has the instance on its shelf, as it is now.
-func (e *stepEnv) stepUndefine() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+func (e *Env) stepUndefine() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if in.Keep {
 			return nil
 		}
-		inst, found, err := e.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.Subject)
 		switch {
 		case err != nil:
 			return err
@@ -174,7 +174,7 @@ func (e *stepEnv) stepUndefine() op.Step {
 		}
 		return request.HV(err)
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+	observe := func(ctx context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
 		if in.Keep {
 			return op.Done, nil
 		}
@@ -185,7 +185,7 @@ func (e *stepEnv) stepUndefine() op.Step {
 }
 
 // storedAsItIs stores a domain once more if somebody has edited it since it was stored.
-func (e *stepEnv) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) error {
+func (e *Env) storedAsItIs(ctx context.Context, r *op.Run, in *ShelveInput) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	switch {
 	case err != nil || dom == nil:
@@ -201,7 +201,7 @@ func (e *stepEnv) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) 
 			break
 		}
 	}
-	_, digest, err := e.collectDefinition(ctx, in)
+	_, digest, err := e.CollectDefinition(ctx, in)
 	if err != nil || digest == had.Digest {
 		return err
 	}
@@ -210,20 +210,20 @@ func (e *stepEnv) storedAsItIs(ctx context.Context, r *op.Run, in *shelveInput) 
 }
 
 // stepOffload says that no host has the instance.
-func (e *stepEnv) stepOffload() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *shelveInput) error {
+func (e *Env) stepOffload() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *ShelveInput) error {
 		if in.Keep {
 			return nil
 		}
-		err := e.leaveShelf(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded)
+		err := e.leaveShelf(ctx, r, &in.Subject, "offload", api.InstanceShelvedOffloaded)
 		return request.Registry(err)
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *shelveInput) (op.Observation, error) {
+	observe := func(ctx context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
 		if in.Keep {
 			return op.Done, nil
 		}
 		// One that is not this host's any more was offloaded, or taken by a fence.
-		inst, found, err := e.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.Subject)
 		return op.DoneIf(!found || inst.State != api.InstanceShelved), err
 	}
 	return step("offload", do, nil, observe)
@@ -231,7 +231,7 @@ func (e *stepEnv) stepOffload() op.Step {
 
 // leaveShelf tells the registry where an instance that was shelved on this host is now,
 // in the epoch of now.
-func (e *stepEnv) leaveShelf(ctx context.Context, r *op.Run, s *subject, what string, to api.InstanceState) error {
+func (e *Env) leaveShelf(ctx context.Context, r *op.Run, s *Subject, what string, to api.InstanceState) error {
 	now := func() (int64, error) {
 		h, err := e.host(ctx)
 		return h.Epoch, err

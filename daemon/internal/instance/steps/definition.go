@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// collectDefinition returns what this host knows of the instance, and a digest that
+// CollectDefinition returns what this host knows of the instance, and a digest that
 // changes whenever that does.
-func (e *stepEnv) collectDefinition(ctx context.Context, in *shelveInput) (out api.InstanceDefinition, digest string, err error) {
+func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.InstanceDefinition, digest string, err error) {
 	def, err := e.HV.DomainDefinition(ctx, in.InstanceID)
 	if err != nil {
 		return out, "", in.refusal("shelve", err)
@@ -87,7 +87,8 @@ func packNVRAM(nvram []byte) ([]byte, error) {
 // growing without end.
 const maxNVRAM = 64 << 20
 
-func unpackNVRAM(nvram []byte) ([]byte, error) {
+// UnpackNVRAM is the reverse of packNVRAM.
+func UnpackNVRAM(nvram []byte) ([]byte, error) {
 	if len(nvram) == 0 {
 		return nil, nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"slices"
@@ -9,25 +9,25 @@ import (
 )
 
 // Plans returns the plans of all op kinds of instances, for the runner.
-func (m *Manager) Plans() []op.Plan {
-	return slices.Concat(m.env.powerPlans(), []op.Plan{m.env.shelvePlan(), m.env.unshelvePlan()}, m.pausePlans())
+func (e *Env) Plans() []op.Plan {
+	return slices.Concat(e.powerPlans(), []op.Plan{e.shelvePlan(), e.unshelvePlan()}, e.pausePlans())
 }
 
-func (e *stepEnv) powerPlans() []op.Plan {
+func (e *Env) powerPlans() []op.Plan {
 	plan := func(kind string, does op.Step) op.Plan {
 		return op.Plan{Kind: kind, Commit: does.Name, Steps: []op.Step{e.stepAdmitPower(kind), does, e.stepReport()}}
 	}
 	return []op.Plan{
-		plan(kindStart, e.stepStart()),
-		plan(kindStop, e.stepStop()),
-		plan(kindReboot, e.stepReboot()),
-		plan(kindPause, e.stepPause()),
-		plan(kindUnpause, e.stepUnpause()),
+		plan(KindStart, e.stepStart()),
+		plan(KindStop, e.stepStop()),
+		plan(KindReboot, e.stepReboot()),
+		plan(KindPause, e.stepPause()),
+		plan(KindUnpause, e.stepUnpause()),
 	}
 }
 
-func (e *stepEnv) shelvePlan() op.Plan {
-	return op.Plan{Kind: kindShelve, Commit: stepNameUndefine, Steps: []op.Step{
+func (e *Env) shelvePlan() op.Plan {
+	return op.Plan{Kind: KindShelve, Commit: stepNameUndefine, Steps: []op.Step{
 		e.stepAdmitShelve(),
 		e.stepStopToShelve(),
 		e.stepGuardShelf(),
@@ -38,8 +38,8 @@ func (e *stepEnv) shelvePlan() op.Plan {
 	}}
 }
 
-func (e *stepEnv) unshelvePlan() op.Plan {
-	return op.Plan{Kind: kindUnshelve, Commit: stepNameComplete, Steps: []op.Step{
+func (e *Env) unshelvePlan() op.Plan {
+	return op.Plan{Kind: KindUnshelve, Commit: stepNameComplete, Steps: []op.Step{
 		e.stepAdmitUnshelve(),
 		e.stepClaim(),
 		e.stepGuardUnshelved(),
@@ -57,24 +57,23 @@ func (e *stepEnv) unshelvePlan() op.Plan {
 // open between save and restore, and no guest of the volume runs between suspend and
 // resume. A suspend or a save that fails is undone. The name that a restore puts into the
 // definition is not, since the location that it was given is right whatever follows.
-func (m *Manager) pausePlans() []op.Plan {
-	e := m.env
+func (e *Env) pausePlans() []op.Plan {
 	return []op.Plan{
-		{Kind: kindSuspend, Steps: []op.Step{
-			step(stepNameAdmit, m.admitSuspend, nil, nil),
+		{Kind: KindSuspend, Steps: []op.Step{
+			step(StepNameAdmit, e.admitSuspend, nil, nil),
 			e.stepPauseGuard(),
 			e.stepSuspend(),
 			e.stepReport(),
 		}},
-		{Kind: kindSave, Steps: []op.Step{
-			step(stepNameAdmit, m.admitSave, nil, nil),
+		{Kind: KindSave, Steps: []op.Step{
+			step(StepNameAdmit, e.admitSave, nil, nil),
 			e.stepPauseGuard(),
 			e.stepSave(),
 			e.stepReleased(),
 			e.stepReport(),
 		}},
-		{Kind: kindRestore, Commit: stepNameRemoveSaveImage, Steps: []op.Step{
-			m.stepSavedState(),
+		{Kind: KindRestore, Commit: stepNameRemoveSaveImage, Steps: []op.Step{
+			e.stepSavedState(),
 			e.stepConnect(),
 			e.stepName(),
 			e.stepWake(),
@@ -82,20 +81,20 @@ func (m *Manager) pausePlans() []op.Plan {
 			e.stepResumeGuest(),
 			e.stepReport(),
 		}},
-		{Kind: kindRestorePaused, Steps: []op.Step{
-			m.stepSavedState(),
+		{Kind: KindRestorePaused, Steps: []op.Step{
+			e.stepSavedState(),
 			e.stepConnect(),
 			e.stepName(),
 			e.stepWake(),
 			e.stepReport(),
 		}},
-		{Kind: kindDiscard, Commit: stepNameDiscard, Steps: []op.Step{
+		{Kind: KindDiscard, Commit: stepNameDiscard, Steps: []op.Step{
 			e.stepName(),
 			e.stepDiscard(),
 			e.stepReport(),
 		}},
-		{Kind: kindResume, Commit: stepNameRemoveSaveImage, Steps: []op.Step{
-			m.stepStateBefore(),
+		{Kind: KindResume, Commit: stepNameRemoveSaveImage, Steps: []op.Step{
+			e.stepStateBefore(),
 			e.stepRemoveSaveImage(),
 			e.stepResumeGuest(),
 			e.stepReport(),

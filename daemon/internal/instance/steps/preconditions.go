@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 
 // verbs are the ops as a person says them.
 var verbs = map[string]string{
-	kindStart: "start", kindStop: "stop", kindReboot: "reboot", kindPause: "pause", kindUnpause: "unpause",
+	KindStart: "start", KindStop: "stop", KindReboot: "reboot", KindPause: "pause", KindUnpause: "unpause",
 }
 
-// checkPower refuses a start, stop, reboot, pause or unpause that must not be made now.
+// CheckPower refuses a start, stop, reboot, pause or unpause that must not be made now.
 // It changes nothing, and its errors are typed for the runner.
-func (e *stepEnv) checkPower(ctx context.Context, kind string, in *powerInput, inst api.Instance) error {
+func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst api.Instance) error {
 	verb := verbs[kind]
 	if inst.Locked { // first, as the registry does, which hears of the state later
 		return locked(verb, inst)
@@ -34,22 +34,22 @@ func (e *stepEnv) checkPower(ctx context.Context, kind string, in *powerInput, i
 	if err := inState(kind, dom, inst.Name, in.Force); err != nil {
 		return err
 	}
-	if kind == kindUnpause {
-		return e.notSwitching(&in.subject, verb)
+	if kind == KindUnpause {
+		return e.notSwitching(&in.Subject, verb)
 	}
-	if kind != kindStart && kind != kindReboot {
+	if kind != KindStart && kind != KindReboot {
 		return nil
 	}
 	if err := e.Migrations.MayStart(ctx, inst.ID); err != nil {
 		return refusedStart(verb, inst.Name, err)
 	}
-	if kind == kindReboot {
+	if kind == KindReboot {
 		return nil
 	}
 	if inst.LacksRoot() {
-		return noRoot(verb, inst.Name)
+		return NoRoot(verb, inst.Name)
 	}
-	return e.notGuarded(ctx, &in.subject)
+	return e.notGuarded(ctx, &in.Subject)
 }
 
 // inState refuses an op for which the domain is not in the right state.
@@ -58,9 +58,9 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	switch {
 	case dom == nil:
 		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", verb, name, name)
-	case dom.State == hv.StateOther && (kind != kindStop || !force):
+	case dom.State == hv.StateOther && (kind != KindStop || !force):
 		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: it is neither running, paused nor stopped; try again when it is", verb, name)
-	case kind == kindStart:
+	case kind == KindStart:
 		switch {
 		case dom.State == hv.StatePaused:
 			return forbidden(verb, name, "it is paused; unpause it instead")
@@ -70,11 +70,11 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 		return request.AtHome("cannot start instance "+name, dom)
 	case !dom.State.Active():
 		return forbidden(verb, name, "it is stopped")
-	case kind == kindStop && dom.State == hv.StatePaused && !force:
+	case kind == KindStop && dom.State == hv.StatePaused && !force:
 		return forbidden(verb, name, "it is paused and cannot answer; unpause it first, or use --force")
-	case (kind == kindReboot || kind == kindPause) && dom.State == hv.StatePaused:
+	case (kind == KindReboot || kind == KindPause) && dom.State == hv.StatePaused:
 		return forbidden(verb, name, "it is paused")
-	case kind == kindUnpause && dom.State == hv.StateRunning:
+	case kind == KindUnpause && dom.State == hv.StateRunning:
 		return forbidden(verb, name, "it is running")
 	}
 	return nil
@@ -83,7 +83,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 // notGuarded refuses the start of an instance that is guarded, for whatever reason:
 // the hook would refuse it as well, but it may not be installed. A stale guard
 // (staleGuard) is no reason.
-func (e *stepEnv) notGuarded(ctx context.Context, s *subject) error {
+func (e *Env) notGuarded(ctx context.Context, s *Subject) error {
 	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (e *stepEnv) notGuarded(ctx context.Context, s *subject) error {
 	for _, held := range guards {
 		switch held.Owner {
 		case guard.OwnerRoot:
-			return noRoot("start", s.InstanceName)
+			return NoRoot("start", s.InstanceName)
 		case guard.OwnerShelf:
 			return forbidden("start", s.InstanceName, "%s", held.Reason)
 		}
@@ -114,7 +114,7 @@ func (e *stepEnv) notGuarded(ctx context.Context, s *subject) error {
 // hold the instance any more, by the registry's word of now: this host was fenced, and the
 // move has ended meanwhile. As long as the save image is there the guard is refused and
 // not stale: a person has to give the memory up.
-func (e *stepEnv) staleGuard(ctx context.Context, s *subject, held guard.Guard) (bool, error) {
+func (e *Env) staleGuard(ctx context.Context, s *Subject, held guard.Guard) (bool, error) {
 	migrationID, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)
 	if !ok {
 		return false, nil
@@ -126,8 +126,8 @@ func (e *stepEnv) staleGuard(ctx context.Context, s *subject, held guard.Guard) 
 		}
 		return false, err
 	}
-	rest := &pauseInput{Memory: e.saveImagePath(s.InstanceID, migrationID)}
-	there, err := saveImageExists(rest)
+	rest := &PauseInput{Memory: e.SaveImagePath(s.InstanceID, migrationID)}
+	there, err := SaveImageExists(rest)
 	if err != nil || !there {
 		return err == nil, err
 	}
@@ -136,7 +136,7 @@ func (e *stepEnv) staleGuard(ctx context.Context, s *subject, held guard.Guard) 
 }
 
 // clearStaleGuards clears the guards that are stale (staleGuard).
-func (e *stepEnv) clearStaleGuards(ctx context.Context, s *subject) error {
+func (e *Env) clearStaleGuards(ctx context.Context, s *Subject) error {
 	guards, err := e.Guards.Of(s.InstanceID)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (e *stepEnv) clearStaleGuards(ctx context.Context, s *subject) error {
 }
 
 // notSwitching refuses to touch a guest that a migration holds paused.
-func (e *stepEnv) notSwitching(s *subject, verb string) error {
+func (e *Env) notSwitching(s *Subject, verb string) error {
 	if !e.Migrations.Switching(s.InstanceID) {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type woken struct {
 // wake restores an instance from its save image, paused, with the disk that its
 // persistent definition has, and says what could not be as it was. It may be repeated.
 // The guard stays: it is cleared with the removal of the save image.
-func (e *stepEnv) wake(ctx context.Context, in *pauseInput, was savedState) (remark string, err error) {
+func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark string, err error) {
 	dom, err := e.domain(ctx, in.InstanceID)
 	switch {
 	case err != nil:
@@ -41,7 +41,7 @@ func (e *stepEnv) wake(ctx context.Context, in *pauseInput, was savedState) (rem
 	case dom.State.Active():
 		return e.awake(in, dom)
 	}
-	there, err := saveImageExists(in)
+	there, err := SaveImageExists(in)
 	switch {
 	case err != nil:
 		return "", in.needsOperator(err)
@@ -64,14 +64,14 @@ func (e *stepEnv) wake(ctx context.Context, in *pauseInput, was savedState) (rem
 }
 
 // saveImageGone is the remark about an instance whose save image is missing.
-func (in *pauseInput) saveImageGone(was savedState) string {
+func (in *PauseInput) saveImageGone(was SavedState) string {
 	return fmt.Sprintf("instance %s was %s and is stopped now: its saved memory %s is not there", in.InstanceName, was.State, in.Memory)
 }
 
 // sameDisks makes sure that the other disks in the save image are the disks of the
 // persistent definition: a definition that was edited meanwhile names other images than
 // the guest would be restored with.
-func (e *stepEnv) sameDisks(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
+func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	saved, err := e.HV.SavedDisks(ctx, in.InstanceID, in.Memory)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
@@ -88,17 +88,17 @@ func (e *stepEnv) sameDisks(ctx context.Context, in *pauseInput, dom *hv.Domain)
 // wakeFromFile restores an instance that is off. Its guard is set all the while, so
 // that neither a start by somebody else nor a reboot of the host boots it without its
 // RAM; a start token lets the restore through, and nothing else.
-func (e *stepEnv) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Domain) error {
+func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
 	if err := e.Migrations.MayStart(ctx, in.InstanceID); err != nil { // of its other volumes
 		return in.needsOperator(err)
 	}
 	if err := e.permit(ctx, in, api.PermitRestore); err != nil {
 		return err
 	}
-	if err := e.Guards.Set(in.InstanceID, in.owner(), in.reason()); err != nil {
+	if err := e.Guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {
 		return err
 	}
-	token, err := e.Guards.IssueStartToken(in.InstanceID, in.owner())
+	token, err := e.Guards.IssueStartToken(in.InstanceID, in.Owner())
 	if err != nil {
 		return err
 	}
@@ -126,17 +126,17 @@ func (e *stepEnv) wakeFromFile(ctx context.Context, in *pauseInput, dom *hv.Doma
 // awake checks an instance that has a process again. If it runs while its save image is
 // there, somebody else has started or resumed it: the image is outdated then, and kept
 // under a name that nothing restores.
-func (e *stepEnv) awake(in *pauseInput, dom *hv.Domain) (remark string, err error) {
+func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 	if !uses(dom.LiveDisk(in.Device), in.Location.Path) {
 		return "", in.needsOperator(in.chainChanged("running domain"))
 	}
-	there, err := saveImageExists(in)
+	there, err := SaveImageExists(in)
 	if err != nil {
 		return "", err
 	}
 	if there && dom.State == hv.StateRunning {
 		aside := in.Memory + ".unused"
-		if err := errors.Join(os.Rename(in.Memory, aside), atomicfile.SyncDir(e.saveDir)); err != nil {
+		if err := errors.Join(os.Rename(in.Memory, aside), atomicfile.SyncDir(e.cfg.SaveDir)); err != nil {
 			return "", err
 		}
 		remark = fmt.Sprintf("instance %s was started by somebody else; its saved memory is in %s and must not be restored, since the disks have gone on", in.InstanceName, aside)
@@ -147,7 +147,7 @@ func (e *stepEnv) awake(in *pauseInput, dom *hv.Domain) (remark string, err erro
 
 // needsOperator is the error for an instance that cannot be restored: it stays saved and
 // guarded, and a person is told where everything is and both ways on.
-func (in *pauseInput) needsOperator(err error) error {
+func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again: `volferryctl migration complete %s`, or cancel; to give its memory up, remove the file first: the instance is then restored stopped",
 		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, in.MigrationID).With("memory", in.Memory)
@@ -156,7 +156,7 @@ func (in *pauseInput) needsOperator(err error) error {
 // permit asks the registry whether the move still wants what is about to be done, and waits
 // for its answer: only the registry knows which guest of a volume has run on. Each question
 // has an id of its own, since an old answer is worth nothing.
-func (e *stepEnv) permit(ctx context.Context, in *pauseInput, to string) error {
+func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	host, err := e.host(ctx) // as it is now: it may have rejoined since the op began
 	if err != nil {
 		return err
@@ -166,12 +166,12 @@ func (e *stepEnv) permit(ctx context.Context, in *pauseInput, to string) error {
 }
 
 // toBeResumed says whether a guest ran before and is paused by us now.
-func toBeResumed(dom *hv.Domain, was savedState) bool {
+func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }
 
 // mayResume asks the registry whether a paused guest may run on, if it is to be resumed.
-func (e *stepEnv) mayResume(ctx context.Context, in *pauseInput, was savedState) error {
+func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil || !toBeResumed(dom, was) {
 		return err
@@ -179,7 +179,7 @@ func (e *stepEnv) mayResume(ctx context.Context, in *pauseInput, was savedState)
 	return e.permit(ctx, in, api.PermitResume)
 }
 
-func (e *stepEnv) resumeGuest(ctx context.Context, in *pauseInput, was savedState) error {
+func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil || !toBeResumed(dom, was) {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -13,38 +13,38 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// savedState is what an instance was before it was suspended or saved: the output of
+// SavedState is what an instance was before it was suspended or saved: the output of
 // the step that did so.
-type savedState struct {
+type SavedState struct {
 	// State is running, paused or stopped; empty if the instance was neither suspended
 	// nor saved.
 	State hv.State `json:"state"`
 }
 
 // hadMemory says whether the instance had RAM to save.
-func (r savedState) hadMemory() bool { return r.State.Active() && r.State != "" }
+func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
 // stateOf is the saved state of a domain. A guest that an I/O error has paused counts as
 // running: it goes on afterwards, as it would if the error were mended.
-func stateOf(dom *hv.Domain) savedState {
+func stateOf(dom *hv.Domain) SavedState {
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError {
-		return savedState{hv.StateRunning}
+		return SavedState{hv.StateRunning}
 	}
-	return savedState{dom.State}
+	return SavedState{dom.State}
 }
 
-// savedState reads from the journal what an instance was when it was saved for a
+// SavedState reads from the journal what an instance was when it was saved for a
 // migration: zero if it was never saved, or if its save was undone. A save that was undone
 // but for the restore of the guest counts.
-func (m *Manager) savedState(ctx context.Context, in *pauseInput) (savedState, error) {
-	var is savedState
-	asleep, err := m.env.asleep(ctx, in)
+func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
+	var is SavedState
+	asleep, err := e.asleep(ctx, in)
 	if err != nil {
 		return is, err
 	}
-	err = m.pauseOps(ctx, in, func(st op.Status) error {
+	err = e.PauseOps(ctx, in, func(st op.Status) error {
 		saved := st.State == op.StateDone || (st.State == op.StateUndone && asleep)
-		if data, ok := st.Outputs[stepNameSave]; ok && st.Op.Kind == kindSave && saved {
+		if data, ok := st.Outputs[stepNameSave]; ok && st.Op.Kind == KindSave && saved {
 			return json.Unmarshal(data, &is)
 		}
 		return nil
@@ -54,9 +54,9 @@ func (m *Manager) savedState(ctx context.Context, in *pauseInput) (savedState, e
 
 // suspendedState reads from the journal what an instance was before it was suspended for
 // a migration: zero if it was not, or if the suspend was undone.
-func (m *Manager) suspendedState(ctx context.Context, in *pauseInput) (is savedState, err error) {
-	err = m.pauseOps(ctx, in, func(st op.Status) error {
-		if data, ok := st.Outputs[stepNameSuspend]; ok && st.Op.Kind == kindSuspend && st.State != op.StateUndone {
+func (e *Env) suspendedState(ctx context.Context, in *PauseInput) (is SavedState, err error) {
+	err = e.PauseOps(ctx, in, func(st op.Status) error {
+		if data, ok := st.Outputs[stepNameSuspend]; ok && st.Op.Kind == KindSuspend && st.State != op.StateUndone {
 			return json.Unmarshal(data, &is)
 		}
 		return nil
@@ -66,17 +66,17 @@ func (m *Manager) suspendedState(ctx context.Context, in *pauseInput) (is savedS
 
 // stateBefore is what an instance was before the migration touched it. An older version
 // saved instances without suspending them first.
-func (m *Manager) stateBefore(ctx context.Context, in *pauseInput) (savedState, error) {
-	is, err := m.suspendedState(ctx, in)
+func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, error) {
+	is, err := e.suspendedState(ctx, in)
 	if err != nil || is.State != "" {
 		return is, err
 	}
-	return m.savedState(ctx, in)
+	return e.SavedState(ctx, in)
 }
 
 // asleep says whether the instance has no process, and its RAM is in the file.
-func (e *stepEnv) asleep(ctx context.Context, in *pauseInput) (bool, error) {
-	there, err := saveImageExists(in)
+func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
+	there, err := SaveImageExists(in)
 	if err != nil || !there {
 		return false, err
 	}
@@ -86,18 +86,18 @@ func (e *stepEnv) asleep(ctx context.Context, in *pauseInput) (bool, error) {
 
 // wakeRequested says whether a restore or resume of the instance was asked for: no save
 // for the same migration may follow then.
-func (m *Manager) wakeRequested(ctx context.Context, in *pauseInput) (bool, error) {
+func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false
-	err := m.pauseOps(ctx, in, func(st op.Status) error {
+	err := e.PauseOps(ctx, in, func(st op.Status) error {
 		yes = yes || pauseKinds[st.Op.Kind]
 		return nil
 	})
 	return yes, err
 }
 
-// pauseOps calls yield with the ops of an instance for a migration, oldest first.
-func (m *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.Status) error) error {
-	ops, err := m.admission.Journal.Group(ctx, in.InstanceID)
+// PauseOps calls yield with the ops of an instance for a migration, oldest first.
+func (e *Env) PauseOps(ctx context.Context, in *PauseInput, yield func(op.Status) error) error {
+	ops, err := e.journal.Group(ctx, in.InstanceID)
 	if err != nil {
 		return journalError(err)
 	}
@@ -105,14 +105,14 @@ func (m *Manager) pauseOps(ctx context.Context, in *pauseInput, yield func(op.St
 		if _, is := pauseKinds[o.Kind]; !is {
 			continue
 		}
-		var of pauseInput
+		var of PauseInput
 		if err := json.Unmarshal(o.Input, &of); err != nil {
 			return fmt.Errorf("read op %s: %w", o.ID, err)
 		}
 		if of.MigrationID != in.MigrationID {
 			continue
 		}
-		st, err := m.admission.Runner.Status(ctx, o.ID)
+		st, err := e.Runner.Status(ctx, o.ID)
 		if err != nil {
 			return journalError(err)
 		}
@@ -128,8 +128,8 @@ func journalError(err error) error {
 }
 
 // savedStateOf is what the instance was before it was suspended or saved.
-func savedStateOf(r *op.Run) (savedState, error) {
-	var was savedState
+func savedStateOf(r *op.Run) (SavedState, error) {
+	var was SavedState
 	_, err := r.Output(stepNameSavedState, &was)
 	return was, err
 }

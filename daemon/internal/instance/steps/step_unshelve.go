@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package steps
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // The steps of an unshelve that are looked at elsewhere.
 const (
-	stepNameClaim    = "claim"
+	StepNameClaim    = "claim"
 	stepNameConnect  = "connect"
 	stepNameDefine   = "define"
 	stepNameComplete = "complete"
@@ -34,9 +34,9 @@ type claimed struct {
 
 // stepClaim takes the instance from the shelf. Of two hosts one wins. The output is
 // what it is made of.
-func (e *stepEnv) stepClaim() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		inst, found, err := e.row(ctx, &in.subject)
+func (e *Env) stepClaim() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
+		inst, found, err := e.row(ctx, &in.Subject)
 		if err != nil {
 			return err
 		}
@@ -60,22 +60,22 @@ func (e *stepEnv) stepClaim() op.Step {
 		}
 		return r.SetOutput(claimed{ShelvedInstance: got})
 	}
-	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+	undo := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		var note claimNote
-		if _, err := r.Noted(stepNameClaim, &note); err != nil || !note.Claiming {
+		if _, err := r.Noted(StepNameClaim, &note); err != nil || !note.Claiming {
 			return err
 		}
-		inst, found, err := e.row(ctx, &in.subject)
+		inst, found, err := e.row(ctx, &in.Subject)
 		if err != nil || !found || inst.State != api.InstanceShelved {
 			return err
 		}
-		err = e.leaveShelf(ctx, r, &in.subject, "unclaim", api.InstanceShelvedOffloaded)
+		err = e.leaveShelf(ctx, r, &in.Subject, "unclaim", api.InstanceShelvedOffloaded)
 		if request.Lost(err) {
 			return nil
 		}
 		return request.Registry(err)
 	}
-	return step(stepNameClaim, do, undo, nil)
+	return step(StepNameClaim, do, undo, nil)
 }
 
 // claimNote is written before the instance is claimed.
@@ -85,9 +85,9 @@ type claimNote struct {
 
 // keptOnHost finds out whether the domain of an instance that is shelved here never left.
 // If its offloading was cut off, so that it has no domain any more, it is offloaded now.
-func (e *stepEnv) keptOnHost(ctx context.Context, r *op.Run, in *unshelveInput, inst api.Instance) (bool, error) {
+func (e *Env) keptOnHost(ctx context.Context, r *op.Run, in *UnshelveInput, inst api.Instance) (bool, error) {
 	var note claimNote
-	if _, err := r.Noted(stepNameClaim, &note); err != nil || note.Claiming {
+	if _, err := r.Noted(StepNameClaim, &note); err != nil || note.Claiming {
 		return false, err // it is claimed already, by this op
 	}
 	dom, err := e.domain(ctx, in.InstanceID)
@@ -95,7 +95,7 @@ func (e *stepEnv) keptOnHost(ctx context.Context, r *op.Run, in *unshelveInput, 
 		return false, err
 	}
 	if dom == nil {
-		return false, request.Registry(e.leaveShelf(ctx, r, &in.subject, "offload", api.InstanceShelvedOffloaded))
+		return false, request.Registry(e.leaveShelf(ctx, r, &in.Subject, "offload", api.InstanceShelvedOffloaded))
 	}
 	atts, err := e.Registry.Attachments(ctx, "", in.InstanceID)
 	if err != nil {
@@ -106,9 +106,9 @@ func (e *stepEnv) keptOnHost(ctx context.Context, r *op.Run, in *unshelveInput, 
 
 // stepGuardUnshelved guards the domain that is about to be defined. The guard stays if
 // the op is undone: the instance is not this host's then.
-func (e *stepEnv) stepGuardUnshelved() op.Step {
-	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error { return e.guardShelf(&in.subject) }
-	observe := func(_ context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
+func (e *Env) stepGuardUnshelved() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *UnshelveInput) error { return e.guardShelf(&in.Subject) }
+	observe := func(_ context.Context, _ *op.Run, in *UnshelveInput) (op.Observation, error) {
 		has, err := e.Guards.Has(in.InstanceID, guard.OwnerShelf)
 		return op.DoneIf(has), err
 	}
@@ -117,8 +117,8 @@ func (e *stepEnv) stepGuardUnshelved() op.Step {
 
 // stepConnectVolumes makes every location ready on this host. The output is the disks,
 // with the root first, which keeps its address.
-func (e *stepEnv) stepConnectVolumes() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+func (e *Env) stepConnectVolumes() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return err
@@ -141,7 +141,7 @@ func (e *stepEnv) stepConnectVolumes() op.Step {
 		}
 		return r.SetOutput(disks)
 	}
-	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+	undo := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return err
@@ -156,16 +156,16 @@ func (e *stepEnv) stepConnectVolumes() op.Step {
 	return step(stepNameConnect, do, undo, nil)
 }
 
-func (e *stepEnv) claimedBy(r *op.Run) (claimed, error) {
+func (e *Env) claimedBy(r *op.Run) (claimed, error) {
 	var got claimed
-	ok, err := r.Output(stepNameClaim, &got)
+	ok, err := r.Output(StepNameClaim, &got)
 	if err == nil && !ok {
 		err = errors.New("nothing was claimed")
 	}
 	return got, err
 }
 
-// diskFor is the disk of an attachment as it is now, in its slot.
+// DiskFor is the disk of an attachment as it is now, in its slot.
 func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: a.Device, Bus: busOf(a.Device), Serial: vol.ID, Image: img, ReadOnly: a.Mode == api.ModeRO, Shareable: vol.Multiattach,
@@ -216,8 +216,8 @@ type defineNote struct {
 }
 
 // stepDefine makes the domain.
-func (e *stepEnv) stepDefine() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+func (e *Env) stepDefine() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
 			return err
@@ -227,7 +227,7 @@ func (e *stepEnv) stepDefine() op.Step {
 			return err
 		}
 		def := hv.DomainDefinition{Domain: got.Definition.Domain, Autostart: got.Definition.Autostart}
-		if def.NVRAM, err = unpackNVRAM(got.Definition.NVRAM); err != nil {
+		if def.NVRAM, err = UnpackNVRAM(got.Definition.NVRAM); err != nil {
 			return err
 		}
 		if there, err := e.alreadyDefined(ctx, r, in); err != nil || there {
@@ -242,7 +242,7 @@ func (e *stepEnv) stepDefine() op.Step {
 		}
 		return in.refusal("unshelve", err)
 	}
-	undo := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+	undo := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		var note defineNote
 		if _, err := r.Noted(stepNameDefine, &note); err != nil || !note.Defining {
 			return err
@@ -253,7 +253,7 @@ func (e *stepEnv) stepDefine() op.Step {
 		}
 		return request.HV(err)
 	}
-	observe := func(ctx context.Context, r *op.Run, in *unshelveInput) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, in *UnshelveInput) (op.Observation, error) {
 		var note defineNote
 		got, err := e.claimedBy(r)
 		if err != nil || got.Kept {
@@ -270,7 +270,7 @@ func (e *stepEnv) stepDefine() op.Step {
 
 // alreadyDefined says whether this op has defined the domain before. A domain that is
 // there and is not this op's is refused.
-func (e *stepEnv) alreadyDefined(ctx context.Context, r *op.Run, in *unshelveInput) (bool, error) {
+func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) (bool, error) {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err != nil || dom == nil {
 		return false, err
@@ -284,7 +284,7 @@ func (e *stepEnv) alreadyDefined(ctx context.Context, r *op.Run, in *unshelveInp
 
 // nameTaken is the refusal for a domain whose id or name is taken on this host. It notes
 // that the domain that has it is not this op's to undefine.
-func (e *stepEnv) nameTaken(ctx context.Context, r *op.Run, in *unshelveInput, err error) error {
+func (e *Env) nameTaken(ctx context.Context, r *op.Run, in *UnshelveInput, err error) error {
 	if noteErr := r.Note(ctx, defineNote{false}); noteErr != nil {
 		return noteErr
 	}
@@ -293,8 +293,8 @@ func (e *stepEnv) nameTaken(ctx context.Context, r *op.Run, in *unshelveInput, e
 
 // stepVerify reads the domain back: it has to be off, with exactly the disks of its
 // attachments.
-func (e *stepEnv) stepVerify() op.Step {
-	return step("verify", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+func (e *Env) stepVerify() op.Step {
+	return step("verify", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		got, err := e.claimedBy(r)
 		if err != nil {
 			return err
@@ -325,7 +325,7 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 	case dom.State.Active():
 		return "somebody has started its domain"
 	}
-	if what := differs(dom, got.Attachments); what != "" || got.Kept {
+	if what := Differs(dom, got.Attachments); what != "" || got.Kept {
 		return what
 	}
 	volumes := 0
@@ -350,23 +350,23 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 }
 
 // stepComplete tells the registry that the instance is this host's again.
-func (e *stepEnv) stepComplete() op.Step {
-	do := func(ctx context.Context, r *op.Run, in *unshelveInput) error {
+func (e *Env) stepComplete() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
 		_, err := e.Registry.TransitionInstance(ctx, r.OpID()+".complete", in.InstanceID, api.InstanceTransition{
 			From: api.InstanceShelved, To: api.InstanceStopped, Host: in.Host, Epoch: in.Epoch, OpID: r.OpID(),
 		})
 		return request.Registry(err)
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *unshelveInput) (op.Observation, error) {
-		mine, err := e.isOurs(ctx, &in.subject)
+	observe := func(ctx context.Context, _ *op.Run, in *UnshelveInput) (op.Observation, error) {
+		mine, err := e.isOurs(ctx, &in.Subject)
 		return op.DoneIf(mine), err
 	}
 	return step(stepNameComplete, do, nil, observe)
 }
 
 // stepClear lets the instance be started.
-func (e *stepEnv) stepClear() op.Step {
-	do := func(_ context.Context, _ *op.Run, in *unshelveInput) error {
+func (e *Env) stepClear() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *UnshelveInput) error {
 		return errors.Join(e.Guards.Clear(in.InstanceID, guard.OwnerRoot), e.Guards.Clear(in.InstanceID, guard.OwnerShelf))
 	}
 	return step("clear", do, nil, nil)
@@ -374,19 +374,19 @@ func (e *stepEnv) stepClear() op.Step {
 
 // stepThenStart submits another op that starts the instance: this op is done whether the
 // start succeeds or not.
-func (e *stepEnv) stepThenStart() op.Step {
-	return step("then_start", func(ctx context.Context, r *op.Run, in *unshelveInput) error {
-		next := powerInput{subject: in.subject}
+func (e *Env) stepThenStart() op.Step {
+	return step("then_start", func(ctx context.Context, r *op.Run, in *UnshelveInput) error {
+		next := PowerInput{Subject: in.Subject}
 		next.Body, next.Whole = request.Body{}, false
 		data, err := json.Marshal(next)
 		if err != nil {
 			return fmt.Errorf("encode the start of instance %s: %w", in.InstanceName, err)
 		}
-		return e.submit(ctx, op.Op{
-			ID: api.StartOp(r.OpID()), Kind: kindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
+		return e.Runner.Submit(ctx, op.Op{
+			ID: api.StartOp(r.OpID()), Kind: KindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}, nil, nil)
 }
 
-// unshelveInput is the input of an unshelve.
-type unshelveInput struct{ subject }
+// UnshelveInput is the input of an unshelve.
+type UnshelveInput struct{ Subject }

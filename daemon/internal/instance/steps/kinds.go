@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+// The op kinds of instances.
+const (
+	KindStart   = "instance_start"
+	KindStop    = "instance_stop"
+	KindReboot  = "instance_reboot"
+	KindPause   = "instance_pause"
+	KindUnpause = "instance_unpause"
+
+	KindShelve   = "instance_shelve"
+	KindUnshelve = "instance_unshelve"
+
+	KindSuspend = "instance_suspend"
+	KindSave    = "instance_save"
+	// KindRestore is in older journals: it let its guest run on at once. It is not
+	// submitted any more.
+	KindRestore       = "instance_restore"
+	KindRestorePaused = "instance_restore_paused"
+	KindDiscard       = "instance_discard_memory"
+	KindResume        = "instance_resume"
+)
+
+// Kinds are all op kinds of instances.
+var Kinds = []string{
+	KindStart, KindStop, KindReboot, KindPause, KindUnpause, KindShelve, KindUnshelve,
+	KindSuspend, KindSave, KindRestore, KindRestorePaused, KindDiscard, KindResume,
+}
+
+// pauseKinds are the op kinds of a move with all guests paused; true for the kinds that
+// bring an instance back.
+var pauseKinds = map[string]bool{
+	KindSuspend: false, KindSave: false, KindRestore: true, KindRestorePaused: true, KindDiscard: true, KindResume: true,
+}
+
+// StepNameAdmit is the step in which every op but a restore may still be refused.
+const StepNameAdmit = "admit"
+
+// The steps whose outputs or end are looked at.
+const (
+	stepNameReport = "report"
+
+	stepNameSave    = "save"
+	stepNameSuspend = "suspend"
+	// stepNameSavedState is the first step of the ops that bring an instance back.
+	stepNameSavedState = "rested"
+)

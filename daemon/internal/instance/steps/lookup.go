@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// FindInstance reads an instance from the registry, or from what this host remembers while
+// that is away.
+func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error) {
+	inst, err := e.Registry.Instance(ctx, ref)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
+		if known, ok := e.Known.KnownInstance(ctx, ref); ok {
+			return known, nil
+		}
+	}
+	return inst, err
+}
+
+// SubjectOf is the subject of an op on an instance, which has to be on this host.
+func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error) {
+	host, err := e.host(ctx)
+	if err != nil {
+		return Subject{}, err
+	}
+	if !host.named(inst.Host) && inst.State != api.InstanceShelvedOffloaded {
+		return Subject{}, api.Errorf(api.CodeNotYourHost, "instance %s is on host %s and this is %s; run this there, or ask the registry", inst.Name, inst.Host, host.Name)
+	}
+	return Subject{InstanceID: inst.ID, InstanceName: inst.Name, Host: host.ID, HostName: host.Name, Epoch: host.Epoch}, nil
+}
+
+// domain reads the domain of an instance, nil if there is none. Its errors are typed
+// for the runner.
+func (e *Env) domain(ctx context.Context, id string) (*hv.Domain, error) {
+	dom, err := e.HV.Domain(ctx, id)
+	if errors.Is(err, hv.ErrNotFound) {
+		return nil, nil
+	}
+	return dom, request.HV(err)
+}
+
+// isOurs asks the registry whether the instance is this host's and not on the shelf.
+func (e *Env) isOurs(ctx context.Context, s *Subject) (bool, error) {
+	inst, found, err := e.row(ctx, s)
+	return found && !inst.State.OnShelf(), err
+}
+
+// row reads the instance from the registry. An instance of another host counts as not
+// found. Its errors are typed for the runner.
+func (e *Env) row(ctx context.Context, s *Subject) (inst api.Instance, found bool, err error) {
+	inst, err = e.Registry.Instance(ctx, s.InstanceID)
+	if request.Lost(err) {
+		return inst, false, nil
+	}
+	host := Host{ID: s.Host, Name: s.HostName}
+	return inst, err == nil && host.named(inst.Host), request.Registry(err)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const (
+	// askEvery is how often a guest is asked again to shut down: one that boots may
+	// not have heard the first time.
+	askEvery = 10 * time.Second
+	// lookEvery is how often the domain is looked at without an event.
+	lookEvery = time.Second
+)
+
+// powerOn starts the domain, unless it is guarded.
+func (e *Env) powerOn(ctx context.Context, s *Subject) error {
+	if err := e.Migrations.MayStart(ctx, s.InstanceID); err != nil {
+		return refusedStart("start", s.InstanceName, err)
+	}
+	if err := e.notGuarded(ctx, s); err != nil {
+		return err
+	}
+	if err := e.clearStaleGuards(ctx, s); err != nil {
+		return err
+	}
+	return s.refusal("start", e.HV.PowerOn(ctx, s.InstanceID))
+}
+
+// powerOff returns when the domain is off. A guest that is asked and does not obey in
+// time runs on. If a stop with force is queued behind this op, the power is cut at once:
+// the guest may never answer.
+func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
+	if how.Force {
+		return s.refusal("stop", e.HV.PowerOff(ctx, s.InstanceID))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := e.HV.Events(ctx)
+	over := time.NewTimer(how.timeout())
+	defer over.Stop()
+	var asked time.Time
+	for {
+		dom, err := e.domain(ctx, s.InstanceID)
+		switch {
+		case err != nil:
+			return err
+		case dom == nil || !dom.State.Active():
+			return nil
+		case e.cutAskedFor(s):
+			return s.refusal("stop", e.HV.PowerOff(ctx, s.InstanceID))
+		case dom.State == hv.StatePaused:
+			return inState(KindStop, dom, s.InstanceName, false)
+		}
+		if asked.IsZero() || time.Since(asked) >= askEvery {
+			asked = time.Now()
+			if err := s.refusal("stop", e.HV.Shutdown(ctx, s.InstanceID)); err != nil {
+				return err
+			}
+			continue // some are off at once
+		}
+		if more, err := hv.Await(ctx, events, s.InstanceID, lookEvery, over.C); err != nil {
+			return err
+		} else if !more {
+			return api.Errorf(api.CodeInstanceBusy, "instance %s did not shut down within %s and runs on; a guest that boots, or has no ACPI, does not answer: try again, or use --force, which is a power cut",
+				s.InstanceName, how.timeout())
+		}
+	}
+}
+
+// cutAskedFor says whether a stop with force is queued for the instance.
+func (e *Env) cutAskedFor(s *Subject) bool {
+	return slices.ContainsFunc(e.Runner.Active(), func(st op.Status) bool {
+		if st.Op.Kind != KindStop || st.Op.Group != s.InstanceID || st.State != op.StateRunning {
+			return false
+		}
+		var in PowerInput
+		return json.Unmarshal(st.Op.Input, &in) == nil && in.Force
+	})
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepStateBefore reads what the instance was before the migration touched it, once no
+// other op works on it.
+func (e *Env) stepStateBefore() op.Step {
+	return step(stepNameSavedState, func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		was, err := e.stateBefore(ctx, in)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(was)
+	}, nil, nil)
+}
+
+// stepRemoveSaveImage removes the save image before the guest runs: from then on the only
+// RAM is that of the process, and there is nothing more to guard. A guest that was lost
+// with its host since it was restored has not run: it is restored again, if the registry
+// says that no other guest of the volume has run on.
+func (e *Env) stepRemoveSaveImage() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		was, err := savedStateOf(r)
+		if err != nil {
+			return err
+		}
+		asleep, err := e.asleep(ctx, in)
+		if err != nil {
+			return err
+		}
+		if asleep {
+			if _, err := e.wake(ctx, in, was); err != nil {
+				return err
+			}
+		}
+		if err := e.mayResume(ctx, in, was); err != nil {
+			return err
+		}
+		if asleep, err = e.asleep(ctx, in); err != nil || asleep {
+			return cmp.Or(err, op.Retry(request.BusyDelay, fmt.Errorf("instance %s was lost with its host as it was to go on", in.InstanceName)))
+		}
+		if err := removeSaveImage(in); err != nil {
+			return err
+		}
+		return e.Guards.Clear(in.InstanceID, in.Owner())
+	}
+	observe := func(_ context.Context, _ *op.Run, in *PauseInput) (op.Observation, error) {
+		there, err := SaveImageExists(in)
+		if err != nil || there {
+			return op.NotDone, err
+		}
+		guarded, err := e.Guards.Has(in.InstanceID, in.Owner())
+		return op.DoneIf(!guarded), err
+	}
+	return step(stepNameRemoveSaveImage, do, nil, observe)
+}
+
+// stepResumeGuest resumes a guest that ran before.
+func (e *Env) stepResumeGuest() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		was, err := savedStateOf(r)
+		if err != nil {
+			return err
+		}
+		if err := e.mayResume(ctx, in, was); err != nil {
+			return err
+		}
+		return e.resumeGuest(ctx, in, was)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *PauseInput) (op.Observation, error) {
+		was, err := savedStateOf(r)
+		if err != nil {
+			return op.Unknown, err
+		}
+		dom, err := e.domain(ctx, in.InstanceID)
+		return op.DoneIf(dom == nil || !toBeResumed(dom, was)), err
+	}
+	return step(stepNameResume, do, nil, observe)
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// CheckSave makes every check that can be made before anything is touched. If an earlier op
+// has saved the instance for the migration already, and its answer did not get to the
+// registry, before is what that op found the instance to be. The errors are typed for the
+// runner.
+func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {
+	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
+		return before, errors.Join(err, saveTooLate(in, yes))
+	}
+	before, err = e.SavedState(ctx, in)
+	if err != nil || before.State != "" {
+		return before, err
+	}
+	was, err := e.suspendedState(ctx, in)
+	if err != nil {
+		return before, err
+	}
+	if err := e.checkSuspended(ctx, in, was); err != nil {
+		return before, err
+	}
+	return before, e.maySaveNow(ctx, in)
+}
+
+// ranOnDetail is the detail of a refusal that tells the registry that a guest has run on
+// while others may be saved already.
+const ranOnDetail = "ran_on"
+
+// checkSuspended refuses to save a guest that was not suspended, or that runs again: the
+// saved memory of the other guests would be older than what it writes.
+func (e *Env) checkSuspended(ctx context.Context, in *PauseInput, was SavedState) error {
+	if was.State == "" {
+		return forbidden("save", in.InstanceName, "it was not suspended for migration %s; is the registry older than this host's volferryd?", in.MigrationID)
+	}
+	dom, err := e.pausedDomain(ctx, in)
+	if err == nil && dom.State == hv.StateRunning {
+		err = forbidden("save", in.InstanceName, "it was suspended for migration %s, and somebody has let it run on", in.MigrationID).With(ranOnDetail, true)
+	}
+	return err
+}
+
+func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
+	dom, err := e.pausedDomain(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := savable(dom, in); err != nil {
+		return err
+	}
+	if err := e.mayMove(ctx, in); err != nil {
+		return err
+	}
+	if err := e.Guards.Enforced(); err != nil {
+		return forbidden("save", in.InstanceName, "it would have to be kept off, and %v; `volferryctl doctor` says what to do", err)
+	}
+	if err := e.Guards.HookKnowsStartTokens(); err != nil {
+		return forbidden("save", in.InstanceName, "it could not be woken: %v", err)
+	}
+	free, err := e.FreeBytes()
+	if err != nil {
+		return err
+	}
+	if need := MemoryBytes(dom); free < need {
+		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: its memory may take %d bytes and %s has %d free; make room or set save_dir",
+			in.InstanceName, need, e.cfg.SaveDir, free).With("free_bytes", free).With("needed_bytes", need)
+	}
+	return nil
+}
+
+// mayMove makes the checks of a move of the volume without pausing its guests.
+func (e *Env) mayMove(ctx context.Context, in *PauseInput) error {
+	vol, err := e.Registry.Volume(ctx, in.VolumeID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	atts, err := e.Registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return request.Registry(err)
+	}
+	var own api.Attachment
+	ids := make([]string, len(atts))
+	for i, a := range atts {
+		ids[i] = a.InstanceID
+		if a.InstanceID == in.InstanceID {
+			own = a
+		}
+	}
+	err = e.Migrations.CheckPaused(ctx, vol, own, ids)
+	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
+		return op.WaitFor(request.WaitHypervisor, err)
+	}
+	return err
+}
+
+func saveTooLate(in *PauseInput, yes bool) error {
+	if !yes {
+		return nil
+	}
+	return forbidden("save", in.InstanceName, "migration %s has asked for it to be restored already", in.MigrationID)
+}
+
+// pausedDomain reads the domain of an instance, which has to be there.
+func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, error) {
+	dom, err := e.domain(ctx, in.InstanceID)
+	if err == nil && dom == nil {
+		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `volferryctl instance show %s` says what is known", in.InstanceName, in.InstanceName)
+	}
+	return dom, err
+}
+
+// admitSave makes the checks once more, now that no other op works on the instance. Its
+// output is what an earlier op found the instance to be.
+func (e *Env) admitSave(ctx context.Context, r *op.Run, in *PauseInput) error {
+	inst, err := e.Registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := lockedFor(inst, in.MigrationID); err != nil {
+		return err
+	}
+	before, err := e.CheckSave(ctx, in)
+	if err != nil {
+		return err
+	}
+	return r.SetOutput(before)
+}
+
+// admittedState is the output of admitSave. If it is not zero, an earlier op has saved
+// the instance, and this op neither saves it nor brings it back.
+func admittedState(r *op.Run) (SavedState, error) {
+	var was SavedState
+	_, err := r.Output(StepNameAdmit, &was)
+	return was, err
+}
+
+// stepPauseGuard keeps everybody from starting the instance, from before its process ends
+// until it is restored. If the instance cannot be brought back its guard stays.
+func (e *Env) stepPauseGuard() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *PauseInput) error {
+		return e.Guards.Set(in.InstanceID, in.Owner(), in.reason())
+	}
+	undo := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		if was, err := admittedState(r); err != nil || was.State != "" || in.Suspended {
+			return err
+		}
+		if asleep, err := e.asleep(ctx, in); err != nil || asleep {
+			return err
+		}
+		return e.Guards.Clear(in.InstanceID, in.Owner())
+	}
+	observe := func(_ context.Context, _ *op.Run, in *PauseInput) (op.Observation, error) {
+		has, err := e.Guards.Has(in.InstanceID, in.Owner())
+		return op.DoneIf(has), err
+	}
+	return step("guard", do, undo, observe)
+}
+
+// stepSave writes the RAM to the save image and ends the process. What the instance was
+// is noted before. A guest that goes off by itself meanwhile is off, which is all that the
+// move needs.
+func (e *Env) stepSave() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		dom, err := e.pausedDomain(ctx, in)
+		if err != nil {
+			return err
+		}
+		if dom.State == hv.StateOther {
+			return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved already", in.InstanceName))
+		}
+		was := stateOf(dom)
+		first, err := admittedState(r)
+		if err != nil {
+			return err
+		}
+		if noted, err := r.Noted(stepNameSave, &SavedState{}); err != nil {
+			return err
+		} else if !noted {
+			if err := r.Note(ctx, cmp.Or(first, was)); err != nil {
+				return err
+			}
+		}
+		if first.State != "" {
+			return nil
+		}
+		if !was.hadMemory() {
+			return e.recoverSaveImage(ctx, in)
+		}
+		return e.saveMemory(ctx, in)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		var was SavedState
+		if noted, err := r.Noted(stepNameSave, &was); err != nil || !noted || !was.hadMemory() {
+			return err
+		}
+		if first, err := admittedState(r); err != nil || first.State != "" {
+			return err
+		}
+		err := e.unsave(ctx, in, was)
+		if api.CodeOf(err) == api.CodeNeedsOperator {
+			e.log.Warn("an instance that was saved stays so until its restore is asked for", "instance", in.InstanceName, "err", err)
+			return nil
+		}
+		return err
+	}
+	observe := func(ctx context.Context, r *op.Run, in *PauseInput) (op.Observation, error) {
+		var was SavedState
+		noted, err := r.Noted(stepNameSave, &was)
+		if err != nil || !noted {
+			return op.NotDone, err
+		}
+		dom, err := e.pausedDomain(ctx, in)
+		if err != nil || dom.State.Active() {
+			return op.NotDone, err
+		}
+		if parts, err := partPaths(in); err != nil || len(parts) > 0 {
+			return op.NotDone, err
+		}
+		return op.Done, r.SetOutput(was)
+	}
+	return step(stepNameSave, do, undo, observe)
+}
+
+// saveMemory writes the save image of a guest that has a process.
+func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
+	// The guest has a process, so an earlier save image is outdated.
+	if err := removeSaveImage(in); err != nil {
+		return err
+	}
+	err := e.HV.SaveMemory(ctx, in.InstanceID, e.partPath(in))
+	switch {
+	case err == nil:
+		return e.commitSaveImage(in)
+	case errors.Is(err, hv.ErrNotActive): // it went off
+		return e.recoverSaveImage(ctx, in)
+	}
+	return in.refusal("save", err)
+}
+
+// unsave brings back a guest that was saved, or was about to be. A guest that cannot be
+// restored (needs_operator) stays as it is: the registry asks for its restore whatever
+// becomes of its save, and the restore is tried again as often as an operator wants.
+func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
+	dom, err := e.domain(ctx, in.InstanceID)
+	switch {
+	case err != nil:
+		return err
+	case dom != nil && dom.State == hv.StateOther:
+		return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved", in.InstanceName))
+	case dom == nil || !dom.State.Active():
+		if err := e.recoverSaveImage(ctx, in); err != nil {
+			return err
+		}
+		if _, err := e.wake(ctx, in, was); err != nil {
+			return err
+		}
+	}
+	if err := removeSaveImage(in); err != nil {
+		return err
+	}
+	return e.resumeGuest(ctx, in, was)
+}
+
+// stepReleased makes sure that on this host only guests that the migration has still to
+// save have the volume open, and that this host's cache of the volume is written back,
+// where other hosts will read it.
+func (e *Env) stepReleased() op.Step {
+	return step("released", func(ctx context.Context, _ *op.Run, in *PauseInput) error {
+		doms, err := e.HV.Domains(ctx)
+		if err != nil {
+			return request.HV(err)
+		}
+		atts, err := e.Registry.Attachments(ctx, in.VolumeID, "")
+		if err != nil {
+			return request.Registry(err)
+		}
+		for i := range doms {
+			if err := e.mayHaveOpen(ctx, in, &doms[i], atts); err != nil {
+				return err
+			}
+		}
+		user, err := e.Images.InUse(ctx, in.Location.Path)
+		if err != nil {
+			return err
+		}
+		if user != "" {
+			return in.stillOpen(user)
+		}
+		return e.Images.Disconnect(ctx, in.Location.Path)
+	}, nil, nil)
+}
+
+// mayHaveOpen refuses a domain that has the volume open, unless it is paused for the
+// migration, which saves it next.
+func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, atts []api.Attachment) error {
+	open, err := location.Opens(ctx, e.HV, dom, in.Location.Path)
+	if err != nil || !open {
+		return request.HV(err)
+	}
+	for i := range atts {
+		if atts[i].InstanceID == dom.ID && dom.State == hv.StatePaused {
+			return nil
+		}
+	}
+	return in.stillOpen("instance " + dom.Name)
+}
+
+func (in *PauseInput) stillOpen(who string) error {
+	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", in.VolumeName, in.Location.Path, who)
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// CheckSuspend is maySave for an instance that is not suspended yet.
+func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedState, err error) {
+	if yes, err := e.wakeRequested(ctx, in); err != nil || yes {
+		return before, errors.Join(err, saveTooLate(in, yes))
+	}
+	if before, err = e.suspendedState(ctx, in); err != nil {
+		return before, err
+	}
+	return before, e.maySaveNow(ctx, in)
+}
+
+// admitSuspend makes the checks once more, now that no other op works on the instance.
+// Its output is what an earlier op found the instance to be.
+func (e *Env) admitSuspend(ctx context.Context, r *op.Run, in *PauseInput) error {
+	inst, err := e.Registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := lockedFor(inst, in.MigrationID); err != nil {
+		return err
+	}
+	before, err := e.CheckSuspend(ctx, in)
+	if err != nil {
+		return err
+	}
+	return r.SetOutput(before)
+}
+
+// stepSuspend suspends the guest. What the instance was is noted before. When QEMU answers
+// it has finished and flushed what the guest had asked for.
+func (e *Env) stepSuspend() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		dom, err := e.pausedDomain(ctx, in)
+		if err != nil {
+			return err
+		}
+		first, err := admittedState(r)
+		if err != nil {
+			return err
+		}
+		if noted, err := r.Noted(stepNameSuspend, &SavedState{}); err != nil {
+			return err
+		} else if !noted {
+			if err := r.Note(ctx, cmp.Or(first, stateOf(dom))); err != nil {
+				return err
+			}
+		}
+		if dom.State != hv.StateRunning {
+			return nil
+		}
+		if err := e.permit(ctx, in, api.PermitSuspend); err != nil {
+			return err
+		}
+		err = e.HV.Suspend(ctx, in.InstanceID)
+		if errors.Is(err, hv.ErrNotActive) {
+			return nil // it went off
+		}
+		return request.HV(err)
+	}
+	undo := func(ctx context.Context, r *op.Run, in *PauseInput) error {
+		var was SavedState
+		if noted, err := r.Noted(stepNameSuspend, &was); err != nil || !noted {
+			return err
+		}
+		if first, err := admittedState(r); err != nil || first.State != "" {
+			return err
+		}
+		return e.resumeGuest(ctx, in, was)
+	}
+	observe := func(ctx context.Context, r *op.Run, in *PauseInput) (op.Observation, error) {
+		var was SavedState
+		noted, err := r.Noted(stepNameSuspend, &was)
+		if err != nil || !noted {
+			return op.NotDone, err
+		}
+		dom, err := e.pausedDomain(ctx, in)
+		if err != nil || dom.State == hv.StateRunning || dom.State == hv.StateOther {
+			return op.NotDone, err
+		}
+		return op.Done, r.SetOutput(was)
+	}
+	return step(stepNameSuspend, do, undo, observe)
+}
