@@ -20,8 +20,8 @@ import (
 // stopped, and returns the attachment when both the guest and its definition have
 // the disk. VolumeRef is the volume's id, name or the beginning of its id. A
 // repeated request gets the same answer.
-func (g *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
-	_, st, err := g.perform(ctx, g.attachRequest(opID, volumeRef, in))
+func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
 		return api.Attachment{}, err
 	}
@@ -34,8 +34,8 @@ func (g *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 
 // BeginAttach is Attach that returns as soon as the registry has reserved the
 // volume, or with the refusal. The op with this id goes on by itself.
-func (g *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
-	what, err := g.begin(ctx, g.attachRequest(opID, volumeRef, in))
+func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
+	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
 		return api.Attachment{}, err
 	}
@@ -48,14 +48,14 @@ type attachBody struct {
 	In     api.VolumeAttach `json:"in"`
 }
 
-func (g *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) request.Request {
+func (m *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) request.Request {
 	return request.Request{
 		OpID: opID, Kind: kindAttach, Body: attachBody{volumeRef, in},
-		Decide: func(ctx context.Context) (request.Input, error) { return decided(g.decideAttach(ctx, volumeRef, in)) },
+		Decide: func(ctx context.Context) (request.Input, error) { return decided(m.decideAttach(ctx, volumeRef, in)) },
 	}
 }
 
-func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.VolumeAttach) (input, error) {
+func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.VolumeAttach) (input, error) {
 	asked.Mode = cmp.Or(asked.Mode, api.ModeRW)
 	switch {
 	case asked.Instance == "":
@@ -66,15 +66,15 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	if err := api.CheckDevice(asked.Device); err != nil {
 		return input{}, err
 	}
-	host, err := g.host(ctx)
+	host, err := m.host(ctx)
 	if err != nil {
 		return input{}, err
 	}
-	vol, err := g.machine.Registry.Volume(ctx, volumeRef)
+	vol, err := m.env.Registry.Volume(ctx, volumeRef)
 	if err != nil {
 		return input{}, err
 	}
-	inst, err := g.machine.Registry.Instance(ctx, asked.Instance)
+	inst, err := m.env.Registry.Instance(ctx, asked.Instance)
 	if err != nil {
 		return input{}, err
 	}
@@ -82,8 +82,8 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 		return input{}, err
 	}
 	if len(vol.Attachments) > 0 { // of an attach that waits for the operator, perhaps
-		g.admission.LookAgain(ctx, request.VolumeKey(vol.ID))
-		if vol, err = g.machine.Registry.Volume(ctx, volumeRef); err != nil {
+		m.admission.LookAgain(ctx, request.VolumeKey(vol.ID))
+		if vol, err = m.env.Registry.Volume(ctx, volumeRef); err != nil {
 			return input{}, err
 		}
 	}
@@ -98,13 +98,13 @@ func (g *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 		Mode: asked.Mode, Shareable: vol.Multiattach, Location: vol.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation,
 	}
-	err = g.decideDisk(ctx, &in, asked, inst)
+	err = m.decideDisk(ctx, &in, asked, inst)
 	return in, err
 }
 
 // decideDisk looks at the instance and the location, and chooses the device.
-func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
-	dom, err := g.machine.HV.Domain(ctx, inst.ID)
+func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAttach, inst api.Instance) error {
+	dom, err := m.env.HV.Domain(ctx, inst.ID)
 	switch {
 	case errors.Is(err, hv.ErrNotFound) && asked.Root:
 		return in.off(rootAttach, nil)
@@ -114,7 +114,7 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 		return fmt.Errorf("read instance %s: %w", inst.Name, err)
 	}
 	if asked.Root {
-		if err := g.machine.chooseRoot(ctx, in, asked.Device, dom, inst); err != nil {
+		if err := m.env.chooseRoot(ctx, in, asked.Device, dom, inst); err != nil {
 			return err
 		}
 	}
@@ -122,20 +122,20 @@ func (g *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 		return err
 	}
 	if !asked.Root {
-		root, err := g.machine.rootAway(inst)
+		root, err := m.env.rootAway(inst)
 		if err != nil {
 			return err
 		}
-		if err := g.machine.chooseSlot(in, asked, dom, inst, root); err != nil {
+		if err := m.env.chooseSlot(in, asked, dom, inst, root); err != nil {
 			return err
 		}
 	}
 	if in.Location.Pool == "" {
-		if err := g.rules.CheckPath(ctx, in.Location.Path); err != nil {
+		if err := m.rules.CheckPath(ctx, in.Location.Path); err != nil {
 			return err
 		}
 	}
-	return g.machine.checkLocation(ctx, in)
+	return m.env.checkLocation(ctx, in)
 }
 
 func onThisHost(is string, host Host, what string) error {

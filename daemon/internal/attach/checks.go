@@ -18,12 +18,12 @@ import (
 
 // checkLocation refuses a location that is not what the registry says of it, or
 // that somebody on this host has who may not. Errors are typed for the runner.
-func (m *machine) checkLocation(ctx context.Context, in *input) error {
-	if err := location.CheckPool(ctx, m.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
+func (e *env) checkLocation(ctx context.Context, in *input) error {
+	if err := location.CheckPool(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
 	}
 	l := in.Location
-	info, err := m.Images.Inspect(ctx, l.Path, l.Format)
+	info, err := e.Images.Inspect(ctx, l.Path, l.Format)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
 		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", in.VolumeName, l.Path)
@@ -31,60 +31,60 @@ func (m *machine) checkLocation(ctx context.Context, in *input) error {
 		return err
 	}
 	in.Block = info.Block
-	if err := m.checkOwn(ctx, in); err != nil {
+	if err := e.checkOwn(ctx, in); err != nil {
 		return err
 	}
-	if err := m.checkReachable(ctx, in); err != nil {
+	if err := e.checkReachable(ctx, in); err != nil {
 		return err
 	}
-	if err := m.checkUsers(ctx, in); err != nil {
+	if err := e.checkUsers(ctx, in); err != nil {
 		return err
 	}
-	if err := m.checkOpens(ctx, in); err != nil {
+	if err := e.checkOpens(ctx, in); err != nil {
 		return err
 	}
-	in.Location.SizeBytes, err = request.TakeSize(ctx, m.Registry, in.VolumeID, in.VolumeName, l, info.SizeBytes)
+	in.Location.SizeBytes, err = request.TakeSize(ctx, e.Registry, in.VolumeID, in.VolumeName, l, info.SizeBytes)
 	return err
 }
 
 // checkReachable refuses an image in a directory that the guest's QEMU cannot pass. A
 // guest that is off would be told of it at its next start only.
-func (m *machine) checkReachable(ctx context.Context, in *input) error {
-	user, confined, err := m.qemuUser(ctx, in)
+func (e *env) checkReachable(ctx context.Context, in *input) error {
+	user, confined, err := e.qemuUser(ctx, in)
 	if err != nil || !confined {
 		return err
 	}
 	dir := filepath.Dir(in.Location.Path)
-	return image.Refused("attach volume "+in.VolumeName, dir, m.Images.Reach(user, dir))
+	return image.Refused("attach volume "+in.VolumeName, dir, e.Images.Reach(user, dir))
 }
 
 // checkOpens refuses an image that the guest's QEMU could not open for writing. A volume
 // that several guests may have is not tried: for that it could be taken from them.
-func (m *machine) checkOpens(ctx context.Context, in *input) error {
+func (e *env) checkOpens(ctx context.Context, in *input) error {
 	if in.Shareable || in.Mode != api.ModeRW {
 		return nil
 	}
-	user, confined, err := m.qemuUser(ctx, in)
+	user, confined, err := e.qemuUser(ctx, in)
 	if err != nil || !confined {
 		return err
 	}
-	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, m.Images.MayOpen(user, in.Location.Path))
+	return image.Refused("attach volume "+in.VolumeName, in.Location.Path, e.Images.MayOpen(user, in.Location.Path))
 }
 
 // qemuUser is the user of the guest's QEMU (hv.ConfinedUser), and of an instance that is
 // shelved_offloaded the user that it would have here. Errors are typed for the runner.
-func (m *machine) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
-	user, confined, err = hv.ConfinedUser(ctx, m.HV, in.InstanceID)
+func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, confined bool, err error) {
+	user, confined, err = hv.ConfinedUser(ctx, e.HV, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
-		user, confined, err = hv.ConfinedUser(ctx, m.HV, "")
+		user, confined, err = hv.ConfinedUser(ctx, e.HV, "")
 	}
 	return user, confined, request.HV(err)
 }
 
 // checkOwn refuses an image that, by another name, belongs to another volume or to a
 // migration of one.
-func (m *machine) checkOwn(ctx context.Context, in *input) error {
-	look, err := m.Claims.Look(ctx)
+func (e *env) checkOwn(ctx context.Context, in *input) error {
+	look, err := e.Claims.Look(ctx)
 	if err != nil {
 		return request.HV(request.Registry(err))
 	}
@@ -106,8 +106,8 @@ type user struct {
 
 // users lists the disks of this host's domains, running or defined, that name
 // the image at path.
-func (m *machine) users(ctx context.Context, path string) ([]user, error) {
-	doms, err := m.HV.Domains(ctx)
+func (e *env) users(ctx context.Context, path string) ([]user, error) {
+	doms, err := e.HV.Domains(ctx)
 	if err != nil {
 		return nil, request.HV(err)
 	}
@@ -130,22 +130,22 @@ func (m *machine) users(ctx context.Context, path string) ([]user, error) {
 
 // checkUsers refuses an image that somebody on this host has, but for other
 // attachments of the same multiattach volume.
-func (m *machine) checkUsers(ctx context.Context, in *input) error {
+func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
 	}
-	held, err := m.Images.InUse(ctx, in.Location.Path)
+	held, err := e.Images.InUse(ctx, in.Location.Path)
 	if err != nil {
 		return fmt.Errorf("see who uses %s: %w", in.Location.Path, err)
 	}
 	if held != "" {
 		return inUse(held)
 	}
-	users, err := m.users(ctx, in.Location.Path)
+	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	granted, err := m.Registry.Attachments(ctx, in.VolumeID, "")
+	granted, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	if err != nil {
 		return request.Registry(err)
 	}

@@ -20,27 +20,27 @@ import (
 // the registry is away, the guest loses the disk all the same, and the volume
 // stays reserved until the registry is back: the attachment that is returned is
 // detaching then. A repeated request gets the same answer.
-func (g *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
-	return g.endOf(ctx, g.detachRequest(opID, volumeRef, in))
+func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
 // BeginDetach is Detach that returns as soon as the registry knows that it has
 // begun, or with the refusal. The op with this id goes on by itself.
-func (g *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
-	return g.beginEnd(ctx, g.detachRequest(opID, volumeRef, in))
+func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
+	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
 // Delete ends one attachment. Without force it is Detach. With force its state is
 // overlooked and the guest is left alone: if it has the disk, that is
 // state_forbidden.
-func (g *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
-	return g.endOf(ctx, g.deleteRequest(opID, attachmentRef, force))
+func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
+	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
 // BeginDelete is Delete that returns as soon as the op is granted, or with the
 // refusal.
-func (g *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
-	return g.beginEnd(ctx, g.deleteRequest(opID, attachmentRef, force))
+func (m *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
+	return m.beginEnd(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
 // detachBody is what the caller of a detach sent.
@@ -51,44 +51,44 @@ type detachBody struct {
 	Force      bool             `json:"force,omitempty"`
 }
 
-func (g *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) request.Request {
+func (m *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) request.Request {
 	return request.Request{
 		OpID: opID, Kind: kindDetach, Body: detachBody{Volume: volumeRef, In: in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			if in.Instance == "" {
 				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl volume show %.64s` says where the volume is", volumeRef)
 			}
-			f, err := g.findAt(ctx, volumeRef, in.Instance)
+			f, err := m.findAt(ctx, volumeRef, in.Instance)
 			if err != nil {
 				return nil, err
 			}
-			return decided(g.decideDetach(ctx, f, in.Force))
+			return decided(m.decideDetach(ctx, f, in.Force))
 		},
 	}
 }
 
-func (g *Manager) deleteRequest(opID, ref string, force bool) request.Request {
+func (m *Manager) deleteRequest(opID, ref string, force bool) request.Request {
 	req := request.Request{
 		OpID: opID, Kind: kindDetach, Body: detachBody{Attachment: ref, Force: force},
 		Decide: func(ctx context.Context) (request.Input, error) {
-			f, err := g.find(ctx, ref)
+			f, err := m.find(ctx, ref)
 			if err != nil {
 				return nil, err
 			}
-			return decided(g.decideDetach(ctx, f, false))
+			return decided(m.decideDetach(ctx, f, false))
 		},
 	}
 	if !force {
 		return req
 	}
 	req.Kind = kindDelete
-	req.Decide = func(ctx context.Context) (request.Input, error) { return decided(g.decideDelete(ctx, ref)) }
+	req.Decide = func(ctx context.Context) (request.Input, error) { return decided(m.decideDelete(ctx, ref)) }
 	return req
 }
 
 // endOf runs a request that ends an attachment.
-func (g *Manager) endOf(ctx context.Context, req request.Request) (api.Attachment, error) {
-	in, st, err := g.perform(ctx, req)
+func (m *Manager) endOf(ctx context.Context, req request.Request) (api.Attachment, error) {
+	in, st, err := m.perform(ctx, req)
 	if err != nil {
 		return api.Attachment{}, err
 	}
@@ -98,15 +98,15 @@ func (g *Manager) endOf(ctx context.Context, req request.Request) (api.Attachmen
 	}
 	if end.Queued {
 		// A registry that was only restarted is back before the caller is bored.
-		if _, err := g.admission.Wait(ctx, lateID(req.OpID)); err != nil {
+		if _, err := m.admission.Wait(ctx, lateID(req.OpID)); err != nil {
 			return api.Attachment{}, err
 		}
 	}
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-func (g *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attachment, error) {
-	in, err := g.begin(ctx, req)
+func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attachment, error) {
+	in, err := m.begin(ctx, req)
 	if err != nil {
 		return api.Attachment{}, err
 	}
@@ -115,18 +115,18 @@ func (g *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 
 // Queued returns the attachments whose guest has let go and that the registry
 // could not be told of yet.
-func (g *Manager) Queued() []api.Attachment {
+func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
-	for _, in := range g.queued() {
+	for _, in := range m.queued() {
 		out = append(out, in.attachment(api.AttachmentDetaching))
 	}
 	return out
 }
 
 // queued are the inputs of the releases that the registry was not there for.
-func (g *Manager) queued() []input {
+func (m *Manager) queued() []input {
 	var out []input
-	for _, st := range g.admission.Runner.Active() {
+	for _, st := range m.admission.Runner.Active() {
 		var in input
 		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
 			out = append(out, in)
@@ -145,17 +145,17 @@ type found struct {
 }
 
 // findAt finds the attachment of a volume at an instance.
-func (g *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
-	vol, err := g.machine.Registry.Volume(ctx, volumeRef)
+func (m *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (found, error) {
+	vol, err := m.env.Registry.Volume(ctx, volumeRef)
 	if request.Away(err) {
-		if att, ok := g.machine.Known.KnownAt(ctx, volumeRef, instanceRef); ok {
+		if att, ok := m.env.Known.KnownAt(ctx, volumeRef, instanceRef); ok {
 			return found{att, volumeRef, true}, nil
 		}
 	}
 	if err != nil {
 		return found{}, err
 	}
-	inst, err := g.machine.Registry.Instance(ctx, instanceRef)
+	inst, err := m.env.Registry.Instance(ctx, instanceRef)
 	if err != nil {
 		return found{}, err
 	}
@@ -167,30 +167,30 @@ func (g *Manager) findAt(ctx context.Context, volumeRef, instanceRef string) (fo
 }
 
 // find finds an attachment by reference.
-func (g *Manager) find(ctx context.Context, ref string) (found, error) {
-	att, err := g.machine.Registry.Attachment(ctx, ref)
+func (m *Manager) find(ctx context.Context, ref string) (found, error) {
+	att, err := m.env.Registry.Attachment(ctx, ref)
 	if request.Away(err) {
-		if att, ok := g.machine.Known.Known(ctx, ref); ok {
+		if att, ok := m.env.Known.Known(ctx, ref); ok {
 			return found{att, cmp.Or(att.VolumeName, att.VolumeID), true}, nil
 		}
 	}
 	if err != nil {
 		return found{}, err
 	}
-	vol, err := g.machine.Registry.Volume(ctx, att.VolumeID)
+	vol, err := m.env.Registry.Volume(ctx, att.VolumeID)
 	if err != nil {
 		return found{}, err
 	}
 	return found{att, vol.Name, false}, nil
 }
 
-func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input, error) {
-	in, dom, err := g.describe(ctx, f)
+func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input, error) {
+	in, dom, err := m.describe(ctx, f)
 	if err != nil {
 		return in, err
 	}
 	in.Force = force
-	if err := g.decideDetachRoot(ctx, &in, f, dom); err != nil {
+	if err := m.decideDetachRoot(ctx, &in, f, dom); err != nil {
 		return in, err
 	}
 	switch f.State {
@@ -201,7 +201,7 @@ func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 		}
 	case api.AttachmentAttached, api.AttachmentDetaching, api.AttachmentError:
 	}
-	if err := g.machine.notMoving(ctx, &in); err != nil {
+	if err := m.env.notMoving(ctx, &in); err != nil {
 		return in, err
 	}
 	if err := in.comesBack(dom); err != nil {
@@ -213,23 +213,23 @@ func (g *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	return in, checkDomain("cannot detach volume "+in.VolumeName, dom)
 }
 
-func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
-	f, err := g.find(ctx, ref)
+func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
+	f, err := m.find(ctx, ref)
 	if err != nil {
 		return input{}, err
 	}
 	if f.remembered {
 		return input{}, api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer, and what it holds is what is to be deleted; nothing was changed")
 	}
-	in, _, err := g.describe(ctx, f)
+	in, _, err := m.describe(ctx, f)
 	if err != nil {
 		return in, err
 	}
 	in.Force, in.Root = true, api.IsRoot(f.BootIndex)
-	if err := g.machine.notMoving(ctx, &in); err != nil {
+	if err := m.env.notMoving(ctx, &in); err != nil {
 		return in, err
 	}
-	v, err := g.machine.look(ctx, &in)
+	v, err := m.env.look(ctx, &in)
 	if err != nil || v.gone() {
 		return in, err
 	}
@@ -238,8 +238,8 @@ func (g *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 
 // describe is the input of an op that ends an attachment, and its domain, nil if
 // there is none any more.
-func (g *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, error) {
-	host, err := g.host(ctx)
+func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, error) {
+	host, err := m.host(ctx)
 	if err != nil {
 		return input{}, nil, err
 	}
@@ -251,7 +251,7 @@ func (g *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 		Device: f.Device, Mode: f.Mode, BootIndex: f.BootIndex, Location: f.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch,
 	}
-	dom, err := g.machine.HV.Domain(ctx, f.InstanceID)
+	dom, err := m.env.HV.Domain(ctx, f.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return in, nil, nil
 	}

@@ -61,7 +61,7 @@ func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
 		d.world.registry.root.slot = nil
 		elsewhere := queued
 		elsewhere.InstanceID, elsewhere.Slot = db, &api.SlotDefinition{Disk: "not read"}
-		g.machine.queued = func() []input { return []input{elsewhere, queued} }
+		g.env.queued = func() []input { return []input{elsewhere, queued} }
 		_, err := d.attach("data", api.VolumeAttach{Instance: "web", Device: "vdd"})
 		must(t, err)
 		d.takesItsPlace(t, slot)

@@ -37,7 +37,7 @@ type Host struct {
 // Manager attaches and detaches volumes. It is safe for concurrent use.
 type Manager struct {
 	rules     location.Rules
-	machine   *machine
+	env       *env
 	journal   Journal
 	host      func(context.Context) (Host, error)
 	admission request.Admission
@@ -51,7 +51,7 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 	}
 	return &Manager{
 		rules:     cfg.Rules,
-		machine:   &machine{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
+		env:       &env{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
 		journal:   journal,
 		host:      host,
 		admission: request.Admission{Journal: journal, Log: log, Kinds: kinds, Waits: waits},
@@ -59,14 +59,14 @@ func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (H
 }
 
 // Bind gives the manager its runner.
-func (g *Manager) Bind(r *op.Runner) {
-	g.admission.Runner = r
-	g.machine.submit = r.Submit
-	g.machine.queued = g.queued
+func (m *Manager) Bind(r *op.Runner) {
+	m.admission.Runner = r
+	m.env.submit = r.Submit
+	m.env.queued = m.queued
 }
 
-// machine is what the steps share.
-type machine struct {
+// env is what the steps share.
+type env struct {
 	Ports
 	host          func(context.Context) (Host, error)
 	unplugTimeout time.Duration

@@ -28,8 +28,8 @@ type subject struct {
 // Plans implements optest.World.
 func (s *subject) Plans() []op.Plan {
 	g := s.newManager()
-	g.machine.submit = func(context.Context, op.Op) error { return errors.New("the registry is there") }
-	g.machine.queued = func() []input { return nil }
+	g.env.submit = func(context.Context, op.Op) error { return errors.New("the registry is there") }
+	g.env.queued = func() []input { return nil }
 	return g.Plans()
 }
 

@@ -152,7 +152,7 @@ func TestAVolumeWhoseImageIsAnotherVolumeByAnotherNameIsNotAttached(t *testing.T
 	w := newWorld(t)
 	w.site.volumes = []api.Volume{w.registry.vol, {ID: otherAtt, Name: "other", Host: hostName, Location: api.Location{Path: volPath}}}
 	in := w.input(testAtt, web)
-	err := w.newManager().machine.checkLocation(t.Context(), &in)
+	err := w.newManager().env.checkLocation(t.Context(), &in)
 	if api.CodeOf(err) != api.CodeVolumeInUse || !strings.Contains(err.Error(), "is volume other already") {
 		t.Errorf("got %v, want volume_in_use by volume other", err)
 	}

@@ -14,26 +14,26 @@ import (
 // begin stores and starts the op of a request, or finds the one of a repeated
 // request. It returns once the op has been granted what it needs, or is refused,
 // or waits for something that is away.
-func (g *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
+func (m *Manager) begin(ctx context.Context, req request.Request) (in input, err error) {
 	req.Variants = []string{kindFor(req.Kind, true)}
-	o, err := g.admission.Submit(ctx, req)
+	o, err := m.admission.Submit(ctx, req)
 	if err != nil {
 		return in, err
 	}
 	if err := json.Unmarshal(o.Input, &in); err != nil {
 		return in, fmt.Errorf("read op %s: %w", o.ID, err)
 	}
-	_, err = g.admission.Granted(ctx, o.ID, firstSteps[o.Kind]...)
+	_, err = m.admission.Granted(ctx, o.ID, firstSteps[o.Kind]...)
 	return in, err
 }
 
 // perform runs the op of a request to its end. An op that was undone is an error.
-func (g *Manager) perform(ctx context.Context, req request.Request) (input, op.Status, error) {
-	in, err := g.begin(ctx, req)
+func (m *Manager) perform(ctx context.Context, req request.Request) (input, op.Status, error) {
+	in, err := m.begin(ctx, req)
 	if err != nil {
 		return in, op.Status{}, err
 	}
-	st, err := g.admission.End(ctx, req.OpID, in.doing(req.Kind))
+	st, err := m.admission.End(ctx, req.OpID, in.doing(req.Kind))
 	return in, st, err
 }
 

@@ -85,15 +85,15 @@ const lateEvery = time.Minute
 
 // Run watches for guests that let go of a disk late, and gives it back to them,
 // until ctx ends.
-func (g *Manager) Run(ctx context.Context) error {
-	events := g.machine.HV.Events(ctx)
+func (m *Manager) Run(ctx context.Context) error {
+	events := m.env.HV.Events(ctx)
 	tick := time.NewTicker(lateEvery)
 	defer tick.Stop()
 	for {
-		if err := g.recallLate(ctx); err != nil && ctx.Err() == nil {
-			g.machine.log.Warn("cannot read which detaches were given up", "err", err)
+		if err := m.recallLate(ctx); err != nil && ctx.Err() == nil {
+			m.env.log.Warn("cannot read which detaches were given up", "err", err)
 		}
-		g.restoreLate(ctx)
+		m.restoreLate(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -103,7 +103,7 @@ func (g *Manager) Run(ctx context.Context) error {
 				return nil
 			}
 			if e.Kind == hv.EventDeviceRemoved || e.Kind == hv.EventLifecycle {
-				g.admission.Runner.Wake(waitGuest)
+				m.admission.Runner.Wake(waitGuest)
 			}
 		}
 	}
@@ -111,14 +111,14 @@ func (g *Manager) Run(ctx context.Context) error {
 
 // recallLate finds in the journal, once, what a daemon before this one expected: the
 // attachments whose last detach was undone.
-func (g *Manager) recallLate(ctx context.Context) error {
-	late := &g.machine.late
+func (m *Manager) recallLate(ctx context.Context) error {
+	late := &m.env.late
 	late.recalling.Lock()
 	defer late.recalling.Unlock()
 	if late.recalled {
 		return nil
 	}
-	ops, err := g.journal.Ops(ctx, kindDetach, false)
+	ops, err := m.journal.Ops(ctx, kindDetach, false)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (g *Manager) recallLate(ctx context.Context) error {
 		last[o.Group] = o
 	}
 	for _, o := range last {
-		records, err := g.journal.Records(ctx, o.ID)
+		records, err := m.journal.Records(ctx, o.ID)
 		if err != nil {
 			return err
 		}
@@ -159,19 +159,19 @@ func howItEnded(records []op.Record) (asked process, gaveUp bool) {
 // MayMove refuses to move a volume whose guest was asked to let go of it and did not:
 // it may still do so at any time, and QEMU would lose the disk in the middle of the
 // move, with its overlay or its block job. The next start of the guest ends that.
-func (g *Manager) MayMove(ctx context.Context, volumeID string) error {
-	if err := g.recallLate(ctx); err != nil {
+func (m *Manager) MayMove(ctx context.Context, volumeID string) error {
+	if err := m.recallLate(ctx); err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 	}
-	for _, in := range g.machine.late.list() {
+	for _, in := range m.env.late.list() {
 		if in.VolumeID != volumeID || in.asked == (process{}) {
 			continue
 		}
-		v, err := g.machine.look(ctx, &in.input)
+		v, err := m.env.look(ctx, &in.input)
 		if err != nil {
 			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
 		}
-		asked := in.asked.Saved || in.asked == g.machine.processOf(v)
+		asked := in.asked.Saved || in.asked == m.env.processOf(v)
 		if v.saved || v.active && asked {
 			return api.Errorf(api.CodeInstanceBusy,
 				"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
@@ -182,47 +182,47 @@ func (g *Manager) MayMove(ctx context.Context, volumeID string) error {
 }
 
 // processOf is the process of an active domain.
-func (m *machine) processOf(v *view) process { return process{Boot: m.bootID, Run: v.dom.Run} }
+func (e *env) processOf(v *view) process { return process{Boot: e.bootID, Run: v.dom.Run} }
 
 // restoreLate looks at the guests that may have let go, and submits what gives
 // the disk back.
-func (g *Manager) restoreLate(ctx context.Context) {
-	for _, l := range g.machine.late.list() {
+func (m *Manager) restoreLate(ctx context.Context) {
+	for _, l := range m.env.late.list() {
 		in := l.input
-		v, err := g.machine.look(ctx, &in)
+		v, err := m.env.look(ctx, &in)
 		switch {
 		case err != nil:
 			continue
 		case v.dom == nil || !v.active && !v.saved:
-			g.machine.late.drop(in.AttachmentID) // with the process its requests are gone
+			m.env.late.drop(in.AttachmentID) // with the process its requests are gone
 			continue
 		case v.saved:
-			g.machine.late.saved(in.AttachmentID)
+			m.env.late.saved(in.AttachmentID)
 			continue
-		case !v.active || v.live != absent || v.config != attached || g.admission.AtWork(in.Keys()):
+		case !v.active || v.live != absent || v.config != attached || m.admission.AtWork(in.Keys()):
 			continue
 		}
-		att, err := g.machine.Registry.Attachment(ctx, in.AttachmentID)
+		att, err := m.env.Registry.Attachment(ctx, in.AttachmentID)
 		if err != nil && !request.Lost(err) {
 			continue
 		}
-		g.machine.late.drop(in.AttachmentID)
+		m.env.late.drop(in.AttachmentID)
 		if err == nil && att.State == api.AttachmentAttached {
-			g.restore(ctx, &in)
+			m.restore(ctx, &in)
 		}
 	}
 }
 
-func (g *Manager) restore(ctx context.Context, in *input) {
-	g.machine.log.Warn("the guest let go of a disk after that was given up; it gets it back", "instance", in.InstanceName, "device", in.Device)
+func (m *Manager) restore(ctx context.Context, in *input) {
+	m.env.log.Warn("the guest let go of a disk after that was given up; it gets it back", "instance", in.InstanceName, "device", in.Device)
 	data, err := json.Marshal(in)
 	if err == nil {
-		err = g.admission.Runner.Submit(ctx, op.Op{
+		err = m.admission.Runner.Submit(ctx, op.Op{
 			ID: uuid.NewString(), Kind: kindRestore, Group: in.AttachmentID, Keys: in.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}
 	if err != nil {
-		g.machine.late.add(in, process{}) // what was asked for has happened
-		g.machine.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
+		m.env.late.add(in, process{}) // what was asked for has happened
+		m.env.log.Error("cannot give a disk back", "instance", in.InstanceName, "device", in.Device, "err", err)
 	}
 }

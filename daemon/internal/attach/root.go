@@ -72,14 +72,14 @@ func checkLocked(verdict string, inst api.Instance) error {
 // freshen makes the registry know what this host is like now before it is asked
 // about a root volume: its rules want an instance that is stopped, and it was
 // perhaps stopped a moment ago.
-func (m *machine) freshen(ctx context.Context, in *input) {
+func (e *env) freshen(ctx context.Context, in *input) {
 	if in.Root {
-		m.Report(ctx)
+		e.Report(ctx)
 	}
 }
 
 // chooseRoot makes the attach one of the root slot, which has to be empty.
-func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom *hv.Domain, inst api.Instance) error {
+func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.Domain, inst api.Instance) error {
 	if err := cmp.Or(in.onShelf(rootAttach, inst), in.off(rootAttach, dom)); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom 
 	case device != "" && device != s.Device:
 		return refuse(api.CodeInvalidArgument, "it boots from %s, not from %s; leave --device out", s.Device, device)
 	case s.VolumeID != nil:
-		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", m.volumeName(ctx, *s.VolumeID)).With("volume_id", *s.VolumeID)
+		return refuse(api.CodeConflict, "it has volume %s there already; detach that first", e.volumeName(ctx, *s.VolumeID)).With("volume_id", *s.VolumeID)
 	case s.Note != "":
 		return refuse(api.CodeUnsupportedDisk, "its disk %s is what it boots from, and that is %s; only volumes are changed", s.Device, s.Note)
 	case dom.ConfigDisk(s.Device) != nil:
@@ -101,7 +101,7 @@ func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom 
 			s.Device, inst.Name, s.Device)
 	}
 	in.Device, in.BootIndex, in.Root, in.Slot = s.Device, s.BootIndex, true, s.Slot
-	was, err := m.slotDisk(in)
+	was, err := e.slotDisk(in)
 	switch {
 	case err != nil:
 		return err
@@ -114,8 +114,8 @@ func (m *machine) chooseRoot(ctx context.Context, in *input, device string, dom 
 }
 
 // volumeName is what a person calls a volume, or its id where nobody can tell.
-func (m *machine) volumeName(ctx context.Context, id string) string {
-	vol, err := m.Registry.Volume(ctx, id)
+func (e *env) volumeName(ctx context.Context, id string) string {
+	vol, err := e.Registry.Volume(ctx, id)
 	if err != nil {
 		return id
 	}
@@ -136,15 +136,15 @@ func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 // in the hypervisor's words: a volume will come to each that is where the last one was.
 // A slot whose release is queued is empty too, though the registry does not know yet;
 // these are read first, for one that is carried out meanwhile is the registry's to tell.
-func (m *machine) keptSlots(ctx context.Context, in *input) ([]string, error) {
+func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
 	var kept []string
-	for _, gone := range m.queued() {
+	for _, gone := range e.queued() {
 		stays := gone.Root || gone.BootIndex != nil // other slots go with their volume
 		if stays && gone.InstanceID == in.InstanceID && gone.Device != in.Device && gone.Slot != nil {
 			kept = append(kept, gone.Slot.Disk)
 		}
 	}
-	inst, err := m.Registry.Instance(ctx, in.InstanceID)
+	inst, err := e.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
 		return nil, request.Registry(err)
 	}
@@ -158,25 +158,25 @@ func (m *machine) keptSlots(ctx context.Context, in *input) ([]string, error) {
 
 // slotDisk is the disk that was in the slot of a root volume, nil if that is not
 // known.
-func (m *machine) slotDisk(in *input) (*hv.Disk, error) {
-	return m.diskOf(in.Slot, in.Device, in.InstanceName)
+func (e *env) slotDisk(in *input) (*hv.Disk, error) {
+	return e.diskOf(in.Slot, in.Device, in.InstanceName)
 }
 
 // rootAway is the disk that was in the root slot of an instance, nil if that has a
 // volume, or nothing is known of it.
-func (m *machine) rootAway(inst api.Instance) (*hv.Disk, error) {
+func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
 	s := inst.RootSlot()
 	if s == nil || s.VolumeID != nil {
 		return nil, nil //nolint:nilnil // it is not away
 	}
-	return m.diskOf(s.Slot, s.Device, inst.Name)
+	return e.diskOf(s.Slot, s.Device, inst.Name)
 }
 
-func (m *machine) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv.Disk, error) {
+func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv.Disk, error) {
 	if slot == nil {
 		return nil, nil //nolint:nilnil // nothing is known, which is no error
 	}
-	d, err := m.HV.ParseDisk(slot.Disk)
+	d, err := e.HV.ParseDisk(slot.Disk)
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of slot %s of instance %s: %w", device, instanceName, err)
 	}
@@ -185,9 +185,9 @@ func (m *machine) diskOf(slot *api.SlotDefinition, device, instanceName string) 
 
 // decideDetachRoot finds out whether the attachment is a root, and refuses what
 // may not be done to one.
-func (g *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
+func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
 	in.Root = api.IsRoot(f.BootIndex)
-	inst, known, err := g.instanceOf(ctx, f, in.Root)
+	inst, known, err := m.instanceOf(ctx, f, in.Root)
 	if err != nil {
 		return err
 	}
@@ -211,17 +211,17 @@ func (g *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom 
 
 // instanceOf is the instance of an attachment that is to end: by the registry, if
 // its word is needed here, or as this host remembers it, if it does.
-func (g *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
+func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
 	switch {
 	case f.remembered:
-		inst, known = g.machine.Known.KnownInstance(ctx, f.InstanceID)
+		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
 		return inst, known, nil
 	case !needed: // the registry has its say when the detach begins
 		return inst, false, nil
 	}
-	inst, err = g.machine.Registry.Instance(ctx, f.InstanceID)
+	inst, err = m.env.Registry.Instance(ctx, f.InstanceID)
 	if request.Away(err) {
-		inst, known = g.machine.Known.KnownInstance(ctx, f.InstanceID)
+		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
 		return inst, known, nil
 	}
 	return inst, err == nil, err

@@ -13,7 +13,7 @@ import (
 
 // chooseSlot chooses the device of a data volume, and finds what is known of the disk
 // there. Root is as in chooseDevice.
-func (m *machine) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst api.Instance, root *hv.Disk) (err error) {
+func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst api.Instance, root *hv.Disk) (err error) {
 	was := inst.Detached(in.VolumeID)
 	if asked.DefaultSettings {
 		was = nil
@@ -38,7 +38,7 @@ func (m *machine) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, 
 			in.VolumeName, in.Device, was.Device, inst.Name, was.Device[:2])
 	}
 	in.Slot, in.WasRoot = &was.Slot, inst.WasRoot(was)
-	return m.comesBackWhole(in)
+	return e.comesBackWhole(in)
 }
 
 // freeAgain says whether a data volume can have the device back that it had.
@@ -50,8 +50,8 @@ func freeAgain(device string, dom *hv.Domain, inst api.Instance, root *hv.Disk) 
 
 // comesBackWhole refuses to make the disk that was there if something of it would be
 // missing.
-func (m *machine) comesBackWhole(in *input) error {
-	was, err := m.slotDisk(in)
+func (e *env) comesBackWhole(in *input) error {
+	was, err := e.slotDisk(in)
 	if err != nil {
 		return err
 	}

@@ -16,28 +16,28 @@ import (
 // Connect makes the location of an attachment ready for a domain of this host that
 // does not exist yet, once pool, image, size and users were looked at, and returns
 // the image. Its errors are typed for the runner. It may be repeated.
-func (g *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
+func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
 	in := onShelf(vol, att)
 	if in.Location.Pool == "" {
-		if err := g.rules.CheckPath(ctx, in.Location.Path); err != nil {
+		if err := m.rules.CheckPath(ctx, in.Location.Path); err != nil {
 			return hv.Image{}, err
 		}
 	}
-	if err := g.machine.checkLocation(ctx, in); err != nil {
+	if err := m.env.checkLocation(ctx, in); err != nil {
 		return hv.Image{}, err
 	}
-	return in.image(), g.machine.Images.Connect(ctx, in.Location.Path)
+	return in.image(), m.env.Images.Connect(ctx, in.Location.Path)
 }
 
 // Disconnect ends the use of the location on this host, unless a domain or another
 // attachment here needs it. The instance's process must not have it open, whatever
 // libvirt says of the instance.
-func (g *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
+func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
 	in := onShelf(vol, att)
-	if _, err := g.machine.sure(ctx, in); err != nil {
+	if _, err := m.env.sure(ctx, in); err != nil {
 		return err
 	}
-	return g.machine.disconnect(ctx, in)
+	return m.env.disconnect(ctx, in)
 }
 
 func onShelf(vol api.Volume, att api.Attachment) *input {

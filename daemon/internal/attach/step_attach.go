@@ -16,9 +16,9 @@ import (
 // stepAttachConfig puts the disk into the persistent definition. It comes before
 // the running guest gets it, so that the definition chooses the address and every
 // later boot has the disk at the same one.
-func (m *machine) stepAttachConfig() op.Step {
+func (e *env) stepAttachConfig() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		if err != nil || v.config == attached {
 			return err
 		}
@@ -26,33 +26,33 @@ func (m *machine) stepAttachConfig() op.Step {
 			return err
 		}
 		disk := in.disk()
-		if disk.Reserved, err = m.keptSlots(ctx, in); err != nil {
+		if disk.Reserved, err = e.keptSlots(ctx, in); err != nil {
 			return err
 		}
 		if err := r.Note(ctx, namedNote{Named: true}); err != nil {
 			return err
 		}
-		return in.attachError(m.define(ctx, in, v.dom, disk))
+		return in.attachError(e.define(ctx, in, v.dom, disk))
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
 		case v.config == odd:
 			return op.UnknownOutcome(in.changed(v))
 		case v.config == attached:
-			if err := m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+			if err := e.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
 				return request.HV(err)
 			}
 		}
-		if err := m.seenWithout(ctx, in); err != nil || !in.Root {
+		if err := e.seenWithout(ctx, in); err != nil || !in.Root {
 			return err
 		}
-		return m.takeBack(ctx, in, false) // there is no live step that would
+		return e.takeBack(ctx, in, false) // there is no live step that would
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -64,21 +64,21 @@ func (m *machine) stepAttachConfig() op.Step {
 // define gives the disk to the definition. A data disk that comes back gets the address
 // that it had, unless something else has that by now: its settings are its owner's, its
 // address was libvirt's choice.
-func (m *machine) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
+func (e *env) define(ctx context.Context, in *input, dom *hv.Domain, disk hv.DiskSpec) error {
 	if disk.Slot == "" || in.Root {
-		return m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+		return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 	}
-	was, err := m.slotDisk(in)
+	was, err := e.slotDisk(in)
 	if err != nil {
 		return err
 	}
 	disk.NewAddress = slices.ContainsFunc(dom.Live, func(d hv.Disk) bool { return d.SamePlace(was) })
-	err = m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+	err = e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 	if disk.NewAddress || (!errors.Is(err, hv.ErrExists) && !errors.Is(err, hv.ErrUnsupported)) {
 		return err
 	}
 	disk.NewAddress = true
-	return m.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
+	return e.HV.AttachDisk(ctx, in.InstanceID, hv.Config, disk)
 }
 
 // namedNote is written before the definition gets the disk: a guest that is started
@@ -88,8 +88,8 @@ type namedNote struct {
 }
 
 // seenWithout says whether the definition is without the disk, by a look.
-func (m *machine) seenWithout(ctx context.Context, in *input) error {
-	v, err := m.sure(ctx, in)
+func (e *env) seenWithout(ctx context.Context, in *input) error {
+	v, err := e.sure(ctx, in)
 	if err == nil && v.config != absent {
 		err = op.Retry(request.BusyDelay, in.changed(v))
 	}
@@ -161,9 +161,9 @@ type plugNote struct {
 
 // stepAttachLive gives the disk to the running guest, as the definition has it.
 // A guest that is off has it from its next start.
-func (m *machine) stepAttachLive() op.Step {
+func (e *env) stepAttachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		if err != nil {
 			return err
 		}
@@ -182,21 +182,21 @@ func (m *machine) stepAttachLive() op.Step {
 		if err := checkDomain("cannot attach volume "+in.VolumeName, v.dom); err != nil {
 			return err
 		}
-		return m.plug(ctx, r, in)
+		return e.plug(ctx, r, in)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		var note plugNote
 		if _, err := r.Noted(stepNameAttachLive, &note); err != nil {
 			return err
 		}
-		return m.takeBack(ctx, in, note.Plugged)
+		return e.takeBack(ctx, in, note.Plugged)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note plugNote
 		if _, err := r.Noted(stepNameAttachLive, &note); err != nil {
 			return op.Unknown, err
 		}
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -206,15 +206,15 @@ func (m *machine) stepAttachLive() op.Step {
 	return step(stepNameAttachLive, do, undo, observe)
 }
 
-func (m *machine) plug(ctx context.Context, r *op.Run, in *input) error {
-	def, err := m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
+func (e *env) plug(ctx context.Context, r *op.Run, in *input) error {
+	def, err := e.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device)
 	if err != nil {
 		return request.HV(err)
 	}
 	if err := r.Note(ctx, plugNote{Plugged: true}); err != nil {
 		return err
 	}
-	err = m.HV.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
+	err = e.HV.AttachDisk(ctx, in.InstanceID, hv.Live, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrNotActive) {
 		return op.Retry(request.BusyDelay, err) // it went off; the next look says what that means
 	}
@@ -228,10 +228,10 @@ func (m *machine) plug(ctx context.Context, r *op.Run, in *input) error {
 // long that takes: nothing is given back before. A guest that was saved when it
 // perhaps had it is waited for as well: it is restored with what it had. One that
 // runs from it is not asked, but waited for until it is off.
-func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
-	letGo := m.unplug
+func (e *env) takeBack(ctx context.Context, in *input, plugged bool) error {
+	letGo := e.unplug
 	if in.Root {
-		letGo = m.runsFromIt
+		letGo = e.runsFromIt
 	}
 	err := letGo(ctx, in)
 	if api.CodeOf(err) == api.CodeInstanceBusy {
@@ -240,7 +240,7 @@ func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 	if err != nil {
 		return err
 	}
-	v, err := m.sure(ctx, in)
+	v, err := e.sure(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -253,13 +253,13 @@ func (m *machine) takeBack(ctx context.Context, in *input, plugged bool) error {
 }
 
 // stepVerify reads the domain back.
-func (m *machine) stepVerify() op.Step {
+func (e *env) stepVerify() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		was, err := m.slotDisk(in)
+		was, err := e.slotDisk(in)
 		if err != nil {
 			return err
 		}
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		if err != nil {
 			return err
 		}

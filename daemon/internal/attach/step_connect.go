@@ -12,33 +12,33 @@ import (
 
 // stepConnect makes the location ready on this host, once it was looked at again:
 // from here on, and not before, nobody else may come and use it.
-func (m *machine) stepConnect() op.Step {
+func (e *env) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		if err := m.checkLocation(ctx, in); err != nil {
+		if err := e.checkLocation(ctx, in); err != nil {
 			return err
 		}
-		return m.Images.Connect(ctx, in.Location.Path)
+		return e.Images.Connect(ctx, in.Location.Path)
 	}
-	undo := func(ctx context.Context, _ *op.Run, in *input) error { return m.disconnect(ctx, in) }
+	undo := func(ctx context.Context, _ *op.Run, in *input) error { return e.disconnect(ctx, in) }
 	return step(stepNameConnect, do, undo, nil)
 }
 
 // stepDisconnect ends the use of the location on this host, if no other
 // attachment here needs it.
-func (m *machine) stepDisconnect() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *input) error { return m.disconnect(ctx, in) }
+func (e *env) stepDisconnect() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *input) error { return e.disconnect(ctx, in) }
 	return step("disconnect", do, nil, nil)
 }
 
 // disconnect disconnects the location unless a domain of this host names it, or
 // the registry has another attachment of it here. Ops of one volume run one after
 // the other, so of two that end at once the second finds that it is the last.
-func (m *machine) disconnect(ctx context.Context, in *input) error {
-	users, err := m.users(ctx, in.Location.Path)
+func (e *env) disconnect(ctx context.Context, in *input) error {
+	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
 		return err
 	}
-	others, err := m.Registry.Attachments(ctx, in.VolumeID, "")
+	others, err := e.Registry.Attachments(ctx, in.VolumeID, "")
 	switch {
 	case request.Away(err):
 		// A flush that was not needed does no harm, and the domains have spoken.
@@ -52,5 +52,5 @@ func (m *machine) disconnect(ctx context.Context, in *input) error {
 			return nil
 		}
 	}
-	return m.Images.Disconnect(ctx, in.Location.Path)
+	return e.Images.Disconnect(ctx, in.Location.Path)
 }

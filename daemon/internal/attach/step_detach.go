@@ -27,12 +27,12 @@ type beginNote struct {
 // stepBegin says at the registry that the instance is losing the volume, so that
 // no migration of it begins. A registry that is away is no reason to keep a disk
 // in a guest: migrations need it too, and one that is open is this host's own.
-func (m *machine) stepBegin() op.Step {
+func (e *env) stepBegin() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		if err := m.notMoving(ctx, in); err != nil {
+		if err := e.notMoving(ctx, in); err != nil {
 			return err
 		}
-		att, err := m.Registry.Attachment(ctx, in.AttachmentID)
+		att, err := e.Registry.Attachment(ctx, in.AttachmentID)
 		switch {
 		case request.Away(err):
 			return r.Note(ctx, beginNote{Skipped: true})
@@ -50,21 +50,21 @@ func (m *machine) stepBegin() op.Step {
 		if err := r.Note(ctx, note); err != nil || note.Skipped {
 			return err
 		}
-		m.freshen(ctx, in)
-		err = m.transition(ctx, r, in, stepNameBegin, api.AttachmentDetaching, beginsFrom...)
+		e.freshen(ctx, in)
+		err = e.transition(ctx, r, in, stepNameBegin, api.AttachmentDetaching, beginsFrom...)
 		if request.Away(err) {
 			note.Skipped = true
 			return r.Note(ctx, note)
 		}
 		return err
 	}
-	undo := func(ctx context.Context, r *op.Run, in *input) error { return m.giveUp(ctx, r, in) }
+	undo := func(ctx context.Context, r *op.Run, in *input) error { return e.giveUp(ctx, r, in) }
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note beginNote
 		if _, err := r.Noted(stepNameBegin, &note); err != nil || note.Skipped {
 			return op.DoneIf(note.Skipped), err
 		}
-		att, _, err := m.row(ctx, in)
+		att, _, err := e.row(ctx, in)
 		if request.Away(err) {
 			return op.NotDone, nil // asked again, and then perhaps skipped
 		}
@@ -80,12 +80,12 @@ var beginsFrom = []api.AttachmentState{api.AttachmentAttached, api.AttachmentErr
 // giveUp says that the instance keeps the volume. An answer to begin that was
 // lost is found out about here, and so is an attachment that was left detaching
 // by an op that is over: its guest has the disk.
-func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
+func (e *env) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	var note beginNote
 	if _, err := r.Noted(stepNameBegin, &note); err != nil {
 		return err
 	}
-	att, found, err := m.row(ctx, in)
+	att, found, err := e.row(ctx, in)
 	if err != nil || !found || att.State != api.AttachmentDetaching {
 		return err
 	}
@@ -93,11 +93,11 @@ func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
 	if note.From == api.AttachmentError {
 		to = api.AttachmentError
 	}
-	err = m.asOfNow(ctx, in, func(epoch int64, again string) error {
-		return m.transitionIn(ctx, r, in, epoch, "give_up"+again, to, api.AttachmentDetaching)
+	err = e.asOfNow(ctx, in, func(epoch int64, again string) error {
+		return e.transitionIn(ctx, r, in, epoch, "give_up"+again, to, api.AttachmentDetaching)
 	})
 	if request.Lost(err) {
-		m.log.Warn("an attachment that was to be kept is not this host's any more", "attachment", in.AttachmentID, "err", err)
+		e.log.Warn("an attachment that was to be kept is not this host's any more", "attachment", in.AttachmentID, "err", err)
 		return nil
 	}
 	return err
@@ -107,8 +107,8 @@ func (m *machine) giveUp(ctx context.Context, r *op.Run, in *input) error {
 // journal's word, and any volume of an instance that is saved while another one
 // moves, by its guard: what was saved has the disk, and gets it back when it is woken.
 // The registry, which has that instance locked, may be away.
-func (m *machine) notMoving(ctx context.Context, in *input) error {
-	guards, err := m.Guards.Of(in.InstanceID)
+func (e *env) notMoving(ctx context.Context, in *input) error {
+	guards, err := e.Guards.Of(in.InstanceID)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (m *machine) notMoving(ctx context.Context, in *input) error {
 			return api.Errorf(api.CodeInstanceBusy, "cannot detach volume %s: %s", in.VolumeName, g.Reason)
 		}
 	}
-	open, err := m.Migrations.List(ctx, false)
+	open, err := e.Migrations.List(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -140,9 +140,9 @@ type remembered struct {
 }
 
 // stepRemember looks at the disk, and keeps what is about to go.
-func (m *machine) stepRemember() op.Step {
+func (e *env) stepRemember() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -165,18 +165,18 @@ func (m *machine) stepRemember() op.Step {
 		var kept remembered
 		if v.config == attached {
 			kept.SerialOfVolume = v.configDisk.Serial == in.VolumeID
-			if kept.Config, err = m.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
+			if kept.Config, err = e.HV.DiskDefinition(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
 				return volatile(err)
 			}
 		}
 		if v.live == attached {
 			kept.SerialOfVolume = kept.SerialOfVolume || (kept.Config == "" && v.liveDisk.Serial == in.VolumeID)
-			if kept.Live, err = m.HV.DiskDefinition(ctx, in.InstanceID, hv.Live, in.Device); err != nil {
+			if kept.Live, err = e.HV.DiskDefinition(ctx, in.InstanceID, hv.Live, in.Device); err != nil {
 				return volatile(err)
 			}
 		}
 		for _, def := range []string{kept.Config, kept.Live} {
-			if err := m.comesBackAs(in, def); err != nil {
+			if err := e.comesBackAs(in, def); err != nil {
 				return err
 			}
 		}
@@ -202,11 +202,11 @@ func (in *input) comesBack(dom *hv.Domain) error {
 }
 
 // comesBackAs is comesBack by the words of the hypervisor, "" for none, which may say more.
-func (m *machine) comesBackAs(in *input, definition string) error {
+func (e *env) comesBackAs(in *input, definition string) error {
 	if definition == "" {
 		return nil
 	}
-	d, err := m.HV.ParseDisk(definition)
+	d, err := e.HV.ParseDisk(definition)
 	if err != nil {
 		return fmt.Errorf("read disk %s of instance %s: %w", in.Device, in.InstanceName, err)
 	}
@@ -223,20 +223,20 @@ func volatile(err error) error {
 
 // stepDetachConfig takes the disk out of the persistent definition, so that a
 // guest that restarts from here on comes back without it.
-func (m *machine) stepDetachConfig() op.Step {
+func (e *env) stepDetachConfig() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		switch {
 		case err != nil || v.config == absent:
 			return err
 		case v.config == odd:
 			return in.changed(v)
 		}
-		return request.HV(m.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
+		return request.HV(e.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device))
 	}
-	undo := func(ctx context.Context, r *op.Run, in *input) error { return m.putBack(ctx, r, in, hv.Config) }
+	undo := func(ctx context.Context, r *op.Run, in *input) error { return e.putBack(ctx, r, in, hv.Config) }
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -246,12 +246,12 @@ func (m *machine) stepDetachConfig() op.Step {
 }
 
 // putBack gives the disk back exactly as it was.
-func (m *machine) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
+func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where) error {
 	var kept remembered
 	if _, err := r.Output(stepNameRemember, &kept); err != nil {
 		return err
 	}
-	v, err := m.sure(ctx, in)
+	v, err := e.sure(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (m *machine) putBack(ctx context.Context, r *op.Run, in *input, where hv.Wh
 	case is == odd:
 		return op.UnknownOutcome(in.changed(v))
 	}
-	err = m.HV.AttachDisk(ctx, in.InstanceID, where, hv.DiskSpec{Target: in.Device, Definition: def})
+	err = e.HV.AttachDisk(ctx, in.InstanceID, where, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrExists) {
 		return op.UnknownOutcome(in.changed(v))
 	}
@@ -291,13 +291,13 @@ type unplugNote struct {
 // stepDetachLive waits until no process has the disk and no start will bring it
 // back. It is the commit point: what a guest has let go of is not given to it
 // again.
-func (m *machine) stepDetachLive() op.Step {
+func (e *env) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: m.processOf(v)}) }
-		if err := m.unplugAfter(ctx, in, asking); err != nil {
+		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.processOf(v)}) }
+		if err := e.unplugAfter(ctx, in, asking); err != nil {
 			return err
 		}
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -313,11 +313,11 @@ func (m *machine) stepDetachLive() op.Step {
 		if _, err := r.Noted(stepNameDetachLive, &note); err != nil {
 			return err
 		}
-		m.late.add(in, note.Asked)
-		return m.putBack(ctx, r, in, hv.Live)
+		e.late.add(in, note.Asked)
+		return e.putBack(ctx, r, in, hv.Live)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
-		v, gone, err := m.lookGone(ctx, r, in)
+		v, gone, err := e.lookGone(ctx, r, in)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -328,7 +328,7 @@ func (m *machine) stepDetachLive() op.Step {
 
 // lookGone looks at the domain, and says whether the guest was seen without the
 // disk before.
-func (m *machine) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
+func (e *env) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
 	var note unplugNote
 	last := stepNameDetachLive
 	if in.Root {
@@ -337,6 +337,6 @@ func (m *machine) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bo
 	if _, err := r.Noted(last, &note); err != nil {
 		return nil, false, err
 	}
-	v, err := m.sure(ctx, in)
+	v, err := e.sure(ctx, in)
 	return v, note.Gone, err
 }

@@ -26,9 +26,9 @@ type released struct {
 
 // stepRelease gives the volume back, after one more look that the domain is
 // without it.
-func (m *machine) stepRelease() op.Step {
+func (e *env) stepRelease() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, wasGone, err := m.lookGone(ctx, r, in)
+		v, wasGone, err := e.lookGone(ctx, r, in)
 		if err != nil {
 			return err
 		}
@@ -39,15 +39,15 @@ func (m *machine) stepRelease() op.Step {
 		if err != nil {
 			return err
 		}
-		err = m.giveBack(ctx, r, in, "release", force)
+		err = e.giveBack(ctx, r, in, "release", force)
 		switch {
 		case err == nil || api.CodeOf(err) == api.CodeNotFound:
 			return nil
 		case request.Lost(err):
-			m.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
+			e.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return r.Note(ctx, released{Lost: true})
 		case request.Away(err):
-			return m.queueRelease(ctx, r, in, force)
+			return e.queueRelease(ctx, r, in, force)
 		}
 		return err
 	}
@@ -58,7 +58,7 @@ func (m *machine) stepRelease() op.Step {
 		} else if noted {
 			return op.Done, r.SetOutput(end)
 		}
-		_, found, err := m.row(ctx, in)
+		_, found, err := e.row(ctx, in)
 		if request.Away(err) {
 			return op.NotDone, nil
 		}
@@ -76,7 +76,7 @@ func overlooks(r *op.Run, in *input) (bool, error) {
 }
 
 // queueRelease hands the release to an op of its own.
-func (m *machine) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
+func (e *env) queueRelease(ctx context.Context, r *op.Run, in *input, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {
 		return err
@@ -87,14 +87,14 @@ func (m *machine) queueRelease(ctx context.Context, r *op.Run, in *input, force 
 	if err != nil {
 		return fmt.Errorf("encode the release of attachment %s: %w", in.AttachmentID, err)
 	}
-	err = m.submit(ctx, op.Op{
+	err = e.submit(ctx, op.Op{
 		ID: lateID(r.OpID()), Kind: kindRelease, Group: in.AttachmentID, Keys: []string{"attachment/" + in.AttachmentID},
 		Input: data, CreatedAt: time.Now().UTC(),
 	})
 	if err != nil {
 		return err
 	}
-	m.log.Warn("the registry is away: the volume stays reserved until it can be told", "volume", in.VolumeName, "instance", in.InstanceName)
+	e.log.Warn("the registry is away: the volume stays reserved until it can be told", "volume", in.VolumeName, "instance", in.InstanceName)
 	return r.Note(ctx, released{Queued: true})
 }
 
@@ -106,23 +106,23 @@ func lateID(opID string) string {
 
 // stepReleaseLate gives the volume back when the registry is there again. What
 // it refuses then is for a person to look at: nothing here can be undone.
-func (m *machine) stepReleaseLate() op.Step {
+func (e *env) stepReleaseLate() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		if err != nil {
 			return err
 		}
 		if v.live != absent || v.config != absent {
 			return op.UnknownOutcome(in.changed(v))
 		}
-		err = m.giveBack(ctx, r, in, "release", in.Force)
+		err = e.giveBack(ctx, r, in, "release", in.Force)
 		switch {
 		case err == nil || api.CodeOf(err) == api.CodeNotFound:
 			return nil
 		case request.Away(err):
 			return request.Registry(err)
 		case request.Lost(err):
-			m.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
+			e.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return r.Note(ctx, released{Lost: true})
 		}
 		return op.UnknownOutcome(err)
@@ -132,7 +132,7 @@ func (m *machine) stepReleaseLate() op.Step {
 		if noted, err := r.Noted("release_late", &end); err != nil || noted {
 			return op.DoneIf(noted), err
 		}
-		_, found, err := m.row(ctx, in)
+		_, found, err := e.row(ctx, in)
 		return op.DoneIf(!found), err
 	}
 	return step("release_late", do, nil, observe)
@@ -140,9 +140,9 @@ func (m *machine) stepReleaseLate() op.Step {
 
 // stepAbsent refuses to end an attachment whose disk a domain has, or would have
 // when it is restored.
-func (m *machine) stepAbsent() op.Step {
+func (e *env) stepAbsent() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		if err != nil || v.gone() {
 			return err
 		}

@@ -13,10 +13,10 @@ import (
 // stepReserve keeps the volume for the instance: the registry checks every rule
 // of the site, and from here on nobody else gets it. It comes before anything
 // names the image, and its undo after everything has let go of it.
-func (m *machine) stepReserve() op.Step {
+func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		m.freshen(ctx, in)
-		_, err := m.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", api.AttachmentReserve{
+		e.freshen(ctx, in)
+		_, err := e.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", api.AttachmentReserve{
 			ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Device: in.Device, Mode: in.Mode,
 			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
 			Root: in.Root,
@@ -24,22 +24,22 @@ func (m *machine) stepReserve() op.Step {
 		return request.Registry(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
-		_, found, err := m.row(ctx, in)
+		_, found, err := e.row(ctx, in)
 		if err != nil || !found {
 			return err
 		}
-		if err := m.seenGone(ctx, r, in); err != nil {
+		if err := e.seenGone(ctx, r, in); err != nil {
 			return err
 		}
-		err = m.giveBack(ctx, r, in, "unreserve", true)
+		err = e.giveBack(ctx, r, in, "unreserve", true)
 		if request.Lost(err) {
-			m.log.Warn("an attachment that was not made is not this host's any more", "attachment", in.AttachmentID, "err", err)
+			e.log.Warn("an attachment that was not made is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return nil
 		}
 		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		_, found, err := m.row(ctx, in)
+		_, found, err := e.row(ctx, in)
 		return op.DoneIf(found), err
 	}
 	return step(stepNameReserve, do, undo, observe)
@@ -51,19 +51,19 @@ func (m *machine) stepReserve() op.Step {
 //
 // One that was saved since the definition got the disk may have been started with it
 // before: what it has is seen when it is restored, or its saved state removed.
-func (m *machine) seenGone(ctx context.Context, r *op.Run, in *input) error {
+func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 	var note namedNote
 	if _, err := r.Noted(stepNameAttachConfig, &note); err != nil {
 		return err
 	}
-	v, err := m.sure(ctx, in)
+	v, err := e.sure(ctx, in)
 	switch {
 	case err != nil:
 		return err
 	case v.saved && note.Named:
 		return op.WaitFor(waitGuest, in.notSaved(v))
 	case v.config == absent && v.live == attached:
-		if err := m.takeBack(ctx, in, false); err != nil {
+		if err := e.takeBack(ctx, in, false); err != nil {
 			return err
 		}
 		return op.Retry(0, in.changed(v))
@@ -74,27 +74,27 @@ func (m *machine) seenGone(ctx context.Context, r *op.Run, in *input) error {
 }
 
 // stepClaim says at the registry that this host is about to connect the volume.
-func (m *machine) stepClaim() op.Step {
+func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return m.transition(ctx, r, in, stepNameClaim, api.AttachmentAttaching, api.AttachmentReserved)
+		return e.transition(ctx, r, in, stepNameClaim, api.AttachmentAttaching, api.AttachmentReserved)
 	}
-	return step(stepNameClaim, do, nil, m.inState(api.AttachmentAttaching, api.AttachmentAttached))
+	return step(stepNameClaim, do, nil, e.inState(api.AttachmentAttaching, api.AttachmentAttached))
 }
 
 // stepComplete says that the instance has the volume. The output is the
 // attachment.
-func (m *machine) stepComplete() op.Step {
+func (e *env) stepComplete() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return m.transition(ctx, r, in, stepNameComplete, api.AttachmentAttached, api.AttachmentAttaching)
+		return e.transition(ctx, r, in, stepNameComplete, api.AttachmentAttached, api.AttachmentAttaching)
 	}
-	return step(stepNameComplete, do, nil, m.inState(api.AttachmentAttached))
+	return step(stepNameComplete, do, nil, e.inState(api.AttachmentAttached))
 }
 
 // inState observes whether the registry has the attachment in one of these
 // states. The output is the attachment.
-func (m *machine) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
+func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
-		att, found, err := m.row(ctx, in)
+		att, found, err := e.row(ctx, in)
 		if err != nil || !found {
 			return op.NotDone, err
 		}
@@ -109,12 +109,12 @@ func (m *machine) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
 
 // transition asks the registry for one change of state. The op id of the call
 // names the op and what is asked, so that a repeated call gets the same answer.
-func (m *machine) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
-	return m.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
+func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
+	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
 }
 
-func (m *machine) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int64, what string, to api.AttachmentState, from ...api.AttachmentState) error {
-	_, err := m.Registry.TransitionAttachment(ctx, r.OpID()+"."+what, in.AttachmentID, api.AttachmentTransition{
+func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int64, what string, to api.AttachmentState, from ...api.AttachmentState) error {
+	_, err := e.Registry.TransitionAttachment(ctx, r.OpID()+"."+what, in.AttachmentID, api.AttachmentTransition{
 		From: from, To: to, Host: in.Host, Epoch: epoch, OpID: r.OpID(),
 	})
 	return request.Registry(err)
@@ -122,8 +122,8 @@ func (m *machine) transitionIn(ctx context.Context, r *op.Run, in *input, epoch 
 
 // row reads the attachment from the registry. One that is not this host's is as
 // good as none. Its errors are typed for the runner.
-func (m *machine) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
-	att, err = m.Registry.Attachment(ctx, in.AttachmentID)
+func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
+	att, err = e.Registry.Attachment(ctx, in.AttachmentID)
 	if request.Lost(err) {
 		return att, false, nil
 	}
@@ -131,13 +131,13 @@ func (m *machine) row(ctx context.Context, in *input) (att api.Attachment, found
 }
 
 // giveBack releases the attachment, which nothing on this host has any more.
-func (m *machine) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
+func (e *env) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
 	slot, err := in.slotKept(r)
 	if err != nil {
 		return err
 	}
-	return m.asOfNow(ctx, in, func(epoch int64, again string) error {
-		_, err := m.Registry.ReleaseAttachment(ctx, r.OpID()+"."+what+again, in.AttachmentID, api.AttachmentRelease{
+	return e.asOfNow(ctx, in, func(epoch int64, again string) error {
+		_, err := e.Registry.ReleaseAttachment(ctx, r.OpID()+"."+what+again, in.AttachmentID, api.AttachmentRelease{
 			Host: in.Host, Epoch: epoch, OpID: r.OpID(), Force: force, Slot: slot,
 		})
 		return err
@@ -145,9 +145,9 @@ func (m *machine) giveBack(ctx context.Context, r *op.Run, in *input, what strin
 }
 
 // asOfNow says something of the attachment under the epoch of the op, or of now.
-func (m *machine) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
+func (e *env) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
 	now := func() (int64, error) {
-		h, err := m.host(ctx)
+		h, err := e.host(ctx)
 		return h.Epoch, err
 	}
 	return request.AsOfNow(in.Epoch, now, say)

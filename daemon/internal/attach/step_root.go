@@ -16,35 +16,35 @@ import (
 // stepGuard keeps the instance off while it has no root volume. It comes before
 // the definition is touched, and what it undoes after the definition has the disk
 // again: where it has not, the guard stays.
-func (m *machine) stepGuard() op.Step {
+func (e *env) stepGuard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
-		if err := m.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
+		if err := e.Guards.Set(in.InstanceID, guard.OwnerRoot, instance.RootReason(in.InstanceName)); err != nil {
 			return api.Errorf(api.CodeJournalUnavailable, "cannot change the root volume of instance %s: this host cannot keep it from starting meanwhile: %v", in.InstanceName, err)
 		}
 		return nil
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error {
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		if err != nil || (v.dom != nil && v.config == absent) {
 			return err
 		}
-		return m.Guards.Clear(in.InstanceID, guard.OwnerRoot)
+		return e.Guards.Clear(in.InstanceID, guard.OwnerRoot)
 	}
-	return step(stepNameGuard, do, undo, m.guarded(true))
+	return step(stepNameGuard, do, undo, e.guarded(true))
 }
 
 // stepUnguard lets the instance start again: it has its root volume.
-func (m *machine) stepUnguard() op.Step {
+func (e *env) stepUnguard() op.Step {
 	do := func(_ context.Context, _ *op.Run, in *input) error {
-		return m.Guards.Clear(in.InstanceID, guard.OwnerRoot)
+		return e.Guards.Clear(in.InstanceID, guard.OwnerRoot)
 	}
-	return step("unguard", do, nil, m.guarded(false))
+	return step("unguard", do, nil, e.guarded(false))
 }
 
 // guarded observes whether the guard is there, or is not.
-func (m *machine) guarded(want bool) op.ObserveFunc[input] {
+func (e *env) guarded(want bool) op.ObserveFunc[input] {
 	return func(_ context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		has, err := m.Guards.Has(in.InstanceID, guard.OwnerRoot)
+		has, err := e.Guards.Has(in.InstanceID, guard.OwnerRoot)
 		if err != nil {
 			return op.Unknown, err
 		}
@@ -56,9 +56,9 @@ func (m *machine) guarded(want bool) op.ObserveFunc[input] {
 // has no root: a start that the hook had let through before the guard was there
 // was waited for by libvirt before it took the change, and is seen here. After it
 // nothing can start the instance, so it is the commit point.
-func (m *machine) stepStayOff() op.Step {
+func (e *env) stepStayOff() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -76,13 +76,13 @@ func (m *machine) stepStayOff() op.Step {
 
 // stepVerifyRoot reads the definition back: the instance is off, and boots from
 // this disk, at the place in the guest where the one before was.
-func (m *machine) stepVerifyRoot() op.Step {
+func (e *env) stepVerifyRoot() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
-		was, err := m.slotDisk(in)
+		was, err := e.slotDisk(in)
 		if err != nil {
 			return err
 		}
-		v, err := m.sure(ctx, in)
+		v, err := e.sure(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -134,8 +134,8 @@ func serialOf(in *input, was *hv.Disk) string {
 
 // runsFromIt waits until a guest is off that was started from a root volume which
 // it may not keep: that was never guarded against, on a host without the hook.
-func (m *machine) runsFromIt(ctx context.Context, in *input) error {
-	v, err := m.sure(ctx, in)
+func (e *env) runsFromIt(ctx context.Context, in *input) error {
+	v, err := e.sure(ctx, in)
 	if err != nil || v.live == absent {
 		return err
 	}

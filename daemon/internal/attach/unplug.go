@@ -27,23 +27,23 @@ const (
 // when the time is over; the guest may let go later all the same. A guest that is
 // paused is not asked before it runs: it could not answer, and would do so at a
 // time when nobody asks any more.
-func (m *machine) unplug(ctx context.Context, in *input) error {
-	return m.unplugAfter(ctx, in, func(*view) error { return nil })
+func (e *env) unplug(ctx context.Context, in *input) error {
+	return e.unplugAfter(ctx, in, func(*view) error { return nil })
 }
 
 // unplugAfter is unplug that calls asking before a process of the guest is asked for
 // the first time, and does not ask if that fails.
-func (m *machine) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
+func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events := m.HV.Events(ctx)
-	over := time.NewTimer(m.unplugTimeout)
+	events := e.HV.Events(ctx)
+	over := time.NewTimer(e.unplugTimeout)
 	defer over.Stop()
 	var asked time.Time
 	var run int // the process that was asked
 	var refusal error
 	for {
-		v, err := m.look(ctx, in)
+		v, err := e.look(ctx, in)
 		switch {
 		case err != nil:
 			return err
@@ -60,7 +60,7 @@ func (m *machine) unplugAfter(ctx context.Context, in *input, asking func(*view)
 				run = v.dom.Run
 			}
 			asked = time.Now()
-			if refusal, err = m.ask(ctx, in); err != nil {
+			if refusal, err = e.ask(ctx, in); err != nil {
 				return err
 			}
 			if refusal == nil {
@@ -70,10 +70,10 @@ func (m *machine) unplugAfter(ctx context.Context, in *input, asking func(*view)
 		if more, err := hv.Await(ctx, events, in.InstanceID, lookEvery, over.C); err != nil {
 			return err
 		} else if !more {
-			if _, err := m.sure(ctx, in); err != nil {
+			if _, err := e.sure(ctx, in); err != nil {
 				return err
 			}
-			return in.keeps(v, m.unplugTimeout, refusal)
+			return in.keeps(v, e.unplugTimeout, refusal)
 		}
 	}
 }
@@ -85,8 +85,8 @@ func answers(v *view) bool {
 }
 
 // ask asks once. A refusal may be another answer the next time.
-func (m *machine) ask(ctx context.Context, in *input) (refusal, err error) {
-	err = m.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
+func (e *env) ask(ctx context.Context, in *input) (refusal, err error) {
+	err = e.HV.DetachDisk(ctx, in.InstanceID, hv.Live, in.Device)
 	switch {
 	case err == nil:
 		return nil, nil

@@ -38,8 +38,8 @@ type view struct {
 }
 
 // look reads the domain. Its errors are typed for the runner.
-func (m *machine) look(ctx context.Context, in *input) (*view, error) {
-	dom, err := m.HV.Domain(ctx, in.InstanceID)
+func (e *env) look(ctx context.Context, in *input) (*view, error) {
+	dom, err := e.HV.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return &view{live: absent, config: absent}, nil
 	}

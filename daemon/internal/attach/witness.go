@@ -17,12 +17,12 @@ var patience = witness.Patience{Poll: 50 * time.Millisecond, Bound: 30 * time.Se
 // sure is look that asks the kernel as well what the guest's process has open: libvirt
 // may never see a disk that the guest has got meanwhile. Its errors are typed for the
 // runner.
-func (m *machine) sure(ctx context.Context, in *input) (*view, error) {
+func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	return witness.Agreed(ctx, patience, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
-		if h.View, err = m.look(ctx, in); err != nil {
+		if h.View, err = e.look(ctx, in); err != nil {
 			return h, err
 		}
-		held, err := witness.Look(ctx, m.HV, in.InstanceID, in.InstanceName, in.Location.Path)
+		held, err := witness.Look(ctx, e.HV, in.InstanceID, in.InstanceName, in.Location.Path)
 		if err != nil {
 			return h, err
 		}

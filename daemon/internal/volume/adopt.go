@@ -19,10 +19,10 @@ import (
 // Adopt makes a volume of an image that exists and that nobody uses, where it
 // is and as it is. Its format is the caller's word. A repeated request gets the
 // same answer.
-func (g *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
-	st, err := g.perform(ctx, request.Request{
+func (m *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
+	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindAdopt, Body: in,
-		Decide: func(ctx context.Context) (request.Input, error) { return g.decideAdopt(ctx, in) },
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideAdopt(ctx, in) },
 	}, fmt.Sprintf("volume %.64s is being adopted", in.Name))
 	if err != nil {
 		return api.Volume{}, err
@@ -30,22 +30,22 @@ func (g *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (a
 	return volumeOf(st, stepNameRegister)
 }
 
-func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, error) {
+func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	id, err := g.host(ctx)
+	id, err := m.host(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := g.findImage(ctx, in)
+	l, err := m.findImage(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkFree(ctx, l.Path); err != nil {
+	if err := m.checkFree(ctx, l.Path); err != nil {
 		return nil, err
 	}
-	if err := g.checkAdoptable(ctx, in.Name, l.Path); err != nil {
+	if err := m.checkAdoptable(ctx, in.Name, l.Path); err != nil {
 		return nil, err
 	}
 	return &input{Volume: api.VolumeRegister{
@@ -55,10 +55,10 @@ func (g *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 }
 
 // findImage finds the image and its exact size.
-func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Location, error) {
+func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Location, error) {
 	l := api.Location{Pool: in.Pool, Name: in.VolumeName, Path: in.Path, Format: in.Format}
 	if in.Pool != "" {
-		found, err := g.machine.inPool(ctx, l)
+		found, err := m.env.inPool(ctx, l)
 		if err != nil {
 			return l, err
 		}
@@ -67,10 +67,10 @@ func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 		}
 		l.Path = found.Path
 	}
-	if err := g.rules.CheckPath(ctx, l.Path); err != nil { // a link in a pool may lead anywhere
+	if err := m.rules.CheckPath(ctx, l.Path); err != nil { // a link in a pool may lead anywhere
 		return l, err
 	}
-	info, err := g.machine.Images.Inspect(ctx, l.Path, l.Format)
+	info, err := m.env.Images.Inspect(ctx, l.Path, l.Format)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
 		return l, api.Errorf(api.CodeNotFound, "there is no image at %s", l.Path)
@@ -85,8 +85,8 @@ func (g *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 
 // checkFree refuses an image that belongs to a volume or a migration of this host
 // already, by whatever path.
-func (g *Manager) checkFree(ctx context.Context, path string) error {
-	look, err := g.machine.Claims.Look(ctx)
+func (m *Manager) checkFree(ctx context.Context, path string) error {
+	look, err := m.env.Claims.Look(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func cannotTell(path string, why error) *api.Error {
 
 // checkAdoptable refuses an image that is in use. A domain's disk needs its
 // attachment too, or nothing would keep a second writer off it.
-func (g *Manager) checkAdoptable(ctx context.Context, name, path string) error {
-	err := g.machine.checkUnused(ctx, path, "cannot adopt volume "+name)
+func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
+	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error
 	if errors.As(err, &used) && used.Details["instance"] != nil {
 		used.Message += fmt.Sprintf("; adopt it together with its instance: `volferryctl instance adopt %v`", used.Details["instance"])

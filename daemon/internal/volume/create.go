@@ -20,10 +20,10 @@ const defaultType = "default"
 
 // Create makes an empty volume in a pool of this host and returns it when it
 // can be used. A repeated request gets the same answer.
-func (g *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
-	st, err := g.perform(ctx, request.Request{
+func (m *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) (api.Volume, error) {
+	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindCreate, Body: in,
-		Decide: func(ctx context.Context) (request.Input, error) { return g.decideCreate(ctx, in) },
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideCreate(ctx, in) },
 	}, fmt.Sprintf("volume %.64s is being created", in.Name))
 	if err != nil {
 		return api.Volume{}, err
@@ -31,27 +31,27 @@ func (g *Manager) Create(ctx context.Context, opID string, in api.VolumeCreate) 
 	return volumeOf(st, stepNamePublish)
 }
 
-func (g *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input, error) {
+func (m *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input, error) {
 	in.Format = cmp.Or(in.Format, api.FormatRaw)
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
-	host, err := g.host(ctx)
+	host, err := m.host(ctx)
 	if err != nil {
 		return nil, err
 	}
-	typ, err := g.machine.Registry.Type(ctx, cmp.Or(in.Type, defaultType))
+	typ, err := m.env.Registry.Type(ctx, cmp.Or(in.Type, defaultType))
 	if err != nil {
 		return nil, err
 	}
 	if typ.Multiattach && in.Format != api.FormatRaw {
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot create volume %s: type %s is multiattach, and only a raw volume can be open in several guests; leave --format out", in.Name, typ.Name)
 	}
-	pools, err := g.machine.HV.Pools(ctx)
+	pools, err := m.env.HV.Pools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look at the pools: %w", err)
 	}
-	pool, err := choosePool(pools, typ, in, g.machine.Images.FreeBytes)
+	pool, err := choosePool(pools, typ, in, m.env.Images.FreeBytes)
 	if err != nil {
 		return nil, err
 	}

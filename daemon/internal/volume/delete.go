@@ -22,18 +22,18 @@ import (
 // goes. Ref is its id, name or the beginning of its id. With force it also
 // deletes one whose bytes may be half there (creating, deleting, error), never
 // one that is attached or moves. A repeated request gets the same answer.
-func (g *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
+func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {
 		body = forcedDeleteBody{Volume: ref, Force: true}
-		vol, gone, err := g.goOn(ctx, opID, ref)
+		vol, gone, err := m.goOn(ctx, opID, ref)
 		if gone || err != nil {
 			return vol, request.Refused(err)
 		}
 	}
-	st, err := g.perform(ctx, request.Request{
+	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindDelete, Body: body,
-		Decide: func(ctx context.Context) (request.Input, error) { return g.decideDelete(ctx, ref, force) },
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideDelete(ctx, ref, force) },
 	}, fmt.Sprintf("volume %.64s is being deleted", ref))
 	if err != nil {
 		return api.VolumeRegister{}, err
@@ -50,20 +50,20 @@ type forcedDeleteBody struct {
 // goOn is the operator's word for an op on the volume that waits for it: nothing
 // else gets past it. What it cannot make sense of it will say again. Gone is true
 // if that op was the deletion itself.
-func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
-	known, err := request.Known(ctx, g.admission.Runner, opID)
+func (m *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
+	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
 		return was, false, err // a repeated request
 	}
-	vol, err := g.machine.Registry.Volume(ctx, ref)
+	vol, err := m.env.Registry.Volume(ctx, ref)
 	if err != nil {
 		return was, false, err
 	}
-	for _, st := range g.admission.Runner.Active() {
+	for _, st := range m.admission.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !slices.Contains(st.Op.Keys, request.VolumeKey(vol.ID)) {
 			continue
 		}
-		now, err := g.endParked(ctx, st.Op)
+		now, err := m.endParked(ctx, st.Op)
 		if err != nil {
 			return was, false, api.Errorf(api.CodeNeedsOperator, "cannot delete volume %s: op %s (%s) on it cannot end: %v", vol.Name, st.Op.ID, st.Op.Kind, err).
 				With("op_id", st.Op.ID)
@@ -77,11 +77,11 @@ func (g *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeReg
 }
 
 // endParked lets an op go on that waits for the operator, and waits for its end.
-func (g *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
-	if err := g.admission.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
+func (m *Manager) endParked(ctx context.Context, o op.Op) (op.Status, error) {
+	if err := m.admission.Runner.Continue(ctx, o.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
 		return op.Status{}, err
 	}
-	st, err := g.admission.Wait(ctx, o.ID)
+	st, err := m.admission.Wait(ctx, o.ID)
 	switch {
 	case err != nil:
 		return st, err
@@ -102,33 +102,33 @@ func deletedBy(o op.Op) (api.VolumeRegister, error) {
 	return in.Volume, nil
 }
 
-func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (*input, error) {
-	vol, err := g.machine.Registry.Volume(ctx, ref)
+func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*input, error) {
+	vol, err := m.env.Registry.Volume(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkIdle(vol, force); err != nil {
 		return nil, err
 	}
-	id, err := g.host(ctx)
+	id, err := m.host(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkReach(ctx, vol, id); err != nil {
+	if err := m.checkReach(ctx, vol, id); err != nil {
 		return nil, err
 	}
 	in := &input{From: vol.Status, Volume: api.VolumeRegister{ID: vol.ID, Name: vol.Name, Host: id, Location: vol.Location}}
-	if err := g.machine.checkUnused(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
+	if err := m.env.checkUnused(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}
 	if vol.Location.Pool != "" {
 		// A pool that is away says nothing of what it holds, so it is no reason
 		// to forget the volume.
-		_, err := g.machine.inPool(ctx, vol.Location)
+		_, err := m.env.inPool(ctx, vol.Location)
 		return in, err
 	}
 	// A path may lead elsewhere by now than when it became a volume.
-	if err := g.rules.CheckPath(ctx, vol.Location.Path); err != nil {
+	if err := m.rules.CheckPath(ctx, vol.Location.Path); err != nil {
 		return in, err
 	}
 	in.Unlink = vol.Location.Path
@@ -140,8 +140,8 @@ func (g *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 
 // checkReach refuses a volume that this host does not have: it is another host's,
 // and in no pool that both see.
-func (g *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
-	owner, err := g.machine.Registry.Host(ctx, vol.Host)
+func (m *Manager) checkReach(ctx context.Context, vol api.Volume, id string) error {
+	owner, err := m.env.Registry.Host(ctx, vol.Host)
 	if err == nil && owner.ID == id {
 		return nil
 	}
@@ -152,12 +152,12 @@ func (g *Manager) checkReach(ctx context.Context, vol api.Volume, id string) err
 	if vol.Location.Pool == "" {
 		return elsewhere
 	}
-	pools, err := g.machine.HV.Pools(ctx)
+	pools, err := m.env.HV.Pools(ctx)
 	if err != nil {
 		return fmt.Errorf("look at the pools: %w", err)
 	}
 	pool, err := location.Pool(pools, vol.Location.Pool)
-	if err != nil || (!location.Shared(pool.Type) && !slices.Contains(g.shared, pool.Name)) {
+	if err != nil || (!location.Shared(pool.Type) && !slices.Contains(m.shared, pool.Name)) {
 		return elsewhere
 	}
 	return nil

@@ -26,14 +26,14 @@ type Config struct {
 type Manager struct {
 	rules     location.Rules
 	shared    []string
-	machine   *machine
+	env       *env
 	host      func(context.Context) (string, error)
 	admission request.Admission
 	log       *slog.Logger
 }
 
-// machine is what the steps share.
-type machine struct {
+// env is what the steps share.
+type env struct {
 	Ports
 	log *slog.Logger
 }
@@ -43,12 +43,12 @@ type machine struct {
 // call.
 func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	return &Manager{
-		rules:   cfg.Rules,
-		shared:  cfg.SharedPools,
-		machine: &machine{ports, log}, host: host, log: log,
+		rules:  cfg.Rules,
+		shared: cfg.SharedPools,
+		env:    &env{ports, log}, host: host, log: log,
 		admission: request.Admission{Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},
 	}
 }
 
 // Bind gives the manager its runner.
-func (g *Manager) Bind(r *op.Runner) { g.admission.Runner = r }
+func (m *Manager) Bind(r *op.Runner) { m.admission.Runner = r }

@@ -394,7 +394,7 @@ func TestHungRegistryIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		g := w.start(t)
-		g.machine.Registry = hungRegistry{w.registry}
+		g.env.Registry = hungRegistry{w.registry}
 		_, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
 		wantCode(t, err, api.CodeRegistryUnavailable)
 		if made := changes(w); len(made) > 0 {

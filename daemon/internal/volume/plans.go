@@ -29,26 +29,26 @@ const (
 )
 
 // Plans returns the plans of all op kinds of volumes, for the runner.
-func (g *Manager) Plans() []op.Plan {
-	m := g.machine
+func (m *Manager) Plans() []op.Plan {
+	e := m.env
 	return []op.Plan{
 		{Kind: kindCreate, Steps: []op.Step{
-			m.stepRegister(),
-			m.stepCreateImage(),
-			m.stepPublish(),
+			e.stepRegister(),
+			e.stepCreateImage(),
+			e.stepPublish(),
 		}},
 		{Kind: kindAdopt, Steps: []op.Step{
-			m.stepRegister(),
+			e.stepRegister(),
 		}},
 		{Kind: kindDelete, Commit: "remove_image", Steps: []op.Step{
-			m.stepClaim(),
-			m.stepRemoveImage(),
-			m.stepForget(),
+			e.stepClaim(),
+			e.stepRemoveImage(),
+			e.stepForget(),
 		}},
 		{Kind: kindResize, Commit: stepNameGrow, Steps: []op.Step{
-			m.stepReserve(),
-			m.stepGrow(),
-			m.stepRecord(),
+			e.stepReserve(),
+			e.stepGrow(),
+			e.stepRecord(),
 		}},
 	}
 }

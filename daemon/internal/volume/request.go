@@ -15,11 +15,11 @@ import (
 // perform runs the op of a request, or finds the one of a repeated request,
 // and returns how it ended. An op that was undone is an error. Doing says in words
 // what the op does, for a caller who cannot wait.
-func (g *Manager) perform(ctx context.Context, req request.Request, doing string) (op.Status, error) {
-	if _, err := g.admission.Submit(ctx, req); err != nil {
+func (m *Manager) perform(ctx context.Context, req request.Request, doing string) (op.Status, error) {
+	if _, err := m.admission.Submit(ctx, req); err != nil {
 		return op.Status{}, err
 	}
-	return g.admission.End(ctx, req.OpID, doing)
+	return m.admission.End(ctx, req.OpID, doing)
 }
 
 // volumeOf is the volume that a step of an op left as its output.

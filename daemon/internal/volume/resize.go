@@ -18,19 +18,19 @@ import (
 // guest and registry have the size. To ask for the size that all of them have is no
 // error. Ref is its id, name or the beginning of its id. A repeated request gets the same
 // answer.
-func (g *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
-	_, err := g.admission.Submit(ctx, request.Request{
+func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
+	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},
-		Decide: func(ctx context.Context) (request.Input, error) { return g.decideResize(ctx, ref, asked) },
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideResize(ctx, ref, asked) },
 	})
 	if err != nil {
 		return api.Volume{}, err
 	}
 	// A migration of another volume of the instance may take hours: it is not waited for.
-	if _, err := g.admission.Granted(ctx, opID, stepNameReserve); err != nil {
+	if _, err := m.admission.Granted(ctx, opID, stepNameReserve); err != nil {
 		return api.Volume{}, err
 	}
-	st, err := g.admission.End(ctx, opID, fmt.Sprintf("volume %.64s is being resized", ref))
+	st, err := m.admission.End(ctx, opID, fmt.Sprintf("volume %.64s is being resized", ref))
 	if err != nil {
 		return api.Volume{}, err
 	}
@@ -92,19 +92,19 @@ func resizeStep(name string, do, undo op.DoFunc[resizeInput], observe op.Observe
 	return op.StepOf(op.InputOf[resizeInput], name, do, undo, observe)
 }
 
-func (g *Manager) decideResize(ctx context.Context, ref string, asked api.VolumeResize) (*resizeInput, error) {
+func (m *Manager) decideResize(ctx context.Context, ref string, asked api.VolumeResize) (*resizeInput, error) {
 	if err := asked.Check(); err != nil {
 		return nil, err
 	}
-	vol, err := g.machine.Registry.Volume(ctx, ref)
+	vol, err := m.env.Registry.Volume(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	id, err := g.host(ctx)
+	id, err := m.host(ctx)
 	if err != nil {
 		return nil, err
 	}
-	host, err := g.machine.Registry.Host(ctx, id)
+	host, err := m.env.Registry.Host(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func (g *Manager) decideResize(ctx context.Context, ref string, asked api.Volume
 	if err := in.checkVolume(vol); err != nil {
 		return nil, err
 	}
-	if err := g.reachForResize(ctx, in, vol, host); err != nil {
+	if err := m.reachForResize(ctx, in, vol, host); err != nil {
 		return nil, err
 	}
-	return in, g.checkSize(ctx, in)
+	return in, m.checkSize(ctx, in)
 }

@@ -38,12 +38,12 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 
 // reachForResize makes sure that the volume is this host's to resize, and that whoever
 // has it lets it be resized.
-func (g *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.Volume, host api.Host) error {
+func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.Volume, host api.Host) error {
 	if len(vol.Attachments) == 0 {
-		if err := g.checkReach(ctx, vol, host.ID); err != nil {
+		if err := m.checkReach(ctx, vol, host.ID); err != nil {
 			return err
 		}
-		return g.machine.checkUnused(ctx, vol.Location.Path, in.verdict())
+		return m.env.checkUnused(ctx, vol.Location.Path, in.verdict())
 	}
 	a := vol.Attachments[0]
 	in.InstanceID, in.InstanceName, in.Device = a.InstanceID, cmp.Or(a.InstanceName, a.InstanceID), a.Device
@@ -57,28 +57,28 @@ func (g *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 	case a.Mode == api.ModeRO:
 		return in.cannot(api.CodeStateForbidden, "instance %s has it read-only; detach it first", in.InstanceName).With("attachment_id", a.ID)
 	}
-	dom, err := g.machine.HV.Domain(ctx, in.InstanceID)
+	dom, err := m.env.HV.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return in.cannot(api.CodeNotFound, "its instance %s is not defined on this host", in.InstanceName)
 	}
 	if err != nil {
 		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
 	}
-	return g.machine.checkHolder(ctx, in, dom)
+	return m.env.checkHolder(ctx, in, dom)
 }
 
 // checkSize looks at the image, and refuses what cannot be made of it.
-func (g *Manager) checkSize(ctx context.Context, in *resizeInput) error {
+func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	l := in.Location
 	if l.Pool == "" && in.InstanceID == "" { // what a guest has it may have
-		if err := g.rules.CheckPath(ctx, l.Path); err != nil {
+		if err := m.rules.CheckPath(ctx, l.Path); err != nil {
 			return err
 		}
 	}
-	if err := location.CheckPool(ctx, g.machine.HV, l, in.verdict()); err != nil {
+	if err := location.CheckPool(ctx, m.env.HV, l, in.verdict()); err != nil {
 		return err
 	}
-	info, err := g.machine.inspect(ctx, in)
+	info, err := m.env.inspect(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (g *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	case found < in.SizeBytes && in.Block:
 		return in.tooSmall(found)
 	case found < in.SizeBytes:
-		return g.machine.checkGrowth(in, in.SizeBytes-found)
+		return m.env.checkGrowth(in, in.SizeBytes-found)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (in *resizeInput) tooSmall(found int64) error {
 
 // checkHolder refuses a volume whose instance does not have it as the registry says, or
 // whose disk cannot be made larger. Errors are typed for the runner.
-func (m *machine) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
+func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
 	if err := request.AtHome(in.verdict(), dom); err != nil {
 		return err
 	}
@@ -125,13 +125,13 @@ func (m *machine) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Doma
 			return err
 		}
 	}
-	if err := m.checkNamed(ctx, in.Location.Path, dom.ID, in.verdict()); err != nil {
+	if err := e.checkNamed(ctx, in.Location.Path, dom.ID, in.verdict()); err != nil {
 		return err
 	}
 	if dom.State.Active() {
 		return nil // QEMU has it open
 	}
-	return m.checkHeld(ctx, in.Location.Path, in.verdict())
+	return e.checkHeld(ctx, in.Location.Path, in.verdict())
 }
 
 // checkDisk refuses a disk that is not the volume's image alone, or that has a setting by
@@ -162,8 +162,8 @@ func (in *resizeInput) chainChanged(dom *hv.Domain) error {
 }
 
 // inspect reads size and kind of the image.
-func (m *machine) inspect(ctx context.Context, in *resizeInput) (image.Info, error) {
-	info, err := m.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
+func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) {
+	info, err := e.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
 	if errors.Is(err, image.ErrAbsent) {
 		return info, in.cannot(api.CodeNotFound, "there is nothing at %s on this host", in.Location.Path)
 	}
@@ -172,9 +172,9 @@ func (m *machine) inspect(ctx context.Context, in *resizeInput) (image.Info, err
 
 // checkGrowth wants room for all that is added, as for a new volume: a guest that fills
 // its disk must not find the filesystem full.
-func (m *machine) checkGrowth(in *resizeInput, addedBytes int64) error {
+func (e *env) checkGrowth(in *resizeInput, addedBytes int64) error {
 	dir := filepath.Dir(in.Location.Path)
-	free, err := m.Images.FreeBytes(dir)
+	free, err := e.Images.FreeBytes(dir)
 	if err != nil || free >= addedBytes {
 		return err
 	}

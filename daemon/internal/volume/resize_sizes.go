@@ -25,8 +25,8 @@ func (s sizes) are(bytes int64) bool {
 }
 
 // sizesNow looks at them. Errors are typed for the runner.
-func (m *machine) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err error) {
-	info, err := m.inspect(ctx, in)
+func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err error) {
+	info, err := e.inspect(ctx, in)
 	if err != nil {
 		return now, err
 	}
@@ -34,7 +34,7 @@ func (m *machine) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err
 	if in.InstanceID == "" {
 		return now, nil
 	}
-	dom, err := m.HV.Domain(ctx, in.InstanceID)
+	dom, err := e.HV.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
 		return now, nil // undefined since
 	}
@@ -45,7 +45,7 @@ func (m *machine) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err
 	if !in.has(dom) {
 		return now, nil
 	}
-	stats, err := m.HV.DiskStats(ctx, in.InstanceID, in.Device)
+	stats, err := e.HV.DiskStats(ctx, in.InstanceID, in.Device)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		return now, nil // off since
 	}

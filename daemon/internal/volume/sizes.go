@@ -18,12 +18,12 @@ const sizesEvery = 30 * time.Second
 
 // Run looks at the sizes of this host's volumes now and then, until ctx ends, and has
 // the registry take over what has grown.
-func (g *Manager) Run(ctx context.Context) error {
+func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(sizesEvery)
 	defer tick.Stop()
 	warned := map[string]int64{}
 	for {
-		g.lookAtSizes(ctx, warned)
+		m.lookAtSizes(ctx, warned)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -34,16 +34,16 @@ func (g *Manager) Run(ctx context.Context) error {
 
 // lookAtSizes looks at every volume once. Warned are the sizes of those that were
 // complained about, by volume, so that the log says it once.
-func (g *Manager) lookAtSizes(ctx context.Context, warned map[string]int64) {
-	id, err := g.host(ctx)
+func (m *Manager) lookAtSizes(ctx context.Context, warned map[string]int64) {
+	id, err := m.host(ctx)
 	if err != nil {
 		return // the registry does not know this host yet
 	}
-	host, err := g.machine.Registry.Host(ctx, id)
+	host, err := m.env.Registry.Host(ctx, id)
 	if err != nil {
 		return
 	}
-	volumes, err := g.machine.Registry.Volumes(ctx)
+	volumes, err := m.env.Registry.Volumes(ctx)
 	if err != nil {
 		return // the next look asks again
 	}
@@ -55,18 +55,18 @@ func (g *Manager) lookAtSizes(ctx context.Context, warned map[string]int64) {
 		if !looksAfter(v, host) {
 			continue
 		}
-		info, err := g.machine.Images.Inspect(ctx, v.Location.Path, v.Location.Format)
+		info, err := m.env.Images.Inspect(ctx, v.Location.Path, v.Location.Format)
 		if err != nil || info.SizeBytes == v.SizeBytes || warned[v.ID] == info.SizeBytes {
 			continue // an image that is away is found out about by who wants to use it
 		}
-		if _, err := request.TakeSize(ctx, g.machine.Registry, v.ID, v.Name, v.Location, info.SizeBytes); err != nil {
-			g.log.Warn("the size of a volume's image is another than the registry's", "volume", v.Name, "err", err)
+		if _, err := request.TakeSize(ctx, m.env.Registry, v.ID, v.Name, v.Location, info.SizeBytes); err != nil {
+			m.log.Warn("the size of a volume's image is another than the registry's", "volume", v.Name, "err", err)
 			if !request.Away(err) {
 				warned[v.ID] = info.SizeBytes
 			}
 			continue
 		}
-		g.log.Info("a volume has grown", slog.String("volume", v.Name), slog.Int64("from_bytes", v.SizeBytes), slog.Int64("to_bytes", info.SizeBytes))
+		m.log.Info("a volume has grown", slog.String("volume", v.Name), slog.Int64("from_bytes", v.SizeBytes), slog.Int64("to_bytes", info.SizeBytes))
 	}
 }
 

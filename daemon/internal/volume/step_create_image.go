@@ -23,38 +23,38 @@ type claimNote struct {
 
 // stepCreateImage makes the bytes of the volume in its pool. The output is the
 // location with the path that the pool gave it.
-func (m *machine) stepCreateImage() op.Step {
+func (e *env) stepCreateImage() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var note claimNote
 		if _, err := r.Noted(stepNameCreateImage, &note); err != nil {
 			return err
 		}
 		l := in.Volume.Location
-		found, err := m.inPool(ctx, l)
+		found, err := e.inPool(ctx, l)
 		if err != nil {
 			return err
 		}
 		if found != nil {
-			return m.takeMade(ctx, r, l, found.Path, note)
+			return e.takeMade(ctx, r, l, found.Path, note)
 		}
 		if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
 			return err
 		}
-		made, err := m.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.SizeBytes)
+		made, err := e.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.SizeBytes)
 		if errors.Is(err, hv.ErrExists) {
-			return m.notOurs(ctx, r, placeTaken(l))
+			return e.notOurs(ctx, r, placeTaken(l))
 		}
 		if err != nil {
 			return request.HV(err)
 		}
-		return m.noteMade(ctx, r, l, made.Path)
+		return e.noteMade(ctx, r, l, made.Path)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		var note claimNote
 		if _, err := r.Noted(stepNameCreateImage, &note); err != nil || !note.Ours {
 			return err
 		}
-		return m.removeMade(ctx, in, note)
+		return e.removeMade(ctx, in, note)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note claimNote
@@ -62,11 +62,11 @@ func (m *machine) stepCreateImage() op.Step {
 			return op.NotDone, err
 		}
 		made := in.Volume.Location
-		found, err := m.inPool(ctx, made)
+		found, err := e.inPool(ctx, made)
 		if err != nil || found == nil || found.CapacityBytes != made.SizeBytes {
 			return op.NotDone, err
 		}
-		if mine, err := m.isMade(ctx, found.Path, note); err != nil || !mine {
+		if mine, err := e.isMade(ctx, found.Path, note); err != nil || !mine {
 			return op.NotDone, err
 		}
 		made.Path = found.Path
@@ -77,23 +77,23 @@ func (m *machine) stepCreateImage() op.Step {
 
 // noteMade notes which image the pool has just made. What cannot be noted is deleted:
 // afterwards nobody could tell whose it is.
-func (m *machine) noteMade(ctx context.Context, r *op.Run, l api.Location, path string) error {
-	fingerprint, err := m.Images.Fingerprint(ctx, path)
+func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, path string) error {
+	fingerprint, err := e.Images.Fingerprint(ctx, path)
 	if err == nil {
 		err = r.Note(ctx, claimNote{Ours: true, Print: fingerprint})
 	}
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, m.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
+	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
 // isMade says whether the image at a path is known to be the one that the op made.
-func (m *machine) isMade(ctx context.Context, path string, note claimNote) (bool, error) {
+func (e *env) isMade(ctx context.Context, path string, note claimNote) (bool, error) {
 	if !note.Ours || note.Print == "" {
 		return false, nil
 	}
-	now, err := m.Images.Fingerprint(ctx, path)
+	now, err := e.Images.Fingerprint(ctx, path)
 	if errors.Is(err, image.ErrAbsent) {
 		return false, nil
 	}
@@ -101,21 +101,21 @@ func (m *machine) isMade(ctx context.Context, path string, note claimNote) (bool
 }
 
 // takeMade accepts what is at the place of the volume if a try that was cut off made it.
-func (m *machine) takeMade(ctx context.Context, r *op.Run, l api.Location, path string, note claimNote) error {
-	mine, err := m.isMade(ctx, path, note)
+func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, path string, note claimNote) error {
+	mine, err := e.isMade(ctx, path, note)
 	switch {
 	case err != nil || mine:
 		return err
 	case note.Ours && note.Print == "":
-		return m.notOurs(ctx, r, api.Errorf(api.CodeConflict, "cannot create %s in pool %s: it is there, and whether the try that was cut off has made it cannot be told, so it is neither used nor deleted; look whose it is, delete it with `virsh vol-delete %s --pool %s` if it is nobody's, and try again",
+		return e.notOurs(ctx, r, api.Errorf(api.CodeConflict, "cannot create %s in pool %s: it is there, and whether the try that was cut off has made it cannot be told, so it is neither used nor deleted; look whose it is, delete it with `virsh vol-delete %s --pool %s` if it is nobody's, and try again",
 			l.Name, l.Pool, l.Name, l.Pool))
 	}
-	return m.notOurs(ctx, r, placeTaken(l))
+	return e.notOurs(ctx, r, placeTaken(l))
 }
 
 // notOurs refuses with why, and notes that nothing in the place of the volume is to be
 // deleted.
-func (m *machine) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
+func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 	if err := r.Note(ctx, claimNote{Ours: false}); err != nil {
 		return err
 	}
@@ -123,24 +123,24 @@ func (m *machine) notOurs(ctx context.Context, r *op.Run, why *api.Error) error 
 }
 
 // removeMade deletes the image that the op made, and nothing else that is in its place.
-func (m *machine) removeMade(ctx context.Context, in *input, note claimNote) error {
+func (e *env) removeMade(ctx context.Context, in *input, note claimNote) error {
 	l := in.Volume.Location
-	if mine, err := m.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {
+	if mine, err := e.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {
 		return err
 	}
-	found, err := m.inPool(ctx, l)
+	found, err := e.inPool(ctx, l)
 	if err != nil || found == nil {
 		return err
 	}
-	mine, err := m.isMade(ctx, found.Path, note)
+	mine, err := e.isMade(ctx, found.Path, note)
 	if err != nil {
 		return err
 	}
 	if !mine {
-		m.log.Warn("what is at the place of a volume whose creation is undone is not deleted: it is not known to be what was made", "volume", in.Volume.Name, "path", found.Path)
+		e.log.Warn("what is at the place of a volume whose creation is undone is not deleted: it is not known to be what was made", "volume", in.Volume.Name, "path", found.Path)
 		return nil
 	}
-	return request.HV(m.HV.DeleteVolume(ctx, l.Pool, l.Name))
+	return request.HV(e.HV.DeleteVolume(ctx, l.Pool, l.Name))
 }
 
 func placeTaken(l api.Location) *api.Error {

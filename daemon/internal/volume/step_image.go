@@ -18,24 +18,24 @@ import (
 
 // stepRemoveImage deletes the bytes of the volume. A block device in no pool is
 // somebody else's to delete, and is left.
-func (m *machine) stepRemoveImage() op.Step {
+func (e *env) stepRemoveImage() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		l := in.Volume.Location
 		// Once more, since the checks may be long ago: what a guest has open
 		// could still be unlinked, and its owner would learn of it too late.
-		if err := m.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
+		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
-		if mine, err := m.hasPlace(ctx, in, api.VolumeDeleting); err != nil {
+		if mine, err := e.hasPlace(ctx, in, api.VolumeDeleting); err != nil {
 			return err
 		} else if !mine {
 			return api.Errorf(api.CodeConflict, "cannot delete volume %s: somebody else has deleted it meanwhile, so what is at %s now may be another volume's; nothing was removed",
 				in.Volume.Name, l.Path)
 		}
 		if l.Pool == "" {
-			return m.Images.Remove(ctx, in.Unlink)
+			return e.Images.Remove(ctx, in.Unlink)
 		}
-		found, err := m.inPool(ctx, l)
+		found, err := e.inPool(ctx, l)
 		if err != nil || found == nil {
 			return err
 		}
@@ -43,14 +43,14 @@ func (m *machine) stepRemoveImage() op.Step {
 			return api.Errorf(api.CodeConflict, "cannot delete volume %s: it was at %s, and pool %s has %s at %s now; was the pool changed?",
 				in.Volume.Name, l.Path, l.Pool, l.Name, found.Path)
 		}
-		return request.HV(m.HV.DeleteVolume(ctx, l.Pool, l.Name))
+		return request.HV(e.HV.DeleteVolume(ctx, l.Pool, l.Name))
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
 		if l := in.Volume.Location; l.Pool != "" {
-			found, err := m.inPool(ctx, l)
+			found, err := e.inPool(ctx, l)
 			return op.DoneIf(found == nil), err
 		}
-		return m.observeUnlinked(ctx, in)
+		return e.observeUnlinked(ctx, in)
 	}
 	return step("remove_image", do, nil, observe)
 }
@@ -58,13 +58,13 @@ func (m *machine) stepRemoveImage() op.Step {
 // hasPlace says whether the volume is still in this status at the registry, and so
 // its place is this op's. This host may have been fenced since it was: then another
 // one may have deleted the volume by force, and have another one in its place.
-func (m *machine) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
-	vol, found, err := m.registered(ctx, in)
+func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {
+	vol, found, err := e.registered(ctx, in)
 	return found && vol.Status == status, err
 }
 
-func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
-	info, err := m.Images.Inspect(ctx, in.Unlink, in.Volume.Location.Format)
+func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
+	info, err := e.Images.Inspect(ctx, in.Unlink, in.Volume.Location.Format)
 	var damaged *api.Error
 	switch {
 	case errors.Is(err, image.ErrAbsent):
@@ -80,15 +80,15 @@ func (m *machine) observeUnlinked(ctx context.Context, in *input) (op.Observatio
 // inPool finds the image at a location in a pool, nil if there is none. A pool
 // that is not there or not active is an error: it says nothing about what it
 // holds. Errors are typed for the runner.
-func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
-	pools, err := m.HV.Pools(ctx)
+func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
+	pools, err := e.HV.Pools(ctx)
 	if err != nil {
 		return nil, request.HV(err)
 	}
 	if _, err := location.Pool(pools, l.Pool); err != nil {
 		return nil, err
 	}
-	found, err := m.HV.LookupVolume(ctx, l.Pool, l.Name)
+	found, err := e.HV.LookupVolume(ctx, l.Pool, l.Name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil, nil
 	}
@@ -98,17 +98,17 @@ func (m *machine) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, e
 // checkUnused refuses an image that a domain of this host names, or that the
 // kernel says is in use. Verdict begins the refusal. Errors are typed for the
 // runner.
-func (m *machine) checkUnused(ctx context.Context, path, verdict string) error {
-	if err := m.checkNamed(ctx, path, "", verdict); err != nil {
+func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
+	if err := e.checkNamed(ctx, path, "", verdict); err != nil {
 		return err
 	}
-	return m.checkHeld(ctx, path, verdict)
+	return e.checkHeld(ctx, path, verdict)
 }
 
 // checkNamed refuses an image that a domain of this host names, but for the one with
 // the id that may.
-func (m *machine) checkNamed(ctx context.Context, path, may, verdict string) error {
-	doms, err := m.HV.Domains(ctx)
+func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
+	doms, err := e.HV.Domains(ctx)
 	if err != nil {
 		return request.HV(err)
 	}
@@ -124,15 +124,15 @@ func (m *machine) checkNamed(ctx context.Context, path, may, verdict string) err
 }
 
 // checkHeld refuses an image that the kernel says is in use.
-func (m *machine) checkHeld(ctx context.Context, path, verdict string) error {
-	user, err := m.Images.InUse(ctx, path)
+func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
+	user, err := e.Images.InUse(ctx, path)
 	if err != nil {
 		return fmt.Errorf("see who uses %s: %w", path, err)
 	}
 	if user != "" {
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is in use: %s", verdict, path, user)
 	}
-	written, err := m.Images.Written(ctx, path)
+	written, err := e.Images.Written(ctx, path)
 	if err != nil {
 		return fmt.Errorf("see who writes to %s: %w", path, err)
 	}

@@ -14,17 +14,17 @@ import (
 
 // stepRegister takes the volume's name and place at the registry. The output is
 // the volume.
-func (m *machine) stepRegister() op.Step {
+func (e *env) stepRegister() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return m.register(ctx, r.OpID()+".register", in)
+		return e.register(ctx, r.OpID()+".register", in)
 	}
 	// Only what has our id is ours: where the name was taken there is nothing
 	// to take back.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
-		return m.forget(ctx, r.OpID()+".unregister", in)
+		return e.forget(ctx, r.OpID()+".unregister", in)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
-		vol, found, err := m.registered(ctx, in)
+		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found {
 			return op.NotDone, err
 		}
@@ -35,10 +35,10 @@ func (m *machine) stepRegister() op.Step {
 
 // register takes the volume's place, unless its image belongs to somebody by another
 // name: of that the registry knows nothing.
-func (m *machine) register(ctx context.Context, opID string, in *input) error {
+func (e *env) register(ctx context.Context, opID string, in *input) error {
 	path := in.Volume.Location.Path
-	holder, err := m.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
-		_, err := m.Registry.RegisterVolume(ctx, opID, in.Volume)
+	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
+		_, err := e.Registry.RegisterVolume(ctx, opID, in.Volume)
 		return err
 	})
 	if errors.Is(err, location.ErrCannotTell) {
@@ -52,20 +52,20 @@ func (m *machine) register(ctx context.Context, opID string, in *input) error {
 
 // stepPublish says that the volume may be used, and where its bytes came to
 // be. The output is the volume.
-func (m *machine) stepPublish() op.Step {
+func (e *env) stepPublish() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		var made api.Location
 		if _, err := r.Output(stepNameCreateImage, &made); err != nil {
 			return err
 		}
 		t := api.VolumeTransition{From: api.VolumeCreating, To: api.VolumeAvailable, Location: &made}
-		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
+		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".publish", in.Volume.ID, t)
 		return request.Registry(err)
 	}
 	// Once it is published somebody may attach it at once, so any status but
 	// the first means that it happened.
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
-		vol, found, err := m.registered(ctx, in)
+		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status == api.VolumeCreating {
 			return op.NotDone, err
 		}
@@ -76,40 +76,40 @@ func (m *machine) stepPublish() op.Step {
 
 // stepClaim keeps everybody off a volume that is to be deleted: from here on
 // nobody attaches or migrates it.
-func (m *machine) stepClaim() op.Step {
+func (e *env) stepClaim() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		if in.from() == api.VolumeDeleting {
 			return nil // by a deletion that did not end
 		}
 		t := api.VolumeTransition{From: in.from(), To: api.VolumeDeleting}
-		_, err := m.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
+		_, err := e.Registry.TransitionVolume(ctx, r.OpID()+".claim", in.Volume.ID, t)
 		return request.Registry(err)
 	}
 	// A volume that was not whole is not available by giving it back: it goes on
 	// being one that is deleted, by force.
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
-		vol, found, err := m.registered(ctx, in)
+		vol, found, err := e.registered(ctx, in)
 		if err != nil || !found || vol.Status != api.VolumeDeleting || in.from() != api.VolumeAvailable {
 			return err
 		}
 		t := api.VolumeTransition{From: api.VolumeDeleting, To: api.VolumeAvailable}
-		_, err = m.Registry.TransitionVolume(ctx, r.OpID()+".unclaim", in.Volume.ID, t)
+		_, err = e.Registry.TransitionVolume(ctx, r.OpID()+".unclaim", in.Volume.ID, t)
 		return request.Registry(err)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		vol, found, err := m.registered(ctx, in)
+		vol, found, err := e.registered(ctx, in)
 		return op.DoneIf(found && vol.Status == api.VolumeDeleting), err
 	}
 	return step("claim", do, undo, observe)
 }
 
 // stepForget ends a deletion: name and place are free again.
-func (m *machine) stepForget() op.Step {
+func (e *env) stepForget() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return m.forget(ctx, r.OpID()+".forget", in)
+		return e.forget(ctx, r.OpID()+".forget", in)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *input) (op.Observation, error) {
-		_, found, err := m.registered(ctx, in)
+		_, found, err := e.registered(ctx, in)
 		return op.DoneIf(!found), err
 	}
 	return step("forget", do, nil, observe)
@@ -117,8 +117,8 @@ func (m *machine) stepForget() op.Step {
 
 // registered reads the volume from the registry. Its errors are typed for the
 // runner.
-func (m *machine) registered(ctx context.Context, in *input) (vol api.Volume, found bool, err error) {
-	vol, err = m.Registry.Volume(ctx, in.Volume.ID)
+func (e *env) registered(ctx context.Context, in *input) (vol api.Volume, found bool, err error) {
+	vol, err = e.Registry.Volume(ctx, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return vol, false, nil
 	}
@@ -126,8 +126,8 @@ func (m *machine) registered(ctx context.Context, in *input) (vol api.Volume, fo
 }
 
 // forget removes the volume from the registry; absent is no error.
-func (m *machine) forget(ctx context.Context, opID string, in *input) error {
-	err := m.Registry.DeleteVolume(ctx, opID, in.Volume.ID)
+func (e *env) forget(ctx context.Context, opID string, in *input) error {
+	err := e.Registry.DeleteVolume(ctx, opID, in.Volume.ID)
 	if api.CodeOf(err) == api.CodeNotFound {
 		return nil
 	}

@@ -14,18 +14,18 @@ import (
 
 // stepReserve keeps everybody else from the volume: from here on no host attaches,
 // moves or deletes it.
-func (m *machine) stepReserve() op.Step {
+func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
-		_, err := m.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
+		_, err := e.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
 			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
 		})
 		return request.Registry(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *resizeInput) error {
-		return m.endResize(ctx, r, in, "release", 0)
+		return e.endResize(ctx, r, in, "release", 0)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *resizeInput) (op.Observation, error) {
-		_, held, err := m.reserved(ctx, r, in)
+		_, held, err := e.reserved(ctx, r, in)
 		return op.DoneIf(held), err
 	}
 	return resizeStep(stepNameReserve, do, undo, observe)
@@ -33,26 +33,26 @@ func (m *machine) stepReserve() op.Step {
 
 // stepGrow makes the image larger: by the QEMU that has it open, or by ourselves if none
 // has. It has no undo: a guest that was told of the new size may use it by then.
-func (m *machine) stepGrow() op.Step {
+func (e *env) stepGrow() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
-		_, held, err := m.reserved(ctx, r, in)
+		_, held, err := e.reserved(ctx, r, in)
 		if err != nil {
 			return err
 		}
 		if !held {
 			return in.cannot(api.CodeConflict, "it is not kept for this any more, because this host was fenced or the registry restored; nothing was changed")
 		}
-		now, err := m.sizesNow(ctx, in)
+		now, err := e.sizesNow(ctx, in)
 		switch {
 		case err != nil || now.are(in.SizeBytes):
 			return err
 		case now.image > in.SizeBytes:
 			return in.cannot(api.CodeSizeMismatch, "somebody has made its image %s %d bytes large meanwhile", in.Location.Path, now.image).With("found_bytes", now.image)
 		}
-		return m.grow(ctx, in, now)
+		return e.grow(ctx, in, now)
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *resizeInput) (op.Observation, error) {
-		now, err := m.sizesNow(ctx, in)
+		now, err := e.sizesNow(ctx, in)
 		return op.DoneIf(now.are(in.SizeBytes)), err
 	}
 	return resizeStep(stepNameGrow, do, nil, observe)
@@ -60,21 +60,21 @@ func (m *machine) stepGrow() op.Step {
 
 // grow looks once more whether the volume may be resized, since the checks may be long
 // ago, and does it.
-func (m *machine) grow(ctx context.Context, in *resizeInput, now sizes) error {
+func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	if now.dom == nil {
-		if err := m.checkUnused(ctx, in.Location.Path, in.verdict()); err != nil {
+		if err := e.checkUnused(ctx, in.Location.Path, in.verdict()); err != nil {
 			return err
 		}
-	} else if err := m.checkHolder(ctx, in, now.dom); err != nil {
+	} else if err := e.checkHolder(ctx, in, now.dom); err != nil {
 		return err
 	}
 	switch {
 	case in.Block && now.image < in.SizeBytes:
 		return in.tooSmall(now.image)
 	case now.dom != nil && now.dom.State.Active():
-		return request.HV(m.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes))
+		return request.HV(e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes))
 	}
-	err := m.Images.Grow(ctx, in.image(), in.SizeBytes)
+	err := e.Images.Grow(ctx, in.image(), in.SizeBytes)
 	if errors.Is(err, hv.ErrInUse) { // its guest was started just now
 		return op.Retry(request.BusyDelay, err)
 	}
@@ -83,18 +83,18 @@ func (m *machine) grow(ctx context.Context, in *resizeInput, now sizes) error {
 
 // stepRecord says at the registry what size the volume has, and lets others at it again.
 // The output is the volume, none if it is not this host's any more.
-func (m *machine) stepRecord() op.Step {
+func (e *env) stepRecord() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
-		if _, held, err := m.reserved(ctx, r, in); err != nil || !held {
+		if _, held, err := e.reserved(ctx, r, in); err != nil || !held {
 			return err
 		}
-		if err := m.makeLast(ctx, in); err != nil {
+		if err := e.makeLast(ctx, in); err != nil {
 			return err
 		}
-		return m.endResize(ctx, r, in, stepNameRecord, in.SizeBytes)
+		return e.endResize(ctx, r, in, stepNameRecord, in.SizeBytes)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *resizeInput) (op.Observation, error) {
-		vol, held, err := m.reserved(ctx, r, in)
+		vol, held, err := e.reserved(ctx, r, in)
 		switch {
 		case err != nil || held:
 			return op.NotDone, err
@@ -108,21 +108,21 @@ func (m *machine) stepRecord() op.Step {
 
 // makeLast puts the new size on stable storage, which QEMU does not: what the registry is
 // told must outlive a power cut. One that came before has made the image as it was.
-func (m *machine) makeLast(ctx context.Context, in *resizeInput) error {
-	now, err := m.sizesNow(ctx, in)
+func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
+	now, err := e.sizesNow(ctx, in)
 	if err == nil && now.image < in.SizeBytes {
-		err = m.grow(ctx, in, now)
+		err = e.grow(ctx, in, now)
 	}
 	if err != nil {
 		return err
 	}
-	return m.Images.Sync(ctx, in.Location.Path)
+	return e.Images.Sync(ctx, in.Location.Path)
 }
 
 // reserved reads the volume, and whether it is kept for this op. A volume that is not
 // this host's any more is the zero one. Errors are typed for the runner.
-func (m *machine) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api.Volume, held bool, err error) {
-	vol, err = m.Registry.Volume(ctx, in.VolumeID)
+func (e *env) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol api.Volume, held bool, err error) {
+	vol, err = e.Registry.Volume(ctx, in.VolumeID)
 	if request.Lost(err) {
 		return api.Volume{}, false, nil
 	}
@@ -131,19 +131,19 @@ func (m *machine) reserved(ctx context.Context, r *op.Run, in *resizeInput) (vol
 
 // endResize lets others at the volume again. SizeBytes is what its image has, 0 if
 // nothing was done to it.
-func (m *machine) endResize(ctx context.Context, r *op.Run, in *resizeInput, what string, sizeBytes int64) error {
+func (e *env) endResize(ctx context.Context, r *op.Run, in *resizeInput, what string, sizeBytes int64) error {
 	now := func() (int64, error) {
-		h, err := m.Registry.Host(ctx, in.Host)
+		h, err := e.Registry.Host(ctx, in.Host)
 		return h.Epoch, err
 	}
 	err := request.AsOfNow(in.Epoch, now, func(epoch int64, again string) error {
-		_, err := m.Registry.EndResize(ctx, r.OpID()+"."+what+again, in.VolumeID, api.VolumeResizeEnd{
+		_, err := e.Registry.EndResize(ctx, r.OpID()+"."+what+again, in.VolumeID, api.VolumeResizeEnd{
 			Host: in.Host, Epoch: epoch, OpID: r.OpID(), SizeBytes: sizeBytes,
 		})
 		return err
 	})
 	if request.Lost(err) {
-		m.log.Warn("a volume that was resized is not this host's any more", "volume", in.VolumeName, "err", err)
+		e.log.Warn("a volume that was resized is not this host's any more", "volume", in.VolumeName, "err", err)
 		return nil
 	}
 	return request.Registry(err)
