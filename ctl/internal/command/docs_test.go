@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What the documentation has people type is understood: each command gets as far as
+// connecting, to where nobody listens.
+func TestCommandsOfTheDocumentationAreUnderstood(t *testing.T) {
+	const root = "../../.."
+	pages := []string{filepath.Join(root, "README.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VOLFERRY_SOCKET", filepath.Join(t.TempDir(), "nobody"))
+	seen := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range shellLines(string(text)) {
+			args := typed(line)
+			if args == nil {
+				continue
+			}
+			seen++
+			want := api.ExitUnavailable
+			if slices.Contains(args, "watch") { // which would wait a minute for somebody to listen
+				args, want = append(args, "--help"), api.ExitDone
+			}
+			app := newApp(io.Discard, io.Discard)
+			err := app.RunContext(t.Context(), arrange(app, args))
+			if message, exit := outcome(err); exit != want {
+				t.Errorf("%s: %s: exit status %d, %s", page, line, exit, message)
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("the documentation has %d commands; this test looks at the wrong place", seen)
+	}
+}
+
+func outcome(err error) (string, int) {
+	if err == nil {
+		return "", api.ExitDone
+	}
+	body, exit := classify(err)
+	return body.Message, exit
+}
+
+// shellLines are the lines of the blocks of a page that are for a shell, without comments.
+func shellLines(page string) []string {
+	var lines []string
+	fenced, shell, before := false, false, ""
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		if language, isFence := strings.CutPrefix(line, "```"); isFence {
+			fenced = !fenced
+			shell = fenced && language == "sh"
+			continue
+		}
+		if !shell {
+			continue
+		}
+		command, _, _ := strings.Cut(before+line, " # ")
+		var goesOn bool
+		if before, goesOn = strings.CutSuffix(command, `\`); !goesOn {
+			lines, before = append(lines, command), ""
+		}
+	}
+	return lines
+}
+
+// typed is a line as the program gets it, without the socket of the page; nil for a line
+// that is not the program's.
+func typed(line string) []string {
+	line, _, _ = strings.Cut(line, ";")
+	args := words(line)
+	if len(args) < 2 || args[0] != session.Program {
+		return nil
+	}
+	for _, flag := range []string{"--socket", "--ca", "--cert", "--key"} {
+		if at := slices.Index(args, flag); at >= 0 {
+			args = slices.Delete(args, at, at+2)
+		}
+	}
+	return args
+}
+
+// words are the words of a line, of which some are in single quotes.
+func words(line string) []string {
+	var out []string
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	return out
+}
