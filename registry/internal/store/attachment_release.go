@@ -102,3 +102,26 @@ func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.
 	delete(tx.cache.attachments, h.ID)
 	return tx.Exec(ctx, removeSlot, h.InstanceID, h.Device)
 }
+
+// DetachUnheld removes an attachment of an instance that no host has, and returns what
+// it was. The slot keeps its definition, if disks has one for its device.
+func (tx *Tx) DetachUnheld(ctx context.Context, id string, disks map[string]api.SlotDefinition) (none api.Attachment, err error) {
+	h, err := tx.attachmentRow(ctx, id)
+	if err != nil {
+		return none, err
+	}
+	if h.movedBy != "" {
+		return none, refuseMoving("detach", h.VolumeName, h.movedBy)
+	}
+	if err := h.lock.check("detach a volume from", h.InstanceName); err != nil {
+		return none, err
+	}
+	var slot *api.SlotDefinition
+	if known, ok := disks[h.Device]; ok {
+		slot = &known
+	}
+	if err := tx.removeAttachment(ctx, h, slot); err != nil {
+		return none, err
+	}
+	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.detach", From: string(h.State)}, nil)
+}

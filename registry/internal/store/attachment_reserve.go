@@ -30,8 +30,8 @@ func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.Attachm
 		if err != nil {
 			return api.Attachment{}, err
 		}
-		if same, err := tx.sameAttachment(ctx, v, in, hostID); err != nil || same != nil {
-			return deref(same), err
+		if same, found, err := tx.sameAttachment(ctx, v, in, hostID); found || err != nil {
+			return same, err
 		}
 		slot, err := tx.slotForReserve(ctx, in.InstanceID, in.Device)
 		if err != nil {
@@ -103,20 +103,20 @@ func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve
 	return v, err
 }
 
-// sameAttachment returns the attachment that has the id already, nil if there is
-// none on this host, and a conflict if it is another one.
-func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (*api.Attachment, error) {
+// sameAttachment returns the attachment on this host that has the id already, if there
+// is one, and a conflict if it was reserved by another request.
+func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.AttachmentReserve, hostID string) (a api.Attachment, found bool, err error) {
 	for _, n := range v.siblings {
 		if n.id != in.ID || n.hostID != hostID {
 			continue
 		}
-		a, err := AttachmentByID(ctx, tx, in.ID)
+		a, err = AttachmentByID(ctx, tx, in.ID)
 		if err == nil && (a.InstanceID != in.InstanceID || a.Device != in.Device || a.Mode != in.Mode) {
 			err = idTaken(in.ID)
 		}
-		return &a, err
+		return a, true, err
 	}
-	return nil, nil
+	return a, false, nil
 }
 
 // slotForReserve is where an instance shall get a volume.
@@ -310,4 +310,38 @@ func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	}
 	return api.Errorf(api.CodeInstanceLocked, "cannot attach volume %s: instance %s has it too and is put to rest by migration %s; try again when that is over", v.name, paused[0][0], paused[0][1]).
 		With("migration_id", paused[0][1])
+}
+
+// AttachUnheld attaches a volume to an instance that no host has: there is no guest to
+// give it to, so the attachment is attached at once.
+func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none api.Attachment, err error) {
+	v, err := tx.volumeForReserve(ctx, in.VolumeID)
+	if err != nil {
+		return none, err
+	}
+	slot, err := tx.slotForReserve(ctx, in.InstanceID, in.Device)
+	if err != nil {
+		return none, err
+	}
+	if err := slot.check(in); err != nil {
+		return none, err
+	}
+	if err := tx.checkReservable(ctx, v, slot, in); err != nil {
+		return none, err
+	}
+	h := attachmentRow{
+		Attachment: api.Attachment{
+			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
+			Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached,
+		},
+		opID: in.OpID, generation: v.generation,
+	}
+	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
+		return none, err
+	}
+	if err := tx.auditAttachment(ctx, h, api.Event{What: "attachment.attach", To: string(h.State), OpID: in.OpID},
+		map[string]any{"device": in.Device, "mode": in.Mode}); err != nil {
+		return none, err
+	}
+	return AttachmentByID(ctx, tx, in.ID)
 }

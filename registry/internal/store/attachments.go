@@ -4,11 +4,14 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // Where an attachment is connected to is not stored twice: it is the place of
@@ -46,14 +49,6 @@ func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, 
 		}
 		return ledger.QueryAll(ctx, q, scanAttachment, query+attachmentOrder, args...)
 	})
-}
-
-// resolveFilter is resolve for a reference that may be missing.
-func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
-	if ref == "" {
-		return "", nil
-	}
-	return Resolve(ctx, q, k, ref)
 }
 
 // Attachment returns the attachment that ref names.
@@ -115,4 +110,84 @@ func (tx *Tx) insertAttachment(ctx context.Context, a attachment) error {
 
 func idTaken(id string) error {
 	return api.Errorf(api.CodeConflict, "there is an attachment with the id %s already", id)
+}
+
+const attachmentRowQuery = `SELECT a.id, a.volume_id, a.instance_id, a.mode, a.device, s.boot_index, a.state, a.created_us, a.updated_us,
+		COALESCE(a.migration_id, ''), a.op_id, ` + instanceHostID + `, i.name, i.state, i.lock_reason, i.lock_op, v.name, v.generation, COALESCE(m.id, ''), ` + LocationColumns + `
+	FROM attachments a
+	JOIN slots s ON s.instance_id = a.instance_id AND s.device = a.device
+	JOIN instances i ON i.id = a.instance_id
+	JOIN volumes v ON v.id = a.volume_id
+	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id
+	LEFT JOIN migrations m ON m.volume_id = a.volume_id AND ` + MigrationOpen + `
+	WHERE a.id = ?`
+
+// attachmentRow returns the attachment that ref names.
+func (tx *Tx) attachmentRow(ctx context.Context, ref string) (attachmentRow, error) {
+	h, err := tx.attachmentRowByID(ctx, ref)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return h, err
+	}
+	id, err := Resolve(ctx, tx, KindAttachment, ref)
+	if err != nil {
+		return h, err
+	}
+	return tx.attachmentRowByID(ctx, id)
+}
+
+func (tx *Tx) attachmentRowByID(ctx context.Context, id string) (attachmentRow, error) {
+	if h, ok := tx.cache.attachments[id]; ok {
+		return h, nil
+	}
+	var (
+		h                attachmentRow
+		created, updated int64
+	)
+	if err := tx.QueryRowContext(ctx, attachmentRowQuery, id).Scan(append([]any{
+		&h.ID, &h.VolumeID, &h.InstanceID, &h.Mode, &h.Device, &h.BootIndex, &h.State, &created, &updated,
+		&h.migrationID, &h.opID, &h.hostID, &h.InstanceName, &h.instanceState, &h.lock.reason, &h.lock.op, &h.VolumeName, &h.generation, &h.movedBy,
+	}, LocationFields(&h.Location)...)...); err != nil {
+		return h, fmt.Errorf("read attachment %s: %w", validate.Clip(id), err)
+	}
+	h.CreatedAt, h.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
+	if h.hostID != "" {
+		host, err := tx.hostRow(ctx, h.hostID)
+		if err != nil {
+			return h, err
+		}
+		h.Host = host.Name
+	}
+	tx.cache.attachments.put(h)
+	return h, nil
+}
+
+// attachmentRowOf is attachmentRow for a change that only its host may ask for.
+func (tx *Tx) attachmentRowOf(ctx context.Context, ref, hostRef string, epoch int64) (attachmentRow, error) {
+	hostID, err := tx.CheckHost(ctx, hostRef, epoch)
+	if err != nil {
+		return attachmentRow{}, err
+	}
+	h, err := tx.attachmentRow(ctx, ref)
+	if err != nil {
+		return h, err
+	}
+	if h.hostID == "" {
+		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is no host's: the instance is %s", h.VolumeName, h.InstanceName, h.instanceState)
+	}
+	if h.hostID != hostID {
+		return h, api.Errorf(api.CodeNotYourHost, "the attachment of volume %s to instance %s is host %s's", h.VolumeName, h.InstanceName, h.Host)
+	}
+	return h, nil
+}
+
+// auditAttachment adds to the trail what happened to an attachment, with its
+// volume and its instance.
+func (tx *Tx) auditAttachment(ctx context.Context, h attachmentRow, e api.Event, details map[string]any) error {
+	if details == nil {
+		details = map[string]any{}
+	}
+	details["volume_id"], details["volume_name"] = h.VolumeID, h.VolumeName
+	details["instance_id"], details["instance_name"] = h.InstanceID, h.InstanceName
+	e.Host, e.Object, e.Details, e.Token = h.Host, "attachment/"+h.ID, details, &api.Token{Generation: h.generation}
+	return tx.Audit(ctx, e)
 }

@@ -135,3 +135,14 @@ func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string
 
 // maxRefusal bounds, in bytes, what is kept of why a call was refused.
 const maxRefusal = 1000
+
+// mutateAudited is Mutate for calls whose refusal is news as well: it adds the
+// event what to the trail, about object and with the error as its result.
+func mutateAudited[T any](ctx context.Context, s *Store, call Call, what, object string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
+	v, err := mutateIf(ctx, s, call, what, request, admit, do)
+	if err != nil {
+		// The caller may have gone away; the attempt was made.
+		err = errors.Join(err, s.AuditRefusal(context.WithoutCancel(ctx), call, what, object, err))
+	}
+	return v, err
+}

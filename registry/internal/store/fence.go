@@ -127,20 +127,6 @@ func standingOf(h hostcache.Row) string {
 	return "behind"
 }
 
-// checkFenced says whether an operator's word stands that the host cannot touch
-// anything. A fence that is older than a restore does not: the host may have come
-// back in the history that was lost.
-func checkFenced(h hostcache.Row, verb string) error {
-	switch {
-	case !h.Fenced:
-		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first", verb, h.Name)
-	case h.Behind:
-		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s was fenced before the registry was restored from a backup, and may have come back in the history that was lost; "+
-			"fence it once more if it cannot touch the volume now", verb, h.Name)
-	}
-	return nil
-}
-
 // setEpoch gives a host an epoch, with which it is not behind any more.
 func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced bool) error {
 	tx.cache.hosts.invalidate()
@@ -160,33 +146,4 @@ func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostcache.Row, e api.
 	}
 	tx.OnCommit(func() { s.hosts.Put(now, "") })
 	return s.hostDocument(now), nil
-}
-
-// admitEpoch says whether a host may change something with the epoch that it
-// believes in, and notes it as the token of the change.
-func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
-	if host.Fenced || host.Epoch != epoch {
-		return staleEpoch(host, epoch)
-	}
-	tx.Epoch = epoch
-	return nil
-}
-
-// staleEpoch says to a host, or to somebody who speaks for it, that it was fenced
-// since the epoch that it believes in.
-func staleEpoch(host hostcache.Row, epoch int64) error {
-	if host.Fenced && host.Epoch == epoch {
-		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).
-			With("epoch", host.Epoch)
-	}
-	why := "it was fenced meanwhile, or the registry was restored"
-	if epoch > host.Epoch {
-		why = "the registry never gave that out, so its database may be older than the host"
-	}
-	return api.Errorf(api.CodeStaleEpoch, "host %s is in epoch %d and the request is of epoch %d: %s", host.Name, host.Epoch, epoch, why).
-		With("epoch", host.Epoch)
-}
-
-func notYourHost(verb, name string) error {
-	return api.Errorf(api.CodeNotYourHost, "cannot %s host %s: that is not the host that you are", verb, name)
 }

@@ -126,16 +126,16 @@ func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err e
 	return h.ID, h.Name, err
 }
 
-// CheckHost returns the id of the host that ref names, if it is not fenced and
-// epoch is its epoch, and notes that as the token of the change. A host may only
-// name itself.
-func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, error) {
-	h, err := tx.resolveHost(ctx, ref)
-	if err != nil {
-		return "", err
+// checkFenced says whether an operator's word stands that the host cannot touch
+// anything. A fence that is older than a restore does not: the host may have come
+// back in the history that was lost.
+func checkFenced(h hostcache.Row, verb string) error {
+	switch {
+	case !h.Fenced:
+		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s is not fenced and the guest may have the disk; detach it there, or fence the host first", verb, h.Name)
+	case h.Behind:
+		return api.Errorf(api.CodeStateForbidden, "cannot %s: host %s was fenced before the registry was restored from a backup, and may have come back in the history that was lost; "+
+			"fence it once more if it cannot touch the volume now", verb, h.Name)
 	}
-	if tx.host != nil && tx.host.ID != h.ID {
-		return "", api.Errorf(api.CodeNotYourHost, "the request is of host %s and you are host %s", h.Name, tx.host.Name)
-	}
-	return h.ID, tx.admitEpoch(h, epoch)
+	return nil
 }

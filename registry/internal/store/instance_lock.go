@@ -10,27 +10,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// instanceLock is what keeps everybody from changing an instance: the reason, ""
-// where nothing does, and the migration that holds it, "" for an operator.
-type instanceLock struct{ reason, op string }
-
-func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }
-
-// check says why something cannot be done to an instance, nil if it is not locked.
-func (l instanceLock) check(verb, instance string) error {
-	switch {
-	case l.reason == "":
-		return nil
-	case l.op != "":
-		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: migration %s holds it (%s) and lets it go at its end", verb, instance, l.op, l.reason).
-			With("migration_id", l.op)
-	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, instance, l.reason, instance)
-}
-
-// CheckUnlocked refuses what may not be done to an instance while it is locked.
-func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }
-
 // LockInstance keeps everybody from changing an instance until it is unlocked. One
 // that is locked is refused with instance_locked.
 func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {

@@ -3,204 +3,13 @@
 package store
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
-	"github.com/volferry/volferry/registry/internal/validate"
 )
-
-// RegisterInstance records an adopted instance: its slots, and each of its
-// disks as a volume with one attachment. All of it or nothing.
-func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
-	if err := checkInstance(in); err != nil {
-		return api.Instance{}, err
-	}
-	return Mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *Tx) (api.Instance, error) {
-		hostID, err := tx.checkSelf(ctx, in.Host)
-		if err != nil {
-			return api.Instance{}, err
-		}
-		if err := tx.insertInstance(ctx, in, hostID); err != nil {
-			return api.Instance{}, err
-		}
-		for _, d := range in.Disks {
-			if err := tx.adoptDisk(ctx, in, hostID, d); err != nil {
-				return api.Instance{}, err
-			}
-		}
-		i, err := InstanceByID(ctx, tx, in.ID)
-		if err != nil {
-			return i, err
-		}
-		// The next report may bring a newer state than the adoption did.
-		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
-		return i, tx.Audit(ctx, api.Event{
-			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
-			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
-		})
-	})
-}
-
-func checkInstance(in api.InstanceRegister) error {
-	if err := cmp.Or(validate.ID("instance id", in.ID), validate.Required("instance name", in.Name), validate.InstanceState(in.State)); err != nil {
-		return err
-	}
-	if in.State.OnShelf() {
-		return validate.Invalid("instance %s cannot be %s: no domain is adopted from the shelf", in.Name, in.State)
-	}
-	for _, d := range in.Disks {
-		if err := cmp.Or(validate.ID("volume id", d.VolumeID), validate.Name("volume name", d.VolumeName), validate.ID("attachment id", d.AttachmentID),
-			checkSlot(d.Device, d.BootIndex), validate.Location("disk "+d.Device, d.Location)); err != nil {
-			return err
-		}
-		if err := validate.Mode(d.Mode, d.Device); err != nil {
-			return err
-		}
-	}
-	for _, slot := range in.Slots {
-		if err := checkSlot(slot.Device, slot.BootIndex); err != nil {
-			return err
-		}
-		if slot.VolumeID != nil || slot.AttachmentID != nil {
-			return validate.Invalid("the slot %s names a volume; that belongs into disks", slot.Device)
-		}
-		if slot.Slot != nil {
-			if err := validate.SlotDefinition(slot.Device, *slot.Slot); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func checkSlot(device string, bootIndex *int) error {
-	if err := validate.Device(device); err != nil {
-		return err
-	}
-	if bootIndex != nil && *bootIndex < 0 {
-		return validate.Invalid("the boot index %d of %s is negative", *bootIndex, device)
-	}
-	return nil
-}
-
-// insertInstance makes the rows of an instance and all its slots.
-func (tx *Tx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
-		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
-	switch {
-	case sqlitedb.Violates(err, "instances.id"):
-		return api.Errorf(api.CodeConflict, "instance %s is adopted already", in.Name)
-	case sqlitedb.Violates(err, "instances.host_id", "instances.name"):
-		return api.Errorf(api.CodeConflict, "the host has an instance %s with another id; forget that one first", in.Name)
-	case err != nil:
-		return fmt.Errorf("store instance: %w", err)
-	}
-	for _, slot := range in.Slots {
-		if err := tx.insertSlot(ctx, in, slot); err != nil {
-			return err
-		}
-	}
-	for _, d := range in.Disks {
-		if err := tx.insertSlot(ctx, in, api.BlockDeviceMapping{Device: d.Device, BootIndex: d.BootIndex}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
-	definition, err := encodeSlot(slot.Slot)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index, note, definition) VALUES (?, ?, ?, ?, ?)",
-		in.ID, slot.Device, slot.BootIndex, slot.Note, definition)
-	switch {
-	case sqlitedb.Violates(err, "slots.instance_id", "slots.device"):
-		return validate.Invalid("instance %s has the device %s twice", in.Name, slot.Device)
-	case sqlitedb.Violates(err, "slots.instance_id", "slots.boot_index"):
-		return validate.Invalid("instance %s has the boot index %d twice", in.Name, *slot.BootIndex)
-	case err != nil:
-		return fmt.Errorf("store slot: %w", err)
-	}
-	return nil
-}
-
-// ForgetInstance ends Volferry's care of an instance and returns what it was.
-// Its volumes stay, and become available once nothing else has them.
-func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return s.forgetInstance(ctx, call, ref, false)
-}
-
-// ForgetInstanceWithDefinition is ForgetInstance also for an instance that no host
-// has: what the registry has of it is all there is, and is lost with it.
-func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return s.forgetInstance(ctx, call, ref, true)
-}
-
-func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withDefinition bool) (api.Instance, error) {
-	return Mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
-		i, err := tx.OwnInstance(ctx, ref, "forget")
-		if err != nil {
-			return i, err
-		}
-		if err := lockOf(i).check("forget", i.Name); err != nil {
-			return i, err
-		}
-		if i.State == api.InstanceShelvedOffloaded && !withDefinition {
-			return i, api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or forget it with its definition",
-				i.Name).With("state", i.State)
-		}
-		volumes, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", i.ID)
-		if err != nil {
-			return i, err
-		}
-		for _, v := range volumes {
-			if v.MigrationID != "" {
-				return i, api.Errorf(api.CodeMigrationActive, "cannot forget instance %s: migration %s is moving its volume %s; complete or cancel that first",
-					i.Name, v.MigrationID, v.Name).With("migration_id", v.MigrationID)
-			}
-		}
-		if err := tx.checkForgettable(ctx, i); err != nil {
-			return i, err
-		}
-		// Slots, attachments and what is on the shelf go with it.
-		var hostID string
-		if err := tx.QueryRowContext(ctx, "DELETE FROM instances WHERE id = ? RETURNING host_id", i.ID).Scan(&hostID); err != nil {
-			return i, fmt.Errorf("forget instance: %w", err)
-		}
-		// It may go on there, as a stray, and its host say what it said before.
-		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
-		return i, tx.Audit(ctx, api.Event{
-			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
-			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
-		})
-	})
-}
-
-// checkForgettable refuses an instance with a volume that another host reaches: its
-// domain names that disk as before, and only its own host would see it there before
-// it gives the volume to somebody else. One that no host has has no domain.
-func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
-	if i.State == api.InstanceShelvedOffloaded {
-		return nil
-	}
-	volumes, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM attachments a
-		JOIN instances i ON i.id = a.instance_id
-		JOIN volumes v ON v.id = a.volume_id
-		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL AND l.scope = 'shared'
-		WHERE i.id = ? AND EXISTS (SELECT 1 FROM pools p WHERE p.name = l.pool AND p.shared = 1 AND p.host_id <> i.host_id)
-		ORDER BY v.name LIMIT 1`, i.ID)
-	if err != nil || len(volumes) == 0 {
-		return err
-	}
-	return api.Errorf(api.CodeVolumeInUse, "cannot forget instance %s: another host could be given its volume %s, which its domain would still have; detach that, or where the domain is without it, `volferryctl attachment delete --force`",
-		i.Name, volumes[0])
-}
 
 // Instances returns every instance, by name. A host finds its own.
 func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
@@ -294,4 +103,114 @@ func scanSlot(row ledger.Scanner) (slot, error) {
 		s.Slot, err = decodeSlot(definition)
 	}
 	return s, err
+}
+
+// CheckNoSplitBrain refuses a change of an instance, called verb, while the instance runs
+// on another host than hostID, which has it; "" is no host. Somebody has moved the guest
+// with virsh, or started a copy of its definition. Only the host where it runs says so:
+// the one that has the instance sees a domain that is off. Whatever frees the volumes of
+// the instance or changes its disks now would make two writers.
+func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
+	other := tx.hosts.SplitBrain(instanceID, hostID)
+	if other == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeStateForbidden, "cannot %s: the instance runs on host %s, which does not have it; shut it down there, or fence that host", verb, other).
+		With("host", other)
+}
+
+// noteSplitBrain says of an instance that it runs where it should not, if it does. What
+// its own host notes is of a domain that is off.
+func (s *Store) noteSplitBrain(i *api.Instance) {
+	if other := s.hosts.SplitBrain(i.ID, i.Host); other != "" {
+		i.Note = "it runs on host " + other + ", which does not have it"
+	}
+}
+
+// encodeSlot and decodeSlot are what is stored of a slot's definition: "" for nil.
+func encodeSlot(d *api.SlotDefinition) (string, error) {
+	if d == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(d)
+	if err != nil {
+		return "", fmt.Errorf("encode definition of slot: %w", err)
+	}
+	return string(b), nil
+}
+
+func decodeSlot(text string) (*api.SlotDefinition, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // nothing is known of it
+	}
+	d := new(api.SlotDefinition)
+	if err := json.Unmarshal([]byte(text), d); err != nil {
+		return nil, fmt.Errorf("decode definition of slot: %w", err)
+	}
+	return d, nil
+}
+
+// SlotDefinitions are the definitions that the slots of an instance keep, by device.
+func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (map[string]api.SlotDefinition, error) {
+	type kept struct{ device, definition string }
+	slots, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) (k kept, err error) {
+		err = row.Scan(&k.device, &k.definition)
+		return k, err
+	}, "SELECT device, definition FROM slots WHERE instance_id = ? AND definition <> ''", instanceID)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]api.SlotDefinition, len(slots))
+	for _, s := range slots {
+		d, err := decodeSlot(s.definition)
+		if err != nil {
+			return nil, err
+		}
+		out[s.device] = *d
+	}
+	return out, nil
+}
+
+// storeSlot keeps with a slot what is known of it; nil leaves what is kept.
+func (tx *Tx) storeSlot(ctx context.Context, instanceID, device string, d *api.SlotDefinition) error {
+	if d == nil {
+		return nil
+	}
+	text, err := encodeSlot(d)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(ctx, "UPDATE slots SET definition = ? WHERE instance_id = ? AND device = ?", text, instanceID, device)
+}
+
+// storeDetachedDisk keeps what a volume was at an instance from which it is taken; nil
+// leaves what is kept.
+func (tx *Tx) storeDetachedDisk(ctx context.Context, h attachmentRow, d *api.SlotDefinition) error {
+	if d == nil {
+		return nil
+	}
+	text, err := encodeSlot(d)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(ctx, `INSERT INTO detached_disks (instance_id, volume_id, device, definition) VALUES (?1, ?2, ?3, ?4)
+		ON CONFLICT (instance_id, volume_id) DO UPDATE SET device = ?3, definition = ?4`, h.InstanceID, h.VolumeID, h.Device, text)
+}
+
+// detachedDisks are what is kept of the volumes that were detached from an instance,
+// without those that it has again.
+func detachedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]api.DetachedDisk, error) {
+	return ledger.QueryAll(ctx, q, func(row ledger.Scanner) (d api.DetachedDisk, err error) {
+		var text string
+		if err := row.Scan(&d.VolumeID, &d.Device, &text); err != nil {
+			return d, err
+		}
+		slot, err := decodeSlot(text)
+		if slot != nil {
+			d.Slot = *slot
+		}
+		return d, err
+	}, `SELECT volume_id, device, definition FROM detached_disks d WHERE instance_id = ?
+		AND NOT EXISTS (SELECT 1 FROM attachments a WHERE a.volume_id = d.volume_id AND a.instance_id = d.instance_id AND a.state <> 'reserved')
+		ORDER BY device, volume_id`, instanceID)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterMigration locks a volume for a migration and reserves its dst: step
-// The first step of a migration, before anything is touched on the host. Where a host has the volume at an
-// instance, a second attachment of it is reserved at dst.
+// RegisterMigration locks a volume for a migration and reserves its dst, before anything
+// is touched on the host. Where a host has the volume at an instance, a second attachment
+// of it is reserved at dst.
 //
 // The id of a migration stands for one migration: registering it again gives
 // what is there.
@@ -30,8 +30,8 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 		if err != nil {
 			return api.Migration{}, err
 		}
-		if m, err := tx.sameMigration(ctx, in, hostID); err != nil || m != nil {
-			return deref(m), err
+		if m, found, err := tx.sameMigration(ctx, in, hostID); found || err != nil {
+			return m, err
 		}
 		v, err := tx.Volume(ctx, in.VolumeID)
 		if err != nil {
@@ -62,13 +62,6 @@ func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.Migrati
 	})
 }
 
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
-
 func checkMigration(in api.MigrationRegister) error {
 	if err := cmp.Or(validate.ID("migration id", in.ID), validate.ID("volume id", in.VolumeID), validate.Location("destination", in.Dst),
 		validate.Required("method", in.Method), validate.Text("op id", in.OpID)); err != nil {
@@ -83,24 +76,24 @@ func checkMigration(in api.MigrationRegister) error {
 	return cmp.Or(validate.ID("src attachment id", in.SrcAttachmentID), validate.ID("dst attachment id", in.DstAttachmentID))
 }
 
-// sameMigration returns the migration that has the id already, nil if there is
-// none, and a conflict if it is another one.
-func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (*api.Migration, error) {
-	m, err := MigrationByID(ctx, tx, in.ID)
+// sameMigration returns the migration that has the id already, if there is one, and a
+// conflict if it was registered by another request.
+func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostID string) (m api.Migration, found bool, err error) {
+	m, err = MigrationByID(ctx, tx, in.ID)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+		return m, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return m, false, err
 	}
 	own, err := owns(ctx, tx, KindMigration, hostID, in.ID)
 	if err != nil {
-		return nil, err
+		return m, false, err
 	}
 	if !own || m.VolumeID != in.VolumeID || m.SrcAttachmentID != in.SrcAttachmentID || m.DstAttachmentID != in.DstAttachmentID || !open(m.State) {
-		return nil, api.Errorf(api.CodeConflict, "the migration id %s is taken by a migration of volume %s", in.ID, m.VolumeName)
+		return m, false, api.Errorf(api.CodeConflict, "the migration id %s is taken by a migration of volume %s", in.ID, m.VolumeName)
 	}
-	return &m, nil
+	return m, true, nil
 }
 
 // checkMigratable says whether the volume, as it is now, may be migrated by
@@ -167,31 +160,6 @@ func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachm
 		return lock.check("migrate a volume of", name)
 	}
 	return tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
-}
-
-// shelvedOnHost refuses to move a volume of an instance that is shelved and still on its
-// host, or is on its way back to one.
-func shelvedOnHost(volume, instance string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", volume, instance, instance).
-		With("state", api.InstanceShelved)
-}
-
-// checkReach says whether a host has the bytes of a volume that no host has at an
-// instance.
-func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
-	var scope, owner string
-	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v
-		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL WHERE v.id = ?`, v.ID).Scan(&scope, &owner); err != nil {
-		return fmt.Errorf("read host of volume: %w", err)
-	}
-	yes, err := Reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
-	switch {
-	case err != nil:
-		return err
-	case yes:
-		return tx.CheckNotBehind(ctx, verb, v.Name, v.Location, hostID)
-	}
-	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }
 
 // TargetType returns the type that a migration is checked against: the one that

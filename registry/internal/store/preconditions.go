@@ -121,27 +121,3 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
 	return CheckPoolKnown(ctx, s.db.Read, name)
 }
-
-func alreadyAttached(volume, instance, attachment string) error {
-	return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", volume, instance, attachment).With("attachment_id", attachment)
-}
-
-func usedByInstance(volume, instance, instanceID, attachment string) error {
-	return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: it is at instance %s, and its type is not multiattach", volume, instance).
-		With("instance_id", instanceID).With("attachment_id", attachment)
-}
-
-// stopAdvice says what to do about an instance that has to be off, or on no host, for a
-// change of its root volume.
-func stopAdvice(instance string, state api.InstanceState) string {
-	switch state {
-	case api.InstanceRunning, api.InstancePaused:
-		return "stop it first"
-	case api.InstanceShelved:
-		return "it is shelved and still on its host; take it off with `volferryctl instance shelve " + instance + "`, or unshelve and stop it"
-	case api.InstanceError:
-		return "`volferryctl instance show " + instance + "` says what its host found; mend that first"
-	case api.InstanceStopped, api.InstanceShelvedOffloaded:
-	}
-	return "it has to be stopped or shelved_offloaded"
-}

@@ -88,3 +88,11 @@ func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]s
 	}
 	return called, nil
 }
+
+// resolveFilter is resolve for a reference that may be missing.
+func resolveFilter(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
+	if ref == "" {
+		return "", nil
+	}
+	return Resolve(ctx, q, k, ref)
+}

@@ -117,6 +117,3 @@ func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Loc
 	}
 	return nil
 }
-
-// admitAlways is for the changes that a read-only store takes.
-func admitAlways(context.Context, *Store, *Tx) error { return nil }

@@ -5,7 +5,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
@@ -92,14 +91,6 @@ func checkRetype(in api.VolumeRetype) error {
 	return validate.Invalid("the migration policy %s is not one of never and on-demand", validate.Quote(in.MigrationPolicy))
 }
 
-func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeType, error) {
-	id, err := Resolve(ctx, q, KindType, ref)
-	if err != nil {
-		return api.VolumeType{}, err
-	}
-	return typeByID(ctx, q, id)
-}
-
 // planRetype decides whether a volume gets a type where it is or elsewhere.
 func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, policy string) (RetypePlan, error) {
 	plan := RetypePlan{Volume: v}
@@ -133,32 +124,6 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 	}
 	plan.ToPool, err = s.poolForType(ctx, q, v, t, hostID)
 	return plan, err
-}
-
-// checkNewType refuses a type that a volume may not get, wherever it is then, with
-// the format that it has then.
-func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, format api.Format) error {
-	if v.Multiattach != t.Multiattach && len(v.Attachments) > 0 {
-		return api.Errorf(api.CodeInUseRetype, "cannot retype volume %s to %s: that changes multiattach, and the volume is attached", v.Name, t.Name)
-	}
-	if v.Type == t.Name {
-		return nil
-	}
-	return checkTypeSuits(ctx, q, t, "give volume "+v.Name+" another type", format, v.Bootable)
-}
-
-// volumeHost returns the id of the host that changes a volume: the one of its
-// attachment, else the one in its row.
-func volumeHost(ctx context.Context, q ledger.Querier, v api.Volume) (id string, err error) {
-	if len(v.Attachments) > 0 && v.Attachments[0].Host != "" {
-		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)
-	} else {
-		err = q.QueryRowContext(ctx, "SELECT host_id FROM volumes WHERE id = ?", v.ID).Scan(&id)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read host of volume: %w", err)
-	}
-	return id, nil
 }
 
 // poolForType returns the pool of a host, with the most free space, that the type

@@ -2,7 +2,10 @@
 
 package store
 
-import "github.com/volferry/volferry/registry/internal/hostcache"
+import (
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
+)
 
 // rowCache holds rows that the writer reads in almost every change. It is what changes
 // see: rows as of what was done so far in the running transaction. See ledger.Cache.
@@ -92,4 +95,16 @@ func (c attachmentCache) put(h attachmentRow) {
 	if h.migrationID == "" && h.movedBy == "" {
 		c[h.ID] = h
 	}
+}
+
+// attachmentRow is an attachment with what the rules of its changes need.
+type attachmentRow struct {
+	api.Attachment
+	migrationID   string // of a reserved dst, else ""
+	opID          string
+	hostID        string // "" where no host has its instance
+	instanceState api.InstanceState
+	lock          instanceLock
+	generation    int64
+	movedBy       string // the open migration of its volume, "" if there is none
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/ratelimit"
-	"github.com/volferry/volferry/registry/internal/schema"
 )
 
 // Store is an open registry. It is safe for concurrent use.
@@ -45,79 +44,6 @@ type Store struct {
 	onDoubt     func(host string)
 	sharedPools map[string][]string
 	now         func() time.Time
-}
-
-// Options are what a Store tells of itself.
-type Options struct {
-	// OnCommit, where not nil, is told of every commit: how many changes it
-	// carried, and how long it took. It must not block.
-	OnCommit func(changes int, took time.Duration)
-	// OnReadOnly, where not nil, is told for every host that proves that the
-	// database was restored from a backup what ReadOnly says then. It must not
-	// block.
-	OnReadOnly func(reason string)
-	// OnDoubt, where not nil, is told the name of every host that begins to show a mark
-	// which this registry has neither given out nor signed. It must not block.
-	OnDoubt func(host string)
-	// SharedPools, where not nil, are the pools that hosts share, with the names or ids
-	// of these hosts; nil hosts are all that say so. A host that
-	// reports another one as shared is not believed: it would reach what is in the
-	// pool of that name on other hosts. Nil believes every host.
-	SharedPools map[string][]string
-	// FaultPoint, where not nil, is called where a test may want the registry to end:
-	// with EVENT.before_commit when an event of the audit trail is written and not yet
-	// stored, and with EVENT.after_commit when it is on stable storage and nobody was
-	// told. EVENT is what happened and, of a change of state, to which. It may not
-	// return.
-	FaultPoint func(name string)
-}
-
-// Open opens the registry at path, creating it if it is missing. The errors
-// are those of sqlitedb.Open.
-func Open(ctx context.Context, path string, o Options) (*Store, error) {
-	db, err := sqlitedb.Open(ctx, path, schema.Versions())
-	if err != nil {
-		return nil, fmt.Errorf("open registry: %w", err)
-	}
-	s := &Store{
-		db: db, cache: newRowCache(), progress: ledger.NewNotifier(), onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, sharedPools: o.SharedPools, now: time.Now,
-		postLimit: newPostLimit(), refusalLimit: newRefusalLimit(), reportLimit: ratelimit.New(reportsPerSecond, reportsAtOnce),
-	}
-	if err := s.start(ctx, o); err != nil {
-		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())
-	}
-	if err := s.unshare(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
-	}
-	return s, nil
-}
-
-// start reads what is kept in memory, and begins to take changes.
-func (s *Store) start(ctx context.Context, o Options) error {
-	if err := makeMarkKey(ctx, s.db); err != nil {
-		return err
-	}
-	if _, err := ledger.View(ctx, s.db.Read, func(q ledger.Querier) (none struct{}, err error) {
-		hosts, err := ledger.QueryAll(ctx, q, scanHostRow, hostQuery)
-		if err != nil {
-			return none, err
-		}
-		s.hosts = hostcache.New(hosts)
-		end, err := ledger.ReadEnd(ctx, q)
-		if err != nil {
-			return none, err
-		}
-		s.history, err = readHistory(ctx, q, end)
-		return none, err
-	}); err != nil {
-		return err
-	}
-	var err error
-	s.ledger, err = ledger.Start(ctx, s.db, ledger.Options{
-		OnCommit: o.OnCommit, OnTrail: func(end ledger.End) { s.history.Advance(end.Seq, end.Hash) }, FaultPoint: o.FaultPoint, Cache: s.cache,
-		Now: func() time.Time { return s.now() },
-	})
-	return err
 }
 
 // Close ends the writer, which first finishes what it has begun, and closes

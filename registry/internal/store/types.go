@@ -3,140 +3,20 @@
 package store
 
 import (
-	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/google/uuid"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
-	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // DefaultType is the volume type of volumes that name none. It is there from
 // the start and stays.
 const DefaultType = "default"
-
-// CreateType makes a volume type.
-func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCreate) (api.VolumeType, error) {
-	if err := checkType(in.Name, in.Pools); err != nil {
-		return api.VolumeType{}, err
-	}
-	return Mutate(ctx, s, call, "type.create", in, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
-		if err := cmp.Or(tx.CheckOperator("make a volume type"), tx.checkPoolsKnown(ctx, in.Pools)); err != nil {
-			return api.VolumeType{}, err
-		}
-		id := uuid.NewString()
-		_, err := tx.ExecContext(ctx, "INSERT INTO volume_types (id, name, multiattach, created_us) VALUES (?, ?, ?, ?)",
-			id, in.Name, in.Multiattach, tx.At.UnixMicro())
-		if err != nil {
-			return api.VolumeType{}, typeNameTaken(err, in.Name)
-		}
-		if err := tx.setTypePools(ctx, id, in.Pools); err != nil {
-			return api.VolumeType{}, err
-		}
-		if err := tx.Audit(ctx, api.Event{What: "type.create", Object: "type/" + id, To: in.Name}); err != nil {
-			return api.VolumeType{}, err
-		}
-		return typeByID(ctx, tx, id)
-	})
-}
-
-// UpdateType changes a volume type. Multiattach does not change under volumes
-// that are attached, whichever way.
-func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
-	return Mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
-		id, err := Resolve(ctx, tx, KindType, ref)
-		if err != nil {
-			return api.VolumeType{}, err
-		}
-		old, err := typeByID(ctx, tx, id)
-		if err != nil {
-			return api.VolumeType{}, err
-		}
-		changed := old
-		if in.Name != nil {
-			changed.Name = *in.Name
-		}
-		if in.Multiattach != nil {
-			changed.Multiattach = *in.Multiattach
-		}
-		if in.Pools != nil {
-			changed.Pools = *in.Pools
-		}
-		if err := cmp.Or(tx.CheckOperator("change a volume type"), tx.checkTypeUpdate(ctx, old, changed)); err != nil {
-			return api.VolumeType{}, err
-		}
-		_, err = tx.ExecContext(ctx, "UPDATE volume_types SET name = ?, multiattach = ? WHERE id = ?", changed.Name, changed.Multiattach, id)
-		if err != nil {
-			return api.VolumeType{}, typeNameTaken(err, changed.Name)
-		}
-		if err := tx.setTypePools(ctx, id, changed.Pools); err != nil {
-			return api.VolumeType{}, err
-		}
-		if err := tx.Audit(ctx, api.Event{
-			What: "type.update", Object: "type/" + id, From: old.Name, To: changed.Name,
-			Details: map[string]any{"multiattach": changed.Multiattach, "pools": changed.Pools},
-		}); err != nil {
-			return api.VolumeType{}, err
-		}
-		return typeByID(ctx, tx, id)
-	})
-}
-
-func (tx *Tx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) error {
-	if err := checkType(changed.Name, changed.Pools); err != nil {
-		return err
-	}
-	if old.Name == DefaultType && changed.Name != DefaultType {
-		return api.Errorf(api.CodeStateForbidden, "cannot rename the volume type %s: volumes without a type have it", DefaultType)
-	}
-	added := slices.DeleteFunc(slices.Clone(changed.Pools), func(p string) bool { return slices.Contains(old.Pools, p) })
-	if err := tx.checkPoolsKnown(ctx, added); err != nil {
-		return err
-	}
-	if old.Multiattach == changed.Multiattach {
-		return nil
-	}
-	return tx.checkMultiattachUpdate(ctx, old, changed)
-}
-
-// DeleteType removes a volume type that no volume has, and returns what it was.
-func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
-	return Mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
-		id, err := Resolve(ctx, tx, KindType, ref)
-		if err != nil {
-			return api.VolumeType{}, err
-		}
-		t, err := typeByID(ctx, tx, id)
-		if err != nil {
-			return api.VolumeType{}, err
-		}
-		if err := tx.CheckOperator("delete a volume type"); err != nil {
-			return api.VolumeType{}, err
-		}
-		if t.Name == DefaultType {
-			return api.VolumeType{}, api.Errorf(api.CodeStateForbidden, "cannot delete the volume type %s: volumes without a type have it", DefaultType)
-		}
-		var volumes int
-		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM volumes WHERE type_id = ?", id).Scan(&volumes); err != nil {
-			return api.VolumeType{}, fmt.Errorf("count volumes of type: %w", err)
-		}
-		if volumes > 0 {
-			return api.VolumeType{}, api.Errorf(api.CodeConflict, "cannot delete the volume type %s: it is that of %s", t.Name, api.Count(volumes, "volume"))
-		}
-		if m, err := tx.movedToType(ctx, id); err != nil || m != nil {
-			return api.VolumeType{}, cmp.Or(err, migrationToType("delete", t.Name, m))
-		}
-		if err := tx.Exec(ctx, "DELETE FROM volume_types WHERE id = ?", id); err != nil {
-			return api.VolumeType{}, err
-		}
-		return t, tx.Audit(ctx, api.Event{What: "type.delete", Object: "type/" + id, From: t.Name})
-	})
-}
 
 // Types returns every volume type, by name.
 func (s *Store) Types(ctx context.Context) ([]api.VolumeType, error) {
@@ -177,36 +57,118 @@ func typeByID(ctx context.Context, q ledger.Querier, id string) (api.VolumeType,
 	return t, err
 }
 
-func checkType(name string, pools []string) error {
-	if err := validate.Name("volume type name", name); err != nil {
-		return err
+func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeType, error) {
+	id, err := Resolve(ctx, q, KindType, ref)
+	if err != nil {
+		return api.VolumeType{}, err
 	}
-	for i, p := range pools {
-		if err := validate.Required("pool name", p); err != nil {
-			return err
-		}
-		if slices.Contains(pools[:i], p) {
-			return validate.Invalid("the pool %s is given twice", p)
-		}
-	}
-	return nil
+	return typeByID(ctx, q, id)
 }
 
-func typeNameTaken(err error, name string) error {
-	if sqlitedb.Violates(err, "volume_types.name") {
-		return api.Errorf(api.CodeConflict, "there is a volume type %s already", name)
-	}
-	return fmt.Errorf("store volume type: %w", err)
+// typeAllows says whether volumes of a type may live in the pool; "" is none.
+func typeAllows(t api.VolumeType, pool string) bool {
+	return len(t.Pools) == 0 || slices.Contains(t.Pools, pool)
 }
 
-func (tx *Tx) setTypePools(ctx context.Context, id string, pools []string) error {
-	if err := tx.Exec(ctx, "DELETE FROM volume_type_pools WHERE type_id = ?", id); err != nil {
+// checkTypeSuits refuses a volume that is to get a type which it may not have,
+// wherever it is: something that is called like "make volume x".
+func checkTypeSuits(ctx context.Context, q ledger.Querier, t api.VolumeType, what string, format api.Format, bootable bool) error {
+	if !t.Multiattach {
+		return nil
+	}
+	if err := checkRaw(t, what, format); err != nil {
 		return err
 	}
-	for _, p := range pools {
-		if err := tx.Exec(ctx, "INSERT INTO volume_type_pools (type_id, pool) VALUES (?, ?)", id, p); err != nil {
-			return err
+	if err := checkPolicies(ctx, q, what+" of the multiattach type "+t.Name, bootable); err != nil {
+		return err
+	}
+	return checkCapable(ctx, q, t, what)
+}
+
+func checkRaw(t api.VolumeType, what string, format api.Format) error {
+	if !t.Multiattach || format == api.FormatRaw {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot %s: its format is %s, and a volume of the multiattach type %s is raw", what, format, t.Name)
+}
+
+// checkCapable refuses a type that no active pool of any host can do multiattach
+// for.
+func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what string) error {
+	capable, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT DISTINCT name FROM pools WHERE multiattach = 1 AND active = 1")
+	if err != nil {
+		return err
+	}
+	for _, pool := range capable {
+		if typeAllows(t, pool) {
+			return nil
 		}
 	}
-	return nil
+	where := "of any host"
+	if len(t.Pools) > 0 {
+		where = "of that type (" + strings.Join(t.Pools, ", ") + ")"
+	}
+	return api.Errorf(api.CodeNoCapablePool, "cannot %s: the type %s is multiattach and no active pool %s can do that", what, t.Name, where)
+}
+
+// checkTypeAllows refuses a place on a host that volumes of the type may not live
+// in.
+func checkTypeAllows(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
+	if !typeAllows(t, l.Pool) {
+		return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, Place(l), t.Pools)
+	}
+	if !t.Multiattach {
+		return nil
+	}
+	if err := checkRaw(t, "have a volume at "+Place(l), l.Format); err != nil {
+		return err
+	}
+	return checkPoolCan(ctx, q, t, hostID, l)
+}
+
+func checkPoolCan(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
+	can, err := poolCan(ctx, q, hostID, l.Pool)
+	if err != nil || can {
+		return err
+	}
+	return api.Errorf(api.CodeNoCapablePool, "a volume of the multiattach type %s may not be at %s: the pool %s cannot do multiattach", t.Name, Place(l), l.Pool)
+}
+
+// poolCan says whether a pool of a host can do multiattach. What is in no pool is
+// a file or a device of the host, and can.
+func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bool, err error) {
+	if pool == "" {
+		return true, nil
+	}
+	err = q.QueryRowContext(ctx, "SELECT multiattach FROM pools WHERE host_id = ? AND name = ?", hostID, pool).Scan(&can)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, fmt.Errorf("look up pool: %w", err)
+	}
+	return can, nil
+}
+
+// checkNewType refuses a type that a volume may not get, wherever it is then, with
+// the format that it has then.
+func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, format api.Format) error {
+	if v.Multiattach != t.Multiattach && len(v.Attachments) > 0 {
+		return api.Errorf(api.CodeInUseRetype, "cannot retype volume %s to %s: that changes multiattach, and the volume is attached", v.Name, t.Name)
+	}
+	if v.Type == t.Name {
+		return nil
+	}
+	return checkTypeSuits(ctx, q, t, "give volume "+v.Name+" another type", format, v.Bootable)
+}
+
+// volumeHost returns the id of the host that changes a volume: the one of its
+// attachment, else the one in its row.
+func volumeHost(ctx context.Context, q ledger.Querier, v api.Volume) (id string, err error) {
+	if len(v.Attachments) > 0 && v.Attachments[0].Host != "" {
+		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)
+	} else {
+		err = q.QueryRowContext(ctx, "SELECT host_id FROM volumes WHERE id = ?", v.ID).Scan(&id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read host of volume: %w", err)
+	}
+	return id, nil
 }

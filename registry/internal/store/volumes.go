@@ -3,235 +3,138 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/sqlitedb"
-	"github.com/volferry/volferry/registry/internal/validate"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// volumeNext are the statuses that a host may ask for, by the one before.
-// Reserved and in-use are not among them: they follow from attachments alone. Nor is
-// resizing, which BeginResize and EndResize are for.
-var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
-	api.VolumeCreating:  {api.VolumeAvailable, api.VolumeError, api.VolumeDeleting},
-	api.VolumeAvailable: {api.VolumeDeleting, api.VolumeError},
-	api.VolumeReserved:  {},
-	api.VolumeInUse:     {},
-	api.VolumeDeleting:  {api.VolumeAvailable, api.VolumeError},
-	api.VolumeError:     {api.VolumeAvailable, api.VolumeDeleting},
-	api.VolumeResizing:  {},
+// Volumes returns every volume, by name. A host finds those that are its own,
+// with all their attachments.
+func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
+	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Volume, error) {
+		condition := " WHERE " + viewer.visible(ownsVolume)
+		volumes, err := ledger.QueryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
+		if err != nil {
+			return nil, err
+		}
+		attachments, err := ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" JOIN volumes v ON v.id = a.volume_id"+condition+attachmentOrder, viewer.HostID)
+		if err != nil {
+			return nil, err
+		}
+		of := map[string][]api.Attachment{}
+		for _, a := range attachments {
+			of[a.VolumeID] = append(of[a.VolumeID], a)
+		}
+		for i := range volumes {
+			attach(&volumes[i], of[volumes[i].ID])
+		}
+		return volumes, nil
+	})
 }
 
-// RegisterVolume records a volume that a host makes or has found. Its place
-// must be nobody else's.
-func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
-	if err := cmp.Or(validate.ID("volume id", in.ID), validate.Name("volume name", in.Name), validate.Location("volume", in.Location)); err != nil {
+// Volume returns the volume that ref names.
+func (s *Store) Volume(ctx context.Context, ref string, viewer Viewer) (api.Volume, error) {
+	return viewVisible(ctx, s, KindVolume, ref, viewer, volumeByID)
+}
+
+// attach gives a volume its attachments, and the status that follows from them, with
+// its time: an available one that has any is reserved or in use. One that is made larger
+// is resizing, whoever has it.
+func attach(v *api.Volume, attachments []api.Attachment) {
+	v.Attachments = append(v.Attachments, attachments...)
+	for _, a := range attachments {
+		if a.UpdatedAt.After(v.UpdatedAt) {
+			v.UpdatedAt = a.UpdatedAt
+		}
+	}
+	if len(v.Attachments) > 0 && v.Status == api.VolumeAvailable {
+		v.Status = api.VolumeReserved
+		for _, a := range v.Attachments {
+			if a.State != api.AttachmentReserved {
+				v.Status = api.VolumeInUse
+			}
+		}
+	}
+	if v.ResizeOpID != "" {
+		v.Status = api.VolumeResizing
+	}
+}
+
+// Volume returns the volume that ref names, inside a change.
+func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
+	id, err := Resolve(ctx, tx, KindVolume, ref)
+	if err != nil {
 		return api.Volume{}, err
 	}
-	if in.Status != api.VolumeCreating && in.Status != api.VolumeAvailable {
-		return api.Volume{}, validate.Invalid("a volume begins as creating or available, not as %s", validate.Quote(string(in.Status)))
-	}
-	return Mutate(ctx, s, call, "volume.register", in, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		hostID, err := tx.checkSelf(ctx, in.Host)
-		if err != nil {
-			return api.Volume{}, err
-		}
-		if err := tx.checkPoolReported(ctx, hostID, in.Location); err != nil {
-			return api.Volume{}, err
-		}
-		if err := tx.insertVolume(ctx, in, hostID, in.Status); err != nil {
-			return api.Volume{}, err
-		}
-		v, err := volumeByID(ctx, tx, in.ID)
-		if err != nil {
-			return v, err
-		}
-		return v, tx.auditVolume(ctx, v, api.Event{What: "volume.register", To: string(v.Status)}, map[string]any{"location": v.Location, "type": v.Type})
-	})
+	return volumeByID(ctx, tx, id)
 }
 
-// insertVolume makes the row of a volume and claims its place.
-func (tx *Tx) insertVolume(ctx context.Context, in api.VolumeRegister, hostID string, status api.VolumeStatus) error {
-	t, err := typeByRef(ctx, tx, cmp.Or(in.Type, DefaultType))
+// OwnVolume is volume for a change that is called verb, and that hosts may make
+// to what is their own.
+func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
+	v, err := tx.Volume(ctx, ref)
 	if err != nil {
-		return err
+		return v, err
 	}
-	if err := checkTypeSuits(ctx, tx, t, "make volume "+in.Name, in.Location.Format, in.Bootable); err != nil {
-		return err
+	return v, tx.CheckOwn(ctx, KindVolume, v.ID, verb, v.Name)
+}
+
+// volumeInCare is OwnVolume for a change of what a volume is, by the host that has it in
+// its care: that others reach the bytes lets them attach it, not rename or forget it.
+// Another host deletes it where an operator has asked for that there.
+func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
+	v, err := tx.OwnVolume(ctx, ref, verb)
+	if err != nil || tx.host == nil || v.Host == tx.host.Name {
+		return v, err
 	}
-	if err := checkTypeAllows(ctx, tx, t, hostID, in.Location); err != nil {
-		return err
+	var asked bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND method = 'DELETE'
+		AND (path = ?2 OR substr(path, 1, length(?2) + 1) = ?2 || '?'))`, tx.host.ID, "/v1/volumes/"+v.ID).Scan(&asked); err != nil {
+		return v, fmt.Errorf("look up task: %w", err)
 	}
-	adopted := ""
-	if status == api.VolumeAvailable { // what is made here is creating first
-		adopted = in.Location.Path
+	if !asked {
+		return v, api.Errorf(api.CodeNotYourHost, "cannot %s volume %s: it is in the care of host %s, and you are host %s; ask there, or at the registry", verb, v.Name, v.Host, tx.host.Name)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO volumes (id, name, status, type_id, bootable, generation, host_id, created_us, updated_us, adopted_path)
-		VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?7, ?7, ?8)`, in.ID, in.Name, status, t.ID, in.Bootable, hostID, tx.At.UnixMicro(), adopted)
+	return v, nil
+}
+
+const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
+		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '' AND v.adopted_path = l.path, ` + LocationColumns + `
+	FROM volumes v
+	JOIN volume_types t ON t.id = v.type_id
+	JOIN hosts h ON h.id = v.host_id
+	JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL
+	LEFT JOIN migrations m ON m.volume_id = v.id AND ` + MigrationOpen
+
+func volumeByID(ctx context.Context, q ledger.Querier, id string) (api.Volume, error) {
+	v, err := scanVolume(q.QueryRowContext(ctx, volumeQuery+" WHERE v.id = ?", id))
 	if err != nil {
-		return volumeTaken(err, in.ID, in.Name)
+		return v, fmt.Errorf("read volume %s: %w", id, err)
 	}
-	return tx.reserveLocation(ctx, in.ID, "", hostID, in.Location, api.CodeConflict)
+	attachments, err := ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" WHERE a.volume_id = ?"+attachmentOrder, id)
+	attach(&v, attachments)
+	return v, err
 }
 
-// volumeTaken says in plain words why a volume cannot have its id or name.
-func volumeTaken(err error, id, name string) error {
-	switch {
-	case sqlitedb.Violates(err, "volumes.id"):
-		return api.Errorf(api.CodeConflict, "there is a volume with the id %s already", id)
-	case sqlitedb.Violates(err, "volumes.name"):
-		return api.Errorf(api.CodeConflict, "there is a volume %s already; choose another name, or give that one another with `volferryctl volume set`", name)
+func scanVolume(row ledger.Scanner) (api.Volume, error) {
+	var (
+		v                api.Volume
+		created, updated int64
+		resized          int64
+	)
+	err := row.Scan(append([]any{
+		&v.ID, &v.Name, &v.Status, &v.Type, &v.Multiattach, &v.Bootable, &v.Generation, &v.Host, &v.MigrationID,
+		&created, &updated, &resized, &v.ResizeOpID, &v.Adopted,
+	}, LocationFields(&v.Location)...)...)
+	v.SizeBytes = v.Location.SizeBytes
+	v.Attachments = []api.Attachment{}
+	v.CreatedAt, v.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)
+	if resized != 0 {
+		v.SizeChangedAt = new(ledger.FromMicros(resized))
 	}
-	return fmt.Errorf("store volume: %w", err)
-}
-
-// UpdateVolume changes what a volume is called and whether it boots. Neither
-// touches its bytes, so a migration is no hindrance.
-func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
-	if in.Name != nil {
-		if err := validate.Name("volume name", *in.Name); err != nil {
-			return api.Volume{}, err
-		}
-	}
-	return Mutate(ctx, s, call, "volume.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		old, err := tx.volumeInCare(ctx, ref, "change")
-		if err != nil {
-			return old, err
-		}
-		name, bootable := old.Name, old.Bootable
-		if in.Name != nil {
-			name = *in.Name
-		}
-		if in.Bootable != nil {
-			bootable = *in.Bootable
-		}
-		if bootable && !old.Bootable {
-			if err := tx.checkBootable(ctx, old); err != nil {
-				return old, err
-			}
-		}
-		if _, err := tx.ExecContext(ctx, "UPDATE volumes SET name = ?, bootable = ?, updated_us = ? WHERE id = ?",
-			name, bootable, tx.At.UnixMicro(), old.ID); err != nil {
-			return api.Volume{}, volumeTaken(err, old.ID, name)
-		}
-		if err := tx.auditVolume(ctx, old, api.Event{What: "volume.update", From: old.Name, To: name}, map[string]any{"bootable": bootable}); err != nil {
-			return api.Volume{}, err
-		}
-		return volumeByID(ctx, tx, old.ID)
-	})
-}
-
-// checkBootable says whether a volume may become bootable: not one that is
-// multiattach, or about to be, where the policy is off.
-func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
-	multiattach := v.Multiattach
-	if v.MigrationID != "" {
-		if err := tx.QueryRowContext(ctx, "SELECT ?1 OR EXISTS (SELECT 1 FROM volume_types t JOIN migrations m ON m.to_type_id = t.id WHERE m.id = ?2 AND t.multiattach = 1)",
-			multiattach, v.MigrationID).Scan(&multiattach); err != nil {
-			return fmt.Errorf("look up type of migration: %w", err)
-		}
-	}
-	if !multiattach {
-		return nil
-	}
-	return checkPolicy(ctx, tx, "make the multiattach volume "+v.Name+" bootable", api.PolicyMultiattachBootable)
-}
-
-// TransitionVolume moves a volume to another status, if it is still in the one
-// that the caller saw.
-func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in api.VolumeTransition) (api.Volume, error) {
-	if in.Location != nil {
-		if err := validate.Location("volume", *in.Location); err != nil {
-			return api.Volume{}, err
-		}
-	}
-	return Mutate(ctx, s, call, "volume.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInCare(ctx, ref, "change the status of")
-		if err != nil {
-			return v, err
-		}
-		next, known := volumeNext[in.From]
-		switch {
-		case !known || !slices.Contains(next, in.To):
-			return v, validate.Invalid("a volume cannot be moved from %s to %s", validate.Quote(string(in.From)), validate.Quote(string(in.To)))
-		case v.MigrationID != "":
-			return v, MigrationActive(v, "change the status of")
-		case v.Status != in.From:
-			return v, api.Errorf(api.CodeConflict, "volume %s is %s, no longer %s", v.Name, v.Status, in.From).With("status", v.Status)
-		}
-		if in.To == api.VolumeDeleting {
-			if err := tx.CheckNotBehind(ctx, "delete", v.Name, v.Location, tx.callerID()); err != nil {
-				return v, err
-			}
-		}
-		if in.Location != nil {
-			if err := tx.relocate(ctx, v, *in.Location); err != nil {
-				return v, err
-			}
-		}
-		if err := tx.Exec(ctx, "UPDATE volumes SET status = ?, updated_us = ? WHERE id = ?", in.To, tx.At.UnixMicro(), v.ID); err != nil {
-			return v, err
-		}
-		if err := tx.auditVolume(ctx, v, api.Event{What: "volume.transition", From: string(in.From), To: string(in.To)}, nil); err != nil {
-			return v, err
-		}
-		return volumeByID(ctx, tx, v.ID)
-	})
-}
-
-// relocate settles the place of a volume that is being made: its path may be
-// known only now.
-func (tx *Tx) relocate(ctx context.Context, v api.Volume, l api.Location) error {
-	if v.Status != api.VolumeCreating {
-		return api.Errorf(api.CodeStateForbidden, "volume %s is %s; only a migration changes where it is", v.Name, v.Status)
-	}
-	var hostID string
-	if err := tx.QueryRowContext(ctx, "SELECT host_id FROM volumes WHERE id = ?", v.ID).Scan(&hostID); err != nil {
-		return fmt.Errorf("read host of volume: %w", err)
-	}
-	if err := tx.Exec(ctx, "DELETE FROM locations WHERE volume_id = ?", v.ID); err != nil {
-		return err
-	}
-	return tx.reserveLocation(ctx, v.ID, "", hostID, l, api.CodeConflict)
-}
-
-// ForgetVolume forgets a volume whose bytes are gone or are no longer
-// Volferry's, and returns what it was.
-func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
-	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInCare(ctx, ref, "delete")
-		if err != nil {
-			return v, err
-		}
-		if v.MigrationID != "" {
-			return v, MigrationActive(v, "delete")
-		}
-		if v.Status == api.VolumeResizing {
-			return v, NotAvailable(v, "delete")
-		}
-		if len(v.Attachments) > 0 {
-			return v, tx.refuseAttached(ctx, "delete", v)
-		}
-		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
-			return v, err
-		}
-		return v, tx.auditVolume(ctx, v, api.Event{What: "volume.forget", From: string(v.Status)}, map[string]any{"location": v.Location})
-	})
-}
-
-// refuseAttached names the first instance that a volume is attached to.
-func (tx *Tx) refuseAttached(ctx context.Context, verb string, v api.Volume) error {
-	a := v.Attachments[0]
-	var instance string
-	if err := tx.QueryRowContext(ctx, "SELECT name FROM instances WHERE id = ?", a.InstanceID).Scan(&instance); err != nil {
-		return fmt.Errorf("read name of instance: %w", err)
-	}
-	return api.Errorf(api.CodeVolumeInUse, "cannot %s volume %s: it is attached to instance %s as %s (%s)", verb, v.Name, instance, a.Device, a.State).
-		With("instance_id", a.InstanceID).With("attachment_id", a.ID)
+	return v, err
 }
 
 // auditVolume adds to the trail what happened to a volume.
@@ -242,33 +145,4 @@ func (tx *Tx) auditVolume(ctx context.Context, v api.Volume, e api.Event, detail
 	details["name"] = v.Name
 	e.Host, e.Object, e.Details, e.Token = v.Host, "volume/"+v.ID, details, &api.Token{Generation: v.Generation}
 	return tx.Audit(ctx, e)
-}
-
-// NotAvailable refuses what a volume is not in the status for.
-func NotAvailable(v api.Volume, verb string) error {
-	err := api.Errorf(api.CodeVolumeNotAvailable, "cannot %s volume %s: it is %s", verb, v.Name, v.Status).With("status", v.Status)
-	if v.ResizeOpID != "" {
-		err = err.With("op_id", v.ResizeOpID)
-	}
-	return err
-}
-
-// MigrationActive refuses what cannot be done to a volume while it is moved.
-func MigrationActive(v api.Volume, verb string) error {
-	return refuseMoving(verb, v.Name, v.MigrationID)
-}
-
-// refuseMoving refuses to verb a volume while a migration moves it.
-func refuseMoving(verb, volume, migration string) error {
-	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, volume, migration).
-		With("migration_id", migration)
-}
-
-func staleGeneration(verb, volume string, is, asked int64) error {
-	return api.Errorf(api.CodeStaleGeneration, "cannot %s volume %s: it is in generation %d and the request is of generation %d; it was moved meanwhile", verb, volume, is, asked).
-		With("generation", is)
-}
-
-func multiattached(volume string, attachments int) error {
-	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", volume, attachments).With("attachments", attachments)
 }

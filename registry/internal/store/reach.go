@@ -87,3 +87,21 @@ func hostsOf(movers []mover) []string {
 	}
 	return ids
 }
+
+// checkReach says whether a host has the bytes of a volume that no host has at an
+// instance.
+func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
+	var scope, owner string
+	if err := tx.QueryRowContext(ctx, `SELECT l.scope, v.host_id FROM volumes v
+		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL WHERE v.id = ?`, v.ID).Scan(&scope, &owner); err != nil {
+		return fmt.Errorf("read host of volume: %w", err)
+	}
+	yes, err := Reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
+	switch {
+	case err != nil:
+		return err
+	case yes:
+		return tx.CheckNotBehind(ctx, verb, v.Name, v.Location, hostID)
+	}
+	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
@@ -112,4 +113,47 @@ func (tx *Tx) CheckOperator(verb string) error {
 		return nil
 	}
 	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.Name)
+}
+
+// CheckHost returns the id of the host that ref names, if it is not fenced and
+// epoch is its epoch, and notes that as the token of the change. A host may only
+// name itself.
+func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, error) {
+	h, err := tx.resolveHost(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if tx.host != nil && tx.host.ID != h.ID {
+		return "", api.Errorf(api.CodeNotYourHost, "the request is of host %s and you are host %s", h.Name, tx.host.Name)
+	}
+	return h.ID, tx.admitEpoch(h, epoch)
+}
+
+// admitEpoch says whether a host may change something with the epoch that it
+// believes in, and notes it as the token of the change.
+func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
+	if host.Fenced || host.Epoch != epoch {
+		return staleEpoch(host, epoch)
+	}
+	tx.Epoch = epoch
+	return nil
+}
+
+// staleEpoch says to a host, or to somebody who speaks for it, that it was fenced
+// since the epoch that it believes in.
+func staleEpoch(host hostcache.Row, epoch int64) error {
+	if host.Fenced && host.Epoch == epoch {
+		return api.Errorf(api.CodeStaleEpoch, "host %s is fenced in epoch %d; it must let go of what it lost and rejoin", host.Name, host.Epoch).
+			With("epoch", host.Epoch)
+	}
+	why := "it was fenced meanwhile, or the registry was restored"
+	if epoch > host.Epoch {
+		why = "the registry never gave that out, so its database may be older than the host"
+	}
+	return api.Errorf(api.CodeStaleEpoch, "host %s is in epoch %d and the request is of epoch %d: %s", host.Name, host.Epoch, epoch, why).
+		With("epoch", host.Epoch)
+}
+
+func notYourHost(verb, name string) error {
+	return api.Errorf(api.CodeNotYourHost, "cannot %s host %s: that is not the host that you are", verb, name)
 }

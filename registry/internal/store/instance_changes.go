@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+// RegisterInstance records an adopted instance: its slots, and each of its
+// disks as a volume with one attachment. All of it or nothing.
+func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
+	if err := checkInstance(in); err != nil {
+		return api.Instance{}, err
+	}
+	return Mutate(ctx, s, call, "instance.register", in, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+		hostID, err := tx.checkSelf(ctx, in.Host)
+		if err != nil {
+			return api.Instance{}, err
+		}
+		if err := tx.insertInstance(ctx, in, hostID); err != nil {
+			return api.Instance{}, err
+		}
+		for _, d := range in.Disks {
+			if err := tx.adoptDisk(ctx, in, hostID, d); err != nil {
+				return api.Instance{}, err
+			}
+		}
+		i, err := InstanceByID(ctx, tx, in.ID)
+		if err != nil {
+			return i, err
+		}
+		// The next report may bring a newer state than the adoption did.
+		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
+		return i, tx.Audit(ctx, api.Event{
+			What: "instance.register", Host: i.Host, Object: "instance/" + i.ID, To: string(i.State),
+			Details: map[string]any{"name": i.Name, "volumes": len(in.Disks)},
+		})
+	})
+}
+
+func checkInstance(in api.InstanceRegister) error {
+	if err := cmp.Or(validate.ID("instance id", in.ID), validate.Required("instance name", in.Name), validate.InstanceState(in.State)); err != nil {
+		return err
+	}
+	if in.State.OnShelf() {
+		return validate.Invalid("instance %s cannot be %s: no domain is adopted from the shelf", in.Name, in.State)
+	}
+	for _, d := range in.Disks {
+		if err := cmp.Or(validate.ID("volume id", d.VolumeID), validate.Name("volume name", d.VolumeName), validate.ID("attachment id", d.AttachmentID),
+			checkSlot(d.Device, d.BootIndex), validate.Location("disk "+d.Device, d.Location)); err != nil {
+			return err
+		}
+		if err := validate.Mode(d.Mode, d.Device); err != nil {
+			return err
+		}
+	}
+	for _, slot := range in.Slots {
+		if err := checkSlot(slot.Device, slot.BootIndex); err != nil {
+			return err
+		}
+		if slot.VolumeID != nil || slot.AttachmentID != nil {
+			return validate.Invalid("the slot %s names a volume; that belongs into disks", slot.Device)
+		}
+		if slot.Slot != nil {
+			if err := validate.SlotDefinition(slot.Device, *slot.Slot); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkSlot(device string, bootIndex *int) error {
+	if err := validate.Device(device); err != nil {
+		return err
+	}
+	if bootIndex != nil && *bootIndex < 0 {
+		return validate.Invalid("the boot index %d of %s is negative", *bootIndex, device)
+	}
+	return nil
+}
+
+// insertInstance makes the rows of an instance and all its slots.
+func (tx *Tx) insertInstance(ctx context.Context, in api.InstanceRegister, hostID string) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO instances (id, name, host_id, state, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+		in.ID, in.Name, hostID, in.State, tx.At.UnixMicro())
+	switch {
+	case sqlitedb.Violates(err, "instances.id"):
+		return api.Errorf(api.CodeConflict, "instance %s is adopted already", in.Name)
+	case sqlitedb.Violates(err, "instances.host_id", "instances.name"):
+		return api.Errorf(api.CodeConflict, "the host has an instance %s with another id; forget that one first", in.Name)
+	case err != nil:
+		return fmt.Errorf("store instance: %w", err)
+	}
+	for _, slot := range in.Slots {
+		if err := tx.insertSlot(ctx, in, slot); err != nil {
+			return err
+		}
+	}
+	for _, d := range in.Disks {
+		if err := tx.insertSlot(ctx, in, api.BlockDeviceMapping{Device: d.Device, BootIndex: d.BootIndex}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.BlockDeviceMapping) error {
+	definition, err := encodeSlot(slot.Slot)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO slots (instance_id, device, boot_index, note, definition) VALUES (?, ?, ?, ?, ?)",
+		in.ID, slot.Device, slot.BootIndex, slot.Note, definition)
+	switch {
+	case sqlitedb.Violates(err, "slots.instance_id", "slots.device"):
+		return validate.Invalid("instance %s has the device %s twice", in.Name, slot.Device)
+	case sqlitedb.Violates(err, "slots.instance_id", "slots.boot_index"):
+		return validate.Invalid("instance %s has the boot index %d twice", in.Name, *slot.BootIndex)
+	case err != nil:
+		return fmt.Errorf("store slot: %w", err)
+	}
+	return nil
+}
+
+// ForgetInstance ends Volferry's care of an instance and returns what it was.
+// Its volumes stay, and become available once nothing else has them.
+func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
+	return s.forgetInstance(ctx, call, ref, false)
+}
+
+// ForgetInstanceWithDefinition is ForgetInstance also for an instance that no host
+// has: what the registry has of it is all there is, and is lost with it.
+func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref string) (api.Instance, error) {
+	return s.forgetInstance(ctx, call, ref, true)
+}
+
+func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withDefinition bool) (api.Instance, error) {
+	return Mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+		i, err := tx.OwnInstance(ctx, ref, "forget")
+		if err != nil {
+			return i, err
+		}
+		if err := lockOf(i).check("forget", i.Name); err != nil {
+			return i, err
+		}
+		if i.State == api.InstanceShelvedOffloaded && !withDefinition {
+			return i, api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or forget it with its definition",
+				i.Name).With("state", i.State)
+		}
+		volumes, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.id IN (SELECT volume_id FROM attachments WHERE instance_id = ?) ORDER BY v.name", i.ID)
+		if err != nil {
+			return i, err
+		}
+		for _, v := range volumes {
+			if v.MigrationID != "" {
+				return i, api.Errorf(api.CodeMigrationActive, "cannot forget instance %s: migration %s is moving its volume %s; complete or cancel that first",
+					i.Name, v.MigrationID, v.Name).With("migration_id", v.MigrationID)
+			}
+		}
+		if err := tx.checkForgettable(ctx, i); err != nil {
+			return i, err
+		}
+		// Slots, attachments and what is on the shelf go with it.
+		var hostID string
+		if err := tx.QueryRowContext(ctx, "DELETE FROM instances WHERE id = ? RETURNING host_id", i.ID).Scan(&hostID); err != nil {
+			return i, fmt.Errorf("forget instance: %w", err)
+		}
+		// It may go on there, as a stray, and its host say what it said before.
+		tx.OnCommit(func() { s.hosts.Invalidate(hostID) })
+		return i, tx.Audit(ctx, api.Event{
+			What: "instance.forget", Host: i.Host, Object: "instance/" + i.ID, From: string(i.State),
+			Details: map[string]any{"name": i.Name, "volumes": len(volumes)},
+		})
+	})
+}
+
+// checkForgettable refuses an instance with a volume that another host reaches: its
+// domain names that disk as before, and only its own host would see it there before
+// it gives the volume to somebody else. One that no host has has no domain.
+func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
+	if i.State == api.InstanceShelvedOffloaded {
+		return nil
+	}
+	volumes, err := ledger.QueryAll(ctx, tx, ledger.ScanString, `SELECT v.name FROM attachments a
+		JOIN instances i ON i.id = a.instance_id
+		JOIN volumes v ON v.id = a.volume_id
+		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL AND l.scope = 'shared'
+		WHERE i.id = ? AND EXISTS (SELECT 1 FROM pools p WHERE p.name = l.pool AND p.shared = 1 AND p.host_id <> i.host_id)
+		ORDER BY v.name LIMIT 1`, i.ID)
+	if err != nil || len(volumes) == 0 {
+		return err
+	}
+	return api.Errorf(api.CodeVolumeInUse, "cannot forget instance %s: another host could be given its volume %s, which its domain would still have; detach that, or where the domain is without it, `volferryctl attachment delete --force`",
+		i.Name, volumes[0])
+}
+
+// adoptDisk makes a disk that an instance has a volume with one attachment, or a
+// further attachment of the volume that it is already.
+func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID string, d api.AdoptedDisk) error {
+	v, err := volumeByID(ctx, tx, d.VolumeID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		if err := tx.adoptNew(ctx, hostID, d); err != nil {
+			return err
+		}
+		v, err = volumeByID(ctx, tx, d.VolumeID)
+	case err == nil && len(v.Attachments) > 0:
+		err = tx.adoptShared(ctx, in, v, hostID, d)
+	case err == nil:
+		err = tx.readopt(ctx, v, hostID, d)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.insertAttachment(ctx, attachment{
+		id: d.AttachmentID, volumeID: v.ID, volumeName: v.Name,
+		instanceID: in.ID, instanceName: in.Name, device: d.Device, mode: d.Mode, state: api.AttachmentAttached,
+		exclusive: !v.Multiattach,
+	})
+}
+
+// adoptNew makes the volume. Only a disk that its domain shares is of a multiattach
+// type.
+func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) error {
+	t, err := typeByRef(ctx, tx, cmp.Or(d.Type, DefaultType))
+	if err != nil {
+		return err
+	}
+	name := t.Name
+	if t.Multiattach && !d.Shareable {
+		name = DefaultType
+	}
+	return tx.insertVolume(ctx, api.VolumeRegister{
+		ID: d.VolumeID, Name: d.VolumeName, Type: name, Bootable: api.IsRoot(d.BootIndex), Location: d.Location,
+	}, hostID, api.VolumeAvailable)
+}
+
+// adoptShared says whether a disk may be a further attachment of a volume that other
+// instances have: by the rules of every attach, and only if its domain shares it.
+func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
+	has := v.Attachments[0]
+	refuse := func(code api.Code, format string, args ...any) *api.Error {
+		args = append([]any{d.Device, in.Name, v.Name, cmp.Or(has.InstanceName, has.InstanceID)}, args...)
+		return api.Errorf(code, "cannot adopt disk %s of domain %s: it is volume %s, which instance %s has; "+format, args...).
+			With("volume_id", v.ID).With("instance_id", has.InstanceID)
+	}
+	switch {
+	case v.MigrationID != "":
+		return MigrationActive(v, "adopt a disk of")
+	case !v.Multiattach:
+		return refuse(api.CodeVolumeInUse, "if they share it, `volferryctl instance forget %s`, `volferryctl volume retype %s --type TYPE` to a multiattach type, and adopt both again",
+			cmp.Or(has.InstanceName, has.InstanceID), v.Name)
+	case !d.Shareable:
+		return refuse(api.CodeUnsupportedDisk, "its definition does not share it: add <shareable/> to the disk (virsh edit %s) and adopt it again", in.Name)
+	case v.Location.Path != d.Location.Path:
+		return refuse(api.CodeConflict, "it is at %s there and at %s here", v.Location.Path, d.Location.Path)
+	}
+	w, err := tx.volumeForReserve(ctx, v.ID)
+	if err != nil {
+		return err
+	}
+	again := api.AttachmentReserve{InstanceID: in.ID, Root: api.IsRoot(d.BootIndex)}
+	if err := tx.checkMultiattach(ctx, w, slotForReserve{instanceName: in.Name}, again); err != nil {
+		return err
+	}
+	return tx.checkAttachReach(ctx, w, hostID)
+}
+
+// readopt puts a volume into use again that an instance had before it was
+// forgotten. It must be free, and be where the disk is.
+func (tx *Tx) readopt(ctx context.Context, v api.Volume, hostID string, d api.AdoptedDisk) error {
+	if v.Status != api.VolumeAvailable || v.MigrationID != "" {
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot adopt disk %s: its volume %s is %s", d.Device, v.Name, v.Status)
+	}
+	if v.Location.Path != d.Location.Path {
+		return api.Errorf(api.CodeConflict, "cannot adopt disk %s at %s: its volume %s is at %s", d.Device, d.Location.Path, v.Name, v.Location.Path)
+	}
+	if err := tx.checkReach(ctx, "take back", v, hostID); err != nil {
+		return err
+	}
+	return tx.Exec(ctx, "UPDATE volumes SET host_id = ?, updated_us = ? WHERE id = ?", hostID, tx.At.UnixMicro(), v.ID)
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+// admission says whether a caller may ask for a change now.
+type admission func(context.Context, *Store, *Tx) error
+
+// Mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
+// its own, or is fenced, is refused with stale_epoch before anything else; and one that
+// has not reported since the start with registry_unavailable, for what it was told may
+// prove that the database is from a backup.
+func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
+	return mutateIf(ctx, s, call, what, request, admitToken, do)
+}
+
+// mutateIf is Mutate with an admission of its own.
+func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {
+	req := ledger.Request{Who: call.Who, OpID: call.Key, What: what, Body: request}
+	if call.Host != nil {
+		req.Owner = call.Host.ID
+	}
+	var tx *Tx
+	return ledger.Mutate(ctx, s.ledger, req,
+		func(ctx context.Context, c *ledger.Change) error {
+			tx = s.newTx(c, call)
+			return admit(ctx, s, tx)
+		},
+		func(ctx context.Context, _ *ledger.Change) (T, error) { return do(ctx, tx) })
+}
+
+// admitToken is the admission of every change that has no rules of its own.
+func admitToken(ctx context.Context, s *Store, tx *Tx) error {
+	if err := admitWritable(ctx, s, tx); err != nil || tx.Call.Host == nil {
+		return err
+	}
+	host, err := tx.hostRow(ctx, tx.Call.Host.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return api.Errorf(api.CodeStaleEpoch, "the registry does not know the host %s; it must report before it changes anything", validate.Quote(tx.Call.Host.ID)).With("epoch", 0)
+	}
+	if err != nil {
+		return err
+	}
+	tx.host, tx.HostName = &host, host.Name
+	if err := s.admitCompared(host); err != nil {
+		return err
+	}
+	return tx.admitEpoch(host, tx.Call.Host.Epoch)
+}
+
+// admitWritable takes whoever comes, unless the store is read-only.
+func admitWritable(_ context.Context, s *Store, _ *Tx) error { return s.writable() }
+
+// admitAlways is for the changes that a read-only store takes.
+func admitAlways(context.Context, *Store, *Tx) error { return nil }

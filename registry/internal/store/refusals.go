@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import "github.com/volferry/volferry/internal/api"
+
+// NotAvailable refuses what a volume is not in the status for.
+func NotAvailable(v api.Volume, verb string) error {
+	err := api.Errorf(api.CodeVolumeNotAvailable, "cannot %s volume %s: it is %s", verb, v.Name, v.Status).With("status", v.Status)
+	if v.ResizeOpID != "" {
+		err = err.With("op_id", v.ResizeOpID)
+	}
+	return err
+}
+
+// MigrationActive refuses what cannot be done to a volume while it is moved.
+func MigrationActive(v api.Volume, verb string) error {
+	return refuseMoving(verb, v.Name, v.MigrationID)
+}
+
+// refuseMoving refuses to verb a volume while a migration moves it.
+func refuseMoving(verb, volume, migration string) error {
+	return api.Errorf(api.CodeMigrationActive, "cannot %s volume %s: migration %s is moving it; complete or cancel that first", verb, volume, migration).
+		With("migration_id", migration)
+}
+
+func staleGeneration(verb, volume string, is, asked int64) error {
+	return api.Errorf(api.CodeStaleGeneration, "cannot %s volume %s: it is in generation %d and the request is of generation %d; it was moved meanwhile", verb, volume, is, asked).
+		With("generation", is)
+}
+
+func multiattached(volume string, attachments int) error {
+	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", volume, attachments).With("attachments", attachments)
+}
+
+// shelvedOnHost refuses to move a volume of an instance that is shelved and still on its
+// host, or is on its way back to one.
+func shelvedOnHost(volume, instance string) error {
+	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", volume, instance, instance).
+		With("state", api.InstanceShelved)
+}
+
+func alreadyAttached(volume, instance, attachment string) error {
+	return api.Errorf(api.CodeConflict, "volume %s is at instance %s already, by attachment %s", volume, instance, attachment).With("attachment_id", attachment)
+}
+
+func usedByInstance(volume, instance, instanceID, attachment string) error {
+	return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: it is at instance %s, and its type is not multiattach", volume, instance).
+		With("instance_id", instanceID).With("attachment_id", attachment)
+}
+
+// stopAdvice says what to do about an instance that has to be off, or on no host, for a
+// change of its root volume.
+func stopAdvice(instance string, state api.InstanceState) string {
+	switch state {
+	case api.InstanceRunning, api.InstancePaused:
+		return "stop it first"
+	case api.InstanceShelved:
+		return "it is shelved and still on its host; take it off with `volferryctl instance shelve " + instance + "`, or unshelve and stop it"
+	case api.InstanceError:
+		return "`volferryctl instance show " + instance + "` says what its host found; mend that first"
+	case api.InstanceStopped, api.InstanceShelvedOffloaded:
+	}
+	return "it has to be stopped or shelved_offloaded"
+}
+
+// instanceLock is what keeps everybody from changing an instance: the reason, ""
+// where nothing does, and the migration that holds it, "" for an operator.
+type instanceLock struct{ reason, op string }
+
+func lockOf(i api.Instance) instanceLock { return instanceLock{i.LockReason, i.LockedBy} }
+
+// check says why something cannot be done to an instance, nil if it is not locked.
+func (l instanceLock) check(verb, instance string) error {
+	switch {
+	case l.reason == "":
+		return nil
+	case l.op != "":
+		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: migration %s holds it (%s) and lets it go at its end", verb, instance, l.op, l.reason).
+			With("migration_id", l.op)
+	}
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, instance, l.reason, instance)
+}
+
+// CheckUnlocked refuses what may not be done to an instance while it is locked.
+func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }
