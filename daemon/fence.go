@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// told is the uplink's configuration with what the migrations are told, and tell:
+// withMigrations is the uplink's configuration with what the migrations are told, and tell:
 // in which epoch the registry has this host, and that it answers. Of is asked
 // when there is something to tell, since the one cannot be made without the other.
-func told(cfg uplink.Config, of func() *migrate.Manager) uplink.Config {
+func withMigrations(cfg uplink.Config, of func() *migrate.Manager) uplink.Config {
 	cfg.Migrations = func(ctx context.Context) ([]api.Migration, error) { return of().List(ctx, false) }
 	cfg.OnEpoch = func(epoch int64) { of().Epoch(epoch) }
 	cfg.OnUp = func() { of().Wake(false, true) }

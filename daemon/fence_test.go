@@ -227,7 +227,7 @@ func (s *fencedSite) boot() {
 	s.must(err)
 	guards := guard.New(filepath.Join(s.dir, "guards"), "")
 	fake := hvtest.New()
-	p.up, err = uplink.New(told(uplink.Config{
+	p.up, err = uplink.New(withMigrations(uplink.Config{
 		HostID: fencedHost, HostName: "alpha", Dir: s.dir, HV: fake, Registry: registry, Guards: guards, Log: log,
 	}, func() *migrate.Manager { return p.migrations }))
 	s.must(err)

@@ -79,7 +79,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	guards := guard.New(cfg.guardDir(), cfg.LibvirtHook)
 	var migrations *migrate.Manager
 	var attachments *attach.Manager
-	up, err = uplink.New(told(uplink.Config{
+	up, err = uplink.New(withMigrations(uplink.Config{
 		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), Dir: cfg.StateDir, SharedPools: cfg.SharedPools,
 		HV: virt, Registry: registry, Guards: guards, Log: log,
 	}, func() *migrate.Manager { return migrations }))
@@ -115,7 +115,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
 		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, Known: up,
-		Report: up.Tell,
+		Report: up.ReportNow,
 	}, records, instanceHost(up, who), log)
 
 	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans(), instances.Plans())

@@ -185,7 +185,7 @@ func issueCert(_ context.Context, in *invocation) error {
 	if err := in.write(pair, kind); err != nil {
 		return err
 	}
-	return in.tell(kind)
+	return in.printIssued(kind)
 }
 
 // fits refuses flags that are of another kind.
@@ -303,8 +303,8 @@ func (in *invocation) write(pair mtls.Pair, name string) error {
 	return err
 }
 
-// tell says what was made, as the file says it.
-func (in *invocation) tell(kind string) error {
+// printIssued shows what was made, as the file says it, and what to do next.
+func (in *invocation) printIssued(kind string) error {
 	path := filepath.Join(in.out, kind+".crt")
 	id, err := mtls.IdentityOfFile(path)
 	if err != nil {

@@ -112,7 +112,7 @@ type Option func(*call)
 type call struct {
 	key         string
 	retryWithin time.Duration
-	patience    time.Duration
+	extraWait   time.Duration
 	within      time.Duration
 	whole       bool
 }
@@ -128,9 +128,9 @@ func newCall(opts []Option) (c call) {
 // sent, it is done once.
 func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 
-// patience has Do wait for the answer for longer: the request asks the daemon to
+// waitLonger has Do wait for the answer for longer: the request asks the daemon to
 // hold it back for d.
-func patience(d time.Duration) Option { return func(c *call) { c.patience = d } }
+func waitLonger(d time.Duration) Option { return func(c *call) { c.extraWait = d } }
 
 // Within bounds this Do, in place of Timeout: a daemon that takes longer to answer is as
 // good as one that cannot be reached.
@@ -153,7 +153,7 @@ func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryW
 // "maybe_done": true, and the same Idempotency-Key finds out.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	options := newCall(opts)
-	timeout := c.timeout + options.patience
+	timeout := c.timeout + options.extraWait
 	switch {
 	case options.within != 0:
 		timeout = options.within

@@ -20,7 +20,7 @@ import (
 // CodeRegistryUnavailable if the registry cannot be reached.
 type Registry struct {
 	*Client
-	carry func(ctx context.Context, send func() error) error
+	through func(ctx context.Context, send func() error) error
 }
 
 // registryTimeout bounds every request to the registry, which answers in
@@ -37,10 +37,10 @@ func NewRegistry(target string, settings ...Setting) (*Registry, error) {
 	return &Registry{Client: c}, nil
 }
 
-// CarriedBy returns the registry with every change sent by carry, which calls send as
-// often as it wants, or not at all.
-func (r *Registry) CarriedBy(carry func(ctx context.Context, send func() error) error) *Registry {
-	return &Registry{Client: r.Client, carry: carry}
+// ChangesThrough returns a client that hands every change to through, which sends it by
+// calling send: once, several times, or not at all.
+func (r *Registry) ChangesThrough(through func(ctx context.Context, send func() error) error) *Registry {
+	return &Registry{Client: r.Client, through: through}
 }
 
 // ask makes a request that changes nothing, about what refs name.
@@ -54,10 +54,10 @@ func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In
 	send := func() error {
 		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID))
 	}
-	if r.carry == nil {
+	if r.through == nil {
 		err = send()
 	} else {
-		err = r.carry(ctx, send)
+		err = r.through(ctx, send)
 	}
 	return out, err
 }

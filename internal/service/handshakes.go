@@ -135,7 +135,7 @@ func (h *handshakes) greet(raw net.Conn) {
 	if err != nil {
 		_ = conn.Close()
 		if h.ctx.Err() == nil {
-			h.refusals.tell(from, err.Error())
+			h.refusals.report(from, err.Error())
 		}
 		return
 	}
@@ -174,7 +174,7 @@ func (h *handshakes) deliver(conn net.Conn, err error) bool {
 }
 
 func (h *handshakes) refuse(bound string, from net.Addr, why string) {
-	h.refusals.tell(from, why)
+	h.refusals.report(from, why)
 	if h.tls.OnRefused != nil {
 		h.tls.OnRefused(bound)
 	}

@@ -18,11 +18,11 @@ type limit struct {
 	name  string
 	slots chan struct{}
 	log   *slog.Logger
-	tell  *rate.Limiter
+	logs  *rate.Limiter
 }
 
 func newLimit(name string, most int, log *slog.Logger) *limit {
-	return &limit{name: name, slots: make(chan struct{}, most), log: log, tell: rate.NewLimiter(rate.Every(time.Minute), 1)}
+	return &limit{name: name, slots: make(chan struct{}, most), log: log, logs: rate.NewLimiter(rate.Every(time.Minute), 1)}
 }
 
 // listener returns l, of which no connection is accepted while there is no
@@ -39,10 +39,10 @@ func (l *limit) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// full tells once a minute that the bound is reached: those who wait see nothing
+// full logs once a minute that the bound is reached: those who wait see nothing
 // but a server that does not answer.
 func (l *limit) full() {
-	if l.tell.Allow() {
+	if l.logs.Allow() {
 		l.log.Warn("no connection more is accepted until one ends", "server", l.name, "connections", cap(l.slots))
 	}
 }

@@ -100,7 +100,7 @@ func TestOnlySoManyRefusedHandshakesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	r := newRefusals(slog.New(slog.NewTextHandler(&log, nil)))
 	for range 1000 {
-		r.tell(&net.TCPAddr{IP: net.IPv6loopback, Port: 1234}, "tls: client didn't provide a certificate")
+		r.report(&net.TCPAddr{IP: net.IPv6loopback, Port: 1234}, "tls: client didn't provide a certificate")
 	}
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) < 10 || len(lines) > 40 {

@@ -23,14 +23,14 @@ func newRefusals(log *slog.Logger) *refusals {
 	return &refusals{log: log, bound: rate.NewLimiter(rate.Every(5*time.Second), 20)}
 }
 
-func (r *refusals) tell(from net.Addr, why string) {
+func (r *refusals) report(from net.Addr, why string) {
 	if !r.bound.Allow() {
 		r.suppressed.Add(1)
 		return
 	}
-	told := []any{"from", from.String(), "why", why}
+	attrs := []any{"from", from.String(), "why", why}
 	if n := r.suppressed.Swap(0); n > 0 {
-		told = append(told, "not_logged", n)
+		attrs = append(attrs, "not_logged", n)
 	}
-	r.log.Warn("a connection was refused", told...)
+	r.log.Warn("a connection was refused", attrs...)
 }

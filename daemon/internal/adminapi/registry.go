@@ -37,22 +37,22 @@ func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 
 // remembered is proxied for a read that can be answered from what the registry last
 // said. It is, marked as stale, while the registry is away.
-func remembered[Out any](s *Server, route routes.Route[routes.None, Out], recall recall[Out]) httpjson.Route {
+func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup cached[Out]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
 		if why := s.Uplink.Err(); why != nil && away(why) {
-			if done, err := stale(s, w, r, route, recall); done || err != nil {
+			if done, err := stale(s, w, r, route, lookup); done || err != nil {
 				return err
 			}
 		}
 		// It may be away, or hang, without that being known yet.
-		ctx, cancel := context.WithTimeout(r.Context(), readPatience)
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		answer := &held{ResponseWriter: w}
 		s.RegistryProxy.ServeHTTP(answer, r.WithContext(ctx))
 		if !answer.away {
 			return nil
 		}
-		done, err := stale(s, w, r, route, recall)
+		done, err := stale(s, w, r, route, lookup)
 		if done || err != nil {
 			return err
 		}
@@ -60,9 +60,9 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], recall
 	})
 }
 
-// readPatience is how long a read waits for the registry before it is answered
+// readTimeout is how long a read waits for the registry before it is answered
 // from what is remembered.
-const readPatience = 5 * time.Second
+const readTimeout = 5 * time.Second
 
 func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 

@@ -12,7 +12,7 @@ import (
 
 // Bounds of a second look: QEMU closes the image of a disk that is gone only when the
 // last write has reached it.
-var patience = witness.Patience{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
+var patience = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
 // sure is look that asks the kernel as well what the guest's process has open: libvirt
 // may never see a disk that the guest has got meanwhile. Its errors are typed for the

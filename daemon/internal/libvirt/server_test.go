@@ -53,14 +53,14 @@ type server struct {
 	path    string
 	answers map[uint32]answer
 
-	mu    sync.Mutex
-	asked map[uint32]int
-	news  chan struct{}
+	mu      sync.Mutex
+	asked   map[uint32]int
+	arrived chan struct{}
 }
 
 func newServer(t *testing.T, answers map[uint32]answer) *server {
 	t.Helper()
-	s := &server{path: filepath.Join(t.TempDir(), "s"), answers: answers, asked: map[uint32]int{}, news: make(chan struct{}, 1000)}
+	s := &server{path: filepath.Join(t.TempDir(), "s"), answers: answers, asked: map[uint32]int{}, arrived: make(chan struct{}, 1000)}
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "unix", s.path)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *server) serve(conn net.Conn) {
 		s.mu.Lock()
 		s.asked[req.proc]++
 		s.mu.Unlock()
-		s.news <- struct{}{}
+		s.arrived <- struct{}{}
 		body, known := []byte{}, false
 		if f := s.answers[req.proc]; f != nil {
 			body, known = f(req), true
@@ -125,7 +125,7 @@ func (s *server) wait(t *testing.T, proc uint32, n int) {
 			return
 		}
 		select {
-		case <-s.news:
+		case <-s.arrived:
 		case <-time.After(10 * time.Second):
 			t.Fatalf("procedure %d was asked for %d times in 10 s, want %d", proc, got, n)
 		}

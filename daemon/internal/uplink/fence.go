@@ -167,12 +167,12 @@ func (u *Uplink) halt(ctx context.Context) <-chan error {
 	return u.halting
 }
 
-// haltPatience is how long a try to come back waits for the operations to be halted,
+// haltTimeout is how long a try to come back waits for the operations to be halted,
 // before it looks anew at what is lost.
-const haltPatience = 10 * time.Second
+const haltTimeout = 10 * time.Second
 
 func (u *Uplink) whenHalted(ctx context.Context, halt <-chan error) error {
-	bound := time.NewTimer(haltPatience)
+	bound := time.NewTimer(haltTimeout)
 	defer bound.Stop()
 	select {
 	case err := <-halt:

@@ -41,18 +41,18 @@ func inRootWorld(t *testing.T, f func(w *rootWorld)) {
 		w.must(w.fake.Destroy(web))
 		w.specialHV = lookedAt{w.fake, r}
 		w.open()
-		r.tell()
-		r.tell() // what was read after the first counts
+		r.report()
+		r.report() // what was read after the first counts
 		r.start()
 		defer r.runner.Stop()
 		f(r)
 	})
 }
 
-// tell is a report, made by the test's own goroutine: what it calls may wait for the ops.
-func (w *rootWorld) tell() {
+// report is a report, made by the test's own goroutine: what it calls may wait for the ops.
+func (w *rootWorld) report() {
 	w.t.Helper()
-	w.must(w.up.Tell(w.t.Context()))
+	w.must(w.up.ReportNow(w.t.Context()))
 }
 
 func (w *rootWorld) start() {
@@ -148,7 +148,7 @@ func TestARootThatIsAttachedSinceTheReportLookedIsNotGuarded(t *testing.T) {
 			w.submit("attach")
 			w.ends("attach", op.StateDone)
 		}
-		w.tell()
+		w.report()
 		w.want(true, false)
 	})
 }
@@ -160,7 +160,7 @@ func TestAnAttachThatComesWhileTheGuardIsSetClearsIt(t *testing.T) {
 			w.submit("attach")
 			synctest.Wait()
 		}
-		w.tell()
+		w.report()
 		w.ends("attach", op.StateDone)
 		w.want(true, false)
 	})
@@ -194,7 +194,7 @@ func TestADetachThatComesWhileTheGuardIsSetHasTheLastWord(t *testing.T) {
 					close(goOn)
 					synctest.Wait()
 				}
-				w.tell()
+				w.report()
 				w.ends("detach", c.end)
 				w.want(c.root, c.guard)
 			})
@@ -208,14 +208,14 @@ func TestAReportInTheMiddleOfAnOpLeavesTheGuardToTheNext(t *testing.T) {
 		w.takeOut()
 		var reported error
 		w.attaching = func(ctx context.Context) error {
-			reported = w.up.Tell(ctx)
+			reported = w.up.ReportNow(ctx)
 			return errBoom
 		}
 		w.submit("attach")
 		w.ends("attach", op.StateUndone)
 		w.must(reported)
 		w.want(false, false)
-		w.tell()
+		w.report()
 		w.want(false, true)
 	})
 }
@@ -224,10 +224,10 @@ func TestAHaltedHostSetsTheGuardOnceItsOpsGoOn(t *testing.T) {
 	inRootWorld(t, func(w *rootWorld) {
 		w.takeOut()
 		w.runner.Halt()
-		w.tell()
+		w.report()
 		w.want(false, false)
 		w.must(w.runner.Resume(t.Context()))
-		w.tell()
+		w.report()
 		w.want(false, true)
 	})
 }

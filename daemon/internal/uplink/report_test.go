@@ -70,14 +70,14 @@ func TestAPoolHasTheRoomThatItsFilesystemHas(t *testing.T) {
 func TestWhoTellsOfAnInstanceHearsThatLibvirtDidNot(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.open()
-		w.must(w.up.Tell(w.t.Context()))
+		w.must(w.up.ReportNow(w.t.Context()))
 		w.fake.Disconnect()
-		if err := w.up.Tell(w.t.Context()); !errors.Is(err, hv.ErrUnavailable) {
+		if err := w.up.ReportNow(w.t.Context()); !errors.Is(err, hv.ErrUnavailable) {
 			t.Errorf("without libvirt the host was told of: %v", err)
 		}
 		w.fake.Reconnect()
 		w.registry.SetDown(true)
-		w.must(w.up.Tell(w.t.Context()))
+		w.must(w.up.ReportNow(w.t.Context()))
 	})
 }
 
@@ -112,7 +112,7 @@ func TestWhoTellsOfAnInstanceHasAReportThatWasPutOffSentAgain(t *testing.T) {
 		w.registry.set(func() { w.registry.tooOften = true })
 		w.must(w.fake.PowerOff(w.t.Context(), web))
 		time.AfterFunc(time.Second, func() { w.registry.set(func() { w.registry.tooOften = false }) })
-		w.must(w.up.Tell(w.t.Context()))
+		w.must(w.up.ReportNow(w.t.Context()))
 		var told []api.InstanceReport
 		w.registry.set(func() { told = w.registry.whole.Instances })
 		if !slices.ContainsFunc(told, func(i api.InstanceReport) bool { return i.ID == web && i.State == api.InstanceStopped }) {

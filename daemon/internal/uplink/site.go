@@ -19,12 +19,12 @@ type Site struct {
 }
 
 // Site returns the registry for the operations of this host. What is not written out
-// below goes through carry alone.
+// below goes through through alone.
 func (u *Uplink) Site(r *client.Registry) *Site {
-	return &Site{Registry: r.CarriedBy(u.sendFenced), up: u}
+	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
 
-// carry sends a change, and looks at its refusal. A registry that was just started
+// through sends a change, and looks at its refusal. A registry that was just started
 // wants to hear of this host first.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {

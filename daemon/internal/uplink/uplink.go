@@ -89,8 +89,8 @@ type Uplink struct {
 	files files
 	ready chan struct{}
 	once  sync.Once
-	// news is sent to, without waiting, when a report should be made soon.
-	news chan struct{}
+	// changed is sent to, without waiting, when a report should be made soon.
+	changed chan struct{}
 	// session tells the registry one process of the daemon from the next.
 	session string
 
@@ -139,7 +139,7 @@ func New(cfg Config) (*Uplink, error) {
 		cfg: cfg, files: files{
 			state: filepath.Join(cfg.Dir, "uplink.json"), view: filepath.Join(cfg.Dir, "registry-view.json"),
 		},
-		ready: make(chan struct{}), reporting: make(ctxMutex, 1), news: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
+		ready: make(chan struct{}), reporting: make(ctxMutex, 1), changed: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
 	}
 	if err := u.files.load(&u.state, &u.view); err != nil {
 		return nil, err
@@ -173,8 +173,8 @@ const (
 	// retryEvery is the same while the registry does not answer, or while a fence
 	// is not dealt with.
 	retryEvery = time.Second
-	// newsPause keeps a host on which much changes from reporting all the time.
-	newsPause = 300 * time.Millisecond
+	// reportPause keeps a host on which much changes from reporting all the time.
+	reportPause = 300 * time.Millisecond
 	// reportTimeout bounds one report.
 	reportTimeout = 10 * time.Second
 )
@@ -191,14 +191,14 @@ func (u *Uplink) Run(ctx context.Context) error {
 	for {
 		wait := u.beat(ctx)
 		u.once.Do(func() { close(u.ready) })
-		if retry.Sleep(ctx, newsPause) != nil {
+		if retry.Sleep(ctx, reportPause) != nil {
 			return nil //nolint:nilerr // ctx has ended
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-u.news:
-		case <-time.After(wait - newsPause):
+		case <-u.changed:
+		case <-time.After(wait - reportPause):
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (u *Uplink) beat(ctx context.Context) time.Duration {
 // changed.
 func (u *Uplink) Changed() {
 	select {
-	case u.news <- struct{}{}:
+	case u.changed <- struct{}{}:
 	default: // there is one asked for
 	}
 }
@@ -241,11 +241,11 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Tell reports now what has become of an instance. The error is libvirt's, which does
+// ReportNow reports now what has become of an instance. The error is libvirt's, which does
 // not tell it: what was reported has nothing of any instance. What the registry does not
 // hear it is told again anyway; a report that it puts off, for a moment here, so that who
 // asks then is not answered with the state of before.
-func (u *Uplink) Tell(ctx context.Context) error {
+func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
 		_ = retry.Do(ctx, retry.Backoff{First: putOffPause, Max: putOffPause}, putOffBound, func() (err error) {

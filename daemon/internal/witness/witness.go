@@ -47,9 +47,9 @@ func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	return h, nil
 }
 
-// Patience bounds how long witnesses that disagree are heard again: libvirt needs a
+// Retry bounds how long witnesses that disagree are heard again: libvirt needs a
 // moment to notice that a process is dead, and QEMU one to close an image.
-type Patience struct {
+type Retry struct {
 	Poll, Bound time.Duration
 }
 
@@ -67,7 +67,7 @@ type Heard[V any] struct {
 // Agreed hears both witnesses until they agree and no call is under way, and returns
 // what the hypervisor says. If that does not come to be, the outcome is unknown. Its
 // errors are typed for the runner, and so must be those of hear. The name is the instance's.
-func Agreed[V any](ctx context.Context, p Patience, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
+func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {
 		h, err = hear(ctx)

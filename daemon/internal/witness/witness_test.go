@@ -55,7 +55,7 @@ var errDisagree = errors.New("they disagree")
 func agreed(t *testing.T, says ...witness.Heard[int]) (looks int, view int, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := witness.Patience{Poll: time.Second, Bound: 5 * time.Second}
+		p := witness.Retry{Poll: time.Second, Bound: 5 * time.Second}
 		view, err = witness.Agreed(t.Context(), p, "web1", func(context.Context) (witness.Heard[int], error) {
 			looks++
 			return says[min(looks, len(says))-1], nil
@@ -93,7 +93,7 @@ func TestACallUnderWayIsWaitedForWhateverIsSeen(t *testing.T) {
 
 func TestWhatCannotBeHeardIsPassedOn(t *testing.T) {
 	boom := errors.New("boom")
-	p := witness.Patience{Poll: time.Hour, Bound: time.Hour}
+	p := witness.Retry{Poll: time.Hour, Bound: time.Hour}
 	_, err := witness.Agreed(t.Context(), p, "web1", func(context.Context) (witness.Heard[int], error) {
 		return witness.Heard[int]{}, boom
 	})

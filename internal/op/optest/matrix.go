@@ -93,7 +93,7 @@ func (s Subject) run(t *testing.T, tr trial) (o outcome, err error) {
 		r := newRig(s.New(t), tr)
 		defer r.close()
 		if o, err = r.play(t.Context()); err == nil {
-			err = r.judge(o)
+			err = r.checkOutcome(o)
 		}
 		if err != nil {
 			err = fmt.Errorf("%w\nhistory: %s", err, r.history(t.Context()))

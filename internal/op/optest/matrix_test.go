@@ -23,7 +23,7 @@ type room struct {
 	wasOpen  bool
 	boxes    int
 	moved    bool
-	told     int
+	notified     int
 
 	// change breaks the plan in some way.
 	change func(w *room, steps map[string]*op.Step)
@@ -44,7 +44,7 @@ func (w *room) Check(state op.State) error {
 	want(w.doorOpen == w.wasOpen, "the door is not as it was")
 	want(w.boxes == 0, "%d boxes are left", w.boxes)
 	want(w.moved == done, "moved is %v", w.moved)
-	want(done == (w.told == 1), "told %d times", w.told)
+	want(done == (w.notified == 1), "notified %d times", w.notified)
 	return errors.Join(errs...)
 }
 
@@ -106,7 +106,7 @@ func (w *room) Plans() []op.Plan {
 			if ok, err := r.Output("pack", &boxes); err != nil || !ok || boxes != 1 {
 				return fmt.Errorf("%d boxes were packed: %w", boxes, err)
 			}
-			w.told = 1
+			w.notified = 1
 			return nil
 		},
 	}, {
@@ -189,7 +189,7 @@ func TestMatrixFindsBrokenPlans(t *testing.T) {
 			steps["pack"].Undo = func(context.Context, *op.Run) error { w.boxes--; return nil }
 		}, "fails_before/pack"},
 		{"a Do that is not repeatable", func(w *room, steps map[string]*op.Step) {
-			steps["tell"].Do = func(context.Context, *op.Run) error { w.told++; return nil }
+			steps["tell"].Do = func(context.Context, *op.Run) error { w.notified++; return nil }
 		}, "twice/tell"},
 		{"a Do that is not repeatable, under an Observe", func(w *room, steps map[string]*op.Step) {
 			steps["pack"].Do = func(context.Context, *op.Run) error { w.boxes++; return nil }

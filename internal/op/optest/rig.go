@@ -109,8 +109,8 @@ func (r *rig) play(ctx context.Context) (outcome, error) {
 	return outcome{st, r.points, records}, err
 }
 
-// judge compares the end with what was wanted, and asks the world.
-func (r *rig) judge(o outcome) error {
+// checkOutcome compares the end with what was wanted, and asks the world.
+func (r *rig) checkOutcome(o outcome) error {
 	if !slices.Contains(r.trial.want, o.status.State) {
 		err := fmt.Errorf("the op ended %s, want %v", o.status.State, r.trial.want)
 		if f := o.status.Failure; f != nil {

@@ -182,12 +182,12 @@ func TestQueriesArePreparedOnce(t *testing.T) {
 	}
 }
 
-// toldCache notes what it is told.
-type toldCache []string
+// recordingCache notes what it is told.
+type recordingCache []string
 
-func (c *toldCache) BeforeExec(query string) { *c = append(*c, query) }
-func (c *toldCache) Undo()                   { *c = append(*c, "undo") }
-func (c *toldCache) Reset()                  { *c = append(*c, "reset") }
+func (c *recordingCache) BeforeExec(query string) { *c = append(*c, query) }
+func (c *recordingCache) Undo()                   { *c = append(*c, "undo") }
+func (c *recordingCache) Reset()                  { *c = append(*c, "reset") }
 
 // What a change has brought in must not outlive it, nor its transaction.
 func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
@@ -196,28 +196,28 @@ func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
 	const insert = "INSERT INTO things (name) VALUES (?)"
 	for name, tc := range map[string]struct {
 		changes []func(context.Context, *Tx) error
-		want    toldCache
+		want    recordingCache
 	}{
-		"kept":                    {[]func(context.Context, *Tx) error{insertThing("a")}, toldCache{insert}},
-		"refused before it wrote": {[]func(context.Context, *Tx) error{refuse}, toldCache{"undo"}},
+		"kept":                    {[]func(context.Context, *Tx) error{insertThing("a")}, recordingCache{insert}},
+		"refused before it wrote": {[]func(context.Context, *Tx) error{refuse}, recordingCache{"undo"}},
 		"refused after another had written": {
-			[]func(context.Context, *Tx) error{insertThing("a"), refuse}, toldCache{insert, "undo"},
+			[]func(context.Context, *Tx) error{insertThing("a"), refuse}, recordingCache{insert, "undo"},
 		},
 		// Without savepoints at first, as most batches need none.
 		"refused after it wrote": {
 			[]func(context.Context, *Tx) error{insertThing("a"), insertThing("a"), insertThing("b")},
-			toldCache{insert, insert, "undo", insert},
+			recordingCache{insert, insert, "undo", insert},
 		},
 		"refused with what it wrote": {
 			[]func(context.Context, *Tx) error{insertThing("a"), func(ctx context.Context, tx *Tx) error {
 				return errors.Join(insertThing("b")(ctx, tx), refused)
 			}},
-			toldCache{insert, insert, "undo", "reset", insert, insert, "undo"},
+			recordingCache{insert, insert, "undo", "reset", insert, insert, "undo"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told toldCache
-			l := newLedger(t, Options{Cache: &told})
+			var calls recordingCache
+			l := newLedger(t, Options{Cache: &calls})
 			first, release := blockWriter(t, l)
 			batch := []submission{first}
 			for _, do := range tc.changes {
@@ -229,7 +229,7 @@ func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if diff := cmp.Diff(tc.want, told); diff != "" {
+			if diff := cmp.Diff(tc.want, calls); diff != "" {
 				t.Errorf("the cache was told (-want +got):\n%s", diff)
 			}
 		})

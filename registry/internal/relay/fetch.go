@@ -32,7 +32,7 @@ type poll struct {
 	superseded chan struct{}
 }
 
-func (p *poll) tell() {
+func (p *poll) notify() {
 	select {
 	case p.wake <- struct{}{}:
 	default: // it has a wake-up to come
@@ -154,7 +154,7 @@ func (r *Relay) resume(ctx context.Context, h *host, call store.Call, hostID, se
 func (r *Relay) forgotten(taskID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.entries[taskID] == nil && time.Since(r.began) >= r.cfg.Patience
+	return r.entries[taskID] == nil && time.Since(r.began) >= r.cfg.AnswerTimeout
 }
 
 // handOut gives the host all that is queued for it, changes only after the

@@ -70,7 +70,7 @@ func (r *Relay) leave(e *pendingTask) {
 	}
 }
 
-// offer lets the host of a task fetch it, and gives it patience to do so. One
+// offer lets the host of a task fetch it, and bounds how long it may take. One
 // that the host took before is given out again: it may never have arrived, and a
 // host that has it knows it by its id.
 func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
@@ -80,7 +80,7 @@ func (r *Relay) offer(e *pendingTask, hostID string, task api.Task) {
 		return
 	}
 	e.host, e.name, e.task, e.offered = hostID, cmp.Or(task.Host, e.name), task, true
-	e.expiry = time.AfterFunc(r.cfg.Patience, func() { r.expire(e) })
+	e.expiry = time.AfterFunc(r.cfg.AnswerTimeout, func() { r.expire(e) })
 	r.enqueue(e)
 }
 
@@ -91,7 +91,7 @@ func (r *Relay) enqueue(e *pendingTask) {
 		h.queue = append(h.queue, e)
 	}
 	if h.poll != nil {
-		h.poll.tell()
+		h.poll.notify()
 	}
 }
 
@@ -149,13 +149,13 @@ func (r *Relay) expire(e *pendingTask) {
 func (r *Relay) giveUp(e *pendingTask) (api.TaskAnswer, error) {
 	if isRead(e.id) {
 		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
-			"host %s does not answer within %s; look at volferryd on that host", e.name, r.cfg.Patience)
+			"host %s does not answer within %s; look at volferryd on that host", e.name, r.cfg.AnswerTimeout)
 	}
 	ctx := context.Background()
 	withdrawn, err := r.cfg.Store.WithdrawTask(ctx, store.Call{Who: e.task.Who}, e.id)
 	if err == nil && withdrawn {
 		return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
-			"host %s did not fetch the request within %s; it was withdrawn and nothing was done; look at volferryd on that host", e.name, r.cfg.Patience)
+			"host %s did not fetch the request within %s; it was withdrawn and nothing was done; look at volferryd on that host", e.name, r.cfg.AnswerTimeout)
 	}
 	if err != nil {
 		r.cfg.Log.Warn("it is not known whether a host took its task", "task", e.id, "host", e.name, "err", err)
@@ -163,6 +163,6 @@ func (r *Relay) giveUp(e *pendingTask) (api.TaskAnswer, error) {
 		return *answer, nil
 	}
 	return api.TaskAnswer{}, api.Errorf(api.CodeHypervisorUnavailable,
-		"host %s did not answer within %s and may have done what was asked: look what became of it before you ask again", e.name, r.cfg.Patience).
+		"host %s did not answer within %s and may have done what was asked: look what became of it before you ask again", e.name, r.cfg.AnswerTimeout).
 		With("maybe_done", true)
 }

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// DefaultPatience is how long a task may wait to be fetched, and a caller for
+	// DefaultAnswerTimeout is how long a task may wait to be fetched, and a caller for
 	// the answer.
-	DefaultPatience = 20 * time.Second
+	DefaultAnswerTimeout = 20 * time.Second
 	// DefaultAbsence is how long ago the last long poll of a host may have ended
 	// for the host to count as there.
 	DefaultAbsence = 30 * time.Second
@@ -52,8 +52,8 @@ type Store interface {
 type Config struct {
 	Store Store
 	Log   *slog.Logger
-	// Patience and Absence are the defaults above where they are 0.
-	Patience, Absence time.Duration
+	// AnswerTimeout and Absence are the defaults above where they are 0.
+	AnswerTimeout, Absence time.Duration
 }
 
 // Relay is safe for concurrent use. Its clock is the monotonic one of this
@@ -69,8 +69,8 @@ type Relay struct {
 
 // New returns a relay that knows of no host yet.
 func New(c Config) *Relay {
-	if c.Patience == 0 {
-		c.Patience = DefaultPatience
+	if c.AnswerTimeout == 0 {
+		c.AnswerTimeout = DefaultAnswerTimeout
 	}
 	if c.Absence == 0 {
 		c.Absence = DefaultAbsence

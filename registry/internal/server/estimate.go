@@ -23,7 +23,7 @@ const usualRate = 100e6
 // estimateMove says what a move with all guests paused is expected to cost. It asks
 // every host that has such a guest.
 func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
-	v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), asker(r, call))
+	v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 	if err != nil {
 		return e, err
 	}

@@ -22,8 +22,8 @@ const (
 	maxRequests = 32
 	// maxStreams are those that last: streams, and long polls. More are refused.
 	maxStreams = 8
-	// requestPatience is how long a request waits for its caller's others.
-	requestPatience = 20 * time.Second
+	// slotTimeout is how long a request waits for its caller's others.
+	slotTimeout = 20 * time.Second
 )
 
 // limits counts what callers have open.
@@ -45,15 +45,15 @@ func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave fu
 	if lasts {
 		return l.enterStream(o, caller)
 	}
-	patience := time.NewTimer(requestPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(slotTimeout)
+	defer timeout.Stop()
 	select {
 	case o.requests <- struct{}{}:
 		return func() { <-o.requests; l.leave(o, caller) }, nil
 	case <-ctx.Done():
 		l.leave(o, caller)
 		return nil, ctx.Err()
-	case <-patience.C:
+	case <-timeout.C:
 		l.leave(o, caller)
 		return nil, api.Errorf(api.CodeRegistryUnavailable, "you have %d requests open, and no more are answered until one of them ends; ask again later", maxRequests)
 	}

@@ -50,7 +50,7 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 	if err != nil || host.Status == api.HostFenced || !s.Relay.Present(host.ID) {
 		return m, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	end, err := askHost(ctx, s, server, host, routes.ShowMigration, m.ID)
 	if err != nil || end.ID != m.ID {
@@ -60,8 +60,8 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 }
 
 const (
-	// endPatience bounds how long the answer waits for what a migration cost.
-	endPatience = 2 * time.Second
+	// endTimeout bounds how long the answer waits for what a migration cost.
+	endTimeout = 2 * time.Second
 	// server is who asks hosts for what nobody asked for by name.
 	server = "the registry"
 )

@@ -29,7 +29,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case in.PauseAll:
 	case !call.Administers():
-		_, err := s.Store.Volume(r.Context(), httpjson.Reference(r), asker(r, call))
+		_, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		return cmp.Or(err, errHostMoves)
 	default:
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
@@ -45,9 +45,9 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
 }
 
-// asker is whose view of things bounds what a caller may ask for: that of a host, of
-// an administrator none.
-func asker(r *http.Request, call store.Call) store.Viewer {
+// actingViewer says whose view bounds what a caller may ask for: a host asks for what it
+// sees, an administrator for everything.
+func actingViewer(r *http.Request, call store.Call) store.Viewer {
 	if call.Administers() {
 		return store.Viewer{}
 	}
@@ -82,7 +82,7 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 		if err != nil {
 			return err
 		}
-		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), asker(r, call))
+		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		switch {
 		case err == nil && m.Method == api.MethodSave:
 		case !call.Administers():

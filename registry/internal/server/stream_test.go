@@ -39,7 +39,7 @@ func (s *site) move(t *testing.T, states ...api.MigrationState) {
 }
 
 // told are events as "seq state bytes result".
-func told(events []api.Event) []string {
+func summaries(events []api.Event) []string {
 	lines := []string{}
 	for _, e := range events {
 		line := fmt.Sprint(e.Seq, " ", e.To)
@@ -97,11 +97,11 @@ func TestMigrationIsFollowedToItsEnd(t *testing.T) {
 		s.move(t, api.MigrationCompleted)
 		pass(time.Second)
 		want := []string{"42 starting 0", "43 started 0", "44 copying 0", "45 copying 1000", "46 copying 2000", "47 completing 2000", "48 completed 0"}
-		if diff := cmp.Diff(want, told(p.events(t))); diff != "" || !p.over() {
+		if diff := cmp.Diff(want, summaries(p.events(t))); diff != "" || !p.over() {
 			t.Errorf("over %t, lines (-want +got):\n%s", p.over(), diff)
 		}
 		again := s.begin(t, "GET", "/v1/migrations/"+moveID+"/events", "", "")
-		if diff := cmp.Diff([]string{"1 completed 0"}, told(again.events(t))); diff != "" || !again.over() {
+		if diff := cmp.Diff([]string{"1 completed 0"}, summaries(again.events(t))); diff != "" || !again.over() {
 			t.Errorf("over %t, a reader that comes late (-want +got):\n%s", again.over(), diff)
 		}
 	})
@@ -156,7 +156,7 @@ func TestOpIsFollowedAtItsHostToItsResult(t *testing.T) {
 		}
 		s.move(t, api.MigrationCompleting, api.MigrationCompleted)
 		s.answerOps(t, "done", 2*time.Second)
-		lines := told(p.events(t))
+		lines := summaries(p.events(t))
 		if len(lines) < 10 || lines[0] != "1 starting 0" || !strings.HasSuffix(lines[len(lines)-1], " completed 0 done") || !p.over() {
 			t.Errorf("over %t, lines %q", p.over(), lines)
 		}
@@ -178,7 +178,7 @@ func TestHostThatGoesAwayEndsTheStreamOfItsOp(t *testing.T) {
 			s.reply(t, hostID, task.ID, 200, `{"schema_version":1,"op":{"id":"`+taskOfA+`","kind":"adopt","state":"running"}}`)
 		}
 		pass(time.Minute)
-		if got := told(p.events(t)); !p.over() || len(got) != 1 {
+		if got := summaries(p.events(t)); !p.over() || len(got) != 1 {
 			t.Errorf("over %t, lines %q", p.over(), got)
 		}
 		if got := s.begin(t, "GET", "/v1/ops/"+taskOfA+"/events", "", "").code(); got != api.CodeHypervisorUnavailable {
@@ -233,7 +233,7 @@ func TestDrainIsShownFollowedAndStopped(t *testing.T) {
 			pass(time.Second)
 		}
 		want := []string{"1 running", "2 running", "3 paused", "4 running", "5 stopped"}
-		if diff := cmp.Diff(want, told(p.events(t))); diff != "" || !p.over() {
+		if diff := cmp.Diff(want, summaries(p.events(t))); diff != "" || !p.over() {
 			t.Errorf("over %t, lines (-want +got):\n%s", p.over(), diff)
 		}
 		if got := s.begin(t, "POST", "/v1/drains/"+d.ID+"/resume", "", "").code(); got != api.CodeConflict && got != api.CodeStateForbidden {

@@ -329,7 +329,7 @@ func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
 
 func TestAHostThatHasNotReportedInThisRunIsFenced(t *testing.T) {
 	s, reopen := reopenable(t)
-	told(t, s)
+	givenMark(t, s)
 	s = reopen()
 	must(s.FenceHost(t.Context(), nobody, "a", api.HostFence{Evidence: "the power is off"}))(t)
 }

@@ -81,7 +81,7 @@ func TestAHostIsFencedWhileTheRegistryIsReadOnly(t *testing.T) {
 func TestTheProofOfARestoreOutlivesARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	s := must(Open(t.Context(), path, Options{}))(t)
-	told(t, s)
+	givenMark(t, s)
 	m := s.Mark()
 	m.Seq, m.Timeline = m.Seq+1, 4
 	wantCode(t, show(t, s, s.history.Signed(m)), api.CodeRegistryUnavailable, "timeline 4")

@@ -20,8 +20,8 @@ const checked = "compared with every host"
 // acceptedBlind is the operator's word where no host has shown anything.
 var acceptedBlind = RestoreAcceptance{Evidence: checked, WithoutProof: true}
 
-// told is the mark that a host gets with its report.
-func told(t *testing.T, s *Store) api.RegistryMark {
+// givenMark is the mark that a host gets with its report.
+func givenMark(t *testing.T, s *Store) api.RegistryMark {
 	t.Helper()
 	return *must(s.Report(t.Context(), nobody, reportOf(hostA, "a", 1)))(t).Mark
 }
@@ -50,14 +50,14 @@ func wantReadOnly(t *testing.T, s *Store, want bool) {
 
 func TestTheMarkIsTheEndOfTheTrail(t *testing.T) {
 	s, reopen := reopenable(t)
-	m := told(t, s)
+	m := givenMark(t, s)
 	if _, err := uuid.Parse(m.RegistryID); err != nil || m.Timeline != 1 || m.Seq != 1 || len(m.Hash) != 64 {
 		t.Errorf("mark = %+v", m)
 	}
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Fatal(err)
 	}
-	next := told(t, s)
+	next := givenMark(t, s)
 	if next.Seq != 2 || next.Hash == m.Hash || next.RegistryID != m.RegistryID {
 		t.Errorf("mark = %+v after %+v", next, m)
 	}
@@ -100,7 +100,7 @@ func TestMarksThatProveARestore(t *testing.T) {
 
 func TestAnOlderMarkOfThisHistoryIsFine(t *testing.T) {
 	s, reopen := reopenable(t)
-	m := told(t, s)
+	m := givenMark(t, s)
 	for range 3 {
 		if err := post(t.Context(), s, nobody); err != nil {
 			t.Fatal(err)
@@ -119,14 +119,14 @@ func restored(t *testing.T) (*Store, api.RegistryMark) {
 	t.Helper()
 	dir := t.TempDir()
 	s := openStore(t, filepath.Join(dir, "registry.db"), Options{})
-	told(t, s)
+	givenMark(t, s)
 	if err := sqlitedb.Backup(t.Context(), filepath.Join(dir, "registry.db"), filepath.Join(dir, "backup.db")); err != nil {
 		t.Fatal(err)
 	}
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Fatal(err)
 	}
-	return openStore(t, filepath.Join(dir, "backup.db"), Options{}), told(t, s)
+	return openStore(t, filepath.Join(dir, "backup.db"), Options{}), givenMark(t, s)
 }
 
 func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
@@ -164,11 +164,11 @@ func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
 
 func TestAnEndOfTheTrailThatWasCutOffIsNoticedByAMark(t *testing.T) {
 	s, reopen := reopenable(t)
-	told(t, s)
+	givenMark(t, s)
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Fatal(err)
 	}
-	m := told(t, s)
+	m := givenMark(t, s)
 	if _, err := s.db.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_removed; DELETE FROM events WHERE seq = 2"); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestAcceptRestoreThatIsRefused(t *testing.T) {
 func TestEveryHostThatProvesARestoreIsNamedOnce(t *testing.T) {
 	var reasons []string
 	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnReadOnly: func(reason string) { reasons = append(reasons, reason) }})
-	m := told(t, s)
+	m := givenMark(t, s)
 	m.Seq = 10
 	m = s.history.Signed(m)
 	for range 2 {

@@ -21,7 +21,7 @@ func wantReportFirst(t *testing.T, err error) {
 // first.
 func TestAHostChangesNothingBeforeItsMarkWasComparedInThisRun(t *testing.T) {
 	s, reopen := reopenable(t)
-	told(t, s)
+	givenMark(t, s)
 	if err := post(t.Context(), s, as(hostA, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestAHostChangesNothingBeforeItsMarkWasComparedInThisRun(t *testing.T) {
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Errorf("an operator is no host: %v", err)
 	}
-	told(t, s)
+	givenMark(t, s)
 	if err := post(t.Context(), s, as(hostA, 1)); err != nil {
 		t.Error(err)
 	}
@@ -41,7 +41,7 @@ func TestAHostChangesNothingBeforeItsMarkWasComparedInThisRun(t *testing.T) {
 
 func TestAReportThatIsStaleWasComparedAllTheSame(t *testing.T) {
 	s, reopen := reopenable(t)
-	told(t, s)
+	givenMark(t, s)
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
 	s = reopen()
 	wantReportFirst(t, post(t.Context(), s, as(hostA, 1)))

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// newNeighbours returns a cluster in which b has a volume of its own at db, and
+// newTwoOwners returns a cluster in which b has a volume of its own at db, and
 // shares disk with a, which moves root.
-func newNeighbours(t *testing.T) *Store {
+func newTwoOwners(t *testing.T) *Store {
 	t.Helper()
 	s := newCluster(t)
 	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: id(volumeKind, 5), Name: "theirs", Status: api.VolumeAvailable, Host: "b", Location: at("/fast/theirs")}))(t)
@@ -25,7 +25,7 @@ func newNeighbours(t *testing.T) *Store {
 }
 
 func TestAHostSeesWhatIsItsOwn(t *testing.T) {
-	s := newNeighbours(t)
+	s := newTwoOwners(t)
 	names := func(viewer Viewer) map[string][]string {
 		seen := map[string][]string{}
 		for _, v := range must(s.Volumes(t.Context(), viewer))(t) {
@@ -138,14 +138,14 @@ func TestAnothersIsNotYourHosts(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := newNeighbours(t)
+			s := newTwoOwners(t)
 			wantCode(t, unchanged(t, s, func() error { return do(t, s) }), api.CodeNotYourHost, "")
 		})
 	}
 }
 
 func TestAHostChangesWhatIsItsOwn(t *testing.T) {
-	s := newNeighbours(t)
+	s := newTwoOwners(t)
 	a, name := as(hostA, 1), "renamed"
 	must(s.UpdateVolume(t.Context(), a, data, api.VolumeUpdate{Name: &name}))(t)
 	must(s.RetypeVolume(t.Context(), a, data, api.VolumeRetype{Type: "gold"}))(t)

@@ -169,7 +169,7 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 			}
 		}
 		if in.Location != nil {
-			if err := tx.relocate(ctx, v, *in.Location); err != nil {
+			if err := tx.settleLocation(ctx, v, *in.Location); err != nil {
 				return v, err
 			}
 		}
@@ -183,9 +183,9 @@ func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in 
 	})
 }
 
-// relocate settles the place of a volume that is being made: its path may be
-// known only now.
-func (tx *Tx) relocate(ctx context.Context, v api.Volume, l api.Location) error {
+// settleLocation stores where a volume is that is being made: its path may be known
+// only now.
+func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) error {
 	if v.Status != api.VolumeCreating {
 		return api.Errorf(api.CodeStateForbidden, "volume %s is %s; only a migration changes where it is", v.Name, v.Status)
 	}

@@ -29,14 +29,14 @@ func (m *model) migrate(in api.MigrationRegister) (r refusals) {
 	for _, a := range at {
 		i := m.instances[a.instance]
 		if !held {
-			m.elsewhere(&r, a.instance, "")
+			m.splitBrain(&r, a.instance, "")
 			continue
 		}
 		r.when(m.attachments[in.SrcAttachmentID] != a, api.CodeConflict)
 		r.when(a.state != api.AttachmentAttached, api.CodeStateForbidden)
 		r.when(i.host != in.Host, api.CodeNotYourHost)
 		r.when(i.state == api.InstanceShelved, api.CodeStateForbidden)
-		m.elsewhere(&r, a.instance, in.Host)
+		m.splitBrain(&r, a.instance, in.Host)
 	}
 	r.when(v.place.pool == to.pool && v.place.name == to.name, api.CodeSameLocation)
 	target := m.types[v.typeName]

@@ -59,9 +59,9 @@ func (m *model) transitionInstance(id string, in api.InstanceTransition) (r refu
 	switch {
 	case claim:
 		m.unshelvable(&r, id, in.Host)
-		m.elsewhere(&r, id, "")
+		m.splitBrain(&r, id, "")
 	case in.From == api.InstanceStopped:
-		m.elsewhere(&r, id, in.Host)
+		m.splitBrain(&r, id, in.Host)
 	}
 	if r != nil {
 		return r
@@ -111,7 +111,7 @@ func (m *model) shelvedBy(r *refusals, instance, host string) {
 	}
 	// ErrOnHost is nobody's code: the server asks the host.
 	r.when(i.holder() != "", api.CodeInternal)
-	m.elsewhere(r, instance, "")
+	m.splitBrain(r, instance, "")
 	r.when(i.locked, api.CodeInstanceLocked)
 }
 

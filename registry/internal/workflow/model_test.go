@@ -36,8 +36,8 @@ type modelInstance struct {
 	// What is on the shelf: the host that an operator asked for, the op that claimed
 	// it, and the host that had it before.
 	asked, claimOp, fromHost string
-	// stray is a host that ran it without having it, as it last said.
-	stray string
+	// runsOn is a host that ran it without having it, as it last said.
+	runsOn string
 }
 
 type modelType struct {
@@ -141,22 +141,22 @@ func (m *model) owns(host, volume string) bool {
 // reported notes what runs on a host without being its own.
 func (m *model) reported(in api.HostReport) {
 	for _, i := range m.instances {
-		if i.stray == in.ID {
-			i.stray = ""
+		if i.runsOn == in.ID {
+			i.runsOn = ""
 		}
 	}
 	for _, said := range in.Instances {
 		i := m.instances[said.ID]
 		if (said.State == api.InstanceRunning || said.State == api.InstancePaused) && i.holder() != in.ID {
-			i.stray = in.ID
+			i.runsOn = in.ID
 		}
 	}
 }
 
-// elsewhere is the rule for what begins at an instance, which runs nowhere but at own.
-func (m *model) elsewhere(r *refusals, instance, own string) {
-	stray := m.instances[instance].stray
-	r.when(stray != "" && stray != own && !m.hosts[stray].fenced, api.CodeStateForbidden)
+// splitBrain is the rule for what begins at an instance, which runs nowhere but at own.
+func (m *model) splitBrain(r *refusals, instance, own string) {
+	other := m.instances[instance].runsOn
+	r.when(other != "" && other != own && !m.hosts[other].fenced, api.CodeStateForbidden)
 }
 
 func (m *model) token(r *refusals, host string, epoch int64) {
@@ -197,7 +197,7 @@ func (m *model) reserve(in api.AttachmentReserve) (r refusals) {
 	r.when(i.state.OnShelf() || i.state == api.InstanceError, api.CodeStateForbidden)
 	r.when(in.Device == "vda" && i.state != api.InstanceStopped, api.CodeRootAttachForbidden)
 	r.when(in.Root && i.state == api.InstanceShelved, api.CodeRootAttachForbidden)
-	m.elsewhere(&r, in.InstanceID, in.Host)
+	m.splitBrain(&r, in.InstanceID, in.Host)
 	m.free(&r, in.InstanceID, in.Device, in.Root)
 	if v := m.reservable(&r, in); v == nil {
 		return r
@@ -294,7 +294,7 @@ func (m *model) transition(id string, in api.AttachmentTransition) (r refusals) 
 		r.when(i.locked, api.CodeInstanceLocked)
 		r.when(a.device != "vda" && i.state == api.InstanceShelved, api.CodeStateForbidden)
 		r.when(a.device == "vda" && m.instances[a.instance].state != api.InstanceStopped, api.CodeRootDetachForbidden)
-		m.elsewhere(&r, a.instance, in.Host)
+		m.splitBrain(&r, a.instance, in.Host)
 	}
 	if r == nil {
 		a.state = in.To
@@ -323,7 +323,7 @@ func (m *model) force(id string) (r refusals) {
 	}
 	host := m.instances[a.instance].holder()
 	r.when(host == "" || !m.hosts[host].fenced, api.CodeStateForbidden)
-	m.elsewhere(&r, a.instance, host)
+	m.splitBrain(&r, a.instance, host)
 	r.when(m.lock(a.volume) != nil, api.CodeMigrationActive)
 	if r == nil {
 		delete(m.attachments, id)

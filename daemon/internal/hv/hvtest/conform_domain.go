@@ -215,7 +215,7 @@ func testLifecycleEvents(t *testing.T, b *bench) {
 // awaitEvent reads on until this event comes.
 func awaitEvent(t *testing.T, events <-chan hv.Event, want hv.Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for {
 		select {

@@ -64,8 +64,8 @@ const diskBytes = 8 << 20
 // memoryBytes is the RAM of every domain of the suite.
 const memoryBytes = 32 << 20
 
-// patience is how long the suite waits for what must happen.
-const patience = time.Minute
+// waitTimeout is how long the suite waits for what must happen.
+const waitTimeout = time.Minute
 
 // Conformance holds a hypervisor to every promise of package hv. The promises are
 // divided among the environments, which are tested at once: most of the time of a
@@ -231,14 +231,14 @@ func ok(t *testing.T, err error) {
 // eventually waits for a condition that the hypervisor brings about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitTimeout)
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for !condition() {
 		select {
 		case <-look.C:
 		case <-timeout:
-			t.Fatalf("still not after %v: %s", patience, what)
+			t.Fatalf("still not after %v: %s", waitTimeout, what)
 		}
 	}
 }

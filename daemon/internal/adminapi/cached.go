@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// recall answers a read from what the registry last said.
-type recall[Out any] func(v *uplink.View, q question) (Out, error)
+// cached answers a read from what the registry last said.
+type cached[Out any] func(v *uplink.View, q question) (Out, error)
 
 // question is what a read asks: for the thing called ref, where the path names one.
 type question struct {
@@ -28,13 +28,13 @@ type question struct {
 
 // stale answers a read from what the registry last said, and says how old that
 // is. It returns false if the registry never said anything.
-func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], recall recall[Out]) (done bool, err error) {
+func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route routes.Route[routes.None, Out], lookup cached[Out]) (done bool, err error) {
 	view, age, known := s.Uplink.View()
 	if !known {
 		return false, nil
 	}
 	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
-	out, err := recall(&view, question{noun: route.Noun, ref: httpjson.Reference(r), query: r.URL.Query()})
+	out, err := lookup(&view, question{noun: route.Noun, ref: httpjson.Reference(r), query: r.URL.Query()})
 	if err != nil {
 		return true, err
 	}
@@ -83,18 +83,18 @@ func letGo(v uplink.View, queued []api.Attachment) uplink.View {
 	return v
 }
 
-// all recalls a list.
-func all[T any](of func(*uplink.View) []T) recall[[]T] {
+// all looks up a list.
+func all[T any](of func(*uplink.View) []T) cached[[]T] {
 	return func(v *uplink.View, _ question) ([]T, error) { return append([]T{}, of(v)...), nil }
 }
 
-// one recalls what the path names by its id, its name, or the beginning of its
+// one looks up what the path names by its id, its name, or the beginning of its
 // id.
-func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) recall[T] {
+func one[T any](of func(*uplink.View) []T, called func(*T) (id, name string)) cached[T] {
 	return func(v *uplink.View, q question) (T, error) { return find(q.noun, q.ref, of(v), called) }
 }
 
-// find recalls one thing. What is not remembered may be there all the same, so that is
+// find looks up one thing. What is not remembered may be there all the same, so that is
 // no not_found.
 func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (T, error) {
 	var none T
@@ -123,8 +123,8 @@ func volumeCalled(x *api.Volume) (id, name string)   { return x.ID, x.Name }
 func instanceCalled(i *api.Instance) (id, name string)     { return i.ID, i.Name }
 func attachmentCalled(a *api.Attachment) (id, name string) { return a.ID, "" }
 
-// recallPool recalls a pool, of the host that the query names if several have it.
-func recallPool(v *uplink.View, q question) (api.Pool, error) {
+// cachedPool looks up a pool, of the host that the query names if several have it.
+func cachedPool(v *uplink.View, q question) (api.Pool, error) {
 	name, host := q.ref, q.query.Get("host")
 	if host != "" {
 		h, err := find("host", host, v.Hosts, hostCalled)
@@ -151,8 +151,8 @@ func recallPool(v *uplink.View, q question) (api.Pool, error) {
 	return api.Pool{}, api.Errorf(api.CodeInvalidArgument, "%d hosts have a pool %.80s; say which with host", len(found), name)
 }
 
-// recallAttachments recalls those of a volume and at an instance.
-func recallAttachments(v *uplink.View, q question) (_ []api.Attachment, err error) {
+// cachedAttachments looks up the attachments of a volume and at an instance.
+func cachedAttachments(v *uplink.View, q question) (_ []api.Attachment, err error) {
 	var vol api.Volume
 	var inst api.Instance
 	if q.query.Has("volume") {
