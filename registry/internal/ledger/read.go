@@ -87,6 +87,15 @@ func ReadAll[T any](ctx context.Context, db *sql.DB, scan func(Scanner) (T, erro
 	return all, Unreadable(err)
 }
 
+// ScanInto returns what scans a row into the fields that it is given, for QueryAll. A
+// value that is returned in one statement with the error of its scan may be of before it.
+func ScanInto[T any](fields func(*T) []any) func(Scanner) (T, error) {
+	return func(row Scanner) (v T, err error) {
+		err = row.Scan(fields(&v)...)
+		return v, err
+	}
+}
+
 // ScanString scans a row of one text.
 func ScanString(row Scanner) (string, error) {
 	var v string

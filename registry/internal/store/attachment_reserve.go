@@ -94,10 +94,7 @@ func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve
 	if err != nil {
 		return v, fmt.Errorf("read volume %s: %w", id, err)
 	}
-	scan := func(row ledger.Scanner) (n sibling, err error) {
-		err = row.Scan(&n.id, &n.instanceID, &n.instanceName, &n.hostID)
-		return n, err
-	}
+	scan := ledger.ScanInto(func(n *sibling) []any { return []any{&n.id, &n.instanceID, &n.instanceName, &n.hostID} })
 	v.siblings, err = ledger.QueryAll(ctx, tx, scan, "SELECT a.id, a.instance_id, i.name, "+instanceHostID+`
 		FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND a.migration_id IS NULL ORDER BY a.id`, id)
 	return v, err
@@ -295,10 +292,9 @@ func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
 	}
-	paused, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (p [2]string, err error) {
-		err = row.Scan(&p[0], &p[1])
-		return p, err
-	}, `SELECT i.name, g.migration_id FROM attachments a
+	type guest struct{ instance, migration string }
+	scan := ledger.ScanInto(func(g *guest) []any { return []any{&g.instance, &g.migration} })
+	paused, err := ledger.QueryAll(ctx, tx, scan, `SELECT i.name, g.migration_id FROM attachments a
 		JOIN instances i ON i.id = a.instance_id
 		JOIN pause_instances g ON g.instance_id = i.id
 		WHERE a.volume_id = ? AND g.migration_id = i.lock_op AND g.state <> 'restored' LIMIT 1`, v.id)
@@ -308,8 +304,8 @@ func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	if len(paused) == 0 {
 		return nil
 	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot attach volume %s: instance %s has it too and is put to rest by migration %s; try again when that is over", v.name, paused[0][0], paused[0][1]).
-		With("migration_id", paused[0][1])
+	return api.Errorf(api.CodeInstanceLocked, "cannot attach volume %s: instance %s has it too and is put to rest by migration %s; try again when that is over", v.name, paused[0].instance, paused[0].migration).
+		With("migration_id", paused[0].migration)
 }
 
 // AttachUnheld attaches a volume to an instance that no host has: there is no guest to

@@ -22,9 +22,7 @@ type reported struct {
 // active there without being its own. It writes what is news alone: a report costs
 // the writer one look, however long it is.
 func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
-	scan := func(row ledger.Scanner) (r reported, err error) {
-		return r, row.Scan(&r.id, &r.note, &r.state, &r.own)
-	}
+	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.own} })
 	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
 	if err != nil {
 		return nil, err
@@ -78,10 +76,8 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 		migration, state, phase, name, host string
 		stopped                             int64
 	}
-	found, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (r resting, err error) {
-		err = row.Scan(&r.migration, &r.state, &r.phase, &r.stopped, &r.name, &r.host)
-		return r, err
-	}, `SELECT g.migration_id, g.state, p.phase, p.stopped_us, i.name, h.name
+	scan := ledger.ScanInto(func(r *resting) []any { return []any{&r.migration, &r.state, &r.phase, &r.stopped, &r.name, &r.host} })
+	found, err := ledger.QueryAll(ctx, tx, scan, `SELECT g.migration_id, g.state, p.phase, p.stopped_us, i.name, h.name
 		FROM pause_instances g JOIN pauses p ON p.migration_id = g.migration_id
 		JOIN instances i ON i.id = g.instance_id JOIN hosts h ON h.id = g.host_id
 		WHERE g.instance_id = ? AND g.state IN ('suspended', 'saved', 'ready') AND g.ran_us = 0 AND p.resuming = 0 AND p.phase <> 'done'`, instanceID)

@@ -153,10 +153,8 @@ func decodeSlot(text string) (*api.SlotDefinition, error) {
 // SlotDefinitions are the definitions that the slots of an instance keep, by device.
 func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (map[string]api.SlotDefinition, error) {
 	type kept struct{ device, definition string }
-	slots, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) (k kept, err error) {
-		err = row.Scan(&k.device, &k.definition)
-		return k, err
-	}, "SELECT device, definition FROM slots WHERE instance_id = ? AND definition <> ''", instanceID)
+	scan := ledger.ScanInto(func(k *kept) []any { return []any{&k.device, &k.definition} })
+	slots, err := ledger.QueryAll(ctx, q, scan, "SELECT device, definition FROM slots WHERE instance_id = ? AND definition <> ''", instanceID)
 	if err != nil {
 		return nil, err
 	}

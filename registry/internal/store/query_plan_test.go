@@ -67,7 +67,8 @@ func explain(ctx context.Context, t *testing.T, s *Store, query string) string {
 			ignored any
 			detail  string
 		)
-		return detail, row.Scan(&ignored, &ignored, &ignored, &detail)
+		err := row.Scan(&ignored, &ignored, &ignored, &detail)
+		return detail, err
 	}
 	args := make([]any, 12)
 	return strings.Join(must(ledger.QueryAll(ctx, s.db.Write, scan, "EXPLAIN QUERY PLAN "+query, args...))(t), "\n")

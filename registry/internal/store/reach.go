@@ -50,10 +50,7 @@ type mover struct {
 // no move takes an instance on the shelf apart that some host could have brought back.
 func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]string, error) {
-		scan := func(row ledger.Scanner) (m mover, err error) {
-			err = row.Scan(&m.hostID, &m.hasPool, &m.unreached)
-			return m, err
-		}
+		scan := ledger.ScanInto(func(m *mover) []any { return []any{&m.hostID, &m.hasPool, &m.unreached} })
 		reach, err := ledger.QueryAll(ctx, q, scan, moverQuery, volumeID, toPool)
 		if err != nil {
 			return nil, err

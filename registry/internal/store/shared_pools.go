@@ -39,7 +39,7 @@ func (s *Store) unshare(ctx context.Context) error {
 		return nil
 	}
 	type shared struct{ hostID, host, pool string }
-	scan := func(row ledger.Scanner) (p shared, err error) { return p, row.Scan(&p.hostID, &p.host, &p.pool) }
+	scan := ledger.ScanInto(func(p *shared) []any { return []any{&p.hostID, &p.host, &p.pool} })
 	all, err := ledger.QueryAll(ctx, s.db.Read, scan, "SELECT h.id, h.name, p.name FROM pools p JOIN hosts h ON h.id = p.host_id WHERE p.shared = 1")
 	if err != nil {
 		return err

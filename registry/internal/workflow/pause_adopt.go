@@ -98,10 +98,8 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 		id, name       string
 		fenced, behind bool
 	}
-	hosts, err := ledger.QueryAll(ctx, tx, func(row ledger.Scanner) (h host, err error) {
-		err = row.Scan(&h.id, &h.name, &h.fenced, &h.behind)
-		return h, err
-	}, "SELECT id, name, fenced, behind FROM hosts ORDER BY name")
+	scan := ledger.ScanInto(func(h *host) []any { return []any{&h.id, &h.name, &h.fenced, &h.behind} })
+	hosts, err := ledger.QueryAll(ctx, tx, scan, "SELECT id, name, fenced, behind FROM hosts ORDER BY name")
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ func TestChangesOfWorkflowsDoNotScanTables(t *testing.T) {
 			ignored any
 			detail  string
 		)
-		return detail, row.Scan(&ignored, &ignored, &ignored, &detail)
+		err := row.Scan(&ignored, &ignored, &ignored, &detail)
+		return detail, err
 	}
 	for name, tc := range map[string]struct{ query, index string }{
 		"task":              {taskQuery + " WHERE t.id = ?", "sqlite_autoindex_tasks_1 (id=?)"},

@@ -31,10 +31,9 @@ type shelvedDisk struct {
 }
 
 func shelvedDisks(ctx context.Context, q ledger.Querier, instanceID string) ([]shelvedDisk, error) {
-	scan := func(row ledger.Scanner) (d shelvedDisk, err error) {
-		err = row.Scan(append([]any{&d.volume, &d.ownerID, &d.scope, &d.movedBy}, store.LocationFields(&d.location)...)...)
-		return d, err
-	}
+	scan := ledger.ScanInto(func(d *shelvedDisk) []any {
+		return append([]any{&d.volume, &d.ownerID, &d.scope, &d.movedBy}, store.LocationFields(&d.location)...)
+	})
 	return ledger.QueryAll(ctx, q, scan, `SELECT v.name, COALESCE((
 			SELECT oi.host_id FROM attachments oa JOIN instances oi ON oi.id = oa.instance_id
 			WHERE oa.volume_id = v.id AND oi.id <> a.instance_id AND oi.state <> 'shelved_offloaded' LIMIT 1), v.host_id), l.scope, COALESCE(m.id, ''), `+store.LocationColumns+`
@@ -109,10 +108,7 @@ func (tx *changeTx) checkDisksAtRest(ctx context.Context, i shelving) error {
 		volume, migration string
 		state             api.AttachmentState
 	}
-	scan := func(row ledger.Scanner) (d disk, err error) {
-		err = row.Scan(&d.volume, &d.state, &d.migration)
-		return d, err
-	}
+	scan := ledger.ScanInto(func(d *disk) []any { return []any{&d.volume, &d.state, &d.migration} })
 	disks, err := ledger.QueryAll(ctx, tx, scan, `SELECT v.name, a.state, COALESCE(m.id, '') FROM attachments a
 		JOIN volumes v ON v.id = a.volume_id LEFT JOIN migrations m ON m.volume_id = v.id AND `+store.MigrationOpen+`
 		WHERE a.instance_id = ? AND a.migration_id IS NULL ORDER BY v.name`, i.ID)

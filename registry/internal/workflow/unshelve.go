@@ -62,10 +62,8 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked st
 		return nil, err
 	}
 	type host struct{ id, name string }
-	hosts, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) (h host, err error) {
-		err = row.Scan(&h.id, &h.name)
-		return h, err
-	}, "SELECT id, name FROM hosts WHERE ?1 IN ('', id) ORDER BY id = ?2 DESC, name", asked, i.hostID)
+	scan := ledger.ScanInto(func(h *host) []any { return []any{&h.id, &h.name} })
+	hosts, err := ledger.QueryAll(ctx, q, scan, "SELECT id, name FROM hosts WHERE ?1 IN ('', id) ORDER BY id = ?2 DESC, name", asked, i.hostID)
 	if err != nil {
 		return nil, err
 	}
