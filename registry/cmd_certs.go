@@ -199,7 +199,7 @@ func (in *invocation) fits(kind string) error {
 	return nil
 }
 
-// known is who the certificate to replace is of; false if there is none.
+// known returns who has the certificate that is to be replaced; false if there is none.
 func (in *invocation) known(kind mtls.Kind, name string) (mtls.Identity, bool, error) {
 	if !in.replace {
 		return mtls.Identity{}, false, nil

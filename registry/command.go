@@ -22,7 +22,7 @@ type command struct {
 	summary, help string
 	// min and max are how many arguments it takes.
 	min, max int
-	// place is the flag that says where what it is about is.
+	// place is the flag that names the file or directory that the command works on.
 	place string
 	// flags are its own, beside that.
 	flags func(*flag.FlagSet, *options)

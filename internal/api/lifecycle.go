@@ -35,8 +35,8 @@ type InstanceUnshelve struct {
 // the unshelve which brought it back.
 const startSuffix = ".start"
 
-// StartOp is the id of the op that starts the instance which the op unshelve
-// brought back. There is such an op when that one is done.
+// StartOp returns the id of the op that starts an instance once the op unshelve has brought
+// it back. The op exists as soon as unshelve is done.
 func StartOp(unshelve string) string { return unshelve + startSuffix }
 
 // AskedOp is the id of the op that was asked for, of which op is a part: the

@@ -2,9 +2,9 @@
 
 package api
 
-// OneShared returns the one pool that the pools of several hosts are, by the first host
-// that has it active: all are shared, and at the same path. It returns false where they
-// differ, or there is none.
+// OneShared takes the pools of one name on several hosts and returns the first that is
+// active, if all of them are shared and at the same path: then they are one pool. Otherwise
+// it returns false.
 func OneShared(pools []Pool) (Pool, bool) {
 	var one Pool
 	for i, p := range pools {

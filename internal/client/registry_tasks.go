@@ -11,9 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Tasks returns the tasks of a host, waiting up to wait (whole seconds) until
-// there is one. Session is of this run of the daemon: another one is given again
-// what was not answered.
+// Tasks returns the tasks of a host, and waits up to wait (whole seconds) for the first.
+// Session names this run of the daemon: a new run is given again what has no answer.
 func (r *Registry) Tasks(ctx context.Context, hostID, session string, wait time.Duration) ([]api.Task, error) {
 	route := routes.FetchTasks.With("session", session).With("wait_seconds", strconv.Itoa(int(wait/time.Second)))
 	var tasks []api.Task

@@ -120,7 +120,8 @@ func errorBodySchema() map[string]any {
 	}
 }
 
-// errorSchema is of an error, in such an answer or as what became of something.
+// errorSchema is the schema of an error: in an answer that refuses, and in documents of
+// things that failed.
 func errorSchema() map[string]any {
 	codes := api.Codes()
 	slices.Sort(codes)

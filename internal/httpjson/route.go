@@ -49,8 +49,8 @@ func (a Access) String() string {
 	return fmt.Sprintf("access %d", int(a))
 }
 
-// HostAccess is what a route is to a hypervisor, which is known by its
-// certificate. Access is of people; a hypervisor has none of it.
+// HostAccess says what a route lets a hypervisor do, which is known by its certificate.
+// Access is for people alone.
 type HostAccess int
 
 // The host accesses.

@@ -127,7 +127,8 @@ func unknownField(path, name string, fields []field) error {
 	return api.Errorf(api.CodeInvalidArgument, "the request body has the unknown field %.80q, which is not part of this request", path)
 }
 
-// within is the name of a member with that of what it is in.
+// within returns the path to a member: the path to the document that it is in, and its
+// name.
 func within(path, name string) string {
 	if path == "" {
 		return name

@@ -95,7 +95,8 @@ func (g *Gate) Config() *tls.Config {
 	}
 }
 
-// config is that of one handshake.
+// config returns the TLS configuration for one handshake, with the credentials as they are
+// now.
 func (g *Gate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

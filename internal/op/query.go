@@ -67,8 +67,8 @@ func (r *Runner) Active() []Status {
 	return all
 }
 
-// Wait returns the status of an op once it is done, undone or parked. Errors:
-// those of Status, ErrStopped, and that of ctx.
+// Wait returns the status of an op once it is done, undone or parked. Its errors are those
+// of Status, ErrStopped, and the error of ctx.
 func (r *Runner) Wait(ctx context.Context, id string) (Status, error) {
 	a := r.lookup(id)
 	if a == nil {

@@ -18,8 +18,8 @@ import (
 // TLS is how a server speaks TLS, and what keeps a peer from using it up.
 type TLS struct {
 	Config *tls.Config
-	// Caller says who is at the other end of a connection whose handshake is over: the
-	// same for all connections of one caller. An error ends the connection.
+	// Caller names who is at the other end once a handshake is over; all connections of
+	// one caller get the same name. An error ends the connection.
 	Caller func(tls.ConnectionState) (string, error)
 	// Bounds must all be above 0.
 	Bounds Bounds
@@ -33,8 +33,9 @@ type Bounds struct {
 	// Handshakes are those of all peers together; connections above that wait to be
 	// accepted.
 	Handshakes int
-	// HandshakesPerAddress are those of one address, and ConnectionsPerCaller the
-	// connections of one caller. More are closed.
+	// HandshakesPerAddress bounds the handshakes of one address that are under way, and
+	// ConnectionsPerCaller the connections of one caller. A connection above a bound is
+	// closed.
 	HandshakesPerAddress int
 	ConnectionsPerCaller int
 }

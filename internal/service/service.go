@@ -106,7 +106,7 @@ func keepWatchdogContent(ctx context.Context, log *slog.Logger) {
 	if interval == 0 {
 		return
 	}
-	// Half of it, so that one late tick is not the end.
+	// Half of the interval, so that a single late tick does not have systemd end us.
 	tick := time.NewTicker(interval / 2)
 	defer tick.Stop()
 	for {

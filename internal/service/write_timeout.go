@@ -19,8 +19,8 @@ func withWriteTimeout(h http.Handler) http.Handler {
 	})
 }
 
-// boundedWriter gives everything that is written its own bound. That one cannot
-// be set is of a connection that is gone, which the write finds out.
+// boundedWriter gives each write its own deadline. If the deadline cannot be set the
+// connection is gone, which the write itself finds out.
 type boundedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -31,9 +31,9 @@ const busyTimeoutMS = 5000
 // memory: what a busy registry looks up in one commit after the other.
 const writeCacheKiB = 16 << 10
 
-// checkpointPages is how long the log of commits gets before a commit writes it into
-// the file, which costs that commit two more writes to stable storage: 16 MiB. The
-// longer it is, the more changes of one page cost one write of it.
+// checkpointPages is how long the log of commits gets before a commit writes it into the
+// file: 16 MiB. That costs the commit two more writes to stable storage. In a longer log
+// more changes of a page become one write of it.
 const checkpointPages = 4096
 
 // DB is an open database. Both pools are safe for concurrent use.

@@ -24,8 +24,8 @@ func (e *failedChecksError) Error() string {
 	return fmt.Sprintf("%d of %s failed", e.failed, api.Count(e.of, "check"))
 }
 
-// report prints err for the user, if there is one, and returns the exit status. command is
-// the one that the user typed: a wrong use of it refers to its help.
+// report prints err for the user, if there is an error, and returns the exit status.
+// Command is what the user typed: a usage error refers to the help of that command.
 func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if err == nil {
 		return api.ExitDone

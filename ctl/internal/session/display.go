@@ -80,8 +80,8 @@ func (d *Display) Finish(m *api.Migration) {
 	}
 }
 
-// migrationLine is one line of --progress json: what 'migration show -o json'
-// prints, in one line.
+// migrationLine is a line of --progress json: the document that 'migration show -o json'
+// prints, without line breaks.
 type migrationLine struct {
 	SchemaVersion int            `json:"schema_version"`
 	Migration     *api.Migration `json:"migration"`

@@ -23,7 +23,7 @@ type room struct {
 	wasOpen  bool
 	boxes    int
 	moved    bool
-	notified     int
+	notified int
 
 	// change breaks the plan in some way.
 	change func(w *room, steps map[string]*op.Step)

@@ -30,8 +30,8 @@ type Cache struct {
 	reporting map[string]chan struct{}
 }
 
-// BeginReport waits until no other report of the host is being stored, so that one host
-// has at most one of them in the writer's queue. End must be called.
+// BeginReport waits until no other report of the host is being stored, so that a host has
+// at most one report in the writer's queue. End must be called.
 func (c *Cache) BeginReport(ctx context.Context, id string) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -75,8 +75,8 @@ type State struct {
 	// PoolsAt is when pools were reported, PoolsFlushed the PoolsAt of what is in the
 	// database.
 	PoolsAt, PoolsFlushed time.Time
-	// digest is that of the last whole report, once it is stored; "" if the next report
-	// has to be stored whatever it says.
+	// digest is the digest of the last whole report, once that is stored; "" if the next
+	// report has to be stored whatever it says.
 	digest string
 	// compared says that a report of this host was compared with our history since
 	// the start: nothing that it was told speaks against this database.
@@ -128,7 +128,7 @@ func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	return s.digest == digest
 }
 
-// HasReport says whether the digest is that of the host's last report, and that is stored.
+// HasReport says whether the last report of the host has this digest, and is stored.
 func (c *Cache) HasReport(id, digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	return s.LastSeen, true
 }
 
-// FillPool puts the sizes that a host last reported into a pool of it.
+// FillPool puts into a pool the sizes that its host last reported.
 func (c *Cache) FillPool(hostID string, p *api.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

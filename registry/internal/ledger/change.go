@@ -30,8 +30,8 @@ type Change struct {
 	*Tx
 	// At is the one time that everything in the change bears.
 	At time.Time
-	// HostName and Epoch are of the host that asks, where it is one: for the events that
-	// name no other.
+	// HostName and Epoch are those of the host that asks for the change, if a host does.
+	// Events that name no other host get them.
 	HostName string
 	Epoch    int64
 
@@ -44,11 +44,11 @@ func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
 	return &Change{Tx: tx, At: l.now().UTC().Truncate(time.Microsecond), who: req.Who, opID: req.OpID, faultPoint: l.faultPoint}
 }
 
-// Mutate makes a change with its audit events and keeps its answer, all in one
-// transaction. Admit is asked first whether the caller may ask for a change now. An OpID
-// that was used for the same request is answered as then, and one that was used for
-// something else is refused with idempotency_mismatch. Only then is the change made. Admit
-// and do may be run more than once; only the last time counts.
+// Mutate makes a change with its audit events and keeps its answer, all in one transaction.
+// It asks admit first whether the caller may ask for a change now. If the OpID was used for
+// the same request, the answer is the one that was kept; if it was used for another
+// request, it is idempotency_mismatch. Only then is the change made. Admit and do may be
+// run more than once; only the last time counts.
 func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
 	var answer, none T
 	hash, err := HashRequest(req.What, req.Body)

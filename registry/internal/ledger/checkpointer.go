@@ -12,8 +12,8 @@ import (
 const (
 	// checkpointEvery is after how many changes the length of the log is looked at.
 	checkpointEvery = 256
-	// checkpointPages is how many pages of the log are written into the file at once:
-	// 16 MiB. The more there are, the more changes of one page cost one write of it.
+	// checkpointPages is how many pages of the log are written into the file at once: 16
+	// MiB. A page that was changed several times meanwhile is written once.
 	checkpointPages = 4096
 	// pagesForWriter is how many pages are few enough for the writer to do the rest.
 	pagesForWriter = 256

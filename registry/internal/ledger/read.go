@@ -87,8 +87,9 @@ func ReadAll[T any](ctx context.Context, db *sql.DB, scan func(Scanner) (T, erro
 	return all, Unreadable(err)
 }
 
-// ScanInto returns what scans a row into the fields that it is given, for QueryAll. A
-// value that is returned in one statement with the error of its scan may be of before it.
+// ScanInto returns a function for QueryAll and ReadAll that scans a row into the fields of
+// a new value and returns the value. In `return v, row.Scan(&v.f)` Go may take v before the
+// scan has filled it.
 func ScanInto[T any](fields func(*T) []any) func(Scanner) (T, error) {
 	return func(row Scanner) (v T, err error) {
 		err = row.Scan(fields(&v)...)

@@ -191,9 +191,9 @@ func (w *writer) commit(batch []submission) {
 
 // transact fills results. Its error means that none of the batch was made.
 //
-// Savepoints cost more than many a change, and a change that is refused has seldom
-// written before. So the batch is tried without; if one of it has to be undone,
-// all of it is, and done again with savepoints.
+// A savepoint costs more than many a change, and a change that is refused has seldom
+// written before. So the batch is tried without savepoints; if one of its changes has to be
+// undone, the whole batch is undone, and made again with savepoints.
 func (w *writer) transact(batch []submission, results []error) error {
 	// Not a request's context: one that went away must not take the others'
 	// transaction with it.

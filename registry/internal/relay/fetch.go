@@ -49,11 +49,11 @@ func (r *Relay) host(id string) *host {
 	return h
 }
 
-// Fetch returns the tasks of a host, waiting for one for up to wait. Session is
-// of the daemon's process: another one than before is given all that has no
-// answer yet. A host has one poll: an older one that is still open ends with
-// nothing, for what it would be given might never arrive. Two daemons that take turns
-// as one host get a conflict (DuplicateSessions).
+// Fetch returns the tasks of a host, and waits up to wait for the first. Session names the
+// daemon's process: a new process is given every task again that has no answer yet. A host
+// has one open poll: when a second one comes the first ends with nothing, since its
+// connection may be dead and what it was given lost. Two daemons that take turns as one
+// host get a conflict (DuplicateSessions).
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err

@@ -200,9 +200,9 @@ func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id st
 	return h, m.ID, err
 }
 
-// Create returns the host that shall make a volume: the one that ref names, else
-// the one with the most room in the pool that is asked for, or in one that the
-// type allows. Whether it may be there is for that host to say.
+// Create returns the host that shall make a volume: the host that ref names, or else, of
+// the hosts with the pool that is asked for or with a pool that the type allows, the one
+// whose pool has the most room. Whether the volume may be there is for that host to say.
 func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)

@@ -43,8 +43,8 @@ func ReadOp(status int, body []byte) (api.Op, error) {
 	return answer.Op, nil
 }
 
-// Passes says whether a refusal is of the moment: nothing was done, and the same
-// may go well later.
+// Passes says whether a refusal may be over soon: nothing was done, and the same call may
+// succeed later.
 func Passes(e *api.Error) bool {
 	if e == nil {
 		return false

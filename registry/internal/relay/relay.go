@@ -98,9 +98,9 @@ type Request struct {
 	Method string
 	Path   string // with its query
 	Body   []byte // a JSON document, or nothing
-	// Change says that the call may change something: it is stored before it is
-	// offered, under Key, which is the Idempotency-Key of the call. The same key
-	// finds the same task, at the host that it was first meant for.
+	// Change says that the call may change something. It is then stored before it is
+	// offered, under Key, the Idempotency-Key of the call: who repeats the key finds that
+	// task, at the host that it was first meant for.
 	Change bool
 	Key    string
 	// Asked is the request as its caller made it, by which the same request is known

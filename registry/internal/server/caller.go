@@ -52,8 +52,8 @@ func whoIs(r *http.Request) string {
 	return ""
 }
 
-// callerOf is the same for every request of one caller: the identity of a certificate,
-// or the user at the Unix socket.
+// callerOf returns what tells callers apart, for what is bounded for each of them: the
+// identity of a certificate, or the user at the Unix socket.
 func callerOf(r *http.Request) string {
 	if p, ok := httpjson.PeerOf(r.Context()); ok {
 		return "uid=" + strconv.FormatUint(uint64(p.UID), 10)

@@ -35,7 +35,8 @@ type limits struct {
 type open struct {
 	requests chan struct{}
 	streams  int
-	// users are those who hold or wait for any of it.
+	// users counts the requests that hold a slot or wait for one; at 0 the bounds of this
+	// caller are forgotten.
 	users int
 }
 

@@ -39,8 +39,8 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 	return s.withProgress(ctx, m), nil
 }
 
-// migration is migrationNow, and of one that is over what its host says of it now,
-// if it is there: what a migration cost stands in its host's journal alone.
+// migration is migrationNow. If the migration is over and its host is there, the host is
+// asked too: what a migration cost stands in its host's journal alone.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
 	if err != nil || as.HostID != "" || !m.State.Final() || m.Method == api.MethodSave {

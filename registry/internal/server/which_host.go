@@ -30,7 +30,8 @@ func ofVolume[In any](s *Server) finder[In] {
 	}
 }
 
-// toDelete is ofVolume, of a volume that nothing uses.
+// toDelete finds the host of the volume that the path names, and refuses a volume that
+// something uses.
 func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) (target, error) {
 	v, err := s.Store.Volume(ctx, httpjson.Reference(r), store.Viewer{})
 	if err != nil {
@@ -43,7 +44,8 @@ func (s *Server) toDelete(ctx context.Context, r *http.Request, _ *routes.None) 
 	return target{host, v.ID}, err
 }
 
-// toResize is ofVolume, of a volume that may be made larger as far as it is known here.
+// toResize finds the host of the volume that the path names, and refuses a volume that the
+// registry knows cannot be made larger.
 func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeResize) (target, error) {
 	if err := in.Check(); err != nil {
 		return target{}, err
@@ -59,7 +61,8 @@ func (s *Server) toResize(ctx context.Context, r *http.Request, in *api.VolumeRe
 	return target{host, v.ID}, err
 }
 
-// toPower is ofInstance, of one that is not locked; verb is what is done to it.
+// toPower finds the host of the instance that the path names, and refuses an instance that
+// is locked; verb is what is to be done to it.
 func toPower[In any](s *Server, verb string) finder[In] {
 	return func(ctx context.Context, r *http.Request, _ *In) (target, error) {
 		i, err := s.Store.Instance(ctx, httpjson.Reference(r), store.Viewer{})
@@ -135,9 +138,9 @@ func (s *Server) toMigrate(ctx context.Context, r *http.Request, in *api.Migrati
 	return target{host, v.ID}, err
 }
 
-// toUnshelve is the host that is to bring an instance back: of those that may have
-// it the first that is there. That an operator asked for it there is noted before
-// the host hears of it.
+// toUnshelve finds the host that is to bring an instance back: the first that is there, of
+// those that may have the instance. The operator's request is stored before the host hears
+// of it, because the host may claim the instance only then.
 func (s *Server) toUnshelve(ctx context.Context, r *http.Request, in *api.InstanceUnshelve) (target, error) {
 	plan, err := s.Store.PlanUnshelve(ctx, httpjson.Reference(r), in.Host)
 	if err != nil {
@@ -205,7 +208,7 @@ func (s *Server) opsOfHost(ctx context.Context, r *http.Request, _ *routes.None)
 	return to, err
 }
 
-// ofOp is the host of the op that the path names: of the task of that id.
+// ofOp finds the host of the task whose id is the op id that the path names.
 func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *routes.None) (to target, err error) {
 	to.host, err = s.hostOfOp(ctx, r.PathValue("op"))
 	return to, err

@@ -69,8 +69,8 @@ func viewVisible[T any](ctx context.Context, s *Store, k Kind, ref string, viewe
 	})
 }
 
-// visible is the condition of a list: its rows are of what the viewer owns. The
-// viewer's host is ?1.
+// visible returns the condition of a list that leaves the viewer what it owns. The viewer's
+// host is ?1.
 func (v Viewer) visible(condition string) string {
 	if v.HostID == "" {
 		return "?1 = ''"

@@ -44,9 +44,9 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 	})
 }
 
-// ForceDeleteAttachment ends exactly one attachment of a host that an operator
-// has fenced, and returns what it was. It is of no use while the host is not:
-// then the host is asked, which can look.
+// ForceDeleteAttachment ends exactly one attachment of a host that an operator has fenced,
+// and returns what it was. It is refused while the host is not fenced: then a task asks the
+// host, which can look whether the guest has the disk.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {

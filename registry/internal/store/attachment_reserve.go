@@ -267,8 +267,8 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 		map[string]any{"device": in.Device, "mode": in.Mode})
 }
 
-// storeAttachment makes the rows of an attachment. A volume that becomes a root
-// volume is bootable from then on, as one is that was adopted as such.
+// storeAttachment makes the rows of an attachment. A volume that becomes a root volume is
+// bootable from then on, like a root volume that was adopted.
 func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slotForReserve, h attachmentRow) error {
 	if !slot.there {
 		if err := tx.Exec(ctx, addSlot, h.InstanceID, h.Device); err != nil {
@@ -286,8 +286,8 @@ func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slot
 	})
 }
 
-// checkNoPaused refuses another instance a volume that one has which is put to rest: the
-// other would write to it while that one stands still.
+// checkNoPaused refuses to attach a volume that another instance has whose guest a move has
+// paused: the new guest would write to it while the paused one cannot.
 func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 	if len(v.siblings) == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// attachmentNext are the states that follow each other. Error is that of an
-// attachment whose host cannot tell what the guest has; what it finds out then
-// leads out of it.
+// attachmentNext are the states that may follow each state. An attachment is in error if
+// its host cannot tell whether the guest has the disk; it leads to each state in which the
+// host may find it later.
 var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentReserved:  {api.AttachmentAttaching},
 	api.AttachmentAttaching: {api.AttachmentAttached, api.AttachmentError},

@@ -24,7 +24,7 @@ const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHE
 	JOIN hosts h ON h.id = i.host_id
 	JOIN locations l ON l.volume_id = a.volume_id AND l.migration_id IS a.migration_id`
 
-// attachmentOrder puts the one that is in use before the dst of its migration.
+// attachmentOrder puts the attachment at src before the reserved one at dst.
 const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
 
 // Attachments returns the attachments of the volume and at the instance that

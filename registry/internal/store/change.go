@@ -11,12 +11,12 @@ import (
 type Call struct {
 	// Who is the caller for the audit trail.
 	Who string
-	// Caller is the same for all calls of one caller, for what is bounded for each; ""
-	// is Who.
+	// Caller names the caller for limits that hold for each caller; "" is Who. All calls
+	// of one caller have the same.
 	Caller string
-	// Key is the Idempotency-Key of the request, "" for none. A key stands for
-	// one request: an op that makes several gives each its own. Those of a host are
-	// its own: another one can neither use them up nor get their answers.
+	// Key is the Idempotency-Key of the request, "" for none. A key stands for one
+	// request: an op that makes several requests gives each its own key. The keys of a
+	// host are its own: another host can neither use them up nor get their answers.
 	Key string
 	// Host is set where a daemon asks for its host, nil for an operator. The
 	// change is refused with stale_epoch if the host has been fenced since, and
@@ -44,7 +44,7 @@ type Tx struct {
 	Call Call
 	// host is the caller, where that is a host.
 	host *hostcache.Row
-	// cache and hosts are those of the Store.
+	// cache and hosts belong to the Store.
 	cache *rowCache
 	hosts *hostcache.Cache
 }

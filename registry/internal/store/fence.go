@@ -133,8 +133,8 @@ func (tx *Tx) setEpoch(ctx context.Context, hostID string, epoch int64, fenced b
 	return tx.Exec(ctx, "UPDATE hosts SET epoch = ?, fenced = ?, behind = 0 WHERE id = ?", epoch, fenced, hostID)
 }
 
-// auditHost audits what was done to a host, has the next report of it looked at
-// with what is stored now, and returns what it has become.
+// auditHost audits what was done to a host and returns what the host is now. The next
+// report of the host is stored whatever it says.
 func (s *Store) auditHost(ctx context.Context, tx *Tx, was hostcache.Row, e api.Event) (api.Host, error) {
 	e.Host, e.Object = was.Name, "host/"+was.ID
 	if err := tx.Audit(ctx, e); err != nil {

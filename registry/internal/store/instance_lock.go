@@ -29,8 +29,8 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// UnlockInstance lifts the lock of an operator. That of a migration is
-// instance_locked: its end lifts it.
+// UnlockInstance lifts an operator's lock. A lock that a migration holds is refused with
+// instance_locked: the end of the migration lifts it.
 func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "unlock")

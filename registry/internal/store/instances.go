@@ -119,8 +119,9 @@ func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 		With("host", other)
 }
 
-// noteSplitBrain says of an instance that it runs where it should not, if it does. What
-// its own host notes is of a domain that is off.
+// noteSplitBrain puts into an instance on which host it runs that does not have it, if
+// there is one. It replaces what the instance's own host noted: that host looks at a domain
+// that is off.
 func (s *Store) noteSplitBrain(i *api.Instance) {
 	if other := s.hosts.SplitBrain(i.ID, i.Host); other != "" {
 		i.Note = "it runs on host " + other + ", which does not have it"

@@ -119,8 +119,9 @@ func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Locat
 	return l, nil
 }
 
-// holderQuery is two looks in one, because each has its index. The same path on two
-// hosts is one place unless one of them has a pool of its own there.
+// holderQuery asks for a path and for a name in a pool apart, because each has its index.
+// The same path on two hosts is one place, unless one of the hosts has a pool of its own
+// there.
 const holderQuery = `SELECT v.name, COALESCE(l.migration_id, '') FROM (
 		SELECT volume_id, migration_id FROM locations
 		WHERE path <> '' AND path = ?2 AND (scope = ?1 OR (scope = 'shared' AND ?3 = '') OR (?1 = 'shared' AND pool = ''))

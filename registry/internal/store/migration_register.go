@@ -122,7 +122,7 @@ func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, 
 }
 
 // checkMigratableUnheld says whether a host may migrate a volume that no host has at an
-// instance. The attachments of it have no part in that: they are where the volume is.
+// instance. Its attachments stay as they are: they follow the volume to its new place.
 func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
 	case in.SrcAttachmentID != "":
@@ -162,8 +162,8 @@ func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachm
 	return tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// TargetType returns the type that a migration is checked against: the one that
-// the volume is to get, under the rules of a retype, or its own.
+// TargetType returns the type that a migration is checked against: the type that the volume
+// gets with the migration, under the rules of a retype, or else the type that it has.
 func (tx *Tx) TargetType(ctx context.Context, v api.Volume, in api.MigrationRegister) (api.VolumeType, error) {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.ToType, v.Type))
 	if err != nil || in.ToType == "" {

@@ -19,7 +19,8 @@ import (
 // dst. An orphaned one does.
 func open(state api.MigrationState) bool { return !state.Final() }
 
-// MigrationOpen is open as a condition; the index of the lock has the same words.
+// MigrationOpen is the condition that a migration m is open. The partial index that is the
+// lock has the same text.
 const MigrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
@@ -112,18 +113,17 @@ func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, 
 	return tx.Audit(ctx, e)
 }
 
-// MigrationProgress returns what its host last said of a migration: its phase, its
-// progress and its rate. It is the host's word, kept in memory alone, and may be
-// older than a state that was stored since; state and places are those of
-// Migration.
+// MigrationProgress returns what its host last said of a migration: phase, progress and
+// rate. It is kept in memory alone and may be older than the state that is stored; for
+// state and places ask Migration.
 func (s *Store) MigrationProgress(id string) (api.Migration, bool) { return s.hosts.Progress(id) }
 
 // NextProgress returns a channel that is closed when a host has said something of
 // its migrations after the call: ask for it, then for MigrationProgress, then wait.
 func (s *Store) NextProgress() <-chan struct{} { return s.progress.Wait() }
 
-// cacheProgress remembers how far the migrations of a host are. One that the
-// registry does not have as that host's is left out.
+// cacheProgress remembers how far the migrations of a host are. It leaves out migrations
+// that the registry does not know as that host's.
 func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
 	if in.Migrations == nil {
 		return nil

@@ -64,8 +64,9 @@ func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, 
 	})
 }
 
-// noEligibleHost refuses a pool that some host has, and none that reaches the volume. Of one
-// that nobody has reported it is for a host to say whether it is there.
+// noEligibleHost refuses a pool that some host has, and none that also reaches the volume.
+// If nobody has reported the pool, the hosts that reach the volume may say whether it is
+// there.
 func noEligibleHost(ctx context.Context, q ledger.Querier, volumeID, toPool string, reach []mover) ([]string, error) {
 	if api.CodeOf(CheckPoolKnown(ctx, q, toPool)) == api.CodeNotFound && len(reach) > 0 {
 		return hostsOf(reach), nil

@@ -66,7 +66,8 @@ func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string,
 	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.Noun, validate.Quote(ref))
 }
 
-// withHosts are ids with the host of each behind it, where things of that kind have one.
+// withHosts returns each id with the name of its host behind it, for kinds of things that
+// have a host.
 func withHosts(ctx context.Context, q ledger.Querier, k Kind, ids []string) ([]string, error) {
 	called := slices.Clone(ids)
 	hosts := "SELECT h.name FROM " + k.Table + " t JOIN hosts h ON h.id = t.host_id WHERE t.id = ?"

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// epochsOfTimeline is how many epochs a host can have in one timeline. Those of a
-// new one begin above all that the history which was lost can have given out.
+// epochsOfTimeline is how many epochs a host can have in one timeline. The epochs of a new
+// timeline begin above all that the lost history can have given out.
 const epochsOfTimeline = 1 << 20
 
 // RestoreAcceptance is an operator's word that a database from a backup was compared

@@ -103,7 +103,7 @@ func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.Regist
 	})
 }
 
-// inHistory says whether m is of the history that now is the end of.
+// inHistory says whether the mark m is part of the history whose newest mark is now.
 func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
 	switch {
 	case history.Newer(m, now) > 0:
@@ -138,9 +138,9 @@ func (s *Store) writable() error {
 // neither given out nor signed, in order. Nothing that they ask for is done.
 func (s *Store) Doubted() []string { return s.history.Doubted() }
 
-// admitCompared refuses the changes of a host that has not shown since the start
-// which history it knows. By them a database from a backup would go on, until the
-// first report proves what it is.
+// admitCompared refuses the changes of a host that has not shown since the start which
+// history it knows. Its first report may prove that the database is from a backup, and no
+// change may be made to such a database before.
 func (s *Store) admitCompared(host hostcache.Row) error {
 	if err := s.history.CheckDoubt(host.ID); err != nil {
 		return err

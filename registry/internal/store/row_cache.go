@@ -33,7 +33,7 @@ func (c *rowCache) Undo() {
 	clear(c.attachments)
 }
 
-// Reset empties all of it: what is stored then is read, not guessed.
+// Reset empties the cache, so that what is stored then is read, not guessed.
 func (c *rowCache) Reset() {
 	c.hosts.clear()
 	clear(c.attachments)
@@ -65,12 +65,12 @@ func (h *hostRows) invalidate() {
 // maxAttachments bounds how many attachments are cached.
 const maxAttachments = 4096
 
-// attachmentCache holds attachments by their ids, as attachmentRowQuery gives them: a
-// daemon makes several changes of one after the other, and to read it is the
-// better part of the price of each. No attachment with a migration is in it.
+// attachmentCache holds attachments by their ids, as attachmentRowQuery reads them: a
+// daemon makes several changes of an attachment one after the other, and reading it is most
+// of the price of each. It has no attachment with a migration.
 //
-// Every statement empties it, whatever it changes, but those of keepsAttachments. So does
-// whatever undoes a change.
+// Every statement empties it, whatever the statement changes, except those in
+// keepsAttachments. A change that is undone empties it too.
 type attachmentCache map[string]attachmentRow
 
 // The statements of attach and detach. Each changes nothing that another attachment

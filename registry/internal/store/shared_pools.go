@@ -57,12 +57,12 @@ func (s *Store) unshare(ctx context.Context) error {
 	})
 }
 
-// SharedPools is on whose word pools are shared: that of hosts in this run of the
-// registry, or the site's.
+// SharedPools says on whose word pools are shared: the site's, or that of hosts in this run
+// of the registry.
 type SharedPools struct {
 	// Confirmed says that the site has named its shared pools.
 	Confirmed bool
-	// AnyHost are those that it has named without saying which hosts share them.
+	// AnyHost are the pools that the site has named without their hosts.
 	AnyHost []string
 	// Reported are the pools that hosts report as shared and the site has not named for
 	// them: they are shared as long as it has named none, and are not if it has. Where it
@@ -94,17 +94,18 @@ func (s *Store) SharedPools() SharedPools {
 	return out
 }
 
-// inPool are the places of a host (?1) that are its own and in its pool called ?2 or
-// below the directory ?3. It is two looks in one, because each has its index.
+// inPool selects the places of host ?1 that are not shared yet and are in its pool ?2, or
+// below the directory ?3 of that pool. Each half of the union has its own index.
 const inPool = `SELECT id FROM locations WHERE scope = ?1 AND pool = ?2 AND pool <> '' AND name <> ''
 	UNION SELECT id FROM locations WHERE path > ?3 || '/' AND path < ?3 || '0' AND path <> '' AND ?3 <> '' AND scope = ?1`
 
-// shareLocations gives what a host has in its shared pools to all that share them. A
-// volume may be older than that: the pool becomes shared when the second host comes.
+// shareLocations makes the places of a host in its shared pools places of all hosts that
+// share the pool. A volume may be older than the sharing: a pool becomes shared when its
+// second host comes.
 //
-// Two hosts may each have a volume of one name there, which was two images before and
-// is one now, or was one all along. The second of them stays its host's alone, so that
-// nobody else is given it, and the audit trail names it.
+// Two hosts may each have a volume of the same name there: two images that have become one,
+// or that were one image all along. The second of these volumes stays its host's alone, so
+// that no other host is given it, and the audit trail names it.
 func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		if !p.Shared {
@@ -117,8 +118,9 @@ func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Poo
 	return nil
 }
 
-// nameLocations names the pool of what a host has in the directory of one and knows by
-// its path. A volume may be older than the pool, and a registry than this.
+// nameLocations gives the places of a host that are known by a path alone their pool, if
+// the path is in the directory of one of its pools. A volume may be older than its pool,
+// and a registry older than this rule.
 func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")

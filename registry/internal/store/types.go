@@ -159,8 +159,8 @@ func checkNewType(ctx context.Context, q ledger.Querier, v api.Volume, t api.Vol
 	return checkTypeSuits(ctx, q, t, "give volume "+v.Name+" another type", format, v.Bootable)
 }
 
-// volumeHost returns the id of the host that changes a volume: the one of its
-// attachment, else the one in its row.
+// volumeHost returns the id of the host that changes a volume: the host of the instance
+// that has it, or else the host in the volume's row.
 func volumeHost(ctx context.Context, q ledger.Querier, v api.Volume) (id string, err error) {
 	if len(v.Attachments) > 0 && v.Attachments[0].Host != "" {
 		err = q.QueryRowContext(ctx, "SELECT host_id FROM instances WHERE id = ?", v.Attachments[0].InstanceID).Scan(&id)

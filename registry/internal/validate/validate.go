@@ -178,8 +178,8 @@ const (
 	MaxErrorDetails = 16 << 10
 )
 
-// Error checks an error that a daemon tells, nil if there is none. Its text is the
-// daemon's, and may be that of another program: see PrintableError.
+// Error checks an error that a daemon reports; nil is no error. Its text may come from
+// another program: see PrintableError.
 func Error(what string, e *api.Error) error {
 	if e == nil {
 		return nil

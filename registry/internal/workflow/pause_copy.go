@@ -79,9 +79,10 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 	})
 }
 
-// checkReservedDst refuses a dst that is not the reserved one, whatever the copy host says of
-// it: the other hosts restore their guests with it. In a pool its path is that of the
-// name in the pool's directory, on the copy host and on every host of a guest.
+// checkReservedDst refuses a dst other than the reserved one, whatever the copy host says:
+// the other hosts restore their guests with the reserved one. In a pool, the path of dst
+// has to be that of its name in the pool's directory, on the copy host and on the host of
+// each guest.
 func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
 	want := p.Migration.Dst
 	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {

@@ -98,8 +98,8 @@ func (i shelving) doneBy(in api.InstanceTransition, caller string) bool {
 		(i.hostID == caller || in.To == api.InstanceShelvedOffloaded)
 }
 
-// checkHolder refuses every host but the one that has the instance, and that one
-// where the instance is in another state than it believes.
+// checkHolder refuses every host that does not have the instance, and also the host that
+// has it, if the instance is in another state than that host believes.
 func (i shelving) checkHolder(in api.InstanceTransition, caller string) error {
 	switch {
 	case i.hostID != caller && i.Host == "":

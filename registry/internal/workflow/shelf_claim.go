@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// claimInstance gives an instance that no host has to the one that asks: the one
-// that had it last, or the one for which an operator asked.
+// claimInstance gives an instance that no host has to the host that asks, if that host had
+// it last, or an operator asked for it there.
 func (tx *changeTx) claimInstance(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
 	may := caller == i.hostID || caller == i.askedHostID || caller == i.fromHostID
 	switch {

@@ -24,9 +24,9 @@ var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i s
 	{api.InstanceShelved, api.InstanceStopped}:          (*changeTx).endShelf,
 }
 
-// TransitionInstance moves an instance between its host and the shelf, on the word
-// of that host and as api.InstanceTransition says. The same op that asks again for
-// what it has done is answered as then.
+// TransitionInstance moves an instance between its host and the shelf, on the word of that
+// host and as api.InstanceTransition says. An op that repeats a transition it has made is
+// answered as it was the first time.
 func (s *Store) TransitionInstance(ctx context.Context, call store.Call, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	if err := checkInstanceTransition(in); err != nil {
 		return api.ShelvedInstance{}, err

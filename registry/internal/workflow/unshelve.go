@@ -13,9 +13,9 @@ import (
 // UnshelvePlan says where an instance may be brought back.
 type UnshelvePlan struct {
 	Instance api.Instance
-	// Hosts are the hosts that may have it, by id, best first: the one that still
-	// has it, or the one that was asked for, or those that reach all its volumes with
-	// the one that had it last first.
+	// Hosts are the ids of the hosts that may have the instance, best first: the host that
+	// still has it, or the host that was asked for, or all hosts that reach its volumes,
+	// the one that had it last before the others.
 	Hosts []string
 }
 
