@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/token"
 	"io"
 	"net/http"
 	"net/url"
@@ -89,7 +90,7 @@ func bodyError(err error) error {
 	case errors.As(err, &syntax):
 		text = fmt.Sprintf("the request body is not JSON: %v at byte %d", syntax, syntax.Offset)
 	case errors.As(err, &kind) && kind.Field != "":
-		text = fmt.Sprintf("the field %q of the request body cannot be a JSON %s", kind.Field, kind.Value)
+		text = fmt.Sprintf("the field %q of the request body cannot be a JSON %s", memberPath(kind.Field), kind.Value)
 	case errors.As(err, &kind):
 		text = fmt.Sprintf("the request body cannot be a JSON %s", kind.Value)
 	case strings.HasPrefix(text, "json: unknown field "):
@@ -98,6 +99,13 @@ func bodyError(err error) error {
 		text = "the request body cannot be read: " + text
 	}
 	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
+}
+
+// memberPath takes the names of embedded structs, which are types of Go, out of what
+// encoding/json calls the path of a member: the document does not have them.
+func memberPath(path string) string {
+	names := slices.DeleteFunc(strings.Split(path, "."), token.IsExported)
+	return strings.Join(names, ".")
 }
 
 // Reference is the first wildcard of the path of the route that serves r, however it is

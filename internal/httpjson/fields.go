@@ -32,6 +32,9 @@ const (
 	tagOptional = "optional"
 	// tagNullable: the field may be null, though it is no pointer.
 	tagNullable = "nullable"
+	// tagExtensible, of an embedded struct: its members may have values that their enums
+	// do not list.
+	tagExtensible = "extensible"
 )
 
 var knownFields sync.Map // of reflect.Type to []field
@@ -49,9 +52,9 @@ func fieldsOf(t reflect.Type) []field {
 		if !f.IsExported() || name == "" || name == "-" {
 			continue
 		}
-		said := strings.Split(f.Tag.Get("schema"), ",")
+		said := schemaWords(f)
 		var enum []string
-		if values := f.Tag.Get("enum"); values != "" {
+		if values := f.Tag.Get("enum"); values != "" && !slices.Contains(schemaWords(t.Field(f.Index[0])), tagExtensible) {
 			enum = strings.Split(values, ",")
 		}
 		fields = append(fields, field{
@@ -63,6 +66,8 @@ func fieldsOf(t reflect.Type) []field {
 	knownFields.Store(t, fields)
 	return fields
 }
+
+func schemaWords(f reflect.StructField) []string { return strings.Split(f.Tag.Get("schema"), ",") }
 
 var (
 	timeType        = reflect.TypeFor[time.Time]()

@@ -103,7 +103,12 @@ func TestMembersAreTheirTypesExactlyAndOnce(t *testing.T) {
 	type inner struct {
 		Path string `json:"path"`
 	}
+	type Placement struct {
+		Rank int64 `json:"rank,omitempty"`
+		Near inner `json:"near,omitempty"`
+	}
 	type outer struct {
+		Placement
 		On     bool           `json:"on"`
 		Why    *string        `json:"why"`
 		Place  inner          `json:"place,omitempty"`
@@ -129,12 +134,17 @@ func TestMembersAreTheirTypesExactlyAndOnce(t *testing.T) {
 		`{"on":true,"on":false}`:                 `"on" twice`,
 		`{"on":true,"place":{}}`:                 `lacks the field "place.path"`,
 		`{"on":true,"place":null}`:               `"place"`,
+		`{"on":true,"rank":"x"}`:                 `the field "rank" of`,
+		`{"on":true,"near":{"path":1}}`:          `the field "near.path" of`,
+		`{"on":true,"near":{}}`:                  `lacks the field "near.path"`,
+		`{"on":true,"placement":{}}`:             `unknown field "placement"`,
 		`{"on":true,"places":[{"PATH":"x"}]}`:    `unknown field "places.PATH"`,
 		`{"on":true,"places":[null]}`:            `"places"`,
 		`{"on":true,"free":{"a":{"b":1,"b":2}}}`: `"free.a.b" twice`,
 		`{"on":true,"why":null,"lists":null}`:    "",
 		`{"on":true,"free":{"A":1,"a":null}}`:    "",
 		`{"later":"x","on":false}`:               "",
+		`{"on":true,"rank":1}`:                   "",
 	} {
 		status, answer, _ := call(t, h, "POST", "/v1/things", body)
 		if want == "" && status != 201 || want != "" && (status != 400 || !strings.Contains(strings.ReplaceAll(answer, `\"`, `"`), want)) {

@@ -71,6 +71,35 @@ func TestSchemaSaysWhatTheEncoderDoes(t *testing.T) {
 	}
 }
 
+// The members of an embedded struct are members of the document, and may have more
+// values in one document than in another.
+func TestSchemaOfAnEmbeddedStruct(t *testing.T) {
+	type Paint struct {
+		Colour string `json:"colour" enum:"red,green"`
+	}
+	type strict struct {
+		Paint
+	}
+	type lenient struct {
+		Paint `schema:"extensible"`
+	}
+	schemas := at(t, openAPI(t, httpjson.Route{
+		Method: "POST", Path: "/v1/trees", Access: httpjson.Operate, In: strict{}, Out: []httpjson.Noun{{Name: "tree", Value: lenient{}}},
+	}), "components", "schemas")
+	for name, want := range map[string]map[string]any{
+		"strict":  {"type": "string", "enum": []any{"red", "green"}},
+		"lenient": {"type": "string"},
+	} {
+		whole := map[string]any{"type": "object", "properties": map[string]any{"colour": want}, "required": []any{"colour"}}
+		if diff := cmp.Diff(whole, schemas[name]); diff != "" {
+			t.Errorf("schema of %s (-want +got):\n%s", name, diff)
+		}
+	}
+	if schemas["Paint"] != nil {
+		t.Error("the embedded struct is a document of its own")
+	}
+}
+
 // openAPI is the document of the routes as a reader has it.
 func openAPI(t *testing.T, routes ...httpjson.Route) map[string]any {
 	t.Helper()
