@@ -291,7 +291,7 @@ func (s *fencedSite) copying() string {
 	s.t.Helper()
 	m, err := s.migrations.Start(s.t.Context(), migrate.StartRequest{
 		OpID: uuid.NewString(), VolumeID: fencedVolume, Composite: true,
-		Target: api.MigrationTarget{ToPath: s.dst, BandwidthBytesPerSecond: 1 << 20},
+		Target: api.MigrationTarget{ToPath: s.dst, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: 1 << 20}},
 	})
 	s.must(err)
 	s.eventually("something is copied", func() bool { return s.migration(m.ID).BytesDone > 0 })
@@ -336,7 +336,7 @@ func TestAFencedHostGoesOnWithItsMigrationInTheNewEpoch(t *testing.T) {
 			var before int
 			s.registry.locked(func() { before = len(s.registry.epochs) })
 			close(s.registry.mayRejoin)
-			_, err := s.migrations.SetBandwidth(t.Context(), id, 0)
+			_, err := s.migrations.Update(t.Context(), id, api.MigrationUpdate{BandwidthBytesPerSecond: new(int64)})
 			s.must(err)
 			s.eventually("the migration ends", func() bool { return s.migration(id).State.Final() })
 			if m := s.migration(id); m.State != api.MigrationCompleted {

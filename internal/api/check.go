@@ -18,7 +18,7 @@ const (
 	MaxStopTimeout = time.Hour
 )
 
-// The words for how a migration is made and verified.
+// The words for how a migration is made.
 const (
 	// MethodAuto leaves the choice to Volferry.
 	MethodAuto    = "auto"
@@ -26,8 +26,6 @@ const (
 	MethodMirror  = "mirror"
 	// MethodSave is that of a move with all guests paused.
 	MethodSave = "save"
-	VerifyFull = "full"
-	VerifyNone = "none"
 )
 
 var (
@@ -62,13 +60,6 @@ func checkFormat(what string, f Format) error {
 		return nil
 	}
 	return invalid("%s is %.20q; it must be raw or qcow2", what, string(f))
-}
-
-func checkBandwidth(b int64) error {
-	if b < 0 {
-		return invalid("bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", b)
-	}
-	return nil
 }
 
 func first(errs ...error) error {
@@ -119,16 +110,11 @@ func (in MigrationTarget) Check() error {
 	if (in.ToPool == "") == (in.ToPath == "") {
 		return invalid("say where to: exactly one of to_pool and to_path")
 	}
-	if err := first(checkFormat("to_format", in.ToFormat), checkBandwidth(in.BandwidthBytesPerSecond)); err != nil {
+	if err := first(checkFormat("to_format", in.ToFormat), in.CopyOptions.check()); err != nil {
 		return err
 	}
 	if err := in.checkMethod(); err != nil {
 		return err
-	}
-	switch in.Verify {
-	case "", VerifyFull, VerifyNone:
-	default:
-		return invalid("verify is %.20q; it must be full or none", in.Verify)
 	}
 	if in.DeleteSource && in.Verify == VerifyNone {
 		return invalid("delete_source needs verify full: a source is deleted only after its copy was read back")
@@ -162,14 +148,6 @@ func (in MigrationComplete) Check() error {
 		return invalid("dst_attachment_id is missing; `volferryctl migration show` has it")
 	}
 	return nil
-}
-
-// Check refuses what makes no sense by itself.
-func (in MigrationUpdate) Check() error {
-	if in.BandwidthBytesPerSecond == nil {
-		return invalid("there is nothing to change: say bandwidth_bytes_per_second")
-	}
-	return checkBandwidth(*in.BandwidthBytesPerSecond)
 }
 
 // Check refuses what makes no sense by itself.

@@ -224,13 +224,12 @@ type PauseEnd struct {
 // no path where it is to be made in a pool; the op's location is dst as it was made.
 // Its progress is in the reports of the host, as a migration with this id.
 type CopySaved struct {
-	MigrationID             string   `json:"migration_id"`
-	VolumeID                string   `json:"volume_id"`
-	VolumeName              string   `json:"volume_name"`
-	Src                     Location `json:"src"`
-	Dst                     Location `json:"dst"`
-	BandwidthBytesPerSecond int64    `json:"bandwidth_bytes_per_second,omitempty"`
-	Verify                  string   `json:"verify,omitempty"`
+	MigrationID string   `json:"migration_id"`
+	VolumeID    string   `json:"volume_id"`
+	VolumeName  string   `json:"volume_name"`
+	Src         Location `json:"src"`
+	Dst         Location `json:"dst"`
+	CopyOptions `schema:"extensible"`
 }
 
 // DropSaved has the host of a copy remove one end of it: the body of POST

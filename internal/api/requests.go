@@ -72,19 +72,18 @@ type VolumeResize struct {
 // MigrationTarget says where a volume shall go and how: the body of
 // migration:start and of a volume's migrate. Exactly one of ToPool and ToPath
 // is set. An empty ToFormat keeps the format, an empty Method is "auto", an
-// empty Verify is "full".
+// empty Verify is "full", but "none" for a mirror.
 type MigrationTarget struct {
 	ToPool string `json:"to_pool,omitempty"`
 	ToPath string `json:"to_path,omitempty"`
 	// ToType is the type that the volume gets when it is at dst: a retype. Empty
 	// keeps its type.
-	ToType                  string `json:"to_type,omitempty"`
-	ToFormat                Format `json:"to_format,omitempty"`
-	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror"`
-	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
-	Verify                  string `json:"verify,omitempty" enum:"full,none"`
-	DeleteSource            bool   `json:"delete_source,omitempty"`
-	ExternalCopy            bool   `json:"external_copy,omitempty"`
+	ToType   string `json:"to_type,omitempty"`
+	ToFormat Format `json:"to_format,omitempty"`
+	Method   string `json:"method,omitempty" enum:"auto,overlay,mirror"`
+	CopyOptions
+	DeleteSource bool `json:"delete_source,omitempty"`
+	ExternalCopy bool `json:"external_copy,omitempty"`
 	// PauseAll saves every guest that has the volume with its RAM, moves the volume,
 	// and wakes them: for volumes with several attachments. The registry does it,
 	// whoever asks.
@@ -94,11 +93,6 @@ type MigrationTarget struct {
 // MigrationComplete is the body of migration:complete.
 type MigrationComplete struct {
 	DstAttachmentID string `json:"dst_attachment_id"`
-}
-
-// MigrationUpdate changes a migration while it runs.
-type MigrationUpdate struct {
-	BandwidthBytesPerSecond *int64 `json:"bandwidth_bytes_per_second,omitempty"`
 }
 
 // HostReport is what a daemon tells the registry of its host, at start and

@@ -154,6 +154,13 @@ type Drain struct {
 	FinishedAt              *time.Time    `json:"finished_at"`
 }
 
+// Target is where and how each volume of a drain is moved.
+func (d *Drain) Target() MigrationTarget {
+	return MigrationTarget{
+		ToPool: d.ToPool, CopyOptions: CopyOptions{BandwidthBytesPerSecond: d.BandwidthBytesPerSecond}, DeleteSource: d.DeleteSource,
+	}
+}
+
 // DrainVolume is one volume of a drain.
 type DrainVolume struct {
 	VolumeID    string `json:"volume_id"`

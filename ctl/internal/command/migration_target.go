@@ -4,6 +4,7 @@ package command
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -33,7 +34,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		ToPool:       c.String("to-pool"),
 		ToFormat:     api.Format(c.String("to-format")),
 		Method:       c.String("method"),
-		Verify:       c.String("verify"),
+		CopyOptions:  api.CopyOptions{Verify: c.String("verify")},
 		DeleteSource: c.Bool("delete-source"),
 		ExternalCopy: c.Bool("external-copy"),
 	}
@@ -53,6 +54,23 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		t.BandwidthBytesPerSecond, err = parseRate(text)
 	}
 	return t, err
+}
+
+// minBareRate is the smallest rate that is accepted without a unit: below it the user means
+// another unit than bytes.
+const minBareRate = 64 << 10
+
+// parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
+func parseRate(text string) (int64, error) {
+	number := strings.TrimSuffix(text, "/s")
+	n, ok := parseQuantity(number)
+	if !ok {
+		return 0, usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
+	}
+	if bare := strings.Trim(number, "0123456789.") == ""; bare && n > 0 && n < minBareRate {
+		return 0, usagef("--bandwidth %[1]q would be %[2]s bytes per second: write for example %[2]sMiB/s, or %[2]sB/s if that is meant", text, number)
+	}
+	return n, nil
 }
 
 // absolute returns an error for a relative path: the daemon has another working directory

@@ -48,23 +48,6 @@ func parseDiskSize(text string) (int64, error) {
 	return 0, usagef("size %d bytes: it must be a multiple of %d bytes%s", n, api.SectorBytes, hint)
 }
 
-// minBareRate is the smallest rate that is accepted without a unit: below it the user means
-// another unit than bytes.
-const minBareRate = 64 << 10
-
-// parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
-func parseRate(text string) (int64, error) {
-	number := strings.TrimSuffix(text, "/s")
-	n, ok := parseQuantity(number)
-	if !ok {
-		return 0, usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
-	}
-	if bare := strings.Trim(number, "0123456789.") == ""; bare && n > 0 && n < minBareRate {
-		return 0, usagef("--bandwidth %[1]q would be %[2]s bytes per second: write for example %[2]sMiB/s, or %[2]sB/s if that is meant", text, number)
-	}
-	return n, nil
-}
-
 // parseQuantity reads a decimal number with a unit exactly, without floating point.
 func parseQuantity(text string) (int64, bool) {
 	digits := strings.TrimRight(text, "BKMGTPi")

@@ -158,7 +158,7 @@ func (s *Server) updateMigration(r *http.Request, in api.MigrationUpdate) (api.M
 	if err != nil {
 		return m, err
 	}
-	return s.Migrations.SetBandwidth(r.Context(), m.ID, *in.BandwidthBytesPerSecond)
+	return s.Migrations.Update(r.Context(), m.ID, in)
 }
 
 func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {

@@ -33,7 +33,7 @@ type Spec struct {
 	// DstIsZero says that dst reads as zeros everywhere, because whoever says so
 	// has just created it and nobody has written to it since but this copy.
 	DstIsZero bool
-	// Limit caps the bandwidth, of the verification as well.
+	// Limit caps the copy, and its verification as well.
 	Limit *Limiter
 	// Pace gives way to the guest.
 	Pace Pacer

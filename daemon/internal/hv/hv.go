@@ -96,15 +96,15 @@ type Hypervisor interface {
 	// BlockCopy starts mirroring the live disk into dst, an image that exists.
 	// It returns once the job runs. A dst of another size ends the job at once,
 	// without an error here: compare the sizes before.
-	BlockCopy(ctx context.Context, id, target string, dst Image, opts CopyOptions) error
+	BlockCopy(ctx context.Context, id, target string, dst Image, opts BlockCopyOptions) error
 	// CommitActive starts committing the top image of the live chain into its
-	// direct backing image (never deeper), with bandwidthBytesPerSecond as cap, 0 for none.
-	CommitActive(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error
+	// direct backing image (never deeper), with bytesPerSecond as cap, 0 for none.
+	CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// Job reports the block job on the live disk, nil if there is none. Absence
 	// proves nothing: read the chain.
 	Job(ctx context.Context, id, target string) (*Job, error)
 	// SetJobBandwidth changes the cap of the running job; 0 lifts it.
-	SetJobBandwidth(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error
+	SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// Pivot ends a ready job by making its target the live disk. ErrNotReady if
 	// it is not ready. When it returns nil the hypervisor has closed the images
 	// that were left.

@@ -33,8 +33,8 @@ type Job struct {
 	BandwidthBytesPerSecond int64
 }
 
-// CopyOptions are the options of BlockCopy.
-type CopyOptions struct {
+// BlockCopyOptions are the options of BlockCopy.
+type BlockCopyOptions struct {
 	// Shallow copies the top layer only. The caller has just seen that the live
 	// chain has a backing image: without one QEMU would quietly do a full copy
 	// and zero the target first.

@@ -14,7 +14,7 @@ import (
 )
 
 // BlockCopy starts mirroring the live disk into dst.
-func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.CopyOptions) error {
+func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
 	doc, err := copyXML(dst)
 	if err != nil {
 		return fmt.Errorf("copy disk %s of domain %s: %w", target, id, err)
@@ -67,7 +67,7 @@ func copyXML(dst hv.Image) (string, error) {
 }
 
 // CommitActive starts committing the top image into its direct backing image.
-func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
+func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	// SHALLOW with an explicit base: libvirt checks that the two agree. Without
 	// either it would commit into the bottom of the chain, which may be a
 	// template that others use.
@@ -78,7 +78,7 @@ func (c *Conn) CommitActive(ctx context.Context, id, target string, bandwidthByt
 		return fmt.Errorf("commit disk %s of domain %s: %w", target, id, err)
 	}
 	return c.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bandwidthBytesPerSecond), flags)
+		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bytesPerSecond), flags)
 	})
 }
 
@@ -151,10 +151,10 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 }
 
 // SetJobBandwidth changes the cap of the running job; 0 lifts it.
-func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
+func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	return c.change(ctx, "set block job speed of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bandwidthBytesPerSecond), golibvirt.DomainBlockJobSpeedBandwidthBytes)
+			return lv.DomainBlockJobSetSpeed(dom, target, uint64(bytesPerSecond), golibvirt.DomainBlockJobSpeedBandwidthBytes)
 		})
 }
 

@@ -19,7 +19,7 @@ func TestTheOperatorsCapHoldsWhenTheDaemonIsStartedAnew(t *testing.T) {
 			capped.BandwidthBytesPerSecond = 1000
 			mig := d.mirroring(capped)
 			for _, bps := range []int64{700, last} {
-				_, err := d.manager().SetBandwidth(ctx, mig.ID, bps)
+				_, err := d.manager().Update(ctx, mig.ID, api.MigrationUpdate{BandwidthBytesPerSecond: &bps})
 				must(t, err)
 			}
 			d.Restart()
@@ -31,8 +31,8 @@ func TestTheOperatorsCapHoldsWhenTheDaemonIsStartedAnew(t *testing.T) {
 			}
 			d.world.SetStep(2)
 			d.until(mig.ID, api.MigrationCompleted)
-			if len(d.world.Copier.Caps) > 0 {
-				t.Errorf("caps are left: %v", d.world.Copier.Caps)
+			if len(d.world.Copier.Updates) > 0 {
+				t.Errorf("changes of copies are left: %v", d.world.Copier.Updates)
 			}
 		})
 	}

@@ -327,11 +327,10 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 		With("migration_id", h.spec.MigrationID).With("state", state)
 }
 
-// SetBandwidth changes the cap of a migration's copy; 0 lifts it. It holds until
-// the end of the migration.
-func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond int64) (api.Migration, error) {
-	if bytesPerSecond < 0 {
-		return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "bandwidth_bytes_per_second is %d; it must not be negative (0 is no limit)", bytesPerSecond)
+// Update changes how a migration copies. It holds until the end of the migration.
+func (m *Manager) Update(ctx context.Context, id string, in api.MigrationUpdate) (api.Migration, error) {
+	if err := in.Check(); err != nil {
+		return api.Migration{}, err
 	}
 	mig, err := m.Get(ctx, id)
 	if err != nil {
@@ -342,10 +341,10 @@ func (m *Manager) SetBandwidth(ctx context.Context, id string, bytesPerSecond in
 	}
 	h, err := m.loadHistory(ctx, id)
 	if err == nil {
-		err = m.env.SetBandwidth(&h.spec, bytesPerSecond)
+		err = m.env.Update(&h.spec, in)
 	}
 	if err != nil {
-		return mig, fmt.Errorf("keep the bandwidth of migration %s: %w", id, err)
+		return mig, fmt.Errorf("keep the change of migration %s: %w", id, err)
 	}
 	m.watch.notify(id)
 	return m.Get(ctx, id)

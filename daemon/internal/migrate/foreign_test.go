@@ -90,7 +90,7 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 				d.until(mig.ID, api.MigrationCopied)
 				other := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/old/other.raw"}
 				must(t, d.world.CreateImage(other.Path, hvtest.Raw, testSize))
-				must(t, d.world.BlockCopy(ctx, testInstance, "vda", other, hv.CopyOptions{Synchronous: true}))
+				must(t, d.world.BlockCopy(ctx, testInstance, "vda", other, hv.BlockCopyOptions{Synchronous: true}))
 				c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
 				_, id, err := do(d.manager(), ctx, c)
 				must(t, err)

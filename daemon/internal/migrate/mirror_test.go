@@ -123,7 +123,7 @@ func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
 		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "no frozen source"},
 		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "will not put an overlay"},
 		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "say verify full"},
-		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, Verify: steps.VerifyFull}, false, false, api.CodeInvalidArgument, "raw to raw"},
+		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}}, false, false, api.CodeInvalidArgument, "raw to raw"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
@@ -176,7 +176,7 @@ func TestAMirrorShowsItsProgressAndFollowsItsCap(t *testing.T) {
 		}
 		bandwidth(1000)
 		for _, bps := range []int64{500, 0} {
-			_, err := d.manager().SetBandwidth(context.Background(), mig.ID, bps)
+			_, err := d.manager().Update(context.Background(), mig.ID, api.MigrationUpdate{BandwidthBytesPerSecond: &bps})
 			must(t, err)
 			pass(time.Second)
 			bandwidth(bps)

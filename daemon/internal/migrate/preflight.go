@@ -31,8 +31,8 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	s := &steps.Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location, ToType: target.ToType,
-		ExternalCopy: target.ExternalCopy, Verify: target.Verify, DeleteSource: target.DeleteSource,
-		BandwidthBytesPerSecond: target.BandwidthBytesPerSecond, Method: steps.MethodOffline,
+		ExternalCopy: target.ExternalCopy, CopyOptions: target.CopyOptions, DeleteSource: target.DeleteSource,
+		Method: steps.MethodOffline,
 	}
 	if err := checkVolume(vol); err != nil {
 		return nil, err

@@ -20,9 +20,9 @@ func (m *Manager) render(h *history) api.Migration {
 		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 		Src: s.Src, Dst: s.Dst, Method: s.Method, State: state, Phase: phaseOf(h, state),
-		BytesTotal: s.SizeBytes(), BandwidthBytesPerSecond: m.env.Bandwidth(s),
-		Verify: s.Verify, ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Error: failure,
+		BytesTotal: s.SizeBytes(), ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Error: failure,
 	}
+	mig.SetCopyOptions(m.env.CopyOptions(s))
 	started := h.ops[0].Op.CreatedAt.UTC()
 	mig.StartedAt = &started
 	frozen, ended := h.times()

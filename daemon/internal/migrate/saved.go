@@ -78,9 +78,7 @@ func (h *history) mayCopySaved() error {
 
 // preflightSaved makes every check that can be made before anything is touched.
 func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.Spec, error) {
-	target := api.MigrationTarget{
-		ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify,
-	}
+	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions}
 	if target.ToPool == "" {
 		target.ToPath = in.Dst.Path
 	}
@@ -94,7 +92,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.
 	s := &steps.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
-		Verify: in.Verify, BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Method: steps.MethodSave,
+		CopyOptions: in.CopyOptions, Method: steps.MethodSave,
 	}
 	// The volume may be on another host, which has said where it is.
 	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {

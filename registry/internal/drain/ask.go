@@ -111,7 +111,7 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	if err != nil {
 		return relay.Request{}, err
 	}
-	body, err := json.Marshal(api.MigrationTarget{ToPool: d.ToPool, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, DeleteSource: d.DeleteSource})
+	body, err := json.Marshal(d.Target())
 	if err != nil {
 		return relay.Request{}, fmt.Errorf("encode request: %w", err)
 	}

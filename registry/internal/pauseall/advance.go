@@ -59,7 +59,7 @@ func copyRequest(p *workflow.Pause) request {
 		host: p.CopyHost, key: key(m.ID, "copy", "", p.Attempt), path: routes.CopySaved.PathOf(m.ID),
 		body: api.CopySaved{
 			MigrationID: m.ID, VolumeID: m.VolumeID, VolumeName: m.VolumeName, Src: m.Src, Dst: m.Dst,
-			BandwidthBytesPerSecond: p.Request.BandwidthBytesPerSecond, Verify: p.Request.Verify,
+			CopyOptions: p.Request.CopyOptions,
 		},
 	}
 }

@@ -42,7 +42,7 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	}
 	return api.PauseEstimate{
 		VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests,
-		DowntimeSeconds: standstill(guests) + copying(v.SizeBytes, in, measured),
+		DowntimeSeconds: standstill(guests) + copying(v.SizeBytes, in.CopyOptions, measured),
 	}, nil
 }
 
@@ -59,21 +59,13 @@ func standstill(guests []api.PausedInstance) (seconds float64) {
 
 // copying is how long the copy takes and, unless it is trusted, the reading back.
 // Measured is the rate of whole moves before, 0 where there is none.
-func copying(bytes int64, in api.MigrationTarget, measured float64) float64 {
+func copying(bytes int64, opts api.CopyOptions, measured float64) float64 {
 	size := float64(bytes)
 	if measured > 0 {
-		whole := size / measured
-		if limit := float64(in.BandwidthBytesPerSecond); limit > 0 {
-			whole = max(whole, size/limit)
-		}
-		return whole
+		return size / opts.AtMost(measured)
 	}
-	rate := float64(usualRate)
-	if limit := float64(in.BandwidthBytesPerSecond); limit > 0 {
-		rate = min(rate, limit)
-	}
-	seconds := size / rate
-	if in.Verify != "none" {
+	seconds := size / opts.AtMost(usualRate)
+	if opts.Verify != api.VerifyNone {
 		seconds += size / usualRate
 	}
 	return seconds

@@ -92,9 +92,10 @@ func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migratio
 // withCost adds what only the host of a migration knows of it.
 func withCost(m, host api.Migration) api.Migration {
 	m.BytesDone, m.BytesTotal, m.RateBytesPerSecond = host.BytesDone, host.BytesTotal, host.RateBytesPerSecond
-	m.BandwidthBytesPerSecond, m.OverlayBytes = host.BandwidthBytesPerSecond, host.OverlayBytes
+	m.OverlayBytes = host.OverlayBytes
 	m.StallMS, m.ExposedSeconds = host.StallMS, host.ExposedSeconds
-	m.Verify, m.ExternalCopy, m.DeleteSource = host.Verify, host.ExternalCopy, host.DeleteSource
+	m.SetCopyOptions(host.CopyOptions())
+	m.ExternalCopy, m.DeleteSource = host.ExternalCopy, host.DeleteSource
 	if m.Error == nil {
 		m.Error = host.Error
 	}

@@ -91,7 +91,9 @@ func scanMigration(row ledger.Scanner) (api.Migration, error) {
 		if err := json.Unmarshal(request, &in); err != nil {
 			return m, fmt.Errorf("decode request: %w", err)
 		}
-		m.BandwidthBytesPerSecond, m.Verify, m.DeleteSource = in.BandwidthBytesPerSecond, cmp.Or(in.Verify, "full"), in.DeleteSource
+		in.Verify = cmp.Or(in.Verify, api.VerifyFull)
+		m.SetCopyOptions(in.CopyOptions)
+		m.DeleteSource = in.DeleteSource
 	}
 	m.BytesTotal = m.Src.SizeBytes
 	at := ledger.FromMicros(started)

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	toSAN    = api.MigrationTarget{ToPool: "san", PauseAll: true, DeleteSource: true, BandwidthBytesPerSecond: 1000}
+	toSAN    = api.MigrationTarget{ToPool: "san", PauseAll: true, DeleteSource: true, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: 1000}}
 	bothHere = []string{hostA, hostB}
 )
 

@@ -175,7 +175,7 @@ func TestAJobOnADiskThatTheGuestWasAskedForIsAViolation(t *testing.T) {
 		f.Suspend(t.Context(), domain),
 		f.DetachDisk(t.Context(), domain, hv.Live, "vdb"),
 		f.BlockCopy(t.Context(), domain, "vdb", hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/elsewhere"},
-			hv.CopyOptions{}),
+			hv.BlockCopyOptions{}),
 		f.Resume(t.Context(), domain),
 	)
 	probe := &recorder{TB: t}

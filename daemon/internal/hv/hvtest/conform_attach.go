@@ -332,7 +332,7 @@ func testPivotKeeps(t *testing.T, b *bench) {
 		g := &guest{bench: b, id: id, src: src}
 		before := g.domain(t)
 		openBefore := g.openFor(t, src)
-		ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.CopyOptions{Synchronous: true}))
+		ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.BlockCopyOptions{Synchronous: true}))
 		g.awaitReady(t, hv.JobCopy, dst)
 		ok(t, g.hv.Pivot(t.Context(), id, "vda"))
 		g.wantKept(t, before, dst)

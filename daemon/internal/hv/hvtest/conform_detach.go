@@ -109,7 +109,7 @@ func testDetachNothing(t *testing.T, b *bench) {
 func testDetachBusy(t *testing.T, b *bench) {
 	g := b.start(t)
 	dst := g.image(t, "dst.raw", Raw)
-	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.CopyOptions{}))
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.BlockCopyOptions{}))
 	g.awaitReady(t, hv.JobCopy, dst)
 	if err := g.hv.DetachDisk(t.Context(), g.id, hv.Live, "vda"); !errors.Is(err, hv.ErrBusy) {
 		t.Errorf("DetachDisk = %v, want ErrBusy", err)

@@ -58,7 +58,7 @@ func testGrowPaused(t *testing.T, b *bench) {
 func testGrowUnderJob(t *testing.T, b *bench) {
 	g := b.start(t)
 	overlay := g.snapshot(t, spread()...)
-	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", g.image(t, "dst.raw", Raw), hv.CopyOptions{Shallow: true, BandwidthBytesPerSecond: 1}))
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", g.image(t, "dst.raw", Raw), slowCopy))
 	if err := g.hv.GrowDisk(t.Context(), g.id, "vda", grownBytes); !errors.Is(err, hv.ErrBusy) {
 		t.Errorf("GrowDisk = %v, want ErrBusy", err)
 	}

@@ -37,7 +37,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) {
 	b.WriteImage(t, dst, 0, 1)
 	overlay := g.snapshot(t, 1)
 	events := g.hv.Events(t.Context())
-	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.CopyOptions{
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.BlockCopyOptions{
 		Shallow: true, Synchronous: true, BandwidthBytesPerSecond: 1 << 30, GranularityBytes: 64 << 10,
 	}))
 	g.wantLive(t, overlay, g.src)
@@ -75,7 +75,7 @@ func testFullCopy(t *testing.T, b *bench) {
 	id := b.define(t, func(d *hv.Disk) { d.Shareable = true }, src)
 	b.Start(t, id)
 	g := &guest{bench: b, id: id, src: src}
-	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.CopyOptions{Synchronous: true}))
+	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.BlockCopyOptions{Synchronous: true}))
 	g.awaitReady(t, hv.JobCopy, dst)
 	ok(t, g.hv.Pivot(t.Context(), id, "vda"))
 	g.wantLive(t, dst)
@@ -83,11 +83,14 @@ func testFullCopy(t *testing.T, b *bench) {
 	g.CheckGuest(t, id, "vda", 5, 0)
 }
 
+// slowCopy is not ready before its bandwidth is changed.
+var slowCopy = hv.BlockCopyOptions{Shallow: true, BandwidthBytesPerSecond: 1}
+
 func testPivotBeforeReady(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	overlay := g.snapshot(t, spread()...)
 	dst := g.image(t, "dst.raw", Raw)
-	ok(t, g.hv.BlockCopy(ctx, g.id, "vda", dst, hv.CopyOptions{Shallow: true, BandwidthBytesPerSecond: 1}))
+	ok(t, g.hv.BlockCopy(ctx, g.id, "vda", dst, slowCopy))
 	if err := g.hv.Pivot(ctx, g.id, "vda"); !errors.Is(err, hv.ErrNotReady) {
 		t.Errorf("Pivot = %v, want ErrNotReady", err)
 	}
@@ -100,7 +103,7 @@ func testPivotBeforeReady(t *testing.T, b *bench) {
 	if how := g.openFor(t, dst); how != "w" {
 		t.Errorf("the target is open for %q, want writing", how)
 	}
-	err = g.hv.BlockCopy(ctx, g.id, "vda", g.image(t, "second.raw", Raw), hv.CopyOptions{Shallow: true})
+	err = g.hv.BlockCopy(ctx, g.id, "vda", g.image(t, "second.raw", Raw), hv.BlockCopyOptions{Shallow: true})
 	if !errors.Is(err, hv.ErrBusy) {
 		t.Errorf("a second BlockCopy = %v, want ErrBusy", err)
 	}
@@ -136,7 +139,7 @@ func testSizeMismatch(t *testing.T, b *bench) {
 	overlay := g.snapshot(t, 1)
 	small := hv.Image{Type: hv.SourceFile, Format: Raw, Path: b.Path(t, "small.raw")}
 	b.CreateImage(t, small.Path, Raw, diskBytes/2)
-	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.CopyOptions{Shallow: true}) // may say nothing
+	_ = g.hv.BlockCopy(t.Context(), g.id, "vda", small, hv.BlockCopyOptions{Shallow: true}) // may say nothing
 	eventually(t, "the job is gone", func() bool {
 		job, err := g.hv.Job(t.Context(), g.id, "vda")
 		ok(t, err)
@@ -150,7 +153,7 @@ func testJobDies(t *testing.T, b *bench) {
 	g := b.start(t)
 	overlay := g.snapshot(t, 1)
 	dst := g.image(t, "dst.raw", Raw)
-	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.CopyOptions{Shallow: true}))
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.BlockCopyOptions{Shallow: true}))
 	g.awaitReady(t, hv.JobCopy, dst)
 	g.Destroy(t, g.id)
 	g.wantConfig(t, overlay, g.src)

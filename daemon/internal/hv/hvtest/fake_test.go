@@ -170,7 +170,7 @@ func TestShallowCopyWithoutAnOverlayZeroesTheTarget(t *testing.T) {
 		f.Destroy(domain),
 		f.SetConfigChain(t.Context(), domain, "vda", []hv.Image{src}),
 		f.Start(domain),
-		f.BlockCopy(t.Context(), domain, "vda", dst, hv.CopyOptions{Shallow: true}),
+		f.BlockCopy(t.Context(), domain, "vda", dst, hv.BlockCopyOptions{Shallow: true}),
 	)
 	content, err := f.ReadImage(dst.Path)
 	must(t, err)
@@ -181,7 +181,7 @@ func TestShallowCopyWithoutAnOverlayZeroesTheTarget(t *testing.T) {
 
 func TestAsynchronousMirrorLagsAndThePivotCatchesUp(t *testing.T) {
 	f := newGuest(t)
-	must(t, f.BlockCopy(t.Context(), domain, "vda", dst, hv.CopyOptions{Shallow: true}))
+	must(t, f.BlockCopy(t.Context(), domain, "vda", dst, hv.BlockCopyOptions{Shallow: true}))
 	f.Step(10)
 	must(t, f.GuestWrite(domain, "vda", 2, 12))
 	if content, _ := f.ReadImage(dst.Path); content[2] != 0 {
@@ -222,7 +222,7 @@ func (r *recorder) Errorf(string, ...any) { r.failed = true }
 func TestAssertCleanNoticesWhatIsLeft(t *testing.T) {
 	for name, leave := range map[string]func(*hvtest.Fake) error{
 		"job": func(f *hvtest.Fake) error {
-			return f.BlockCopy(t.Context(), domain, "vda", dst, hv.CopyOptions{Shallow: true})
+			return f.BlockCopy(t.Context(), domain, "vda", dst, hv.BlockCopyOptions{Shallow: true})
 		},
 		"pause":       func(f *hvtest.Fake) error { return f.Suspend(t.Context(), domain) },
 		"write limit": func(f *hvtest.Fake) error { return f.SetWriteLimit(t.Context(), domain, "vda", 1) },
@@ -268,7 +268,7 @@ func TestToolsAreKeptOffImagesThatAreOpen(t *testing.T) {
 		"commit":               f.CommitOffline(overlay.Path, dst.Path),
 		"rebase":               f.Rebase(overlay.Path, dst),
 		"write under a guest":  f.WriteBlock(overlay.Path, 0, 1),
-		"second start of disk": f.BlockCopy(t.Context(), domain, "vda", src, hv.CopyOptions{}),
+		"second start of disk": f.BlockCopy(t.Context(), domain, "vda", src, hv.BlockCopyOptions{}),
 	} {
 		if !errors.Is(err, hvtest.ErrLocked) {
 			t.Errorf("%s = %v, want ErrLocked", call, err)

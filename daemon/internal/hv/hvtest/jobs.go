@@ -28,7 +28,7 @@ type job struct {
 }
 
 // BlockCopy implements hv.Hypervisor.
-func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.CopyOptions) error {
+func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
 	return f.call(ctx, "BlockCopy", func() error {
 		dom, disk, err := f.liveDisk(id, target)
 		if err != nil {
@@ -74,7 +74,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 }
 
 // CommitActive implements hv.Hypervisor.
-func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
+func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	return f.call(ctx, "CommitActive", func() error {
 		dom, disk, err := f.liveDisk(id, target)
 		if err != nil {
@@ -90,7 +90,7 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bandwidthByt
 			return err
 		}
 		j := &job{
-			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bandwidthBytesPerSecond, dirty: make(map[int64]bool),
+			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bytesPerSecond, dirty: make(map[int64]bool),
 		}
 		j.mark(f.files[disk.Top().Path].blocks)
 		dom.jobs[target] = j
@@ -132,7 +132,7 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 }
 
 // SetJobBandwidth implements hv.Hypervisor.
-func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bandwidthBytesPerSecond int64) error {
+func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	return f.call(ctx, "SetJobBandwidth", func() error {
 		dom, _, err := f.liveDisk(id, target)
 		if err != nil {
@@ -141,7 +141,7 @@ func (f *Fake) SetJobBandwidth(ctx context.Context, id, target string, bandwidth
 		if dom.jobs[target] == nil {
 			return errNoJob
 		}
-		dom.jobs[target].bandwidth = bandwidthBytesPerSecond
+		dom.jobs[target].bandwidth = bytesPerSecond
 		return nil
 	})
 }

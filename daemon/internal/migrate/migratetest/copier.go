@@ -23,10 +23,10 @@ type FakeCopier struct {
 	CompareGate chan struct{}
 	Differs     bool
 
-	Mu   sync.Mutex
-	Done map[string]bool
-	Caps map[string]int64
-	Last steps.CopyRequest
+	Mu      sync.Mutex
+	Done    map[string]bool
+	Updates map[string]api.MigrationUpdate
+	Last    steps.CopyRequest
 }
 
 // Copy implements steps.Copier.
@@ -42,10 +42,11 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 	if err := c.fake.Copy(req.Src.Path, req.Dst.Path); err != nil {
 		return steps.CopyResult{}, err
 	}
+	verified := req.Options().Verify == steps.VerifyFull
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	c.Done[req.Key], c.Last = true, req
-	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: req.Verify}, nil
+	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: verified}, nil
 }
 
 // Compare implements steps.Copier.
@@ -84,22 +85,21 @@ func (c *FakeCopier) Forget(_ context.Context, key string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	delete(c.Done, key)
-	delete(c.Caps, key)
+	delete(c.Updates, key)
 	return nil
 }
 
-// SetCap implements steps.Copier.
-func (c *FakeCopier) SetCap(key string, bytesPerSecond int64) error {
+// SetUpdate implements steps.Copier.
+func (c *FakeCopier) SetUpdate(key string, in api.MigrationUpdate) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	c.Caps[key] = bytesPerSecond
+	c.Updates[key] = in
 	return nil
 }
 
-// Cap implements steps.Copier.
-func (c *FakeCopier) Cap(key string) (bytesPerSecond int64, set bool, err error) {
+// Update implements steps.Copier.
+func (c *FakeCopier) Update(key string) (api.MigrationUpdate, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	bytesPerSecond, set = c.Caps[key]
-	return bytesPerSecond, set, nil
+	return c.Updates[key], nil
 }

@@ -76,7 +76,7 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	}}}))
 	w.Registry = newRegistry()
 	w.Images = &hosttest.Images{Fake: w.Fake}
-	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Caps: map[string]int64{}}
+	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}}
 	if state.Active() {
 		expect.OK(t, w.Start(Instance))
 	}
@@ -158,7 +158,7 @@ func NewSpec(method string) steps.Spec {
 		Target: "vda", SrcAttachmentID: SrcAttachment, DstAttachmentID: DstAttachment, Host: Host, Epoch: 1, Generation: 1,
 		Src:       api.Location{Path: SrcPath, Format: api.FormatRaw, SizeBytes: Size},
 		Dst:       api.Location{Pool: "new", Name: "vol-6f0f7f6e.raw", Path: DstPath, Format: api.FormatRaw, SizeBytes: Size},
-		CreateDst: true, Method: method, Verify: steps.VerifyFull,
+		CreateDst: true, Method: method, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull},
 	}
 	if method == steps.MethodOverlay {
 		s.Overlay = OverlayPath

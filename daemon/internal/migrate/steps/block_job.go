@@ -70,7 +70,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() er
 		if job != nil && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
 		}
-		e.followCap(ctx, s, job)
+		e.followBandwidth(ctx, s, job)
 		if patience > 0 && e.now().Sub(since) >= patience {
 			return false, nil
 		}
@@ -96,10 +96,19 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 	return job
 }
 
-// followCap gives the mirror the operator's latest cap. A fold has none: it is short, and
-// the guest waits for its end.
-func (e *Env) followCap(ctx context.Context, s *Spec, job *hv.Job) {
-	want := e.Bandwidth(s)
+// blockCopyOptions are those of the copy that makes dst equal to the disk. Only a mirror
+// has the operator's bandwidth: a fold is short, and the guest waits for its end.
+func (e *Env) blockCopyOptions(s *Spec) hv.BlockCopyOptions {
+	opts := hv.BlockCopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
+	if s.Method == MethodMirror {
+		opts.BandwidthBytesPerSecond = e.CopyOptions(s).BandwidthBytesPerSecond
+	}
+	return opts
+}
+
+// followBandwidth gives a mirror the bandwidth that the operator said last.
+func (e *Env) followBandwidth(ctx context.Context, s *Spec, job *hv.Job) {
+	want := e.blockCopyOptions(s).BandwidthBytesPerSecond
 	if s.Method != MethodMirror || job == nil || job.BandwidthBytesPerSecond == want {
 		return
 	}

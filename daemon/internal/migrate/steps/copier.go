@@ -49,11 +49,12 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	defer helpers.Wait()
 	defer cancel()
 
-	limit := copy.NewLimiter(req.BandwidthBytesPerSecond())
-	helpers.Go(func() { followBandwidth(ctx, limit, req.BandwidthBytesPerSecond) })
+	opts := req.Options()
+	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
+	helpers.Go(func() { followOptions(ctx, limit, req.Options) })
 	spec := copy.Spec{
 		Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
-		Verify: req.Verify, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
+		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
 	}
 	if req.DstPrint != "" {
 		spec.IsDst = func(dst *os.File) error {
@@ -113,22 +114,22 @@ func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
 	return c.paced, c.moved
 }
 
-// bandwidthPoll is how often a copy looks whether its cap was changed.
-const bandwidthPoll = 200 * time.Millisecond
+// optionsPoll is how often a copy looks whether its options were changed.
+const optionsPoll = 200 * time.Millisecond
 
-// followBandwidth keeps the limiter at what the operator said last.
-func followBandwidth(ctx context.Context, limit *copy.Limiter, bytesPerSecond func() int64) {
-	tick := time.NewTicker(bandwidthPoll)
+// followOptions keeps the limiter at what the operator said last.
+func followOptions(ctx context.Context, limit *copy.Limiter, options func() api.CopyOptions) {
+	tick := time.NewTicker(optionsPoll)
 	defer tick.Stop()
-	now := bytesPerSecond()
+	now := options()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if next := bytesPerSecond(); next != now {
+			if next := options(); next != now {
 				now = next
-				limit.SetBytesPerSecond(now)
+				limit.SetBytesPerSecond(now.BandwidthBytesPerSecond)
 			}
 		}
 	}
@@ -150,31 +151,33 @@ func (c *CopyEngine) Compare(ctx context.Context, src, dst hv.Image, sizeBytes i
 	return copyError(ctx, err)
 }
 
-func (c *CopyEngine) capPath(key string) string { return c.cursorPath(key) + ".cap" }
+// updatePath is the file of what was changed of a copy: its bandwidth in decimal.
+func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".cap" }
 
-// SetCap implements Copier.
-func (c *CopyEngine) SetCap(key string, bytesPerSecond int64) error {
-	return atomicfile.Write(c.capPath(key), strconv.AppendInt(nil, bytesPerSecond, 10), 0o600)
+// SetUpdate implements Copier.
+func (c *CopyEngine) SetUpdate(key string, in api.MigrationUpdate) error {
+	return atomicfile.Write(c.updatePath(key), strconv.AppendInt(nil, *in.BandwidthBytesPerSecond, 10), 0o600)
 }
 
-// Cap implements Copier.
-func (c *CopyEngine) Cap(key string) (bytesPerSecond int64, set bool, err error) {
-	text, err := os.ReadFile(c.capPath(key))
+// Update implements Copier.
+func (c *CopyEngine) Update(key string) (api.MigrationUpdate, error) {
+	text, err := os.ReadFile(c.updatePath(key))
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, false, nil
+		return api.MigrationUpdate{}, nil
 	}
 	if err != nil {
-		return 0, false, err
+		return api.MigrationUpdate{}, err
 	}
-	if bytesPerSecond, err = strconv.ParseInt(string(text), 10, 64); err != nil {
-		return 0, false, fmt.Errorf("read the cap of a copy: %w", err)
+	bytesPerSecond, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return api.MigrationUpdate{}, fmt.Errorf("read what was changed of a copy: %w", err)
 	}
-	return bytesPerSecond, true, nil
+	return api.MigrationUpdate{BandwidthBytesPerSecond: &bytesPerSecond}, nil
 }
 
 // Forget implements Copier.
 func (c *CopyEngine) Forget(_ context.Context, key string) error {
-	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.capPath(key)))
+	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.updatePath(key)))
 }
 
 // copyError turns an error of package copy into an error of the API.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -30,8 +32,8 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	c := steps.NewCopier(filepath.Join(dir, "cursors"), slog.New(slog.DiscardHandler))
 	copyOnce := func() error {
 		_, err := c.Copy(t.Context(), steps.CopyRequest{
-			Key: "k", Src: rawFile(src), Dst: rawFile(dst), SizeBytes: size, Verify: true,
-			BandwidthBytesPerSecond: func() int64 { return 0 }, Progress: func(steps.Progress) {},
+			Key: "k", Src: rawFile(src), Dst: rawFile(dst), SizeBytes: size,
+			Options: func() api.CopyOptions { return api.CopyOptions{Verify: api.VerifyFull} }, Progress: func(steps.Progress) {},
 		})
 		return err
 	}
@@ -66,7 +68,7 @@ func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
 	c := steps.NewCopier(t.TempDir(), slog.New(slog.DiscardHandler))
 	_, err = c.Copy(t.Context(), steps.CopyRequest{
 		Key: "k", Src: hv.Image{Path: src, Format: hvtest.Raw}, Dst: hv.Image{Path: dst, Format: hvtest.Raw}, SizeBytes: 1 << 20,
-		DstPrint: fingerprint, BandwidthBytesPerSecond: func() int64 { return 0 }, Progress: func(steps.Progress) {},
+		DstPrint: fingerprint, Options: func() api.CopyOptions { return api.CopyOptions{} }, Progress: func(steps.Progress) {},
 	})
 	if api.CodeOf(err) != api.CodeDstInUse {
 		t.Errorf("got %v, want dst_in_use", err)
@@ -76,21 +78,22 @@ func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
 	}
 }
 
-func TestTheCapOfACopyIsKeptInAFileUntilItIsForgotten(t *testing.T) {
+func TestWhatIsChangedOfACopyIsKeptInAFileUntilItIsForgotten(t *testing.T) {
 	dir := t.TempDir()
-	wantCap := func(want int64, wantSet bool) {
+	wantUpdate := func(want api.MigrationUpdate) {
 		t.Helper()
-		bps, set, err := steps.NewCopier(dir, slog.New(slog.DiscardHandler)).Cap("copy/m")
-		if err != nil || bps != want || set != wantSet {
-			t.Errorf("the cap is %d, set %t (%v); want %d, %t", bps, set, err, want, wantSet)
+		got, err := steps.NewCopier(dir, slog.New(slog.DiscardHandler)).Update("copy/m")
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
-	wantCap(0, false)
+	wantUpdate(api.MigrationUpdate{})
 	c := steps.NewCopier(dir, slog.New(slog.DiscardHandler))
 	for _, bps := range []int64{1 << 40, 0} {
-		must(t, c.SetCap("copy/m", bps))
-		wantCap(bps, true)
+		update := api.MigrationUpdate{BandwidthBytesPerSecond: &bps}
+		must(t, c.SetUpdate("copy/m", update))
+		wantUpdate(update)
 	}
 	must(t, c.Forget(t.Context(), "copy/m"))
-	wantCap(0, false)
+	wantUpdate(api.MigrationUpdate{})
 }

@@ -48,27 +48,26 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	return e
 }
 
-// Bandwidth is the cap of a migration's copy now: what the operator said last, even before
-// a restart, else what the migration was started with.
-func (e *Env) Bandwidth(s *Spec) int64 {
-	return e.progress.bandwidth(s.MigrationID, func() int64 {
-		bytesPerSecond, set, err := e.copier.Cap(s.CopyKey())
+// CopyOptions are how a migration is copied now: as it was started, with what the operator
+// has changed last, even before a restart.
+func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
+	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
+		stored, err := e.copier.Update(s.CopyKey())
 		if err != nil {
-			e.log.Warn("cannot read which cap a migration was given", "migration", s.MigrationID, "err", err)
+			e.log.Warn("cannot read what was changed of a migration", "migration", s.MigrationID, "err", err)
+			return api.MigrationUpdate{}
 		}
-		if err != nil || !set {
-			return s.BandwidthBytesPerSecond
-		}
-		return bytesPerSecond
+		return stored
 	})
+	return update.Apply(s.CopyOptions)
 }
 
-// SetBandwidth changes the cap of a migration's copy, durably; 0 lifts it.
-func (e *Env) SetBandwidth(s *Spec, bytesPerSecond int64) error {
-	if err := e.copier.SetCap(s.CopyKey(), bytesPerSecond); err != nil {
+// Update changes how a migration copies, durably.
+func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
+	if err := e.copier.SetUpdate(s.CopyKey(), in); err != nil {
 		return err
 	}
-	e.progress.setBandwidth(s.MigrationID, bytesPerSecond)
+	e.progress.setUpdate(s.MigrationID, in)
 	return nil
 }
 

@@ -386,14 +386,14 @@ func TestCancelMirrorMatrix(t *testing.T) {
 // fold begins the job of a complete, which is left when that is undone.
 func (p *phase) fold(t *testing.T) {
 	t.Helper()
-	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.CopyOptions{Shallow: true, Synchronous: true}))
+	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.BlockCopyOptions{Shallow: true, Synchronous: true}))
 }
 
 // mirroring is a world whose mirror is ready.
 func mirroring(t *testing.T, state hv.State) *phase {
 	t.Helper()
 	p := started(t, state, steps.MethodMirror)
-	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.CopyOptions{Synchronous: true}))
+	must(t, p.BlockCopy(context.Background(), testInstance, "vda", p.spec.DstImage(), hv.BlockCopyOptions{Synchronous: true}))
 	p.Step(testBlocks + 1)
 	return p
 }

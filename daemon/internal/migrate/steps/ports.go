@@ -89,11 +89,11 @@ type Copier interface {
 	// Compare returns nil if the two have the same content, and an *api.Error
 	// with copy_mismatch and the first offset if not.
 	Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error
-	// SetCap stores, durably, the cap that the operator has given to the copy of a key
-	// after it was begun; Cap returns it, false if there is none.
-	SetCap(key string, bytesPerSecond int64) error
-	Cap(key string) (bytesPerSecond int64, set bool, err error)
-	// Forget drops the cursor and the cap of a key.
+	// SetUpdate stores, durably, what the operator changes of the copy of a key after it
+	// was begun; Update returns it, a zero value if nothing was changed.
+	SetUpdate(key string, in api.MigrationUpdate) error
+	Update(key string) (api.MigrationUpdate, error)
+	// Forget drops the cursor of a key, and what was changed of its copy.
 	Forget(ctx context.Context, key string) error
 }
 
@@ -105,12 +105,10 @@ type CopyRequest struct {
 	// DstPrint is the fingerprint that dst must have before anything is written to it,
 	// empty if it is not known.
 	DstPrint string
-	Verify   bool
 	// DstIsZero: dst was made by us and nobody wrote to it.
 	DstIsZero bool
-	// BandwidthBytesPerSecond is called again and again: the operator may change the cap. 0 is no
-	// cap.
-	BandwidthBytesPerSecond func() int64
+	// Options is called again and again: the operator may change them.
+	Options func() api.CopyOptions
 	// GuestWrites samples the guest's own writes, so that the copy can give
 	// way. Nil where no guest runs.
 	GuestWrites func(ctx context.Context) (*hv.DiskStats, error)

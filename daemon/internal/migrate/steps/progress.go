@@ -5,21 +5,23 @@ package steps
 import (
 	"sync"
 	"time"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // progressTracker keeps in memory what is known of running migrations: the progress that is
-// shown, the bandwidth cap, when a pause began. Nothing depends on it after a restart.
+// shown, what was changed of the copy, when a pause began. Nothing depends on it after a restart.
 type progressTracker struct {
-	mu     sync.Mutex
-	byID   map[string]Progress
-	caps   map[string]int64
-	pauses map[string]time.Time
-	change func(migrationID string)
+	mu      sync.Mutex
+	byID    map[string]Progress
+	updates map[string]api.MigrationUpdate
+	pauses  map[string]time.Time
+	change  func(migrationID string)
 }
 
 func newProgressTracker(change func(migrationID string)) *progressTracker {
 	return &progressTracker{
-		byID: map[string]Progress{}, caps: map[string]int64{}, pauses: map[string]time.Time{}, change: change,
+		byID: map[string]Progress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]time.Time{}, change: change,
 	}
 }
 
@@ -43,20 +45,20 @@ func (t *progressTracker) clear(id string) {
 	t.mu.Unlock()
 }
 
-// bandwidth is the cap of a migration's copy. It is read if it is not known yet.
-func (t *progressTracker) bandwidth(id string, read func() int64) int64 {
+// update is what was changed of a migration's copy. It is read if it is not known yet.
+func (t *progressTracker) update(id string, read func() api.MigrationUpdate) api.MigrationUpdate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.caps[id]; !known {
-		t.caps[id] = read()
+	if _, known := t.updates[id]; !known {
+		t.updates[id] = read()
 	}
-	return t.caps[id]
+	return t.updates[id]
 }
 
-func (t *progressTracker) setBandwidth(id string, bytesPerSecond int64) {
+func (t *progressTracker) setUpdate(id string, in api.MigrationUpdate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.caps[id] = bytesPerSecond
+	t.updates[id] = in
 }
 
 func (t *progressTracker) pausedAt(id string, at time.Time) {

@@ -72,12 +72,13 @@ type Spec struct {
 	CreateDst bool   `json:"create_dst"`
 	Overlay   string `json:"overlay,omitempty"`
 
-	Method                  string `json:"method"`
-	Composite               bool   `json:"composite"` // volume migrate: go through to the end
-	ExternalCopy            bool   `json:"external_copy"`
-	Verify                  string `json:"verify"`
-	DeleteSource            bool   `json:"delete_source"`
-	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second"`
+	Method       string `json:"method"`
+	Composite    bool   `json:"composite"` // volume migrate: go through to the end
+	ExternalCopy bool   `json:"external_copy"`
+	DeleteSource bool   `json:"delete_source"`
+	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
+	// was changed since.
+	api.CopyOptions
 	// ToType is the type that the volume gets when it is at dst, "" to keep its
 	// own.
 	ToType string `json:"to_type,omitempty"`

@@ -34,10 +34,10 @@ func (e *Env) stepCopy() op.Step {
 		defer cancel()
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcImage(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
-			Verify: s.Verify == VerifyFull, DstIsZero: zero,
-			BandwidthBytesPerSecond: func() int64 { return e.Bandwidth(s) },
-			GuestWrites:             e.guestWrites(s),
-			Progress:                func(p Progress) { e.progress.set(s.MigrationID, p) },
+			DstIsZero:   zero,
+			Options:     func() api.CopyOptions { return e.CopyOptions(s) },
+			GuestWrites: e.guestWrites(s),
+			Progress:    func(p Progress) { e.progress.set(s.MigrationID, p) },
 		})
 		if err == nil {
 			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it

@@ -32,11 +32,7 @@ func (e *Env) stepMirror() op.Step {
 			return err
 		}
 		begin := func() error {
-			opts := hv.CopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
-			if s.Method == MethodMirror {
-				opts.BandwidthBytesPerSecond = e.Bandwidth(s)
-			}
-			return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), opts)
+			return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
 		}
 		_, err := e.runJob(ctx, s, toDst, begin, 0)
 		return err
