@@ -56,7 +56,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			statusCommand(), doctorCommand(),
 			hostCommand(), poolCommand(), drainCommand(), typeCommand(), policyCommand(),
 			volumeCommand(), attachmentCommand(), instanceCommand(), migrationCommand(),
-			opCommand(), eventsCommand(), versionCommand(), completionCommand(), completeCommand(),
+			opCommand(), eventsCommand(), webCommand(), versionCommand(), completionCommand(), completeCommand(),
 		},
 	}
 	app.Action = missingVerb

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/ctl/internal/web"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/internal/version"
+)
+
+func webCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "web",
+		Usage: "show hosts, pools, moves and what needs an operator in a browser",
+		Description: "Prints the address of a page that shows what the other side knows, as it changes, and what\n" +
+			"to do about it. The page only reads. The address is this machine's own and works once, in\n" +
+			"one browser; to look from elsewhere, forward the port first: ssh -L 9645:127.0.0.1:9645 HOST.\n" +
+			"Ctrl-C ends the page.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{
+				Name: "listen", Value: web.DefaultAddress, DefaultText: web.DefaultAddress,
+				Usage: "serve the page at `ADDR`, of 127.0.0.1 or ::1; port 0 is one that is free",
+			},
+		},
+		Action: withSession(serveWeb),
+	}
+}
+
+func serveWeb(c *cli.Context, s *session.Session) error {
+	address, err := web.CheckAddress(c.String("listen"))
+	if err != nil {
+		return usagef("web: --listen: %w", err)
+	}
+	// A wrong socket is told here and not in the browser.
+	if _, _, err := session.Show(c.Context, s, routes.ShowStatus); err != nil {
+		if c.Context.Err() != nil {
+			return nil //nolint:nilerr // Ctrl-C is how the page ends, also before it is there
+		}
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(c.Context, "tcp", address)
+	if err != nil {
+		return api.Errorf(api.CodeConflict, "cannot serve the page: %v; --listen 127.0.0.1:0 takes a port that is free", err)
+	}
+	server := web.New(s.Client, web.About{Target: s.Client.Target(), Command: commandFor(c, s), Version: version.String()})
+	if err := printWebURL(s, server.URL(l.Addr())); err != nil {
+		return err
+	}
+	return server.Serve(c.Context, l)
+}
+
+func printWebURL(s *session.Session, url string) error {
+	if s.JSON {
+		type document struct {
+			URL string `json:"url"`
+		}
+		return render.JSON(s.Stdout, struct {
+			SchemaVersion int      `json:"schema_version"`
+			Web           document `json:"web"`
+		}{api.SchemaVersion, document{url}})
+	}
+	s.Say("Open this in a browser; it works once. Ctrl-C ends the page.")
+	return s.PrintLines(url)
+}
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w./:@%+-]+$`)
+
+// commandFor begins the command lines that another terminal needs for the target of s.
+func commandFor(c *cli.Context, s *session.Session) string {
+	target := s.Client.Target()
+	switch {
+	case !c.IsSet("socket"):
+		return session.Program
+	case !plainWord.MatchString(target):
+		target = "'" + strings.ReplaceAll(target, "'", `'\''`) + "'"
+	}
+	return fmt.Sprintf("%s --socket %s", session.Program, target)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// contentSecurityPolicy lets the page use what this server has and nothing else. Texts
+// come from hosts and guests: the browser itself refuses to take one for HTML.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// guarded answers only what a browser asks for this page. It is for all requests, also
+// for those without a session.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", contentSecurityPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !isLoopbackName(r.Host):
+			http.Error(w, "This page is on 127.0.0.1, ::1 and localhost only.", http.StatusForbidden)
+		case r.Method != http.MethodGet:
+			h.Set("Allow", http.MethodGet)
+			http.Error(w, "This page only reads.", http.StatusMethodNotAllowed)
+		case !isOwnOrigin(r):
+			http.Error(w, "This page answers no other page.", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopbackName says whether a Host header names this machine as no DNS server can make
+// another name do (DNS rebinding). The port is that of the browser's end of a forwarding.
+func isLoopbackName(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	return host == "127.0.0.1" || host == "::1" || host == "localhost"
+}
+
+// isOwnOrigin says whether the request is made by this page, or by nobody's page. A link
+// to open the page may stand anywhere, in a terminal that is a web page itself for one.
+func isOwnOrigin(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		return false
+	}
+	if r.URL.Path == openPath {
+		return true
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "" || site == "same-origin" || site == "none"
+}
+
+// admission lets one browser in: the first that shows the token gets the session.
+type admission struct {
+	// cookie is the name of the session's cookie. Browsers do not tell ports apart, so each
+	// run has a name of its own.
+	cookie, session string
+
+	mu    sync.Mutex
+	token string // "" once it was used
+}
+
+func newAdmission() *admission {
+	return &admission{cookie: "volferry-" + rand.Text()[:8], session: rand.Text(), token: rand.Text()}
+}
+
+// exchange uses the token up. It returns false if token is another one, or was used.
+func (a *admission) exchange(token string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.token == "" || !equal(a.token, token) {
+		return false
+	}
+	a.token = ""
+	return true
+}
+
+// open gives the session to the browser that has the token. Its answer is a page that goes
+// on by itself and no redirect: a browser that followed a link from elsewhere would not
+// send a strict cookie with that.
+func (a *admission) open(w http.ResponseWriter, r *http.Request) {
+	if !a.exchange(r.URL.Query().Get("token")) {
+		http.Error(w, "This link is not valid, or was used already: it works once.\n"+
+			"In the browser that used it the page is at http://"+r.Host+"/\nFor another link end 'volferryctl web', and start it again.", http.StatusForbidden)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: a.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write([]byte(`<!doctype html><html lang="en"><meta http-equiv="refresh" content="0;url=/"><title>Volferry</title><a href="/">Open the page</a></html>` + "\n"))
+}
+
+// only has next answer the session alone.
+func (a *admission) only(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := r.Cookie(a.cookie); err != nil || !equal(c.Value, a.session) {
+			http.Error(w, "This browser has no session here: open the link that 'volferryctl web' printed.", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// forwarded are the routes that the page reads. Nothing else reaches the other side.
+var forwarded = []*routes.Declaration{
+	routes.ShowStatus.Declaration,
+	routes.RunDoctor.Declaration,
+	routes.ListHosts.Declaration,
+	routes.ListPools.Declaration,
+	routes.ListVolumes.Declaration,
+	routes.ListInstances.Declaration,
+	routes.ListMigrations.Declaration,
+	routes.ShowMigration.Declaration,
+	routes.ListDrains.Declaration,
+	routes.ListOps.Declaration,
+	routes.ListEvents.Declaration,
+}
+
+// writeTimeout is how long a browser may leave a part of an answer lying before it is
+// taken for dead.
+const writeTimeout = 30 * time.Second
+
+var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+
+// forward passes a read of route d on. Of the browser's request the other side sees the
+// names in the path, and the query: no cookie, and no header.
+func (s *Server) forward(d *routes.Declaration) http.Handler {
+	names := wildcard.FindAllStringSubmatch(d.Path, -1)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refs := make([]string, len(names))
+		for i, name := range names {
+			refs[i] = r.PathValue(name[1])
+		}
+		url := s.base.String() + d.PathOf(refs...)
+		if r.URL.RawQuery != "" {
+			url += "?" + r.URL.RawQuery
+		}
+		ask, err := http.NewRequestWithContext(r.Context(), d.Method, url, nil)
+		if err != nil {
+			writeError(w, http.StatusBadRequest, api.Errorf(api.CodeInvalidArgument, "cannot make a request of %.80q", r.URL.RawQuery))
+			return
+		}
+		resp, err := s.transport.RoundTrip(ask)
+		if err != nil {
+			writeError(w, http.StatusBadGateway, api.Errorf(api.CodeHypervisorUnavailable, "%v", err))
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
+		w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+		w.WriteHeader(resp.StatusCode)
+		out := &flusher{w, http.NewResponseController(w)}
+		_, _ = out.Write(nil) // a stream is there before its first line is
+		// Whoever breaks off, the browser sees the end of the answer, and asks again.
+		_, _ = io.Copy(out, resp.Body)
+	})
+}
+
+// flusher sends what is written at once: a line of a stream is not to wait for the next.
+type flusher struct {
+	w       io.Writer
+	control *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (f *flusher) Write(p []byte) (int, error) {
+	if err := f.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err //nolint:wrapcheck // nobody reads it
+	}
+	n, err := f.w.Write(p)
+	if err == nil {
+		err = f.control.Flush()
+	}
+	return n, err //nolint:wrapcheck // nobody reads it
+}
+
+func writeError(w http.ResponseWriter, status int, e *api.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(api.ErrorBody{Error: e}) // a browser that is gone cannot be told
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+// DefaultAddress is where the page is served unless told otherwise. The port is fixed, so
+// that the same command forwards it from one day to the next (ssh -L).
+const DefaultAddress = "127.0.0.1:9645"
+
+// CheckAddress returns address with its name resolved. It refuses what other machines
+// could reach: whoever sees the page sees the whole site.
+func CheckAddress(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q is no address with a port: give one like %s", address, DefaultAddress)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q is no port: give a number, or 0 for one that is free", port)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && ip != netip.IPv6Loopback() {
+		return "", fmt.Errorf("%q is not this machine's own address: give 127.0.0.1 or ::1, and forward the port to look from elsewhere (ssh -L)", host)
+	}
+	return net.JoinHostPort(ip.String(), port), nil
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/volferry/volferry/internal/client"
+)
+
+//go:embed page
+var embedded embed.FS
+
+// openPath is where the token is exchanged for the session.
+const openPath = "/open"
+
+// About is what the page says about the command that serves it.
+type About struct {
+	// Target is the socket or registry whose state is shown.
+	Target string `json:"target"`
+	// Command begins the command lines that the page recommends, so that they go to the
+	// same target.
+	Command string `json:"command"`
+	Version string `json:"version"`
+}
+
+// Server serves the page to one browser.
+type Server struct {
+	about     About
+	admission *admission
+	transport http.RoundTripper
+	base      *url.URL
+}
+
+// New returns a server of what c's target knows.
+func New(c *client.Client, about About) *Server {
+	s := &Server{about: about, admission: newAdmission()}
+	s.transport, s.base = c.Transport()
+	return s
+}
+
+// URL is where a browser opens the page that is served at address. It works once.
+func (s *Server) URL(address net.Addr) string {
+	return fmt.Sprintf("http://%s%s?token=%s", address, openPath, s.admission.token)
+}
+
+// Serve answers on l until ctx ends. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		// What a browser does wrong is not of interest to who started the command.
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	// Streams have no end that could be waited for.
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the page: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) handler() http.Handler {
+	shown := http.NewServeMux()
+	for _, d := range forwarded {
+		shown.Handle(d.String(), s.forward(d))
+	}
+	shown.HandleFunc("GET /about", s.sayAbout)
+	page, err := fs.Sub(embedded, "page")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	shown.Handle("GET /", http.FileServerFS(page))
+
+	all := http.NewServeMux()
+	all.HandleFunc("GET "+openPath, s.admission.open)
+	all.Handle("/", s.admission.only(shown))
+	return guarded(all)
+}
+
+func (s *Server) sayAbout(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s.about) // a browser that is gone cannot be told
+}
