@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/demo)(/|$$)
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/web|test/demo)(/|$$)
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -44,8 +44,8 @@ SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volf
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash bench \
-	packages install clean lab compiler
+.PHONY: help demo test test-all build lint shellcheck test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash test-web bench \
+	packages install clean lab compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-hosts test-crash ## Everything, with nothing left out; about three hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-hosts test-crash test-web ## Everything, with nothing left out; about three hours on two idle cores (root)
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -105,6 +105,9 @@ test-hosts: build lab ## Several hosts and a registry over TLS, with real guests
 test-crash: build lab ## Kill everything at every step of a move, race root volumes against starts; about two hours (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 240m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
 
+test-web: build chromium ## The page of volferryctl web in a headless Chromium
+	$(GO) test -v -count=1 -timeout 15m ./test/web
+
 bench: build ## Benchmarks of the engine and the registry, and the load of a whole site on a registry
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
 	$(GO) run ./test/bench
@@ -125,6 +128,13 @@ clean: ## Remove what was built and downloaded
 # What the guests of tests and demo need, installed if missing.
 lab:
 	test/lab/install.sh
+
+# Without root, or where the package cannot be had, the test says that it skips.
+chromium:
+	@command -v chromium >/dev/null || { \
+		echo 'installing chromium for the page of volferryctl web'; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } || \
+		echo 'chromium could not be installed'
 
 # The race detector needs a C compiler; nothing else does.
 compiler:
