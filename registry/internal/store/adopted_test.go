@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // Whether an image was there before its volume is asked before it is deleted.
 func TestAVolumeIsAdoptedUntilItsBytesMove(t *testing.T) {
 	s := newSite(t)
-	made := dataRegister()
+	made := storetest.DataRegister()
 	made.ID, made.Name, made.Status, made.Location = id(volumeKind, 9), "made", api.VolumeCreating, at("/fast/made")
 	must(s.RegisterVolume(t.Context(), nobody, made))(t)
 	for ref, want := range map[string]bool{"root": true, "data": true, "made": false} {

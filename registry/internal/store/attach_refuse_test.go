@@ -30,31 +30,6 @@ func reserving(edit func(*api.AttachmentReserve)) func(*testing.T, *Store) error
 	}
 }
 
-func moving(ref api.MigrationRegister) func(*testing.T, *Store) {
-	return func(t *testing.T, s *Store) {
-		t.Helper()
-		must(s.RegisterMigration(t.Context(), nobody, ref))(t)
-	}
-}
-
-// diskMigration moves disk, which nothing is attached to.
-func diskMigration() api.MigrationRegister {
-	in := dataMigration()
-	in.VolumeID, in.Dst = disk, at("/slow/disk")
-	return in
-}
-
-func dataStatus(steps ...api.VolumeStatus) func(*testing.T, *Store) {
-	return func(t *testing.T, s *Store) {
-		t.Helper()
-		from := api.VolumeAvailable
-		for _, to := range steps {
-			must(s.TransitionVolume(t.Context(), nobody, data, api.VolumeTransition{From: from, To: to}))(t)
-			from = to
-		}
-	}
-}
-
 // rawSQL brings a site into a state that the rules keep it from.
 func rawSQL(query string) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {

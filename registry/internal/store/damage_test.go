@@ -184,7 +184,7 @@ func TestAWriteErrorRefusesChangesAndLosesNone(t *testing.T) {
 	if _, err := fmt.Sscan(string(out), &n, &code, &rest); err != nil || n == 0 || n >= 10_000 || code != string(api.CodeRegistryUnavailable) {
 		t.Fatalf("the limited registry said %q (%v)", out, err)
 	}
-	wantWhole(t, openStore(t, path, Options{}), n+1)
+	wantWhole(t, openStore(t, path), n+1)
 }
 
 // closedRegistry returns the path of a registry with many volumes.
@@ -251,7 +251,7 @@ func TestALogThatIsEmptyOrTornIsNoDamage(t *testing.T) {
 			if err := os.WriteFile(path+"-wal", log, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s := openStore(t, path, Options{})
+			s := openStore(t, path)
 			wantWhole(t, s, 200)
 			if err := register(t, s, 200); err != nil {
 				t.Error(err)
@@ -262,7 +262,7 @@ func TestALogThatIsEmptyOrTornIsNoDamage(t *testing.T) {
 
 func TestDamageThatIsFoundLaterSinksTheChange(t *testing.T) {
 	path := closedRegistry(t)
-	s := openStore(t, path, Options{})
+	s := openStore(t, path)
 	var page, pageSize int
 	if err := s.db.Read.QueryRowContext(t.Context(), "SELECT rootpage, (SELECT page_size FROM pragma_page_size()) FROM sqlite_schema WHERE name = 'volumes'").Scan(&page, &pageSize); err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func TestWhatWasAcknowledgedIsThereAfterKill(t *testing.T) {
 		t.Fatalf("the victim ended by itself: %v after %d", err, len(acknowledged))
 	}
 
-	s := openStore(t, path, Options{})
+	s := openStore(t, path)
 	for _, n := range acknowledged {
 		if _, err := s.Volume(t.Context(), id(volumeKind, n), Viewer{}); err != nil {
 			t.Errorf("volume %d was acknowledged: %v", n, err)

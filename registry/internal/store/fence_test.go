@@ -21,24 +21,6 @@ func as(host string, epoch int64) Call {
 
 var cut = api.HostFence{Evidence: "the power is off", EvenIfUp: true}
 
-func lastEvent(t *testing.T, s *Store) api.Event {
-	t.Helper()
-	events := must(s.Events(t.Context(), s.history.Now().Seq-1))(t)
-	if len(events) != 1 {
-		t.Fatalf("events at the end of the trail = %d", len(events))
-	}
-	return events[0]
-}
-
-// wantStale expects that a change is refused with the epoch that the registry has.
-func wantStale(t *testing.T, err error, epoch int64) {
-	t.Helper()
-	wantCode(t, err, api.CodeStaleEpoch, "")
-	if err != nil && api.AsError(err).Details["epoch"] != epoch {
-		t.Errorf("details = %v, want epoch %d", api.AsError(err).Details, epoch)
-	}
-}
-
 // post is a change that anybody may make.
 func post(ctx context.Context, s *Store, call Call) error {
 	return second(s.PostEvent(ctx, call, api.EventPost{What: "guard.set", Object: "instance/" + web}))

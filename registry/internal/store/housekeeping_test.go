@@ -14,7 +14,7 @@ import (
 
 func TestHousekeepingEmptiesTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
-	s := openStore(t, path, Options{})
+	s := openStore(t, path)
 	must(s.Report(t.Context(), nobody, reportOfFast()))(t)
 	size := func() int64 { return must(os.Stat(path + "-wal"))(t).Size() }
 	if size() == 0 {

@@ -88,7 +88,7 @@ func TestTheProofOfARestoreOutlivesARestart(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = openStore(t, path, Options{})
+	s = openStore(t, path)
 	wantReadOnly(t, s, true)
 	if got := must(s.AcceptRestore(t.Context(), nobody, RestoreAcceptance{Evidence: checked}))(t); got.Timeline != 5 {
 		t.Errorf("timeline = %d, want one above what the host showed", got.Timeline)

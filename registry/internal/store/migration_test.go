@@ -87,14 +87,6 @@ func TestMigrationOfAnUnattachedVolumeFlipsItsLocation(t *testing.T) {
 	wantFree(t, s, at("/fast/data"))
 }
 
-// wantFree expects that nobody holds the place.
-func wantFree(t *testing.T, s *Store, l api.Location) {
-	t.Helper()
-	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
-		ID: id(volumeKind, 77), Name: "probe", Status: api.VolumeCreating, Host: "a", Location: l,
-	}))(t)
-}
-
 // wantMigratable expects that root holds no lock.
 func wantMigratable(t *testing.T, s *Store, src string, generation int64) {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // refusal is a request that a rule forbids. Before, where not nil, brings the
@@ -30,11 +31,6 @@ func checkRefusals(t *testing.T, cases map[string]refusal) {
 			wantCode(t, unchanged(t, s, func() error { return tc.do(t, s) }), tc.code, tc.text)
 		})
 	}
-}
-
-func migrating(t *testing.T, s *Store) {
-	t.Helper()
-	must(s.RegisterMigration(t.Context(), nobody, rootMigration()))(t)
 }
 
 // migrate registers the migration of root, with a change.
@@ -258,7 +254,7 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 	register := func(edit func(*api.InstanceRegister)) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error {
-			in := webRegister()
+			in := storetest.WebRegister()
 			in.ID, in.Name = id(instanceKind, 9), "new"
 			in.Disks[0].VolumeID, in.Disks[0].VolumeName, in.Disks[0].AttachmentID = id(volumeKind, 9), "new", id(attachmentKind, 9)
 			in.Disks[0].Location = at("/fast/new")

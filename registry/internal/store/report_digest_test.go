@@ -26,7 +26,7 @@ func wantAll(t *testing.T, err error) {
 
 func TestADigestStandsForTheReportThatWasAnsweredWithIt(t *testing.T) {
 	commits := 0
-	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnCommit: func(int, time.Duration) { commits++ }})
+	s := openWith(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnCommit: func(int, time.Duration) { commits++ }})
 	whole := reportOf(hostA, "a", 1)
 	whole.BootID, whole.Pools = "first", []api.Pool{{Name: "fast", FreeBytes: 1}}
 	digest := must(s.Report(t.Context(), nobody, whole))(t).ReportDigest

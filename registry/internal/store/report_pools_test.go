@@ -25,7 +25,7 @@ func TestAHostIsBelievedThatAPoolIsSharedIfTheSiteHasNamedIt(t *testing.T) {
 		"none is":       {map[string][]string{}, SharedPools{Confirmed: true, Reported: []string{"nfs of a", "nfs of b"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: tc.named})
+			s := openWith(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: tc.named})
 			for n, host := range []string{"a", "b"} {
 				in := reportOf(id(hostKind, n+1), host, 1)
 				in.Pools = []api.Pool{{Name: "fast", Type: "dir", Path: "/fast"}, {Name: "nfs", Type: "dir", Path: "/nfs", Shared: true}}

@@ -118,7 +118,7 @@ func TestAnOlderMarkOfThisHistoryIsFine(t *testing.T) {
 func restored(t *testing.T) (*Store, api.RegistryMark) {
 	t.Helper()
 	dir := t.TempDir()
-	s := openStore(t, filepath.Join(dir, "registry.db"), Options{})
+	s := openStore(t, filepath.Join(dir, "registry.db"))
 	givenMark(t, s)
 	if err := sqlitedb.Backup(t.Context(), filepath.Join(dir, "registry.db"), filepath.Join(dir, "backup.db")); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func restored(t *testing.T) (*Store, api.RegistryMark) {
 	if err := post(t.Context(), s, nobody); err != nil {
 		t.Fatal(err)
 	}
-	return openStore(t, filepath.Join(dir, "backup.db"), Options{}), givenMark(t, s)
+	return openStore(t, filepath.Join(dir, "backup.db")), givenMark(t, s)
 }
 
 func TestARegistryFromABackupTakesNoChangesUntilThatIsAccepted(t *testing.T) {
@@ -209,7 +209,7 @@ func TestAcceptRestoreThatIsRefused(t *testing.T) {
 
 func TestEveryHostThatProvesARestoreIsNamedOnce(t *testing.T) {
 	var reasons []string
-	s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnReadOnly: func(reason string) { reasons = append(reasons, reason) }})
+	s := openWith(t, filepath.Join(t.TempDir(), "registry.db"), Options{OnReadOnly: func(reason string) { reasons = append(reasons, reason) }})
 	m := givenMark(t, s)
 	m.Seq = 10
 	m = s.history.Signed(m)

@@ -43,7 +43,7 @@ func TestAHostSharesAPoolIfTheSiteSaysSoOfThatHost(t *testing.T) {
 		"any":         {nil, []string{"a", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openStore(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: map[string][]string{"nfs": tc.hosts}})
+			s := openWith(t, filepath.Join(t.TempDir(), "registry.db"), Options{SharedPools: map[string][]string{"nfs": tc.hosts}})
 			sharers(t, s)
 			if diff := cmp.Diff(tc.want, sharedOn(t, s)); diff != "" {
 				t.Errorf("shared on (-want +got):\n%s", diff)
@@ -60,7 +60,7 @@ func TestWhatAHostSharesEndsWithTheSitesWordAndNotWithItsNextReport(t *testing.T
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = openStore(t, path, Options{SharedPools: map[string][]string{"nfs": {"a"}}})
+	s = openWith(t, path, Options{SharedPools: map[string][]string{"nfs": {"a"}}})
 	if diff := cmp.Diff([]string{"a"}, sharedOn(t, s)); diff != "" {
 		t.Errorf("shared on (-want +got):\n%s", diff)
 	}

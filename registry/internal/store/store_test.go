@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // attachTwice makes the type of root multiattach and gives root a second
@@ -74,8 +75,6 @@ func TestForgottenInstanceLeavesItsVolumesAvailable(t *testing.T) {
 	wantFree(t, s, at("/fast/root"))
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func TestPathOfAVolumeInTheMakingIsSettledWhenItIsMade(t *testing.T) {
 	s := newSite(t)
 	in := api.VolumeRegister{ID: id(volumeKind, 9), Name: "new", Status: api.VolumeCreating, Host: "a", Location: at("/fast/new")}
@@ -135,7 +134,7 @@ func TestRepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
 	s := newSite(t)
 	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
-	again := webRegister()
+	again := storetest.WebRegister()
 	again.Disks[0].AttachmentID = id(attachmentKind, 7)
 	must(s.RegisterInstance(t.Context(), nobody, again))(t)
 	v := must(s.Volume(t.Context(), root, everyone))(t)
@@ -147,7 +146,7 @@ func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
 func TestDiskElsewhereIsNotTheVolumeThatItWas(t *testing.T) {
 	s := newSite(t)
 	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
-	again := webRegister()
+	again := storetest.WebRegister()
 	again.Disks[0].Location.Pool, again.Disks[0].Location.Name, again.Disks[0].Location.Path = "", "", "/elsewhere/root.raw"
 	wantCode(t, second(s.RegisterInstance(t.Context(), nobody, again)), api.CodeConflict, "/elsewhere/root.raw")
 }
@@ -278,7 +277,7 @@ func TestReportThatSaysNothingNewIsNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s = openStore(t, path, Options{})
+	s = openStore(t, path)
 	if h := must(s.Host(t.Context(), "a"))(t); h.LastSeenAt.Before(*seen) {
 		t.Errorf("last seen = %v, want %v after a restart", h.LastSeenAt, seen)
 	}

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused, until it has: nobody knows whether
 // others have that pool, and who may be in it.
 func TestAPlaceInAPoolThatTheHostHasNotReportedIsRefused(t *testing.T) {
-	vol := dataRegister()
+	vol := storetest.DataRegister()
 	vol.ID, vol.Name, vol.Location = id(volumeKind, 77), "late", at("/late/vol")
 	mig := rootMigration()
 	mig.Dst = at("/late/root")

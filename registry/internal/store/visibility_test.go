@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // newTwoOwners returns a cluster in which b has a volume of its own at db, and
@@ -86,7 +87,7 @@ func TestAnothersIsNotYourHosts(t *testing.T) {
 		"see an attachment": func(t *testing.T, s *Store) error { return second(s.Attachment(t.Context(), first, Viewer{hostB})) },
 		"see a migration":   func(t *testing.T, s *Store) error { return second(s.Migration(t.Context(), move, Viewer{hostB})) },
 		"register a volume": func(t *testing.T, s *Store) error {
-			in := dataRegister()
+			in := storetest.DataRegister()
 			in.ID, in.Name = id(volumeKind, 9), "new"
 			return second(s.RegisterVolume(t.Context(), b, in))
 		},
@@ -101,7 +102,7 @@ func TestAnothersIsNotYourHosts(t *testing.T) {
 		},
 		"forget a volume": func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), b, data)) },
 		"register an instance": func(t *testing.T, s *Store) error {
-			in := webRegister()
+			in := storetest.WebRegister()
 			in.ID = id(instanceKind, 9)
 			return second(s.RegisterInstance(t.Context(), b, in))
 		},

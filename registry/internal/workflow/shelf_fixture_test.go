@@ -6,13 +6,11 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// rootSlot is what hosts of the tests say of the root disk.
-var rootSlot = api.SlotDefinition{Disk: "<disk><target dev='vda' bus='virtio'/></disk>", SerialOfVolume: true}
-
 func webDefinition() *api.InstanceDefinition {
-	return &api.InstanceDefinition{Domain: "<domain/>", NVRAM: []byte{0, 1, 2}, Disks: map[string]api.SlotDefinition{"vda": rootSlot}, Autostart: true}
+	return &api.InstanceDefinition{Domain: "<domain/>", NVRAM: []byte{0, 1, 2}, Disks: map[string]api.SlotDefinition{"vda": storetest.RootSlot}, Autostart: true}
 }
 
 // The transitions of host a. The op is that of a shelve, or of an unshelve.
@@ -66,20 +64,4 @@ func askedOnB(instance string) func(*testing.T, *Store) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func lockedInstance(instance string) func(*testing.T, *Store) {
-	return func(t *testing.T, s *Store) {
-		t.Helper()
-		must(s.LockInstance(t.Context(), nobody, instance, api.InstanceLock{Reason: "audit"}))(t)
-	}
-}
-
-// stoppedWithoutRoot stops web and takes its root volume.
-func stoppedWithoutRoot(t *testing.T, s *Store) {
-	t.Helper()
-	instanceState(api.InstanceStopped, web)(t, s)
-	in := release(true)
-	in.Slot = &rootSlot
-	must(s.ReleaseAttachment(t.Context(), nobody, rootAt, in))(t)
 }

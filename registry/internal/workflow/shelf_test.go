@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
@@ -193,7 +194,7 @@ func TestTransitionsOfInstancesThatAreRefused(t *testing.T) {
 		"domain that is none":  {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = "\xff" })), api.CodeInvalidArgument, "not text"},
 		"domain with a zero":   {nil, try(define(func(d *api.InstanceDefinition) { d.Domain = "<a>\x00" })), api.CodeInvalidArgument, "not text"},
 		"large NVRAM":          {nil, try(define(func(d *api.InstanceDefinition) { d.NVRAM = make([]byte, validate.MaxNVRAM+1) })), api.CodeInvalidArgument, "at most 262144"},
-		"odd device":           {nil, try(define(func(d *api.InstanceDefinition) { d.Disks["../x"] = rootSlot })), api.CodeInvalidArgument, "../x"},
+		"odd device":           {nil, try(define(func(d *api.InstanceDefinition) { d.Disks["../x"] = storetest.RootSlot })), api.CodeInvalidArgument, "../x"},
 		"empty disk":           {nil, try(define(func(d *api.InstanceDefinition) { d.Disks["vdb"] = api.SlotDefinition{} })), api.CodeInvalidArgument, "disk vdb is missing"},
 		"large disk": {nil, try(define(func(d *api.InstanceDefinition) {
 			d.Disks["vdb"] = api.SlotDefinition{Disk: strings.Repeat("x", validate.MaxSlotDefinition+1)}

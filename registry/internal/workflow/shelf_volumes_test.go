@@ -4,6 +4,7 @@ package workflow
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 func attaching(call store.Call, volume string, in api.VolumeAttach) func(*testing.T, *Store) error {
@@ -36,7 +38,7 @@ func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 	}
 	wantVolume(t, s, root, api.VolumeAvailable, 0)
 	empty := must(s.Instance(t.Context(), web, everyone))(t).BlockDeviceMappings[1]
-	if empty.Device != "vda" || empty.VolumeID != nil || empty.Slot == nil || *empty.Slot != rootSlot {
+	if empty.Device != "vda" || empty.VolumeID != nil || empty.Slot == nil || *empty.Slot != storetest.RootSlot {
 		t.Errorf("root slot = %+v", empty)
 	}
 	wantCode(t, transitioning(nobody, web, claim())(t, s), api.CodeRootVolumeMissing, "without a root device volume")
@@ -48,7 +50,7 @@ func TestARootVolumeIsReplacedWhileNoHostHasItsInstance(t *testing.T) {
 		t.Errorf("root volume = %+v", v)
 	}
 	back := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t)
-	if len(back.Attachments) != 1 || back.Attachments[0].VolumeID != data || back.Definition.Disks["vda"] != rootSlot {
+	if len(back.Attachments) != 1 || back.Attachments[0].VolumeID != data || back.Definition.Disks["vda"] != storetest.RootSlot {
 		t.Errorf("claimed %+v", back)
 	}
 }
@@ -62,7 +64,7 @@ func TestAClaimHasTheSlotThatWasEmptyWhenTheInstanceWasShelved(t *testing.T) {
 	inTurn(stoppedWithoutRoot, movedTo(web, in, offload()))(t, s)
 	must(s.AttachShelved(t.Context(), nobody, "data", api.VolumeAttach{Instance: "web", Root: true}))(t)
 	got := must(s.TransitionInstance(t.Context(), nobody, web, claim()))(t)
-	if diff := cmp.Diff(map[string]api.SlotDefinition{"vda": rootSlot}, got.Definition.Disks); diff != "" {
+	if diff := cmp.Diff(map[string]api.SlotDefinition{"vda": storetest.RootSlot}, got.Definition.Disks); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)
 	}
 }
@@ -228,7 +230,7 @@ func TestAnInstanceUnshelvesOnTheHostThatCameToShareItsPoolLater(t *testing.T) {
 		for host, name := range map[string]string{hostA: "a", hostB: "b"} {
 			in := reportOf(host, name)
 			in.Pools = clusterPools()
-			in.Pools[2].Shared = shared
+			in.Pools[slices.IndexFunc(in.Pools, func(p api.Pool) bool { return p.Name == "nfs" })].Shared = shared
 			must(s.Report(t.Context(), nobody, in))(t)
 		}
 	}

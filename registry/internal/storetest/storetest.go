@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storetest fills a registry's database for the tests of packages store and
+// workflow: two hosts that share a pool, their instances and volumes, and the requests that
+// most tests make. It knows a store by its methods alone, so that both can use it from the
+// inside.
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
+)
+
+// Store is a store whose calls are of type C and whose viewers of type V.
+type Store[C, V any] interface {
+	Report(ctx context.Context, call C, in api.HostReport) (api.Host, error)
+	FenceHost(ctx context.Context, call C, ref string, in api.HostFence) (api.Host, error)
+	RegisterInstance(ctx context.Context, call C, in api.InstanceRegister) (api.Instance, error)
+	LockInstance(ctx context.Context, call C, ref string, in api.InstanceLock) (api.Instance, error)
+	CreateType(ctx context.Context, call C, in api.VolumeTypeCreate) (api.VolumeType, error)
+	SetPolicy(ctx context.Context, call C, name string, in api.PolicyUpdate) (api.Policy, error)
+	RegisterVolume(ctx context.Context, call C, in api.VolumeRegister) (api.Volume, error)
+	TransitionVolume(ctx context.Context, call C, ref string, in api.VolumeTransition) (api.Volume, error)
+	Volume(ctx context.Context, ref string, viewer V) (api.Volume, error)
+	RegisterMigration(ctx context.Context, call C, in api.MigrationRegister) (api.Migration, error)
+	ReserveAttachment(ctx context.Context, call C, in api.AttachmentReserve) (api.Attachment, error)
+	TransitionAttachment(ctx context.Context, call C, ref string, in api.AttachmentTransition) (api.Attachment, error)
+	ReleaseAttachment(ctx context.Context, call C, ref string, in api.AttachmentRelease) (api.Attachment, error)
+	Mark() api.RegistryMark
+	Events(ctx context.Context, since int64) ([]api.Event, error)
+	Reader() *sql.DB
+	Close() error
+}
+
+// Site makes stores of type S, and brings them into states.
+type Site[S Store[C, V], C, V any] struct {
+	// Open opens the store whose database is at path.
+	Open func(ctx context.Context, path string) (S, error)
+	// Nobody is who makes the calls.
+	Nobody C
+}
+
+// OpenStore opens a store until the end of the test.
+func (k Site[S, C, V]) OpenStore(t *testing.T, path string) S {
+	t.Helper()
+	s := expect.Value(k.Open(t.Context(), path))(t)
+	t.Cleanup(func() { closeStore(t, s) })
+	return s
+}
+
+func closeStore(t *testing.T, s interface{ Close() error }) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Reopenable returns a store, and what closes it and opens it again.
+func (k Site[S, C, V]) Reopenable(t *testing.T) (s S, reopen func() S) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "registry.db")
+	s = expect.Value(k.Open(t.Context(), path))(t)
+	t.Cleanup(func() { closeStore(t, s) })
+	return s, func() S {
+		closeStore(t, s)
+		s = expect.Value(k.Open(t.Context(), path))(t)
+		return s
+	}
+}
+
+// New returns a store with hosts a and b, instance web and the volumes root and data.
+func (k Site[S, C, V]) New(t *testing.T) S {
+	t.Helper()
+	s := k.OpenStore(t, filepath.Join(t.TempDir(), "registry.db"))
+	k.report(t, s, []api.Pool{
+		{Name: "fast", Type: "dir", Path: "/fast", Active: true, CapacityBytes: 100, FreeBytes: 50},
+		{Name: "slow", Type: "dir", Path: "/slow", Active: true, CapacityBytes: 100, FreeBytes: 50},
+		{Name: "nfs", Type: "netfs", Path: "/nfs", Active: true, Shared: true},
+	})
+	expect.Value(s.RegisterInstance(t.Context(), k.Nobody, WebRegister()))(t)
+	expect.Value(s.RegisterVolume(t.Context(), k.Nobody, DataRegister()))(t)
+	return s
+}
+
+// report is a report of both hosts, each with these pools.
+func (k Site[S, C, V]) report(t *testing.T, s S, pools []api.Pool) {
+	t.Helper()
+	for n, name := range []string{"a", "b"} {
+		expect.Value(s.Report(t.Context(), k.Nobody, api.HostReport{ID: ID(HostKind, n+1), Name: name, BootID: "first", Pools: pools}))(t)
+	}
+}
+
+// NewCluster returns New with pools that can do multiattach (fast, and nfs which both hosts
+// share) and one that cannot (thin), two more instances, and two multiattach volumes.
+func (k Site[S, C, V]) NewCluster(t *testing.T) S {
+	t.Helper()
+	s := k.New(t)
+	k.report(t, s, ClusterPools())
+	for _, i := range []api.InstanceRegister{{ID: App, Name: "app", Host: "a"}, {ID: DB, Name: "db", Host: "b"}} {
+		i.State = api.InstanceRunning
+		expect.Value(s.RegisterInstance(t.Context(), k.Nobody, i))(t)
+	}
+	expect.Value(s.CreateType(t.Context(), k.Nobody, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(t)
+	for volume, in := range map[string]api.VolumeRegister{Disk: {Name: "disk", Location: At("/nfs/disk")}, Local: {Name: "local", Location: At("/fast/local")}} {
+		in.ID, in.Host, in.Type, in.Status = volume, "a", "gold", api.VolumeAvailable
+		expect.Value(s.RegisterVolume(t.Context(), k.Nobody, in))(t)
+	}
+	return s
+}
+
+// InTurn runs what brings a site into a state.
+func (k Site[S, C, V]) InTurn(steps ...func(*testing.T, S)) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		for _, step := range steps {
+			step(t, s)
+		}
+	}
+}
+
+// Reserved makes a reservation (Reserve).
+func (k Site[S, C, V]) Reserved(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		expect.Value(s.ReserveAttachment(t.Context(), k.Nobody, Reserve(edit)))(t)
+	}
+}
+
+// Attached is Reserved and the way from there to attached.
+func (k Site[S, C, V]) Attached(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		in := Reserve(edit)
+		k.Reserved(edit)(t, s)
+		for _, step := range []api.AttachmentTransition{
+			AttachmentStep(api.AttachmentAttaching, api.AttachmentReserved), AttachmentStep(api.AttachmentAttached, api.AttachmentAttaching),
+		} {
+			step.Host = in.Host
+			expect.Value(s.TransitionAttachment(t.Context(), k.Nobody, in.ID, step))(t)
+		}
+	}
+}
+
+// Moving registers a migration.
+func (k Site[S, C, V]) Moving(in api.MigrationRegister) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		expect.Value(s.RegisterMigration(t.Context(), k.Nobody, in))(t)
+	}
+}
+
+// Migrating begins the migration of root.
+func (k Site[S, C, V]) Migrating(t *testing.T, s S) {
+	t.Helper()
+	k.Moving(RootMigration())(t, s)
+}
+
+// DataStatus has volume data go through states.
+func (k Site[S, C, V]) DataStatus(steps ...api.VolumeStatus) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		from := api.VolumeAvailable
+		for _, to := range steps {
+			expect.Value(s.TransitionVolume(t.Context(), k.Nobody, Data, api.VolumeTransition{From: from, To: to}))(t)
+			from = to
+		}
+	}
+}
+
+// Policy turns a policy on or off.
+func (k Site[S, C, V]) Policy(name string, on bool) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		expect.Value(s.SetPolicy(t.Context(), k.Nobody, name, api.PolicyUpdate{Enabled: on}))(t)
+	}
+}
+
+// FenceA fences host a.
+func (k Site[S, C, V]) FenceA(t *testing.T, s S) {
+	t.Helper()
+	expect.Value(s.FenceHost(t.Context(), k.Nobody, "a", api.HostFence{Evidence: "the power is off", EvenIfUp: true}))(t)
+}
+
+// InstanceState has host a report instances in a state.
+func (k Site[S, C, V]) InstanceState(state api.InstanceState, instances ...string) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		report := api.HostReport{ID: HostA, Name: "a", BootID: "first", Pools: ClusterPools()}
+		for _, i := range instances {
+			report.Instances = append(report.Instances, api.InstanceReport{ID: i, State: state})
+		}
+		expect.Value(s.Report(t.Context(), k.Nobody, report))(t)
+	}
+}
+
+// LockedInstance locks an instance.
+func (k Site[S, C, V]) LockedInstance(instance string) func(*testing.T, S) {
+	return func(t *testing.T, s S) {
+		t.Helper()
+		expect.Value(s.LockInstance(t.Context(), k.Nobody, instance, api.InstanceLock{Reason: "audit"}))(t)
+	}
+}
+
+// StoppedWithoutRoot stops web and takes its root volume.
+func (k Site[S, C, V]) StoppedWithoutRoot(t *testing.T, s S) {
+	t.Helper()
+	k.InstanceState(api.InstanceStopped, Web)(t, s)
+	in := Release(true)
+	in.Slot = &RootSlot
+	expect.Value(s.ReleaseAttachment(t.Context(), k.Nobody, RootAt, in))(t)
+}
+
+// WantFree expects that nobody holds a place.
+func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
+	t.Helper()
+	expect.Value(s.RegisterVolume(t.Context(), k.Nobody, api.VolumeRegister{
+		ID: ID(VolumeKind, 77), Name: "probe", Status: api.VolumeCreating, Host: "a", Location: l,
+	}))(t)
+}
+
+// WantVolume expects the status of a volume and how many attachments it has.
+func (k Site[S, C, V]) WantVolume(t *testing.T, s S, ref string, status api.VolumeStatus, attachments int) {
+	t.Helper()
+	var everyone V
+	if v := expect.Value(s.Volume(t.Context(), ref, everyone))(t); v.Status != status || len(v.Attachments) != attachments {
+		t.Errorf("volume %s is %s with %d attachments, want %s with %d", v.Name, v.Status, len(v.Attachments), status, attachments)
+	}
+}
+
+// LastEvent is the newest of the audit trail.
+func (k Site[S, C, V]) LastEvent(t *testing.T, s S) api.Event {
+	t.Helper()
+	events := expect.Value(s.Events(t.Context(), s.Mark().Seq-1))(t)
+	if len(events) != 1 {
+		t.Fatalf("events at the end of the trail = %d", len(events))
+	}
+	return events[0]
+}
