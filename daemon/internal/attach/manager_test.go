@@ -38,6 +38,27 @@ func (d *daemon) detach(opID, instanceID string) (api.Attachment, error) {
 	return d.manager().Detach(context.Background(), opID, testVolume, api.VolumeDetach{Instance: instanceID})
 }
 
+// failed is the error of a call whose answer does not matter.
+func failed(_ api.Attachment, err error) error { return err }
+
+// holds has an op of somebody else take a turn until release.
+func (d *daemon) holds(t *testing.T, key string) (release func()) {
+	t.Helper()
+	_, runner := d.Now()
+	held := make(chan struct{})
+	d.hold <- held
+	must(t, runner.Submit(t.Context(), op.Op{ID: "held", Kind: kindHold, Keys: []string{key}, Input: []byte("{}")}))
+	return func() { close(held) }
+}
+
+// wantNone expects that the registry has no attachment.
+func (w *world) wantNone(t *testing.T) {
+	t.Helper()
+	if left := w.registry.all(); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
 // disks returns the disk vdb of a domain, running and defined.
 func (d *daemon) disks(t *testing.T, id string) (live, config *hv.Disk) {
 	t.Helper()
@@ -74,8 +95,7 @@ func TestADiskOfAMultiattachVolumeIsShareable(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.registry.vol.Multiattach = true
 		for _, instance := range []string{"web", "db"} {
-			_, err := d.attach("attach "+instance, api.VolumeAttach{Instance: instance})
-			must(t, err)
+			must(t, failed(d.attach("attach "+instance, api.VolumeAttach{Instance: instance})))
 		}
 		for _, id := range []string{web, db} {
 			if live, config := d.disks(t, id); live == nil || !live.Shareable || !config.Shareable {
@@ -116,8 +136,7 @@ func TestOneOfTwoAttachmentsLeavesTheLocationConnected(t *testing.T) {
 		d.world.registry.vol.Multiattach = true
 		d.world.attached(t, testAtt, web)
 		d.world.attached(t, otherAtt, db)
-		_, err := d.detach("d", web)
-		must(t, err)
+		must(t, failed(d.detach("d", web)))
 		if d.world.images.Disconnects != 0 {
 			t.Error("the location was disconnected while db has it")
 		}
@@ -135,8 +154,7 @@ func TestAGuestThatDoesNotLetGoKeepsItsDiskAsItWas(t *testing.T) {
 			_, before := d.disks(t, web)
 			must(t, w.SetUnplug(web, how))
 			began := time.Now()
-			_, err := d.detach("d", web)
-			wantCode(t, err, api.CodeInstanceBusy)
+			wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
 			if took := time.Since(began); took < DefaultUnplugTimeout || took > DefaultUnplugTimeout+time.Second {
 				t.Errorf("it took %v", took)
 			}
@@ -155,8 +173,7 @@ func TestAGuestThatIsSlowIsAskedAgain(t *testing.T) {
 		w.attached(t, testAtt, web)
 		must(t, w.SetUnplug(web, hvtest.UnplugRefuses))
 		time.AfterFunc(12*time.Second, func() { _ = w.SetUnplug(web, hvtest.UnplugAtOnce) })
-		_, err := d.detach("d", web)
-		must(t, err)
+		must(t, failed(d.detach("d", web)))
 		must(t, w.settled())
 	}, hv.StateRunning)
 }
@@ -165,15 +182,13 @@ func TestAPausedGuestIsNotAskedBeforeItRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
 		w.attached(t, testAtt, web)
-		_, err := d.detach("never resumed", web)
-		wantCode(t, err, api.CodeInstanceBusy)
+		wantCode(t, failed(d.detach("never resumed", web)), api.CodeInstanceBusy)
 		if w.Leaving(web, "vdb") {
 			t.Error("a request is left, which the guest would answer when nobody asks any more")
 		}
 		must(t, w.settled())
 		resumeAfter(w, 20*time.Second)
-		_, err = d.detach("resumed", web)
-		must(t, err)
+		must(t, failed(d.detach("resumed", web)))
 		must(t, w.settled())
 	}, hv.StatePaused)
 }
@@ -184,8 +199,7 @@ func TestAGuestThatLetsGoTooLateGetsTheDiskBack(t *testing.T) {
 			w := d.world
 			w.attached(t, testAtt, web)
 			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
-			_, err := d.detach("d", web)
-			wantCode(t, err, api.CodeInstanceBusy)
+			wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
 			if restart {
 				d.Restart()
 			}
@@ -207,8 +221,7 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 			w.attached(t, testAtt, web)
 			must(t, d.manager().MayMove(context.Background(), testVolume))
 			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
-			_, err := d.detach("d", web)
-			wantCode(t, err, api.CodeInstanceBusy)
+			wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
 			if restart {
 				d.Restart()
 			}
@@ -227,8 +240,7 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 	}
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
-		_, err := d.detach("never resumed", web)
-		wantCode(t, err, api.CodeInstanceBusy)
+		wantCode(t, failed(d.detach("never resumed", web)), api.CodeInstanceBusy)
 		must(t, d.manager().MayMove(context.Background(), testVolume)) // it was not asked
 	}, hv.StatePaused)
 }
@@ -263,16 +275,14 @@ func TestWhatTheHostDoesNotKnowIsNotDetachedWithoutTheRegistry(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
 		d.world.registry.SetDown(true)
-		_, err := d.detach("d", web)
-		wantCode(t, err, api.CodeRegistryUnavailable)
+		wantCode(t, failed(d.detach("d", web)), api.CodeRegistryUnavailable)
 	}, hv.StateRunning)
 }
 
 func TestAnAttachNeedsTheRegistryBeforeAnyEffect(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.registry.SetDown(true)
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-		wantCode(t, err, api.CodeRegistryUnavailable)
+		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeRegistryUnavailable)
 		if _, config := d.disks(t, web); config != nil {
 			t.Error("the disk is there")
 		}
@@ -285,49 +295,14 @@ func TestAnAttachNeedsTheRegistryBeforeAnyEffect(t *testing.T) {
 func TestAFencedHostTouchesNothingOfWhatItLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.registry.Fence(testHost)
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-		wantCode(t, err, api.CodeStaleEpoch)
+		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeStaleEpoch)
 		must(t, d.world.settled())
 	}, hv.StateRunning)
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
 		d.world.registry.Fence(testHost)
-		_, err := d.detach("d", web)
-		wantCode(t, err, api.CodeStaleEpoch)
+		wantCode(t, failed(d.detach("d", web)), api.CodeStaleEpoch)
 		must(t, d.world.settled())
-	}, hv.StateRunning)
-}
-
-func TestAFenceInTheMiddleOfADetachEndsItAndLeavesTheAttachment(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *daemon) {
-		w := d.world
-		w.attached(t, testAtt, web)
-		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
-		time.AfterFunc(5*time.Second, func() {
-			w.registry.Fence(testHost)
-			_ = w.ReleaseDevice(web, "vdb")
-		})
-		_, err := d.detach("d", web)
-		must(t, err)
-		if got := w.registry.state(); got != api.AttachmentDetaching {
-			t.Errorf("an old op made the attachment %q", got)
-		}
-	}, hv.StateRunning)
-}
-
-func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *daemon) {
-		w := d.world
-		w.registry.onTell = func(to api.AttachmentState) {
-			if to == api.AttachmentAttaching {
-				w.registry.NextEpoch(testHost, false)
-			}
-		}
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-		wantCode(t, err, api.CodeStaleEpoch)
-		if live, config := d.disks(t, web); live != nil || config != nil {
-			t.Errorf("the guest has %+v, its definition %+v", live, config)
-		}
 	}, hv.StateRunning)
 }
 
@@ -345,9 +320,7 @@ func TestDeleteByForceLeavesAGuestsDiskAlone(t *testing.T) {
 		must(t, w.Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
 		_, err = g.Delete(t.Context(), "gone", testAtt, true)
 		must(t, err)
-		if len(w.registry.all()) != 0 {
-			t.Errorf("left: %+v", w.registry.all())
-		}
+		w.wantNone(t)
 	}, hv.StateRunning)
 }
 
@@ -373,9 +346,7 @@ func TestWhatADeadOpLeftGoesByForceAndOnlyByForce(t *testing.T) {
 						wantCode(t, err, api.CodeConflict)
 					}
 					must(t, end(g))
-					if len(d.world.registry.all()) != 0 {
-						t.Errorf("left: %+v", d.world.registry.all())
-					}
+					d.world.wantNone(t)
 				}, hv.StateRunning)
 			})
 		}
@@ -391,8 +362,7 @@ func TestTheSameOpIDGivesTheSameAnswer(t *testing.T) {
 		if first.ID != again.ID {
 			t.Errorf("attachments %s and %s", first.ID, again.ID)
 		}
-		_, err = d.attach("a", api.VolumeAttach{Instance: "db"})
-		wantCode(t, err, api.CodeIdempotencyMismatch)
+		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "db"})), api.CodeIdempotencyMismatch)
 	}, hv.StateRunning)
 }
 
@@ -426,13 +396,9 @@ func TestAnOpThatGetsNoTurnBehindAMigrationIsTakenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
 		w.attached(t, testAtt, web)
-		_, runner := d.Now()
-		release := make(chan struct{})
-		d.hold <- release
-		must(t, runner.Submit(t.Context(), op.Op{ID: "copy", Kind: kindHold, Keys: []string{"instance/" + web}, Input: []byte("{}")}))
-		_, err := d.detach("d", web)
-		wantCode(t, err, api.CodeInstanceBusy)
-		close(release)
+		release := d.holds(t, "instance/"+web)
+		wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
+		release()
 		synctest.Wait()
 		must(t, w.settled())
 		if live, _ := d.disks(t, web); live == nil || slices.Contains(w.registry.told, api.AttachmentDetaching) {
@@ -445,16 +411,13 @@ func TestAMigrationThatBeganWhileADetachWaitedForItsTurnIsNotDisturbed(t *testin
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world
 		w.attached(t, testAtt, web)
-		_, runner := d.Now()
-		release := make(chan struct{})
-		d.hold <- release
-		must(t, runner.Submit(t.Context(), op.Op{ID: "start", Kind: kindHold, Keys: []string{"instance/" + web}, Input: []byte("{}")}))
+		release := d.holds(t, "instance/"+web)
 		end := make(chan error)
 		go func() { _, err := d.detach("d", web); end <- err }()
 		pass(time.Second)
 		w.registry.SetDown(true)
 		w.migrations.open = []api.Migration{{ID: "m", VolumeID: testVolume}}
-		close(release)
+		release()
 		pass(time.Second)
 		w.registry.SetDown(false)
 		wantCode(t, <-end, api.CodeMigrationActive)
@@ -470,12 +433,9 @@ func TestADiskThatIsNotAsItWasAskedForIsTakenBack(t *testing.T) {
 			spec := (&input{Device: "vdb", Location: w.registry.vol.Location}).disk()
 			must(t, w.Fake.AttachDisk(t.Context(), web, hv.Live, spec)) // without its serial
 		}})
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-		wantCode(t, err, api.CodeChainChanged)
+		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeChainChanged)
 		must(t, w.settled())
-		if len(w.registry.all()) != 0 {
-			t.Errorf("left: %+v", w.registry.all())
-		}
+		w.wantNone(t)
 	}, hv.StateRunning)
 }
 
@@ -484,15 +444,11 @@ func TestAskingAgainIsTheWordToLookAgain(t *testing.T) {
 		w := d.world
 		w.attached(t, testAtt, web)
 		w.registry.refuses = "released"
-		_, err := d.detach("d", web)
-		wantCode(t, err, api.CodeNeedsOperator)
+		wantCode(t, failed(d.detach("d", web)), api.CodeNeedsOperator)
 		w.registry.refuses = ""
-		_, err = d.detach("again", web)
-		wantCode(t, err, api.CodeNotFound) // the first one has ended it
+		wantCode(t, failed(d.detach("again", web)), api.CodeNotFound) // the first one has ended it
 		must(t, w.settled())
-		if len(w.registry.all()) != 0 {
-			t.Errorf("left: %+v", w.registry.all())
-		}
+		w.wantNone(t)
 	}, hv.StateRunning)
 }
 
@@ -503,8 +459,7 @@ func TestACallerIsToldOfAGuestThatDoesNotLetGoOfWhatItMayNotKeep(t *testing.T) {
 			w.registry.refuses = api.AttachmentAttached
 			must(t, w.SetUnplug(web, how))
 			began := time.Now()
-			_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-			wantCode(t, err, api.CodeInstanceBusy)
+			wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeInstanceBusy)
 			if took := time.Since(began); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
@@ -514,9 +469,7 @@ func TestACallerIsToldOfAGuestThatDoesNotLetGoOfWhatItMayNotKeep(t *testing.T) {
 			must(t, w.SetUnplug(web, hvtest.UnplugAtOnce))
 			pass(time.Minute)
 			must(t, w.settled())
-			if len(w.registry.all()) != 0 {
-				t.Errorf("left: %+v", w.registry.all())
-			}
+			w.wantNone(t)
 		}, hv.StateRunning)
 	}
 }
@@ -527,8 +480,7 @@ func TestAVolumeIsNotGivenBackIfADomainHasItAgain(t *testing.T) {
 		w.attached(t, testAtt, web)
 		in := w.input(testAtt, web)
 		w.images.OnDisconnect = func() { must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, in.disk())) }
-		_, err := d.detach("d", web)
-		wantCode(t, err, api.CodeNeedsOperator)
+		wantCode(t, failed(d.detach("d", web)), api.CodeNeedsOperator)
 		if got := w.registry.state(); got != api.AttachmentDetaching {
 			t.Errorf("the attachment is %q", got)
 		}
@@ -542,8 +494,7 @@ func TestALocationIsNotDisconnectedUnderAnAttachmentOfTheRegistry(t *testing.T) 
 		w.attached(t, testAtt, web)
 		other := w.input(otherAtt, db)
 		w.registry.rows[otherAtt] = other.attachment(api.AttachmentAttaching)
-		_, err := d.detach("d", web)
-		must(t, err)
+		must(t, failed(d.detach("d", web)))
 		if w.images.Disconnects != 0 {
 			t.Error("the location was disconnected")
 		}
@@ -559,8 +510,7 @@ func TestTheGuestGetsTheAddressThatTheDefinitionChose(t *testing.T) {
 		must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{
 			Target: "vdq", Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path},
 		}))
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-		must(t, err)
+		must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})))
 		if live, config := d.disks(t, web); live == nil || live.Address != config.Address {
 			t.Errorf("the guest has %+v, its definition %+v", live, config)
 		}

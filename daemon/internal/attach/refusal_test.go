@@ -62,8 +62,7 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 					c.ask = ask
 				}
 				rows := len(d.world.registry.all())
-				_, err := d.attach("a", c.ask)
-				wantCode(t, err, c.want)
+				wantCode(t, failed(d.attach("a", c.ask)), c.want)
 				if len(d.world.registry.all()) != rows || len(d.world.registry.told) != 0 {
 					t.Errorf("the registry was told %v", d.world.registry.told)
 				}
@@ -111,8 +110,7 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				d.world.attached(t, testAtt, web)
 				c.change(t, d.world)
 				_, before := d.disks(t, web)
-				_, err := d.detach("d", web)
-				wantCode(t, err, c.want)
+				wantCode(t, failed(d.detach("d", web)), c.want)
 				if _, after := d.disks(t, web); after == nil || !sameDisk(*before, *after) {
 					t.Errorf("the definition had %+v and has %+v", before, after)
 				}
@@ -136,13 +134,13 @@ func TestARefusalNamesWhatIsInTheWay(t *testing.T) {
 		row := d.world.registry.rows[otherAtt]
 		row.InstanceName = "the database"
 		d.world.registry.rows[otherAtt] = row
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
+		err := failed(d.attach("a", api.VolumeAttach{Instance: "web"}))
 		wantCode(t, err, api.CodeVolumeInUse)
 		named(err, "instance the database")
 	})
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		d.world.registry.onVolume = func(v *api.Volume) { v.Attachments = nil } // as if the slot had another one
-		_, err := d.attach("a", attachAsRoot)
+		err := failed(d.attach("a", attachAsRoot))
 		wantCode(t, err, api.CodeConflict)
 		named(err, "it has volume vol there")
 	})

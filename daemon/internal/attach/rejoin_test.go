@@ -14,54 +14,55 @@ import (
 // A host that was fenced and has lost nothing is back while its ops are at work:
 // no attachment is left in a state that nobody leads out of.
 
-func TestADetachEndsUnderTheNewEpochOfItsHost(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *daemon) {
-		w := d.world
-		w.attached(t, testAtt, web)
-		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
-		time.AfterFunc(5*time.Second, func() {
-			w.registry.Refence(testHost)
-			_ = w.ReleaseDevice(web, "vdb")
+func TestAFenceInTheMiddleOfADetachEndsItByTheEpochOfTheHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		rejoins, lets bool // the guest lets go of the disk
+		code          api.Code
+		left          api.AttachmentState
+	}{
+		"fenced, and the attachment is left": {lets: true, left: api.AttachmentDetaching},
+		"back, and it ends":                  {rejoins: true, lets: true},
+		"back, and it is given up":           {rejoins: true, code: api.CodeInstanceBusy, left: api.AttachmentAttached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, d *daemon) {
+				w := d.world
+				w.attached(t, testAtt, web)
+				must(t, w.SetUnplug(web, hvtest.UnplugWaits))
+				time.AfterFunc(5*time.Second, func() {
+					w.registry.With(func() { w.registry.NextEpoch(testHost, c.rejoins) })
+					if c.lets {
+						_ = w.ReleaseDevice(web, "vdb")
+					}
+				})
+				wantCode(t, failed(d.detach("d", web)), c.code)
+				if got := w.registry.state(); got != c.left {
+					t.Errorf("the attachment is left %q, want %q", got, c.left)
+				}
+			}, hv.StateRunning)
 		})
-		_, err := d.detach("d", web)
-		must(t, err)
-		if got := w.registry.state(); got != "" {
-			t.Errorf("the attachment is left %s", got)
-		}
-	}, hv.StateRunning)
+	}
 }
 
-func TestADetachIsGivenUpUnderTheNewEpochOfItsHost(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *daemon) {
-		w := d.world
-		w.attached(t, testAtt, web)
-		must(t, w.SetUnplug(web, hvtest.UnplugWaits))
-		time.AfterFunc(5*time.Second, func() { w.registry.Refence(testHost) })
-		_, err := d.detach("d", web)
-		wantCode(t, err, api.CodeInstanceBusy)
-		if got := w.registry.state(); got != api.AttachmentAttached {
-			t.Errorf("the attachment is left %s", got)
-		}
-	}, hv.StateRunning)
-}
-
-func TestAnAttachThatAFenceEndedGivesTheVolumeBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, d *daemon) {
-		w := d.world
-		w.registry.onTell = func(to api.AttachmentState) {
-			if to == api.AttachmentAttaching {
-				w.registry.NextEpoch(testHost, true)
+// The attachment itself is left while the host is out, and given back when it is in again.
+func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
+	for _, rejoins := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, d *daemon) {
+			w := d.world
+			w.registry.onTell = func(to api.AttachmentState) {
+				if to == api.AttachmentAttaching {
+					w.registry.NextEpoch(testHost, rejoins)
+				}
 			}
-		}
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-		wantCode(t, err, api.CodeStaleEpoch)
-		if live, config := d.disks(t, web); live != nil || config != nil {
-			t.Errorf("the guest has %+v, its definition %+v", live, config)
-		}
-		if left := w.registry.all(); len(left) > 0 {
-			t.Errorf("left: %+v", left)
-		}
-	}, hv.StateRunning)
+			wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeStaleEpoch)
+			if live, config := d.disks(t, web); live != nil || config != nil {
+				t.Errorf("the guest has %+v, its definition %+v", live, config)
+			}
+			if rejoins {
+				w.wantNone(t)
+			}
+		}, hv.StateRunning)
+	}
 }
 
 func TestAQueuedReleaseIsTakenUnderTheNewEpochOfItsHost(t *testing.T) {

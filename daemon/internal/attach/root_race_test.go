@@ -71,8 +71,7 @@ func (d *daemon) raced(t *testing.T, round string, delay time.Duration) (started
 		must(t, w.Destroy(web))
 		return true
 	case startErr != nil && detachErr == nil && guarded && !dom.State.Active() && dom.ConfigDisk("vda") == nil:
-		_, err := d.attach("attach "+round, attachAsRoot)
-		must(t, err)
+		must(t, failed(d.attach("attach "+round, attachAsRoot)))
 		return false
 	default:
 		t.Fatalf("round %s: start: %v, detach: %v, guarded: %t, running with %+v, defined with %+v", round, startErr, detachErr, guarded, dom.Live, dom.Config)

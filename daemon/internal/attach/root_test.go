@@ -74,8 +74,7 @@ func TestAnotherRootVolumeHasItsOwnSerialWhereTheLastHad(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		withRoot(t, false, func(t *testing.T, d *daemon) {
 			d.world.registry.root.slot.SerialOfVolume = !own
-			_, err := d.attach("a", attachAsRoot)
-			must(t, err)
+			must(t, failed(d.attach("a", attachAsRoot)))
 			want := testVolume
 			if own {
 				want = "boot-disk"
@@ -90,8 +89,7 @@ func TestAnotherRootVolumeHasItsOwnSerialWhereTheLastHad(t *testing.T) {
 func TestARootOfWhichNothingIsKnownBootsFirst(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
 		d.world.registry.root.slot = nil
-		_, err := d.attach("a", attachAsRoot)
-		must(t, err)
+		must(t, failed(d.attach("a", attachAsRoot)))
 		if got := d.root(t); got == nil || got.BootOrder != 1 || got.Serial != testVolume {
 			t.Errorf("the root is %+v", got)
 		}
@@ -103,8 +101,7 @@ func TestARootOfWhichNothingIsKnownBootsFirst(t *testing.T) {
 
 func TestARootMayBeReadOnly(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web", Root: true, Mode: api.ModeRO})
-		must(t, err)
+		must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web", Root: true, Mode: api.ModeRO})))
 		if got := d.root(t); got == nil || !got.ReadOnly {
 			t.Errorf("the root is %+v", got)
 		}
@@ -116,11 +113,9 @@ func TestARootMayBeReadOnly(t *testing.T) {
 func TestARootOpDoesNotWaitForTheNextReport(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		d.world.registry.reported[web] = hv.StateRunning
-		_, err := d.detach("d", "web")
-		must(t, err)
+		must(t, failed(d.detach("d", "web")))
 		d.world.registry.reported[web] = hv.StateRunning
-		_, err = d.attach("a", attachAsRoot)
-		must(t, err)
+		must(t, failed(d.attach("a", attachAsRoot)))
 		must(t, d.world.settled())
 	})
 }
@@ -146,8 +141,7 @@ func TestARootDetachGoesOnWhileTheRegistryIsAwayAndAnAttachDoesNot(t *testing.T)
 		if len(w.registry.all()) != 0 || w.registry.root.slot == nil || w.registry.root.slot.Disk != string(before) || !w.registry.root.slot.SerialOfVolume {
 			t.Errorf("the registry has %+v, slot %+v", w.registry.all(), w.registry.root.slot)
 		}
-		_, err = d.attach("a", attachAsRoot)
-		must(t, err)
+		must(t, failed(d.attach("a", attachAsRoot)))
 		must(t, w.settled())
 	})
 }
@@ -156,8 +150,7 @@ func TestAStartThatCameBeforeTheGuardKeepsItsRoot(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		before := d.root(t)
 		d.world.startsBehindTheGuard()
-		_, err := d.detach("d", "web")
-		wantCode(t, err, api.CodeRootDetachForbidden)
+		wantCode(t, failed(d.detach("d", "web")), api.CodeRootDetachForbidden)
 		if diff := cmp.Diff(before, d.root(t)); diff != "" || d.world.guarded() != "" {
 			t.Errorf("guard %q, root (-before +after)\n%s", d.world.guarded(), diff)
 		}
@@ -171,8 +164,7 @@ func TestAStartThatCameBeforeTheGuardKeepsItsRoot(t *testing.T) {
 func TestAGuardIsLeftWhereTheRootIsNot(t *testing.T) {
 	withRoot(t, false, func(t *testing.T, d *daemon) {
 		d.world.registry.refuses = api.AttachmentAttached
-		_, err := d.attach("a", attachAsRoot)
-		wantCode(t, err, api.CodePolicyDenied)
+		wantCode(t, failed(d.attach("a", attachAsRoot)), api.CodePolicyDenied)
 		must(t, d.world.settled())
 		if d.world.guarded() == "" {
 			t.Error("web has no root and is not guarded")
@@ -191,8 +183,7 @@ func TestAGuardIsLeftWhereADetachThatWasGivenUpFoundNoRoot(t *testing.T) {
 				w.runs(t)
 			}
 		})
-		_, err := d.detach("d", "web")
-		wantCode(t, err, api.CodeRootDetachForbidden)
+		wantCode(t, failed(d.detach("d", "web")), api.CodeRootDetachForbidden)
 		if w.guarded() == "" || w.registry.state() != api.AttachmentAttached {
 			t.Errorf("guard %q, attachment %s", w.guarded(), w.registry.state())
 		}
@@ -220,8 +211,7 @@ func TestARootThatIsNotWhereTheLastWasIsTakenBack(t *testing.T) {
 					must(t, w.Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
 					must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vda", Definition: string(def)}))
 				}})
-				_, err := d.attach("a", attachAsRoot)
-				wantCode(t, err, api.CodeChainChanged)
+				wantCode(t, failed(d.attach("a", attachAsRoot)), api.CodeChainChanged)
 				must(t, w.settled())
 				if d.root(t) != nil || w.guarded() == "" || len(w.registry.all()) != 0 {
 					t.Errorf("root %+v, guard %q, attachments %v", d.root(t), w.guarded(), w.registry.all())
@@ -249,8 +239,7 @@ func TestARootAttachmentThatIsDeletedByForceLeavesAGuard(t *testing.T) {
 func TestTheSameOpIDOfARootGivesTheSameAnswer(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
 		for range 2 {
-			_, err := d.detach("d", "web")
-			must(t, err)
+			must(t, failed(d.detach("d", "web")))
 		}
 		first, err := d.attach("a", attachAsRoot)
 		must(t, err)
@@ -259,20 +248,15 @@ func TestTheSameOpIDOfARootGivesTheSameAnswer(t *testing.T) {
 		if first.ID != again.ID {
 			t.Errorf("attachments %s and %s", first.ID, again.ID)
 		}
-		_, err = d.attach("a", api.VolumeAttach{Instance: "web"})
-		wantCode(t, err, api.CodeIdempotencyMismatch)
+		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeIdempotencyMismatch)
 	})
 }
 
 func TestARootOpAndAStartComeOneAfterTheOther(t *testing.T) {
 	withRoot(t, true, func(t *testing.T, d *daemon) {
-		_, runner := d.Now()
-		release := make(chan struct{})
-		d.hold <- release
-		must(t, runner.Submit(t.Context(), op.Op{ID: "start", Kind: kindHold, Keys: []string{"power/" + web}, Input: []byte("{}")}))
-		_, err := d.detach("d", "web")
-		wantCode(t, err, api.CodeInstanceBusy)
-		close(release)
+		release := d.holds(t, "power/"+web)
+		wantCode(t, failed(d.detach("d", "web")), api.CodeInstanceBusy)
+		release()
 		synctest.Wait()
 		must(t, d.world.settled())
 		if d.root(t) == nil {

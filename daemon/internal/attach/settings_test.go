@@ -26,8 +26,7 @@ func withSettings(t *testing.T, state hv.State, f func(t *testing.T, d *daemon, 
 			d.world.editDisk(t, hv.Live, edit)
 		}
 		_, was := d.disks(t, web)
-		_, err := d.detach("d", web)
-		must(t, err)
+		must(t, failed(d.detach("d", web)))
 		f(t, d, *was)
 	}, state)
 }
@@ -36,8 +35,7 @@ func TestADataVolumeComesBackAsTheDiskThatItWas(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {
 			withSettings(t, state, func(t *testing.T, d *daemon, was hv.Disk) {
-				_, err := d.attach("a", api.VolumeAttach{Instance: "web"})
-				must(t, err)
+				must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})))
 				live, config := d.disks(t, web)
 				if diff := cmp.Diff(&was, config); diff != "" {
 					t.Errorf("the definition's disk (-before +after)\n%s", diff)
@@ -74,8 +72,7 @@ func TestADataVolumeComesBackAtAnotherDeviceAndAddressIfItsOwnAreTaken(t *testin
 
 func TestDefaultSettingsMakeANewDisk(t *testing.T) {
 	withSettings(t, hv.StateStopped, func(t *testing.T, d *daemon, _ hv.Disk) {
-		_, err := d.attach("a", api.VolumeAttach{Instance: "web", DefaultSettings: true})
-		must(t, err)
+		must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web", DefaultSettings: true})))
 		if _, got := d.disks(t, web); got.Cache != "none" || got.ErrorPolicy != "" || got.Serial != testVolume {
 			t.Errorf("the disk is %+v", got)
 		}
@@ -108,8 +105,7 @@ func TestADiskThatWouldNotComeBackWholeIsNotAttachedAsItself(t *testing.T) {
 					c.edit(&kept)
 					w.registry.detached[web] = kept
 				}
-				_, err := d.attach("a", c.ask)
-				wantCode(t, err, c.want)
+				wantCode(t, failed(d.attach("a", c.ask)), c.want)
 			})
 		})
 	}
