@@ -71,3 +71,18 @@ func Insist(t *testing.T, ask func(try int) error) error {
 		Pass(between)
 	}
 }
+
+// Recorder is the part of testing.TB that the fake's assertions need, for worlds that are
+// judged by an error.
+type Recorder struct {
+	testing.TB
+	Problems []error
+}
+
+// Helper implements testing.TB.
+func (r *Recorder) Helper() {}
+
+// Errorf implements testing.TB.
+func (r *Recorder) Errorf(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
+}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -40,7 +40,7 @@ func TestAForeignSnapshotKeepsItsPlaceInThePersistentXML(t *testing.T) {
 					d.world.GuestWrites()
 				}
 				must(t, d.world.Stop(testInstance))
-				r := &migratetest.Recorder{}
+				r := &hosttest.Recorder{}
 				d.world.AssertNoWriteLost(r)
 				for _, err := range r.Problems {
 					t.Error(err)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -51,7 +51,7 @@ func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
 		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) }()
 		d.until(mig.ID, api.MigrationCancelled, api.MigrationCompleted)
 		calm(d)
-		r := &migratetest.Recorder{}
+		r := &hosttest.Recorder{}
 		d.world.AssertClean(r)
 		d.world.AssertNoWriteLost(r)
 		for _, err := range r.Problems {
@@ -80,7 +80,7 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 		}
 		must(t, d.world.Destroy(testInstance))
 		must(t, d.world.Start(testInstance))
-		r := &migratetest.Recorder{}
+		r := &hosttest.Recorder{}
 		d.world.AssertNoWriteLost(r)
 		for _, err := range r.Problems {
 			t.Error(err)

@@ -40,7 +40,6 @@ func TestACancelDuringTheStartDoesNotWaitForTheCopy(t *testing.T) {
 
 func TestTheSameStartFromManySidesIsOneMigration(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.Registry.Delay = time.Millisecond
 		req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool}
 		ids := make([]string, 8)
 		var calls sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -98,7 +99,7 @@ func askAgain(d *daemon, mig *api.Migration, what steps.Goal) {
 // process or in what it would start with, or if the registry's lock is gone.
 func staysWhole(t *testing.T, d *daemon) {
 	t.Helper()
-	r := &migratetest.Recorder{}
+	r := &hosttest.Recorder{}
 	d.world.AssertNoWriteLost(r)
 	for _, err := range r.Problems {
 		t.Error(err)

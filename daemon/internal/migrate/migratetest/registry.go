@@ -5,7 +5,6 @@ package migratetest
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -23,8 +22,6 @@ type FakeRegistry struct {
 	before map[string]api.MigrationState
 	// Last is what the last registration asked for.
 	Last api.MigrationRegister
-	// Delay is how long it takes to say where a volume is.
-	Delay time.Duration
 	// OnChange, where set, is called at every change of a row's state.
 	OnChange func(to api.MigrationState)
 	// Others are the volumes besides vol.
@@ -119,7 +116,6 @@ func (r *FakeRegistry) call(effect func() error) error {
 
 // Volume implements steps.Registry.
 func (r *FakeRegistry) Volume(context.Context, string) (vol api.Volume, err error) {
-	hosttest.Pass(r.Delay)
 	err = r.call(func() error { vol = r.Vol; return nil })
 	return vol, err
 }

@@ -5,7 +5,6 @@ package migratetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -171,7 +170,7 @@ func NewSpec(method string) steps.Spec {
 // nothing that the guest was told may be missing.
 func (w *World) Settled(at string) error {
 	w.SetQuiet()
-	r := &Recorder{}
+	r := &hosttest.Recorder{}
 	w.AssertNoWriteLost(r)
 	w.AssertClean(r)
 	dom, err := w.Fake.Domain(context.Background(), Instance)
@@ -194,21 +193,6 @@ func (w *World) Settled(at string) error {
 		r.Errorf("src is gone")
 	}
 	return errors.Join(r.Problems...)
-}
-
-// Recorder is the part of testing.TB that the fake's assertions need, for
-// worlds that are judged by an error.
-type Recorder struct {
-	testing.TB
-	Problems []error
-}
-
-// Helper implements testing.TB.
-func (r *Recorder) Helper() {}
-
-// Errorf implements testing.TB.
-func (r *Recorder) Errorf(format string, args ...any) {
-	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
 }
 
 // ActiveStates are the states in which the instance has a process.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -122,7 +123,7 @@ func started(t *testing.T, state hv.State, method string) *phase {
 // onOverlayStill: the op is undone, and the migration is where it was.
 func onOverlayStill(p *phase) error {
 	p.SetQuiet()
-	r := &migratetest.Recorder{}
+	r := &hosttest.Recorder{}
 	p.AssertNoWriteLost(r)
 	p.AssertClean(r)
 	dom, err := p.Fake.Domain(context.Background(), testInstance)
@@ -323,7 +324,7 @@ func TestMirrorMatrix(t *testing.T) {
 				p.done = (*phase).mirrored
 				p.undone = func(p *phase) error { // the job may be left, for the cancel
 					p.SetQuiet()
-					r := &migratetest.Recorder{}
+					r := &hosttest.Recorder{}
 					p.AssertNoWriteLost(r)
 					return errors.Join(errors.Join(r.Problems...), p.row(api.MigrationStarted))
 				}
