@@ -52,7 +52,7 @@ var layers = [][]string{
 	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session", "ctl/internal/web"},
 	{"daemon/internal/migrate", "registry/internal/server", "registry/internal/drain", "registry/internal/pauseall"},
 	{"registry/internal/relay", "registry/internal/reconcile", "daemon/internal/instance", "daemon/internal/migrate/steps"},
-	{"daemon/internal/instance/steps"},
+	{"daemon/internal/instance/steps", "daemon/internal/hosttest"},
 	{"daemon/internal/libvirt", "daemon/internal/journal", "daemon/internal/image", "daemon/internal/audit", "daemon/internal/witness"},
 	{"daemon/internal/location", "daemon/internal/request", "daemon/internal/guard", "registry/internal/workflow"},
 	{"internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
