@@ -129,8 +129,10 @@ func registry() map[string]any {
 		"drains": []api.Drain{{
 			ID: "d-1", Pool: "old", ToPool: "fast", Parallel: 2, State: api.DrainRunning, BytesTotal: 1400 * gib, BytesDone: 480 * gib, StartedAt: ago(3 * time.Hour),
 			Volumes: []api.DrainVolume{
-				{VolumeID: "v-erp-data", VolumeName: "erp-data", State: api.DrainVolumeMoved}, {VolumeID: "v-git", VolumeName: "git", State: api.DrainVolumeMoved},
-				{VolumeID: "v-db-data", VolumeName: "db-data", State: api.DrainVolumeMoving}, {VolumeID: "v-mail", VolumeName: "mail", State: api.DrainVolumePending},
+				{VolumeID: "v-erp-data", VolumeName: "erp-data", State: api.DrainVolumeMoved},
+				{VolumeID: "v-git", VolumeName: "git", State: api.DrainVolumeMoved},
+				{VolumeID: "v-db-data", VolumeName: "db-data", State: api.DrainVolumeMoving},
+				{VolumeID: "v-mail", VolumeName: "mail", State: api.DrainVolumePending},
 				{VolumeID: "v-quorum", VolumeName: "quorum", State: api.DrainVolumeSkipped, Error: api.Errorf(api.CodeMultiattached, "cannot migrate volume quorum: it has 2 attachments")},
 			},
 		}},
