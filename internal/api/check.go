@@ -152,7 +152,7 @@ func (in MigrationComplete) Check() error {
 
 // Check refuses what makes no sense by itself.
 func (in VolumeAttach) Check() error {
-	if in.Mode != "" && in.Mode != ModeRW && in.Mode != ModeRO {
+	if in.Mode != "" && !in.Mode.Valid() {
 		return invalid("mode is %.20q; it must be rw or ro", string(in.Mode))
 	}
 	return first(checkGiven("instance", in.Instance), CheckDevice(in.Device))

@@ -159,6 +159,15 @@ type AdoptedDisk struct {
 	Type string `json:"type,omitempty"`
 }
 
+// Attachment is the attachment that the registration of a disk of in makes.
+func (d *AdoptedDisk) Attachment(in *InstanceRegister) Attachment {
+	return Attachment{
+		ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host,
+		DiskAttachment: DiskAttachment{Mode: d.Mode, Device: d.Device, BootIndex: d.BootIndex},
+		State:          AttachmentAttached, Location: d.Location,
+	}
+}
+
 // InstanceRegister records an adopted instance with its disks, in one
 // transaction: the body of POST /v1/instances:register at the registry. Slots are
 // disks of the domain that are no volume (an ISO, an unsupported disk).

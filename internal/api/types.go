@@ -79,15 +79,6 @@ const (
 	AttachmentError     AttachmentState = "error"
 )
 
-// Mode is how an attachment may use its volume.
-type Mode string
-
-// The modes of an attachment.
-const (
-	ModeRW Mode = "rw"
-	ModeRO Mode = "ro"
-)
-
 // MigrationState is the state of a migration.
 type MigrationState string
 
@@ -192,23 +183,20 @@ func (v *Volume) Unheld() bool {
 	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
 
-// Attachment is one volume at one instance. BootIndex is nil for a slot that
-// takes no part in booting. The names are for people: what a host answers for an
-// operation of its own may lack them.
+// Attachment is one volume at one instance. The names are for people: what a host
+// answers for an operation of its own may lack them.
 type Attachment struct {
-	ID           string          `json:"id"`
-	VolumeID     string          `json:"volume_id"`
-	VolumeName   string          `json:"volume_name,omitempty"`
-	InstanceID   string          `json:"instance_id"`
-	InstanceName string          `json:"instance_name,omitempty"`
-	Host         string          `json:"host"`
-	Mode         Mode            `json:"mode"`
-	Device       string          `json:"device"`
-	BootIndex    *int            `json:"boot_index"`
-	State        AttachmentState `json:"state"`
-	Location     Location        `json:"location"`
-	CreatedAt    time.Time       `json:"created_at"`
-	UpdatedAt    time.Time       `json:"updated_at"`
+	ID           string `json:"id"`
+	VolumeID     string `json:"volume_id"`
+	VolumeName   string `json:"volume_name,omitempty"`
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name,omitempty"`
+	Host         string `json:"host"`
+	DiskAttachment
+	State     AttachmentState `json:"state"`
+	Location  Location        `json:"location"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
 }
 
 // BlockDeviceMapping is a slot of an instance. VolumeID and AttachmentID are

@@ -20,9 +20,6 @@ func (AttachmentState) Values() []string {
 	return words(AttachmentReserved, AttachmentAttaching, AttachmentAttached, AttachmentDetaching, AttachmentError)
 }
 
-// Values are the modes of an attachment.
-func (Mode) Values() []string { return words(ModeRW, ModeRO) }
-
 // Values are the states of a migration.
 func (MigrationState) Values() []string {
 	return words(MigrationStarting, MigrationStarted, MigrationCopying, MigrationCopied, MigrationCompleting, MigrationCompleted,

@@ -60,7 +60,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	switch {
 	case asked.Instance == "":
 		return input{}, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl instance list` shows those of this host")
-	case asked.Mode != api.ModeRW && asked.Mode != api.ModeRO:
+	case !asked.Mode.Valid():
 		return input{}, api.Errorf(api.CodeInvalidArgument, "mode is %.20q; it must be rw or ro", string(asked.Mode))
 	}
 	if err := api.CheckDevice(asked.Device); err != nil {
@@ -95,7 +95,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	}
 	in := input{
 		AttachmentID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: inst.ID, InstanceName: inst.Name,
-		Mode: asked.Mode, Shareable: vol.Multiattach, Location: vol.Location,
+		DiskAttachment: api.DiskAttachment{Mode: asked.Mode}, Shareable: vol.Multiattach, Location: vol.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation,
 	}
 	err = m.decideDisk(ctx, &in, asked, inst)

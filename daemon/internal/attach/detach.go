@@ -248,7 +248,7 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	}
 	in := input{
 		AttachmentID: f.ID, VolumeID: f.VolumeID, VolumeName: f.volume, InstanceID: f.InstanceID, InstanceName: cmp.Or(f.InstanceName, f.InstanceID),
-		Device: f.Device, Mode: f.Mode, BootIndex: f.BootIndex, Location: f.Location,
+		DiskAttachment: f.DiskAttachment, Location: f.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch,
 	}
 	dom, err := m.env.HV.Domain(ctx, f.InstanceID)

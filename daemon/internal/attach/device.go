@@ -5,17 +5,10 @@ package attach
 import (
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// busOf is the bus of a device by its name.
-func busOf(device string) string {
-	if device[:2] == "sd" {
-		return "scsi"
-	}
-	return "virtio"
-}
 
 // chooseDevice returns the device that was asked for if the instance can have
 // it, or the first virtio disk that is free: by its domain, running and defined,
@@ -40,7 +33,7 @@ func chooseDevice(asked string, dom *hv.Domain, inst api.Instance, root *hv.Disk
 	case bootsBefore(asked, root):
 		return "", api.Errorf(api.CodeConflict, "device %s of instance %s would come before %s, from which it boots as the first of its disks and which is empty now; choose a later one, or attach the root volume first",
 			asked, inst.Name, root.Target)
-	case busOf(asked) == "scsi" && !hasSCSI(dom):
+	case diskspec.BusOf(asked) == "scsi" && !hasSCSI(dom):
 		return "", api.Errorf(api.CodeUnsupportedDisk, "instance %s has no SCSI disk, so it may have no SCSI controller for %s; use a virtio device (vdb)", inst.Name, asked)
 	}
 	return asked, nil
@@ -59,7 +52,7 @@ func letters(n int) string {
 // booting that a root had which is away: one without a number is the first of the disks.
 // libvirt has those of a bus in the order of their names.
 func bootsBefore(device string, root *hv.Disk) bool {
-	return root != nil && root.BootOrder == 0 && root.Bus == busOf(device) &&
+	return root != nil && root.BootOrder == 0 && root.Bus == diskspec.BusOf(device) &&
 		(len(device) < len(root.Target) || len(device) == len(root.Target) && device < root.Target)
 }
 

@@ -430,7 +430,7 @@ func TestADiskThatIsNotAsItWasAskedForIsTakenBack(t *testing.T) {
 		w := d.world
 		w.Inject(hvtest.Fault{Call: "AttachDisk", Nth: 2, After: true, Do: func() {
 			must(t, w.Fake.DetachDisk(t.Context(), web, hv.Live, "vdb"))
-			spec := (&input{Device: "vdb", Location: w.registry.vol.Location}).disk()
+			spec := (&input{DiskAttachment: api.DiskAttachment{Device: "vdb"}, Location: w.registry.vol.Location}).disk()
 			must(t, w.Fake.AttachDisk(t.Context(), web, hv.Live, spec)) // without its serial
 		}})
 		wantCode(t, failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeChainChanged)

@@ -128,9 +128,7 @@ type input struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
 
-	Device    string       `json:"device"`
-	Mode      api.Mode     `json:"mode"`
-	BootIndex *int         `json:"boot_index,omitempty"`
+	api.DiskAttachment
 	Shareable bool         `json:"shareable"`
 	Location  api.Location `json:"location"`
 	Block     bool         `json:"block"`
@@ -180,8 +178,7 @@ func (in *input) Variant(kind string) string { return kindFor(kind, in.Root) }
 func (in *input) attachment(state api.AttachmentState) api.Attachment {
 	return api.Attachment{
 		ID: in.AttachmentID, VolumeID: in.VolumeID, VolumeName: in.VolumeName, InstanceID: in.InstanceID, InstanceName: in.InstanceName,
-		Host: in.HostName, Mode: in.Mode,
-		Device: in.Device, BootIndex: in.BootIndex, State: state, Location: in.Location,
+		Host: in.HostName, DiskAttachment: in.DiskAttachment, State: state, Location: in.Location,
 	}
 }
 

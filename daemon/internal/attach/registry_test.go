@@ -149,9 +149,9 @@ func (r *fakeRegistry) ReserveAttachment(_ context.Context, opID string, in api.
 			bootIndex = new(int)
 		}
 		return r.store(api.Attachment{
-			BootIndex: bootIndex,
-			ID:        in.ID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: hostName, Mode: in.Mode, Device: in.Device,
-			State: api.AttachmentReserved, Location: r.vol.Location,
+			ID: in.ID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Host: hostName,
+			DiskAttachment: api.DiskAttachment{Mode: in.Mode, Device: in.Device, BootIndex: bootIndex},
+			State:          api.AttachmentReserved, Location: r.vol.Location,
 		}), nil
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -107,7 +108,7 @@ func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.
 		return err
 	case was != nil:
 		return in.placeFree(dom, was)
-	case api.CheckDevice(s.Device) != nil, busOf(s.Device) == "scsi" && !hasSCSI(dom):
+	case api.CheckDevice(s.Device) != nil, diskspec.BusOf(s.Device) == "scsi" && !hasSCSI(dom):
 		return refuse(api.CodeUnsupportedDisk, "nothing is known of the disk %s that was there, and it is no virtio disk; define one with virsh and adopt the instance again", s.Device)
 	}
 	return nil

@@ -43,6 +43,6 @@ func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attach
 func onShelf(vol api.Volume, att api.Attachment) *input {
 	return &input{
 		AttachmentID: att.ID, VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: att.InstanceID, InstanceName: cmp.Or(att.InstanceName, att.InstanceID),
-		Device: att.Device, Mode: att.Mode, Shareable: vol.Multiattach, Location: att.Location, Host: att.Host, HostName: att.Host,
+		DiskAttachment: att.DiskAttachment, Shareable: vol.Multiattach, Location: att.Location, Host: att.Host, HostName: att.Host,
 	}
 }

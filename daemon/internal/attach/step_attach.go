@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -96,20 +97,13 @@ func (e *env) seenWithout(ctx context.Context, in *input) error {
 	return err
 }
 
-// disk is the disk that the attachment is to be. Its serial is the volume's id as
-// it is: a guest finds the first 20 characters of it under /dev/disk/by-id. A volume
-// that comes back, and a root volume, get the disk that was there.
+// disk is the disk that the attachment is to be. A volume that comes back, and a root
+// volume, get the disk that was there.
 func (in *input) disk() hv.DiskSpec {
-	spec := hv.DiskSpec{
-		Target: in.Device, Bus: busOf(in.Device), Serial: in.VolumeID, Image: in.image(),
-		ReadOnly: in.Mode == api.ModeRO, Shareable: in.Shareable,
-	}
+	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.image(), in.Slot)
 	switch {
 	case in.Slot != nil:
-		spec.Slot, spec.NoBootOrder = in.Slot.Disk, in.WasRoot
-		if !in.Slot.SerialOfVolume {
-			spec.Serial = ""
-		}
+		spec.NoBootOrder = in.WasRoot
 	case in.Root:
 		spec.BootOrder = 1
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -108,7 +109,7 @@ func (in *input) wanted(d *hv.Disk, serial string) string {
 		return "has a chain without an end"
 	case d.Serial != serial:
 		return fmt.Sprintf("has the serial %q", d.Serial)
-	case d.ReadOnly != (in.Mode == api.ModeRO):
+	case !diskspec.InMode(d, in.DiskAttachment):
 		return fmt.Sprintf("is read-only: %t", d.ReadOnly)
 	case d.Shareable != in.Shareable:
 		return fmt.Sprintf("is shareable: %t", d.Shareable)

@@ -130,7 +130,7 @@ func diskIn(dom *hv.Domain, where hv.Where) *hv.Disk {
 func (w *world) input(attachmentID, instanceID string) input {
 	return input{
 		AttachmentID: attachmentID, VolumeID: testVolume, VolumeName: "vol", InstanceID: instanceID, InstanceName: instanceID,
-		Device: "vdb", Mode: api.ModeRW, Shareable: w.registry.vol.Multiattach, Location: w.registry.vol.Location,
+		DiskAttachment: api.DiskAttachment{Device: "vdb", Mode: api.ModeRW}, Shareable: w.registry.vol.Multiattach, Location: w.registry.vol.Location,
 		Host: testHost, HostName: hostName, Epoch: 1, Generation: 1,
 	}
 }

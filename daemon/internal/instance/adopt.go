@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -200,12 +201,8 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	if err != nil {
 		return api.AdoptedDisk{}, "not a volume: " + err.Error()
 	}
-	mode := api.ModeRW
-	if d.ReadOnly {
-		mode = api.ModeRO
-	}
 	return api.AdoptedDisk{
-		AttachmentID: uuid.NewString(), Device: d.Target, Mode: mode, Shareable: isShared(dom, d),
+		AttachmentID: uuid.NewString(), Device: d.Target, Mode: diskspec.ModeOf(d), Shareable: isShared(dom, d),
 		Location: api.Location{Path: top.Path, Format: api.Format(top.Format), SizeBytes: size},
 	}, ""
 }

@@ -136,7 +136,7 @@ func (w *pauseWorld) Attachments(_ context.Context, _, instance string) ([]api.A
 	var all []api.Attachment
 	for _, id := range []string{pausedWeb, pausedDB} {
 		if instance == "" || instance == id {
-			all = append(all, api.Attachment{VolumeID: pausedVol, InstanceID: id, Device: "vdb", Location: w.location(w.at)})
+			all = append(all, api.Attachment{VolumeID: pausedVol, InstanceID: id, DiskAttachment: api.DiskAttachment{Device: "vdb"}, Location: w.location(w.at)})
 		}
 	}
 	return all, err

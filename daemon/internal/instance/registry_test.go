@@ -54,8 +54,9 @@ func newFakeRegistry(w *world) *fakeRegistry {
 	zero := 0
 	for i, id := range []string{rootVol, dataVol} {
 		a := api.Attachment{
-			ID: "att-" + id, VolumeID: id, InstanceID: web, Mode: api.ModeRW, Device: []string{"vda", "vdb"}[i], State: api.AttachmentAttached,
-			Location: api.Location{Path: []string{rootPath, dataPath}[i], Format: api.FormatRaw, SizeBytes: testSize},
+			ID: "att-" + id, VolumeID: id, InstanceID: web, State: api.AttachmentAttached,
+			DiskAttachment: api.DiskAttachment{Mode: api.ModeRW, Device: []string{"vda", "vdb"}[i]},
+			Location:       api.Location{Path: []string{rootPath, dataPath}[i], Format: api.FormatRaw, SizeBytes: testSize},
 		}
 		slot := api.BlockDeviceMapping{Device: a.Device, VolumeID: &a.VolumeID, AttachmentID: &a.ID}
 		if i == 0 {

@@ -32,7 +32,7 @@ func TestWhichDoesNotTakeAnOldMoveForTheTruth(t *testing.T) {
 func TestWhichAsksTheInstanceThatHasTheDisk(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		vol := d.world.Registry.CurrentVolume()
-		reserved := api.Attachment{ID: "reserved", VolumeID: vol.ID, InstanceID: "another", Device: "vdz", State: api.AttachmentReserved}
+		reserved := api.Attachment{ID: "reserved", VolumeID: vol.ID, InstanceID: "another", DiskAttachment: api.DiskAttachment{Device: "vdz"}, State: api.AttachmentReserved}
 		holder := vol.Attachments
 		vol.Attachments = append([]api.Attachment{reserved}, holder...)
 		w, err := d.manager().Which(context.Background(), vol)

@@ -59,11 +59,7 @@ func (s *Site) RegisterInstance(ctx context.Context, opID string, in api.Instanc
 	}
 	granted := make([]api.Attachment, 0, len(in.Disks))
 	for i := range in.Disks {
-		d := &in.Disks[i]
-		granted = append(granted, api.Attachment{
-			ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host, Mode: d.Mode, Device: d.Device,
-			BootIndex: d.BootIndex, State: api.AttachmentAttached, Location: d.Location,
-		})
+		granted = append(granted, in.Disks[i].Attachment(&in))
 	}
 	return inst, s.up.grant(granted...)
 }

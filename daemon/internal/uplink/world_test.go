@@ -284,7 +284,7 @@ func (w *world) run(name, id, path string) {
 
 func granted(name, id, path string) api.Attachment {
 	return api.Attachment{
-		ID: attachment(name), VolumeID: "volume-" + name, InstanceID: id, Host: "alpha", Device: "vda", State: api.AttachmentAttached,
+		ID: attachment(name), VolumeID: "volume-" + name, InstanceID: id, Host: "alpha", DiskAttachment: api.DiskAttachment{Device: "vda"}, State: api.AttachmentAttached,
 		Location: api.Location{Path: path, Format: api.FormatRaw},
 	}
 }

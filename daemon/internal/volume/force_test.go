@@ -43,7 +43,7 @@ func TestForceDoesNotDeleteWhatIsUsed(t *testing.T) {
 		code   api.Code
 	}{
 		"attached": {func(_ *world, v *api.Volume) {
-			v.Status, v.Attachments = api.VolumeError, []api.Attachment{{InstanceID: "i", Device: "vdb"}}
+			v.Status, v.Attachments = api.VolumeError, []api.Attachment{{InstanceID: "i", DiskAttachment: api.DiskAttachment{Device: "vdb"}}}
 		}, api.CodeVolumeInUse},
 		"moving":      {func(_ *world, v *api.Volume) { v.Status, v.MigrationID = api.VolumeError, "m" }, api.CodeMigrationActive},
 		"reserved":    {func(_ *world, v *api.Volume) { v.Status = api.VolumeReserved }, api.CodeVolumeNotAvailable},

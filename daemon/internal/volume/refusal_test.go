@@ -164,7 +164,7 @@ func TestAdoptIsRefused(t *testing.T) {
 func TestDeleteIsRefused(t *testing.T) {
 	for _, c := range []refusal[api.Volume]{
 		{"attached", nil, func(v *api.Volume) {
-			v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{InstanceID: "web-id", InstanceName: "web", Device: "vdb"}}
+			v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{InstanceID: "web-id", InstanceName: "web", DiskAttachment: api.DiskAttachment{Device: "vdb"}}}
 		}, api.CodeVolumeInUse, "instance web as vdb"},
 		{"attached and migrating", nil, func(v *api.Volume) {
 			v.Status, v.MigrationID, v.Attachments = api.VolumeInUse, "move-id", []api.Attachment{{InstanceID: "web-id"}}

@@ -57,7 +57,7 @@ func (w *world) withVolume(t *testing.T, who holder) api.Volume {
 	}
 	return w.edit(vol.ID, func(v *api.Volume) {
 		v.Status = api.VolumeInUse
-		v.Attachments = []api.Attachment{{ID: "a", InstanceID: guestID, InstanceName: "web", Device: "vdb", Mode: api.ModeRW, State: api.AttachmentAttached, Host: hostName}}
+		v.Attachments = []api.Attachment{{ID: "a", InstanceID: guestID, InstanceName: "web", DiskAttachment: api.DiskAttachment{Device: "vdb", Mode: api.ModeRW}, State: api.AttachmentAttached, Host: hostName}}
 	})
 }
 

@@ -254,8 +254,9 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 	}
 	h := attachmentRow{
 		Attachment: api.Attachment{
-			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.Name, Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex,
-			State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
+			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.Name,
+			DiskAttachment: api.DiskAttachment{Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex},
+			State:          api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
 		},
 		opID: in.OpID, hostID: host.ID, instanceState: slot.instanceState, generation: v.generation,
 	}
@@ -280,10 +281,7 @@ func (tx *Tx) storeAttachment(ctx context.Context, v volumeForReserve, slot slot
 			return err
 		}
 	}
-	return tx.insertAttachment(ctx, attachment{
-		id: h.ID, volumeID: v.id, volumeName: v.name, instanceID: h.InstanceID, instanceName: slot.instanceName,
-		device: h.Device, mode: h.Mode, state: h.State, exclusive: !v.multiattach, opID: h.opID,
-	})
+	return tx.insertAttachment(ctx, attachment{Attachment: h.Attachment, exclusive: !v.multiattach, opID: h.opID})
 }
 
 // checkNoPaused refuses to attach a volume that another instance has whose guest a move has
@@ -328,7 +326,7 @@ func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none 
 	h := attachmentRow{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
-			Mode: in.Mode, Device: in.Device, State: api.AttachmentAttached,
+			DiskAttachment: api.DiskAttachment{Mode: in.Mode, Device: in.Device}, State: api.AttachmentAttached,
 		},
 		opID: in.OpID, generation: v.generation,
 	}

@@ -83,25 +83,22 @@ func scanAttachment(row ledger.Scanner) (api.Attachment, error) {
 
 // attachment is what the row of an attachment holds beyond its key.
 type attachment struct {
-	id, volumeID, instanceID, device string
-	volumeName, instanceName         string // for people
-	migrationID                      string // of a reserved dst, else ""
-	opID                             string
-	mode                             api.Mode
-	state                            api.AttachmentState
-	exclusive                        bool
+	api.Attachment
+	migrationID string // of a reserved dst, else ""
+	opID        string
+	exclusive   bool
 }
 
 func (tx *Tx) insertAttachment(ctx context.Context, a attachment) error {
 	_, err := tx.ExecContext(ctx, addAttachmentAt,
-		a.id, a.volumeID, a.instanceID, a.device, a.mode, a.state, a.exclusive, a.migrationID, a.opID, tx.At.UnixMicro())
+		a.ID, a.VolumeID, a.InstanceID, a.Device, a.Mode, a.State, a.exclusive, a.migrationID, a.opID, tx.At.UnixMicro())
 	switch {
 	case sqlitedb.Violates(err, "attachments.id"):
-		return idTaken(a.id)
+		return idTaken(a.ID)
 	case sqlitedb.Violates(err, "attachments.instance_id", "attachments.device"):
-		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken", a.device, a.instanceName)
+		return api.Errorf(api.CodeConflict, "the device %s of instance %s is taken", a.Device, a.InstanceName)
 	case sqlitedb.Violates(err, "attachments.volume_id"):
-		return api.Errorf(api.CodeVolumeInUse, "volume %s is attached already and its type is not multiattach", a.volumeName)
+		return api.Errorf(api.CodeVolumeInUse, "volume %s is attached already and its type is not multiattach", a.VolumeName)
 	case err != nil:
 		return fmt.Errorf("store attachment: %w", err)
 	}

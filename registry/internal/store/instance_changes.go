@@ -222,11 +222,9 @@ func (tx *Tx) adoptDisk(ctx context.Context, in api.InstanceRegister, hostID str
 	if err != nil {
 		return err
 	}
-	return tx.insertAttachment(ctx, attachment{
-		id: d.AttachmentID, volumeID: v.ID, volumeName: v.Name,
-		instanceID: in.ID, instanceName: in.Name, device: d.Device, mode: d.Mode, state: api.AttachmentAttached,
-		exclusive: !v.Multiattach,
-	})
+	a := d.Attachment(&in)
+	a.VolumeID, a.VolumeName, a.InstanceName = v.ID, v.Name, in.Name
+	return tx.insertAttachment(ctx, attachment{Attachment: a, exclusive: !v.Multiattach})
 }
 
 // adoptNew makes the volume. Only a disk that its domain shares is of a multiattach

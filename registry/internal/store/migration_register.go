@@ -218,8 +218,6 @@ func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeTyp
 		return nil
 	}
 	a := v.Attachments[0]
-	return tx.insertAttachment(ctx, attachment{
-		id: in.DstAttachmentID, volumeID: v.ID, volumeName: v.Name, instanceID: a.InstanceID, instanceName: a.InstanceID,
-		device: a.Device, migrationID: in.ID, mode: a.Mode, state: api.AttachmentReserved, exclusive: !v.Multiattach, opID: in.OpID,
-	})
+	a.ID, a.State = in.DstAttachmentID, api.AttachmentReserved
+	return tx.insertAttachment(ctx, attachment{Attachment: a, migrationID: in.ID, exclusive: !v.Multiattach, opID: in.OpID})
 }

@@ -95,7 +95,7 @@ func Device(device string) error {
 
 // Mode checks the mode of a disk that is called so.
 func Mode(m api.Mode, device string) error {
-	if m != api.ModeRW && m != api.ModeRO {
+	if !m.Valid() {
 		return Invalid("the mode %s of disk %s is not one of rw and ro", Quote(string(m)), device)
 	}
 	return nil

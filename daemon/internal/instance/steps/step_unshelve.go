@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -167,46 +168,32 @@ func (e *Env) claimedBy(r *op.Run) (claimed, error) {
 
 // DiskFor is the disk of an attachment as it is now, in its slot.
 func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.DiskSpec {
-	spec := hv.DiskSpec{
-		Target: a.Device, Bus: busOf(a.Device), Serial: vol.ID, Image: img, ReadOnly: a.Mode == api.ModeRO, Shareable: vol.Multiattach,
-	}
-	if slot, wasRoot, ok := slotOf(got, a); ok {
-		spec.Slot, spec.NoBootOrder, spec.NewAddress = slot.Disk, wasRoot, wasRoot
-		if !slot.SerialOfVolume {
-			spec.Serial = "" // the slot's stays
-		}
-	}
+	slot, wasRoot := slotOf(got, a)
+	spec := diskspec.New(vol.ID, a.DiskAttachment, vol.Multiattach, img, slot)
+	spec.NoBootOrder, spec.NewAddress = wasRoot, wasRoot
 	return spec
 }
 
-// slotOf is what is known of the slot of an attachment. The registry keeps it with the
+// slotOf is what is known of the slot of an attachment, nil if nothing is. The registry keeps it with the
 // slot if the slot was emptied, on the shelf or before, and with the instance if the volume
 // comes back at another device. WasRoot says that it was the root's slot then: its places
 // belong to the root of now.
-func slotOf(got claimed, a api.Attachment) (slot api.SlotDefinition, wasRoot, known bool) {
+func slotOf(got claimed, a api.Attachment) (slot *api.SlotDefinition, wasRoot bool) {
 	device := a.Device
 	if got.Definition != nil {
 		if slot, ok := got.Definition.Disks[device]; ok {
-			return slot, false, true
+			return &slot, false
 		}
 	}
 	for _, s := range got.Instance.BlockDeviceMappings {
 		if s.Device == device && s.Slot != nil {
-			return *s.Slot, false, true
+			return s.Slot, false
 		}
 	}
-	if was := got.Instance.Detached(a.VolumeID); was != nil && busOf(was.Device) == busOf(device) {
-		return was.Slot, got.Instance.WasRoot(was), true
+	if was := got.Instance.Detached(a.VolumeID); was != nil && diskspec.BusOf(was.Device) == diskspec.BusOf(device) {
+		return &was.Slot, got.Instance.WasRoot(was)
 	}
-	return slot, false, false
-}
-
-// busOf guesses the bus of a disk from its name, where nothing else is known.
-func busOf(device string) string {
-	if len(device) > 2 && device[:2] == "sd" {
-		return "scsi"
-	}
-	return "virtio"
+	return nil, false
 }
 
 // defineNote says that this op defines the domain: a domain that is there afterwards is
@@ -342,7 +329,7 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 		switch {
 		case d == nil || len(d.Chain) != 1 || !d.Terminated:
 			return fmt.Sprintf("its disk %s is not the volume alone", a.Device)
-		case d.ReadOnly != (a.Mode == api.ModeRO):
+		case !diskspec.InMode(d, a.DiskAttachment):
 			return fmt.Sprintf("its disk %s is read-only: %t", a.Device, d.ReadOnly)
 		}
 	}

@@ -53,8 +53,8 @@ func (r *FakeRegistry) Migrations(context.Context, string, bool) (all []api.Migr
 func newRegistry() *FakeRegistry {
 	loc := api.Location{Path: SrcPath, Format: api.FormatRaw, SizeBytes: Size}
 	att := api.Attachment{
-		ID: SrcAttachment, VolumeID: Volume, InstanceID: Instance, Host: Host, Mode: api.ModeRW,
-		Device: "vda", State: api.AttachmentAttached, Location: loc,
+		ID: SrcAttachment, VolumeID: Volume, InstanceID: Instance, Host: Host,
+		DiskAttachment: api.DiskAttachment{Mode: api.ModeRW, Device: "vda"}, State: api.AttachmentAttached, Location: loc,
 	}
 	return &FakeRegistry{
 		Registry: hosttest.Registry{Moments: &hosttest.Moments{}},
