@@ -4,6 +4,7 @@ package routes
 
 import (
 	"net/http"
+	"reflect"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -51,12 +52,13 @@ const waitParameter = "wait"
 var begins = also[api.Op]("op")
 
 // declare adds a route to All.
-func declare[In, Out any](access httpjson.Access, method, path, noun, summary string, options []option) Route[In, Out] {
-	d := &Declaration{Method: method, Path: path, Noun: noun, Access: access, Summary: summary}
+func declare[In, Out any](access httpjson.Access, method, path, summary string, options []option) Route[In, Out] {
 	var (
 		in  In
 		out Out
 	)
+	noun := nounOf(reflect.TypeFor[Out]())
+	d := &Declaration{Method: method, Path: path, Noun: noun, Access: access, Summary: summary}
 	if _, none := any(in).(None); !none {
 		d.in = in
 	}
@@ -76,33 +78,33 @@ func declare[In, Out any](access httpjson.Access, method, path, noun, summary st
 	return Route[In, Out]{Declaration: d}
 }
 
-func get[Out any](path, noun, summary string, options ...option) Route[None, Out] {
-	return declare[None, Out](httpjson.Read, http.MethodGet, path, noun, summary, options)
+func get[Out any](path, summary string, options ...option) Route[None, Out] {
+	return declare[None, Out](httpjson.Read, http.MethodGet, path, summary, options)
 }
 
-func post[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
-	return declare[In, Out](httpjson.Operate, http.MethodPost, path, noun, summary, options)
+func post[In, Out any](path, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Operate, http.MethodPost, path, summary, options)
 }
 
-func put[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
-	return declare[In, Out](httpjson.Operate, http.MethodPut, path, noun, summary, options)
+func put[In, Out any](path, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Operate, http.MethodPut, path, summary, options)
 }
 
-func patch[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
-	return declare[In, Out](httpjson.Operate, http.MethodPatch, path, noun, summary, options)
+func patch[In, Out any](path, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Operate, http.MethodPatch, path, summary, options)
 }
 
-func remove[Out any](path, noun, summary string, options ...option) Route[None, Out] {
-	return declare[None, Out](httpjson.Operate, http.MethodDelete, path, noun, summary, options)
+func remove[Out any](path, summary string, options ...option) Route[None, Out] {
+	return declare[None, Out](httpjson.Operate, http.MethodDelete, path, summary, options)
 }
 
 // report is a post by which a daemon tells the registry of its own host.
-func report[In, Out any](path, noun, summary string, options ...option) Route[In, Out] {
-	return declare[In, Out](httpjson.Local, http.MethodPost, path, noun, summary, append([]option{registry(own)}, options...))
+func report[In, Out any](path, summary string, options ...option) Route[In, Out] {
+	return declare[In, Out](httpjson.Local, http.MethodPost, path, summary, append([]option{registry(own)}, options...))
 }
 
 func stream(path, summary string, options ...option) Stream {
-	s := get[api.Event](path, "", summary+" (NDJSON)", append(options, query("since"))...)
-	s.lines = api.Event{}
+	s := get[api.Event](path, summary+" (NDJSON)", append(options, query("since"))...)
+	s.Noun, s.out, s.lines = "", nil, api.Event{}
 	return s
 }

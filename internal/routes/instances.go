@@ -6,41 +6,41 @@ import "github.com/volferry/volferry/internal/api"
 
 // Routes of instances.
 var (
-	ListInstances = get[[]api.Instance]("/v1/instances", "instances",
+	ListInstances = get[[]api.Instance]("/v1/instances",
 		"List the instances", registry(own), daemon(Remembers))
-	ShowInstance = get[api.Instance]("/v1/instances/{instance}", "instance",
+	ShowInstance = get[api.Instance]("/v1/instances/{instance}",
 		"Show an instance", registry(own), daemon(Remembers))
-	AdoptInstance = post[api.InstanceAdopt, api.Instance]("/v1/instances:adopt", "instance",
+	AdoptInstance = post[api.InstanceAdopt, api.Instance]("/v1/instances:adopt",
 		"Take over the disks of domains that exist", registry(never, "host"), daemon(Answers),
 		also[[]api.Instance]("instances"), also[[]string]("already_adopted"))
-	ForgetInstance = remove[api.Instance]("/v1/instances/{instance}", "instance",
+	ForgetInstance = remove[api.Instance]("/v1/instances/{instance}",
 		"Forget an instance; its domain and its volumes stay; with_definition=1 also one that no host has",
 		registry(own), daemon(Answers), query("with_definition"))
-	LockInstance = post[api.InstanceLock, api.Instance]("/v1/instances/{instance}/lock", "instance",
+	LockInstance = post[api.InstanceLock, api.Instance]("/v1/instances/{instance}/lock",
 		"Keep everybody from changing an instance", registry(own), daemon(PassesOn))
-	UnlockInstance = post[None, api.Instance]("/v1/instances/{instance}/unlock", "instance",
+	UnlockInstance = post[None, api.Instance]("/v1/instances/{instance}/unlock",
 		"Let an instance be changed again", registry(own), daemon(PassesOn))
-	StartInstance = post[None, api.Instance]("/v1/instances/{instance}/start", "instance",
+	StartInstance = post[None, api.Instance]("/v1/instances/{instance}/start",
 		"Start an instance", registry(never), daemon(Answers), begins)
-	StopInstance = post[api.InstanceStop, api.Instance]("/v1/instances/{instance}/stop", "instance",
+	StopInstance = post[api.InstanceStop, api.Instance]("/v1/instances/{instance}/stop",
 		"Ask the guest to shut down, or with force cut its power", registry(never), daemon(Answers), begins)
-	RebootInstance = post[None, api.Instance]("/v1/instances/{instance}/reboot", "instance",
+	RebootInstance = post[None, api.Instance]("/v1/instances/{instance}/reboot",
 		"Ask the guest to reboot", registry(never), daemon(Answers), begins)
-	PauseInstance = post[None, api.Instance]("/v1/instances/{instance}/pause", "instance",
+	PauseInstance = post[None, api.Instance]("/v1/instances/{instance}/pause",
 		"Pause an instance", registry(never), daemon(Answers), begins)
-	UnpauseInstance = post[None, api.Instance]("/v1/instances/{instance}/unpause", "instance",
+	UnpauseInstance = post[None, api.Instance]("/v1/instances/{instance}/unpause",
 		"Let a paused instance run", registry(never), daemon(Answers), begins)
-	ShelveInstance = post[api.InstanceShelve, api.Instance]("/v1/instances/{instance}/shelve", "instance",
+	ShelveInstance = post[api.InstanceShelve, api.Instance]("/v1/instances/{instance}/shelve",
 		"Shelve an instance, with what its host knows of it", registry(never), daemon(Answers), begins)
-	UnshelveInstance = post[api.InstanceUnshelve, api.Instance]("/v1/instances/{instance}/unshelve", "instance",
+	UnshelveInstance = post[api.InstanceUnshelve, api.Instance]("/v1/instances/{instance}/unshelve",
 		"Bring a shelved instance back and start it", registry(never), daemon(Answers), begins)
 )
 
 // Routes by which a host records what it did about an instance.
 var (
-	RegisterInstance = report[api.InstanceRegister, api.Instance]("/v1/instances:register", "instance",
+	RegisterInstance = report[api.InstanceRegister, api.Instance]("/v1/instances:register",
 		"Record an adopted instance with its disks")
-	TransitionInstance = report[api.InstanceTransition, api.ShelvedInstance]("/v1/instances/{instance}/transition", "",
+	TransitionInstance = report[api.InstanceTransition, api.ShelvedInstance]("/v1/instances/{instance}/transition",
 		"Move an instance between its host and the shelf",
 		also[api.Instance]("instance"), also[[]api.Attachment]("attachments"), also[api.InstanceDefinition]("definition"))
 )
@@ -48,16 +48,16 @@ var (
 // Routes by which the registry saves the guests of a volume that moves with all its
 // guests paused. A host refuses them for an instance that the migration has not locked.
 var (
-	ShowMemory = get[api.PausedInstance]("/v1/instances/{instance}/memory", "paused_instance",
+	ShowMemory = get[api.PausedInstance]("/v1/instances/{instance}/memory",
 		"Show what it takes to save an instance", daemon(Answers))
-	CheckSave = post[api.InstanceSuspend, api.PausedInstance]("/v1/instances/{instance}/check-save", "paused_instance",
+	CheckSave = post[api.InstanceSuspend, api.PausedInstance]("/v1/instances/{instance}/check-save",
 		"Check that an instance can be suspended and saved for the migration that has locked it; nothing is changed", daemon(Answers))
-	SuspendInstance = post[api.InstanceSuspend, api.Instance]("/v1/instances/{instance}/suspend", "instance",
+	SuspendInstance = post[api.InstanceSuspend, api.Instance]("/v1/instances/{instance}/suspend",
 		"Suspend an instance, before all guests of its volume are saved", daemon(Answers), begins)
-	SaveInstance = post[api.InstanceSave, api.Instance]("/v1/instances/{instance}/save", "instance",
+	SaveInstance = post[api.InstanceSave, api.Instance]("/v1/instances/{instance}/save",
 		"Save an instance, RAM and all, for the migration that has locked it", daemon(Answers), begins)
-	RestoreInstance = post[api.InstanceRestore, api.Instance]("/v1/instances/{instance}/restore", "instance",
+	RestoreInstance = post[api.InstanceRestore, api.Instance]("/v1/instances/{instance}/restore",
 		"Restore an instance that was saved for a migration; it stays suspended until it is resumed", daemon(Answers), begins)
-	ResumeInstance = post[api.InstanceResume, api.Instance]("/v1/instances/{instance}/resume", "instance",
+	ResumeInstance = post[api.InstanceResume, api.Instance]("/v1/instances/{instance}/resume",
 		"Let an instance run that was suspended for a migration", daemon(Answers), begins)
 )

@@ -6,22 +6,22 @@ import "github.com/volferry/volferry/internal/api"
 
 // Routes of volume types and policies.
 var (
-	ListTypes = get[[]api.VolumeType]("/v1/types", "types",
+	ListTypes = get[[]api.VolumeType]("/v1/types",
 		"List the volume types", registry(anyOf), daemon(Remembers))
-	CreateType = post[api.VolumeTypeCreate, api.VolumeType]("/v1/types", "type",
+	CreateType = post[api.VolumeTypeCreate, api.VolumeType]("/v1/types",
 		"Create a volume type", registry(never), daemon(PassesOn))
-	ShowType = get[api.VolumeType]("/v1/types/{type}", "type",
+	ShowType = get[api.VolumeType]("/v1/types/{type}",
 		"Show a volume type", registry(anyOf), daemon(Remembers))
-	UpdateType = patch[api.VolumeTypeUpdate, api.VolumeType]("/v1/types/{type}", "type",
+	UpdateType = patch[api.VolumeTypeUpdate, api.VolumeType]("/v1/types/{type}",
 		"Change a volume type", registry(never), daemon(PassesOn))
-	DeleteType = remove[api.VolumeType]("/v1/types/{type}", "type",
+	DeleteType = remove[api.VolumeType]("/v1/types/{type}",
 		"Delete a volume type", registry(never), daemon(PassesOn))
 
-	ListPolicies = get[[]api.Policy]("/v1/policies", "policies",
+	ListPolicies = get[[]api.Policy]("/v1/policies",
 		"List the policies", registry(anyOf), daemon(Remembers))
 	// The registry does not have it, so this is answered only while that is away.
-	ShowPolicy = get[api.Policy]("/v1/policies/{policy}", "policy",
+	ShowPolicy = get[api.Policy]("/v1/policies/{policy}",
 		"Show a policy", daemon(Remembers))
-	SetPolicy = put[api.PolicyUpdate, api.Policy]("/v1/policies/{policy}", "policy",
+	SetPolicy = put[api.PolicyUpdate, api.Policy]("/v1/policies/{policy}",
 		"Turn a policy on or off", registry(never), daemon(PassesOn))
 )

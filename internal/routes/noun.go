@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"reflect"
+	"strings"
+	"unicode"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// nouns are those that are not their type's own name. A ShelvedInstance is the whole answer,
+// whose members the route names itself.
+var nouns = map[reflect.Type]string{
+	reflect.TypeFor[None]():                "",
+	reflect.TypeFor[api.ShelvedInstance](): "",
+	reflect.TypeFor[string]():              "version",
+	reflect.TypeFor[map[string]string]():   "version",
+	reflect.TypeFor[api.VolumeType]():      "type",
+	reflect.TypeFor[api.VolumeRegister]():  "volume",
+	reflect.TypeFor[api.PauseEstimate]():   "estimate",
+}
+
+// nounOf is the member of a document that holds an answer of this type: the name of the
+// type in snake case, in the plural for a list.
+func nounOf(t reflect.Type) string {
+	if t.Kind() == reflect.Slice {
+		return plural(nounOf(t.Elem()))
+	}
+	if noun, ok := nouns[t]; ok {
+		return noun
+	}
+	var noun strings.Builder
+	for i, r := range t.Name() {
+		if unicode.IsUpper(r) && i > 0 {
+			noun.WriteByte('_')
+		}
+		noun.WriteRune(unicode.ToLower(r))
+	}
+	return noun.String()
+}
+
+func plural(noun string) string {
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return stem + "ies"
+	}
+	return noun + "s"
+}
