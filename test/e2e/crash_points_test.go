@@ -63,6 +63,18 @@ func (p point) isAfter(word string) bool { return strings.HasSuffix(string(p), "
 // atStart: the step has begun.
 func (p point) atStart() bool { return p.isAfter("started") }
 
+// beforeTheSwitch: the registry has been asked all that is asked before the switch. A fold asks
+// once more who has dst before it begins to write there.
+func (p point) beforeTheSwitch() bool {
+	switch p.kind() {
+	case "migration_complete_live":
+		return p.step() == "mirror" && p.isAfter("do")
+	case "migration_complete_mirror":
+		return p.step() == "claim" && p.isAfter("succeeded")
+	}
+	return false
+}
+
 // inPause: the point is in the switch, from when the guest has been paused to
 // when it has been resumed.
 func (p point) inPause() bool {

@@ -32,12 +32,11 @@ type Manager struct {
 	env       *steps.Env
 }
 
-// Host is this host as the registry knows it, and Ports are the systems that the ops of
-// instances work on.
-type (
-	Host  = steps.Host
-	Ports = steps.Ports
-)
+// Host is this host as the registry knows it.
+type Host = steps.Host
+
+// Ports are the systems that the ops of instances work on.
+type Ports = steps.Ports
 
 // New makes a manager. Host answers for this host. Bind the manager to the runner
 // that runs its Plans before any other call.
