@@ -29,7 +29,7 @@ func newMetrics(plans []op.Plan) *metrics.Metrics {
 // countEnds is the runner's Config.OnFinished.
 func countEnds(m *metrics.Metrics) func(op.Status) {
 	return func(st op.Status) {
-		m.OpFinished(st.Op.Kind, st.State)
+		m.OpFinished(st.Op.Kind, st.State, st.Failure)
 		migrate.Notify(st, m)
 	}
 }

@@ -50,6 +50,7 @@ var (
 	copyRateDesc    = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
 	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies were held back for guests, counted when a copy ends or is stopped.")
 	overlayDesc     = newDesc("volferry_overlay_bytes", "Local disk that the overlay of a volume takes, by the id of the volume.", "volume")
+	exposedDesc     = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume.", "volume")
 	overlayFreeDesc = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
 	pausedDesc      = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
 	guestWriteDesc  = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
@@ -77,7 +78,7 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, overlayFreeDesc, pausedDesc,
+		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc, pausedDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -137,6 +138,9 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		// A volume has one migration at a time, so that no label comes twice.
 		if open[i].OverlayBytes > 0 {
 			gauge(overlayDesc, float64(open[i].OverlayBytes), open[i].VolumeID)
+		}
+		if open[i].ExposedSeconds > 0 {
+			gauge(exposedDesc, open[i].ExposedSeconds, open[i].VolumeID)
 		}
 	}
 	gauge(copyRateDesc, float64(rate))

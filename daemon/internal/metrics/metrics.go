@@ -27,6 +27,7 @@ type Metrics struct {
 	migrations *prometheus.CounterVec
 	phases     *prometheus.HistogramVec
 	stalls     *prometheus.HistogramVec
+	mismatches prometheus.Counter
 	reconciled atomic.Int64 // nanoseconds, 0 until it is known
 	guests     guestWrites
 }
@@ -51,6 +52,9 @@ func New(version string, kinds []string) *Metrics {
 			Name: "volferry_migration_stall_seconds", Help: "How long a guest could not write, at the start and at the switch that ends a migration.",
 			Buckets: []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5},
 		}, []string{"at"}),
+		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "volferry_copy_mismatches_total", Help: "Operations that ended because a copy was not equal to its source.",
+		}),
 	}
 	for _, kind := range kinds {
 		m.ops.WithLabelValues(kind, string(op.StateDone))
@@ -59,17 +63,24 @@ func New(version string, kinds []string) *Metrics {
 	for _, result := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled, api.MigrationError} {
 		m.migrations.WithLabelValues(string(result))
 	}
+	for _, at := range []string{"start", "switch"} {
+		m.stalls.WithLabelValues(at)
+	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "volferry_build_info", Help: "1, for the version of this program.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
-	m.Registry.MustRegister(info, m.ops, m.migrations, m.phases, m.stalls)
+	m.Registry.MustRegister(info, m.ops, m.migrations, m.phases, m.stalls, m.mismatches)
 	return m
 }
 
-// OpFinished counts an op that ended, done or undone.
-func (m *Metrics) OpFinished(kind string, result op.State) {
+// OpFinished counts an op that ended, done or undone. Why is what it was undone for,
+// nil of one that was not.
+func (m *Metrics) OpFinished(kind string, result op.State, why *op.Failure) {
 	m.ops.WithLabelValues(kind, string(result)).Inc()
+	if why != nil && why.Code == string(api.CodeCopyMismatch) {
+		m.mismatches.Inc()
+	}
 }
 
 // PhaseDone counts a phase of a migration (start, copy, complete, cancel) that

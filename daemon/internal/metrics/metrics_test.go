@@ -33,7 +33,7 @@ func sources() Sources {
 		CertificateEnds: func() map[string]time.Time { return map[string]time.Time{"host": time.Unix(1800000000, 0)} },
 		OpenMigrations: func(context.Context) ([]api.Migration, error) {
 			return []api.Migration{
-				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096},
+				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5},
 				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"},
 				{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192},
 			}, nil
@@ -72,15 +72,17 @@ func wantLines(t *testing.T, m *Metrics, want string, names ...string) {
 
 func TestWhatHappensIsCounted(t *testing.T) {
 	m := newMetrics(sources())
-	m.OpFinished("migration_copy", op.StateUndone)
-	m.OpFinished("migration_copy", op.StateDone)
-	m.OpFinished("migration_copy", op.StateDone)
+	m.OpFinished("migration_copy", op.StateUndone, &op.Failure{Code: "copy_mismatch"})
+	m.OpFinished("migration_copy", op.StateUndone, &op.Failure{Code: "no_space"})
+	m.OpFinished("migration_copy", op.StateDone, nil)
+	m.OpFinished("migration_copy", op.StateDone, nil)
 	m.MigrationEnded(api.MigrationCancelled)
-	wantLines(t, m, `volferry_migrations_total{result="cancelled"} 1
+	wantLines(t, m, `volferry_copy_mismatches_total 1
+volferry_migrations_total{result="cancelled"} 1
 volferry_migrations_total{result="completed"} 0
 volferry_migrations_total{result="error"} 0
 volferry_ops_total{kind="migration_copy",result="done"} 2
-volferry_ops_total{kind="migration_copy",result="undone"} 1`, "volferry_ops_total", "volferry_migrations_total")
+volferry_ops_total{kind="migration_copy",result="undone"} 2`, "volferry_ops_total", "volferry_migrations_total", "volferry_copy_mismatches_total")
 }
 
 func TestTimesAreSeconds(t *testing.T) {
@@ -96,7 +98,7 @@ volferry_migration_stall_seconds_bucket{at="switch",le="0.05"} 1
 volferry_migration_stall_seconds_sum{at="switch"} 0.04`,
 		`volferry_migration_phase_seconds_bucket{phase="copy",le="60"}`, `volferry_migration_phase_seconds_bucket{phase="copy",le="300"}`,
 		`volferry_migration_stall_seconds_bucket{at="switch",le="0.025"}`, `volferry_migration_stall_seconds_bucket{at="switch",le="0.05"}`,
-		"volferry_migration_phase_seconds_sum", "volferry_migration_stall_seconds_sum")
+		"volferry_migration_phase_seconds_sum", `volferry_migration_stall_seconds_sum{at="switch"}`)
 	wantLines(t, m, "volferry_reconcile_seconds 0.25", "volferry_reconcile_seconds")
 }
 
@@ -114,12 +116,13 @@ volferry_migrations_active 3
 volferry_needs_operator 2
 volferry_overlay_bytes{volume="a"} 4096
 volferry_overlay_bytes{volume="c"} 8192
+volferry_overlay_exposed_seconds{volume="a"} 90.5
 volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,
 		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
 		"volferry_guest_write_seconds", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
-		"volferry_overlay_bytes", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
+		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 
 func TestWhatCannotBeReadIsLeftOutOfTheScrape(t *testing.T) {
@@ -171,6 +174,13 @@ func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reference and metrics differ (-reference +metrics)\n%s", diff)
 	}
+}
+
+// A histogram that appears with its first pause would hide that pause: an increase begins
+// at the second sample.
+func TestPausesAreCountedFromZero(t *testing.T) {
+	wantLines(t, newMetrics(sources()), `volferry_migration_stall_seconds_count{at="start"} 0
+volferry_migration_stall_seconds_count{at="switch"} 0`, "volferry_migration_stall_seconds_count")
 }
 
 // everything is a daemon to which everything has happened once.

@@ -111,6 +111,8 @@ var (
 	attachmentsDesc = prometheus.NewDesc("volferry_registry_attachments", "Attachments by state.", []string{"state"}, nil)
 	locksDesc       = prometheus.NewDesc("volferry_registry_locks", "Volumes that a migration holds.", nil, nil)
 	hostsDesc       = prometheus.NewDesc("volferry_registry_hosts", "Hosts by status.", []string{"status"}, nil)
+	readOnlyDesc    = prometheus.NewDesc("volferry_registry_read_only", "1 while the registry takes no changes because its database was restored from a backup, else 0.", nil, nil)
+	trailDesc       = prometheus.NewDesc("volferry_registry_audit_trail_intact", "1 if the audit trail was as it was written when last read, else 0; absent until it was read.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -118,10 +120,20 @@ func (c *counter) Describe(descs chan<- *prometheus.Desc) {
 	descs <- attachmentsDesc
 	descs <- locksDesc
 	descs <- hostsDesc
+	descs <- readOnlyDesc
+	descs <- trailDesc
 }
 
 // Collect implements prometheus.Collector.
 func (c *counter) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	_, readOnly := c.store.ReadOnly()
+	gauge(readOnlyDesc, oneIf(readOnly))
+	if last, looked := c.store.LastAudit(); looked {
+		gauge(trailDesc, oneIf(last.Err == nil))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	counts, err := c.store.Counts(ctx)
@@ -129,14 +141,21 @@ func (c *counter) Collect(metrics chan<- prometheus.Metric) {
 		c.log.Warn("the registry could not be counted for a scrape", "err", err)
 		return
 	}
-	metrics <- prometheus.MustNewConstMetric(locksDesc, prometheus.GaugeValue, float64(counts.Locks))
+	gauge(locksDesc, float64(counts.Locks))
 	// What there is none of is 0, so that an alert can tell it from silence.
 	for _, state := range []api.AttachmentState{
 		api.AttachmentReserved, api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching, api.AttachmentError,
 	} {
-		metrics <- prometheus.MustNewConstMetric(attachmentsDesc, prometheus.GaugeValue, float64(counts.Attachments[state]), string(state))
+		gauge(attachmentsDesc, float64(counts.Attachments[state]), string(state))
 	}
 	for _, status := range []string{api.HostUp, api.HostSuspect, api.HostFenced} {
-		metrics <- prometheus.MustNewConstMetric(hostsDesc, prometheus.GaugeValue, float64(counts.Hosts[status]), status)
+		gauge(hostsDesc, float64(counts.Hosts[status]), status)
 	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }

@@ -261,9 +261,12 @@ volferry_registry_hosts{status="up"} 1
 # HELP volferry_registry_locks Volumes that a migration holds.
 # TYPE volferry_registry_locks gauge
 volferry_registry_locks 0
+# HELP volferry_registry_read_only 1 while the registry takes no changes because its database was restored from a backup, else 0.
+# TYPE volferry_registry_read_only gauge
+volferry_registry_read_only 0
 `
 	if err := testutil.GatherAndCompare(s.metrics.Registry, strings.NewReader(want),
-		"volferry_build_info", "volferry_registry_hosts", "volferry_registry_locks"); err != nil {
+		"volferry_build_info", "volferry_registry_hosts", "volferry_registry_locks", "volferry_registry_read_only", "volferry_registry_audit_trail_intact"); err != nil {
 		t.Error(err)
 	}
 	for name, want := range map[string]int{
